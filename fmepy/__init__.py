@@ -1,0 +1,3 @@
+"""fmepy calibrates dynamic models: run, compare, fit, screen, sample."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Costs: a model held against data."""

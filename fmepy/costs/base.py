@@ -1,0 +1,105 @@
+"""What a cost promises, and what a new kind of cost must provide.
+
+A **cost** is a model held against data. Any callable ``f(p)`` that returns a `ModCost`, a residual vector or -2 log L
+is one. fmepy's own costs also offer a *fast path*: ``cost.bind(names)`` gives a `BoundCost`, a function of a plain vector.
+
+A new kind of cost provides
+
+1. ``parms`` (Series), ``lower`` and ``upper`` (Series: declared bounds, infinite where there is none);
+2. ``__call__(parms=None)``: a `ModCost` (least squares) or a float, -2 log L;
+3. ``bind(names=None, *, hold_engine=False)``;
+4. ``replace(**arguments)``, and ``a + b`` in the order written.
+
+Costs are immutable. What is fixed at preparation (which observations are used, their weights, their groups) never
+changes from one evaluation to the next, so that residual vectors keep their length.
+
+Quantities, for observation i of group j (a group is a row of ``ModCost.var``: one variable of one cost)::
+
+    residuals   r_i = (mod_i - obs_i) * weights_i          weights = 1 / error;  after `transform` on both sides
+    scaled      scales_j^(3/2) * r_i                       their sum of squares is FME's field `model`
+    -2 log L    sum_i r_i^2 + log(2 pi) - 2 log weights_i  twice FME's `minlogp`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import pandas as pd
+
+from fmepy.types import IntVector, Matrix, UserParameters, Vector
+
+__all__ = ["BoundCost", "Cost"]
+
+
+class BoundCost(Protocol):
+    """A cost as a function of a plain vector.
+
+    Attributes
+    ----------
+    parameter_names : tuple of str
+        The parameters that ``theta`` holds, in order.
+    theta0, lower, upper : ndarray, shape (n_par,)
+        The cost's own values of them, and the bounds that it declares.
+    is_scalar : bool
+        True if it only gives `minus2loglik`: there are no residuals, and the constants below are empty.
+    has_jacobian : bool
+        True if `jacobian` is better than differences of `residuals` (exact, or with a step fit for the solver).
+    names : tuple of str, length n_obs
+        Variable of every observation.
+    x, weights : ndarray, shape (n_obs,)
+    groups : ndarray of int, shape (n_obs,)
+        Row of ``var`` that the observation belongs to.
+    scales : ndarray, shape (n_group,)
+        1/n_j under ``scaleVar``, else 1.
+    group_names : tuple of str, length n_group
+    retries : int
+        Runs so far that the first engine could not finish and another one did.
+    """
+
+    parameter_names: tuple[str, ...]
+    theta0: Vector
+    lower: Vector
+    upper: Vector
+    is_scalar: bool
+    has_jacobian: bool
+    names: tuple[str, ...]
+    x: Vector
+    weights: Vector
+    groups: IntVector
+    scales: Vector
+    group_names: tuple[str, ...]
+    retries: int
+
+    def residuals(self, theta: Vector) -> Vector:
+        """Return r, shape (n_obs,): weighted, not scaled. Raise SimulationError if the model fails there."""
+        ...
+
+    def jacobian(self, theta: Vector) -> Matrix:
+        """Return dr/dtheta, shape (n_obs, n_par)."""
+        ...
+
+    def minus2loglik(self, theta: Vector) -> float:
+        """Return -2 log L."""
+        ...
+
+
+@runtime_checkable
+class Cost(Protocol):
+    """A model held against data, see the module's text."""
+
+    parms: pd.Series
+    lower: pd.Series
+    upper: pd.Series
+
+    def __call__(self, parms: UserParameters = None) -> Any:
+        """Return a ModCost (least squares) or -2 log L (a float)."""
+        ...
+
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundCost:
+        """Return the cost as a function of the parameters `names` (None: all)."""
+        ...
+
+    def replace(self, **arguments: Any) -> Cost:
+        """Return a copy with some arguments of the constructor changed; dicts are merged."""
+        ...

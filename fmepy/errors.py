@@ -1,0 +1,139 @@
+"""The exceptions of fmepy, and the words they are made of.
+
+The family::
+
+    FmepyError
+    ├── ArgumentError        (ValueError)    an argument that cannot be: wrong choice, shape, sign
+    │   ├── ParameterError                   a parameter's name, value or bound
+    │   ├── DataError                        a table of observations
+    │   └── ModelError                       the definition of a model
+    │       ├── ModelTextError               ... written as text: carries line, column and a caret
+    │       └── TracingError                 ... a Python function that cannot be turned into equations
+    ├── SimulationError      (RuntimeError)  a run that failed: carries the parameters and the time reached
+    └── ConvergenceError     (RuntimeError)  an iteration that did not arrive: carries where it stood
+
+Every message says what was wrong, what was given, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = [
+    "ArgumentError",
+    "ConvergenceError",
+    "DataError",
+    "FmepyError",
+    "ModelError",
+    "ModelTextError",
+    "ParameterError",
+    "SimulationError",
+    "TracingError",
+    "check_choice",
+    "did_you_mean",
+    "listed",
+]
+
+
+class FmepyError(Exception):
+    """Base of all errors that fmepy raises on purpose."""
+
+
+class ArgumentError(FmepyError, ValueError):
+    """An argument that cannot be: a wrong choice, shape, sign or type."""
+
+
+class ParameterError(ArgumentError):
+    """A parameter's name, value or bound is wrong."""
+
+
+class DataError(ArgumentError):
+    """A table of observations cannot be used as it is."""
+
+
+class ModelError(ArgumentError):
+    """The definition of a model is wrong."""
+
+
+class ModelTextError(ModelError):
+    """A model written as text cannot be read.
+
+    Attributes
+    ----------
+    line, column : int
+        Where, counted from 1.
+    """
+
+    def __init__(self, message: str, *, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class TracingError(ModelError):
+    """A Python function cannot be turned into equations; the message says where and what would help."""
+
+
+class SimulationError(FmepyError, RuntimeError):
+    """A run of a model failed.
+
+    Attributes
+    ----------
+    parameters : dict of str to float
+        The parameters of the run that failed.
+    time : float or None
+        The time that was reached, where it is known.
+    """
+
+    def __init__(
+        self, message: str, *, parameters: Mapping[str, float] | None = None, time: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.parameters = dict(parameters or {})
+        self.time = time
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class ConvergenceError(FmepyError, RuntimeError):
+    """An iteration did not arrive; the message says where it stood and what to try."""
+
+
+def _rebuild(kind: type[FmepyError], args: tuple[Any, ...], state: dict[str, Any]) -> FmepyError:
+    """Build an exception again in another process, evidence included."""
+    error = kind(*args)
+    error.__dict__.update(state)
+    return error
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """Return " Did you mean 'x'?" for the known name nearest to `name`, or an empty string."""
+    names = [str(k) for k in known]
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
+    if not close:  # a difference of case alone is the commonest slip of all
+        close = [k for k in names if k.lower() == str(name).lower()][:1]
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def listed(names: Iterable[object], most: int = 12) -> str:
+    """Return names for a message: quoted, comma separated, cut after `most`."""
+    items = [repr(str(n)) for n in names]
+    if not items:
+        return "none"
+    return ", ".join(items[:most]) + (f", ... ({len(items)} in all)" if len(items) > most else "")
+
+
+def check_choice(value: object, choices: Iterable[str], argument: str) -> str:
+    """Return `value` if it is one of `choices`, else raise an ArgumentError that names the nearest."""
+    choices = list(choices)
+    if isinstance(value, str) and value in choices:
+        return value
+    raise ArgumentError(
+        f"`{argument}={value!r}` is not known. Choose one of {listed(choices)}.{did_you_mean(value, choices)}"
+    )

@@ -1,0 +1,97 @@
+"""What a model promises, and what a new kind of model must provide.
+
+A **model** is a function of its parameters: ``model(parms=None, times=None)`` runs it and returns a DataFrame. Any
+callable of that kind will do for fmepy's verbs. fmepy's own models also offer a *fast path*: ``model.bind(names)``
+gives a `BoundModel`, whose vector ``theta`` holds exactly those parameters in that order while the others stay at
+``model.parms``.
+
+A new kind of model provides
+
+1. ``parms``: a Series of all its parameters; ``states`` and ``var_names`` (states first, then outputs); ``times``;
+2. ``engine`` (the name of what runs it) and ``engine_note`` (why not the faster one, or an empty string);
+3. ``__call__(parms=None, times=None)``: the table, first column ``time``, one column per variable. The run always
+   starts at ``model.times[0]``; `times` only says at which times rows are wanted, and may not lie before the start;
+4. ``bind(names=None, *, times=None, hold_engine=False)``, as below;
+5. ``replace(**arguments)``: a changed copy; dicts are merged.
+
+Models are immutable: nothing changes their parameters, they pickle, and they may be shared between costs. What a run
+needs to remember (retries, the engine in use) lives in the bound model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import pandas as pd
+
+from fmepy.types import Cube, Matrix, UserParameters, Vector
+
+__all__ = ["BoundModel", "Model"]
+
+
+class BoundModel(Protocol):
+    """A model as a function of a plain vector.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The parameters that ``theta`` holds, in order.
+    theta0 : ndarray, shape (n_par,)
+        The model's own values of them.
+    var_names : tuple of str
+        The columns of the result: states, then outputs.
+    times : ndarray, shape (n_time,)
+        The rows of the result.
+    exact : bool
+        True if `sensitivities` solves the sensitivity equations, False if it takes differences of runs.
+    retries : int
+        Runs so far that the first engine could not finish and another one did.
+    """
+
+    names: tuple[str, ...]
+    theta0: Vector
+    var_names: tuple[str, ...]
+    times: Vector
+    exact: bool
+    retries: int
+
+    def simulate(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_time, n_var); raise SimulationError if the run fails.
+
+        Non-finite values of outputs are returned as they are (an output that nobody compares may be the logarithm of
+        zero); non-finite states are a failed run.
+        """
+        ...
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and S, shape (n_time, n_var, n_par): the derivatives of Y to theta."""
+        ...
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A dynamic model, see the module's text."""
+
+    parms: pd.Series
+    states: tuple[str, ...]
+    var_names: tuple[str, ...]
+    times: Vector
+    engine: str
+    engine_note: str
+
+    def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
+        """Run the model and return its table."""
+        ...
+
+    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundModel:
+        """Return the model as a function of the parameters `names` (None: all), with rows at `times`.
+
+        hold_engine : after the first run that another engine had to finish, stay with that engine, so that a cost
+        built on it has no jumps (fits ask for this).
+        """
+        ...
+
+    def replace(self, **arguments: Any) -> Model:
+        """Return a copy with some arguments of the constructor changed; dicts are merged."""
+        ...
