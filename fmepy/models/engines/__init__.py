@@ -1,0 +1,1 @@
+"""Engines: how equations or callables become numbers."""

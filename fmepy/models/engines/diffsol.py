@@ -1,0 +1,208 @@
+"""The compiled engine: pydiffsol (Rust, LLVM), variable-order BDF.
+
+A `System` is written as DiffSL with generated names. Facts that the code rests on, each pinned by a canary test
+(pydiffsol 0.6.2): identifiers are letters and digits; a ``stop`` without ``reset`` ends the solve at the crossing,
+whose time and state are its last row; `t0`, `rtol`, `atol` may be set between solves; failures are RuntimeErrors whose
+text carries the time. ``tan`` kills the process and is written as sin/cos; the ``klu`` solver does too and is never
+used.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import SimulationError
+from fmepy.models.system import System
+from fmepy.types import Matrix, Vector
+
+__all__ = ["DiffsolStepper", "NotCompilableError", "diffsl_code", "is_available"]
+
+METHODS = ("bdf", "tr_bdf2", "esdirk34", "tsit45")
+MOST_POWER = 16
+"""Integer powers up to this are written as products, which have no trouble with negative bases."""
+
+
+class NotCompilableError(ValueError):
+    """An expression that DiffSL has no word for."""
+
+
+def is_available() -> bool:
+    """Tell whether pydiffsol can be imported here."""
+    try:
+        import pydiffsol  # noqa: F401  # asked for nothing but its presence
+    except ImportError:
+        return False
+    return True
+
+
+_CALLS = {
+    "exp": "exp",
+    "log": "log",
+    "sin": "sin",
+    "cos": "cos",
+    "sinh": "sinh",
+    "cosh": "cosh",
+    "tanh": "tanh",
+    "asinh": "arcsinh",
+}
+
+
+def _number(value: float) -> str:
+    if not np.isfinite(value):
+        raise NotCompilableError(f"the constant {value}")
+    return f"({value!r})" if value < 0 else repr(value)
+
+
+def _write(e: Any, names: dict[Any, str]) -> str:
+    """Return a sympy expression as DiffSL."""
+    if e.is_Symbol:
+        return names[e]
+    if e.is_Integer or e.is_Float or e.is_NumberSymbol:
+        return _number(float(e))
+    if e.is_Rational:
+        return f"({float(e.p)!r}/{float(e.q)!r})"
+    if e.is_Add:
+        return "(" + " + ".join(_write(a, names) for a in e.args) + ")"
+    if e.is_Mul:
+        return _write_product(e, names)
+    if e.is_Pow:
+        return _write_power(e.base, e.exp, names)
+    kind = e.func.__name__
+    if kind in _CALLS:
+        return f"{_CALLS[kind]}({_write(e.args[0], names)})"
+    if kind == "tan":
+        x = _write(e.args[0], names)
+        return f"(sin({x})/cos({x}))"
+    raise NotCompilableError(f"{kind}()")
+
+
+def _write_product(e: Any, names: dict[Any, str]) -> str:
+    above, below = [], []
+    for a in e.args:
+        if a.is_Pow and a.exp.is_number and a.exp.is_negative:
+            below.append(_write_power(a.base, -a.exp, names))
+        else:
+            above.append(_write(a, names))
+    text = " * ".join(above) or "1.0"
+    return f"({text} / ({' * '.join(below)}))" if below else f"({text})"
+
+
+def _write_power(base: Any, exponent: Any, names: dict[Any, str]) -> str:
+    if exponent.is_number and exponent.is_negative:
+        return f"(1.0 / {_write_power(base, -exponent, names)})"
+    x = _write(base, names)
+    if exponent.is_Integer and exponent <= MOST_POWER:
+        return "(" + " * ".join([x] * int(exponent)) + ")"
+    if exponent.is_Rational and exponent.q == 2 and exponent.p <= 2 * MOST_POWER:
+        whole = " * ".join([f"sqrt({x})", *[x] * (int(exponent.p) // 2)])
+        return f"({whole})"
+    return f"pow({x}, {_write(exponent, names)})"
+
+
+def diffsl_code(system: System, state_scales: tuple[float, ...] | None = None) -> str:
+    """Return a system as DiffSL. Its inputs are the system's, then the offsets of the watched switches, then z(start).
+
+    state_scales : one number for each state
+        Solve for z / scale, so that one absolute tolerance stands for a tolerance a state.
+
+    Raises
+    ------
+    NotCompilableError
+        A function that DiffSL does not have.
+    """
+    import sympy
+
+    n = len(system.z)
+    names = {system.time: "t"}
+    names |= {s: f"x{i}" for i, s in enumerate(system.z)}
+    names |= {s: f"q{i}" for i, s in enumerate(system.inputs)}
+    scales = None if state_scales is None else state_scales * (n // system.n_states)
+    if scales is not None:
+        names |= {s: f"(x{i}*{scales[i]!r})" for i, s in enumerate(system.z)}
+    watched = [system.switches[i].g for i in system.watched]
+    common, reduced = sympy.cse([*system.rates, *watched], symbols=sympy.numbered_symbols("common", real=True))
+    lines = []
+    for i, (s, e) in enumerate(common):
+        lines.append(f"w{i} {{ {_write(e, names)} }}")
+        names[s] = f"w{i}"
+    rates = [_write(e, names) for e in reduced[:n]]
+    if scales is not None:
+        rates = [f"({r} / {scales[i]!r})" for i, r in enumerate(rates)]
+    inputs = [f"q{i} = 1.0" for i in range(len(system.inputs))]
+    inputs += [f"o{i} = 0.0" for i in range(len(watched))] + [f"i{i} = 1.0" for i in range(n)]
+    text = [f"in_i {{ {', '.join(inputs)} }}", f"u_i {{ {', '.join(f'x{i} = i{i}' for i in range(n))} }}", *lines]
+    text.append(f"F_i {{ {', '.join(rates)} }}")
+    if watched:
+        stops = (f"{_write(e, names)} - o{i}" for i, e in enumerate(reduced[n:]))
+        text.append(f"stop_i {{ {', '.join(stops)} }}")
+    return "\n".join(text) + "\n"
+
+
+@lru_cache(maxsize=32)
+def _compiled(code: str, method: str) -> tuple[Any, threading.Lock]:
+    """Compile DiffSL once a process; the lock keeps threads from mixing their tolerances and start times."""
+    import pydiffsol as ds
+
+    for name in ("diffsol", "diffsl"):  # they tell every solve at INFO, which would drown what we say there
+        quiet = logging.getLogger(name)
+        if quiet.level == logging.NOTSET:
+            quiet.setLevel(logging.WARNING)
+    return ds.Ode(code, ode_solver=getattr(ds, method)), threading.Lock()
+
+
+_TIME = re.compile(r"time = ([-+0-9.eE]+)")
+
+
+class DiffsolStepper:
+    """pydiffsol on one system.
+
+    Parameters
+    ----------
+    system : System
+        With its conditions taken out as modes.
+    rtol : float
+    atol : float or sequence of float
+        One for each state where they differ.
+    method : {"bdf", "tr_bdf2", "esdirk34", "tsit45"}
+    """
+
+    name = "diffsol"
+
+    def __init__(self, system: System, rtol: float, atol: Any, method: str = "bdf") -> None:
+        self.watches_switches = bool(system.watched)
+        self.rtol = rtol
+        self._scales: Vector | None = None
+        if np.ndim(atol):
+            self.atol = 1.0
+            self._scales = np.tile(np.asarray(atol, dtype=float), len(system.z) // system.n_states)
+            code = diffsl_code(system, tuple(float(a) for a in atol))
+        else:
+            self.atol = float(atol)
+            code = diffsl_code(system)
+        self._ode, self._lock = _compiled(code, method)
+
+    def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
+        """Return (times reached, z at them); see `engines.base`."""
+        ode = self._ode
+        scales = self._scales
+        packed = np.concatenate((inputs, z if scales is None else z / scales))
+        with self._lock:
+            ode.rtol, ode.atol, ode.t0 = self.rtol, self.atol, start
+            try:
+                solution = ode.solve_dense(packed, times)
+            except RuntimeError as error:
+                found = _TIME.search(str(error))
+                reached = float(found.group(1)) if found else None
+                why = str(error).removeprefix("ODE solver error: ")
+                raise SimulationError(f"the compiled solver gave up: {why}", time=reached) from None
+        out = solution.ys.T
+        return (
+            times if len(out) == len(times) and not self.watches_switches else solution.ts,
+            out if scales is None else out * scales,
+        )

@@ -1,0 +1,113 @@
+"""Fixed steps: euler and rk4, on a grid that does not depend on which rows are asked for.
+
+The grid is the model's own times, each interval divided into equal steps no longer than `dt` (a larger `dt` has no
+effect), as in deSolve; event times are grid points too. A row off the grid is one shorter step from the grid point
+before it, taken aside. Sensitivities are those of the discrete scheme, exactly: the scheme applied to the variational
+equations is the derivative of the scheme.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fmepy.types import Matrix, Vector
+
+__all__ = ["METHODS", "fixed_grid", "fixed_run", "stage_times"]
+
+METHODS = ("euler", "rk4")
+
+
+def fixed_grid(times: Vector, dt: float | None, stops: Vector) -> Vector:
+    """Return the grid: `times` divided into steps of at most `dt`, and the `stops` (event times)."""
+    nodes = np.unique(np.concatenate([times, stops[(stops > times[0]) & (stops < times[-1])]]))
+    if dt is None:
+        return nodes
+    pieces = [nodes[:1]]
+    for a, b in itertools.pairwise(nodes):
+        n = max(1, int(np.ceil((b - a) / dt * (1 - 1e-12))))
+        inner = a + (b - a) * np.arange(1, n + 1) / n
+        inner[-1] = b
+        pieces.append(inner)
+    return np.concatenate(pieces)
+
+
+def stage_times(start: Vector, end: Vector) -> Matrix:
+    """Return the times at which a step looks at the forcings: start, middle and end, shape (3, n_step)."""
+    return np.array([start, 0.5 * (start + end), end])
+
+
+Rates = Callable[[float, Vector, Any], Any]
+
+
+def _euler(rates: Rates, t: float, z: Vector, h: float, u: Any) -> Vector:
+    step: Vector = z + h * np.asarray(rates(t, z, u[0]))
+    return step
+
+
+def _rk4(rates: Rates, t: float, z: Vector, h: float, u: Any) -> Vector:
+    k1 = np.asarray(rates(t, z, u[0]))
+    k2 = np.asarray(rates(t + 0.5 * h, z + 0.5 * h * k1, u[1]))
+    k3 = np.asarray(rates(t + 0.5 * h, z + 0.5 * h * k2, u[1]))
+    k4 = np.asarray(rates(t + h, z + h * k3, u[2]))
+    step: Vector = z + h / 6 * (k1 + 2 * (k2 + k3) + k4)
+    return step
+
+
+_STEPS = {"euler": _euler, "rk4": _rk4}
+
+
+def fixed_run(
+    method: str,
+    rates: Rates,
+    z: Vector,
+    grid: Vector,
+    rows: Vector,
+    forcing_at: Callable[[Vector], Matrix],
+    after: Callable[[float, Vector], Vector],
+) -> Matrix:
+    """Run a fixed-step scheme.
+
+    Parameters
+    ----------
+    rates : callable
+        ``rates(t, z, u)`` with u the forcings at the stage.
+    z : ndarray
+        Start.
+    grid : ndarray
+        Grid points; the first is the start.
+    rows : ndarray
+        Times of the rows wanted, increasing, within the grid.
+    forcing_at : callable
+        Times -> forcings, shape (n_forcing, n_times).
+    after : callable
+        ``after(t, z)`` applies the events at t.
+
+    Returns
+    -------
+    ndarray, shape (n_row, n_z)
+        The state before the events of its time in every row.
+    """
+    step = _STEPS[method]
+    out = np.empty((len(rows), len(z)))
+    place = np.searchsorted(grid, rows, side="right") - 1  # the grid point at or before each row
+    stages = stage_times(grid[:-1], grid[1:])
+    U = forcing_at(stages.ravel()).reshape(-1, 3, len(grid) - 1).transpose(2, 1, 0).tolist()
+    row = 0
+    for i, t in enumerate(grid.tolist()):
+        while row < len(rows) and place[row] == i and rows[row] == t:
+            out[row] = z
+            row += 1
+        z = after(t, z)
+        while row < len(rows) and place[row] == i:
+            aside = forcing_at(stage_times(np.array([t]), rows[row : row + 1]).ravel()).T.tolist()
+            out[row] = step(rates, t, z, rows[row] - t, aside)
+            row += 1
+        if row == len(rows):
+            break
+        if i + 1 < len(grid):
+            z = step(rates, t, z, grid[i + 1] - t, U[i])
+    return out

@@ -1,0 +1,598 @@
+"""Models of differential equations: `OdeModel`, and `ode` for one run in the manner of deSolve."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, ModelError, SimulationError, check_choice, listed
+from fmepy.models.definition import MOST_TRACED_STATES, Definition, as_times, define
+from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
+from fmepy.models.engines.diffsol import NotCompilableError, diffsl_code, is_available
+from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
+from fmepy.models.engines.scipy_steppers import IVP_METHODS
+from fmepy.models.equations import Equations, names_in
+from fmepy.models.events import Event, as_events
+from fmepy.models.forcing import forcing_values, tell_outside
+from fmepy.models.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
+from fmepy.models.switches import NotSmoothError
+from fmepy.models.system import Outputs, build_outputs, build_system
+from fmepy.models.timeline import Timeline
+from fmepy.parameters import check_names, merge_parameters
+from fmepy.types import Cube, Matrix, UserParameters, Vector
+
+__all__ = ["BoundOde", "OdeModel", "ode"]
+
+logger = logging.getLogger(__name__)
+
+SCIPY_METHODS = ("lsoda", *IVP_METHODS)
+
+
+class OdeModel:
+    """A model of ordinary differential equations, as a function of its parameters.
+
+    ``model(parms)`` runs it and returns a table. Functions whose arguments are named, and text, are turned into
+    equations and compiled; what cannot be traced runs as it is (`engine_note` says why).
+
+    Parameters
+    ----------
+    rhs : callable or str
+        The rates: ``f(t, <states>, *, <parameters>, <forcings>)`` with states, parameters and forcings by name,
+        returning one rate a state in the order of `state` (or a dict); or ``f(t, y, p)`` with an ndarray and a dict;
+        either may return ``(rates, {name: extra output})``. Or text, with lines such as ``d(N)/dt = r * N``, ``N(0) =
+        N0`` and ``total = N + M``.
+    state : mapping, Series or sequence
+        Initial values: numbers, names of parameters, or expressions of parameters. They hold at ``times[0]``.
+    times : array_like, shape (n_time,)
+        Increasing. The first is the start of every run, the last the end of the range that costs may use.
+    parms : mapping or Series, optional
+        Values of the parameters; keyword defaults of `rhs` are values too.
+    outputs : mapping of str to str or callable, optional
+        Further variables: expressions, or functions with named arguments, of anything in the model.
+    forcings : mapping of str to series, optional
+        Inputs: a Series indexed by time, ``(times, values)``, or ``(times, values, "constant")``. Linear between its
+        points unless "constant" (the last value passed); held constant outside them.
+    events : table, optional
+        Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"). The row at the time of an event
+        shows the state before it.
+    engine : {"auto", "diffsol", "scipy"}
+        "diffsol" compiles, and refuses what cannot be; "auto" compiles what can be.
+    method : str, optional
+        Of diffsol: bdf (default), tr_bdf2, esdirk34, tsit45. Of scipy: lsoda (default), RK45, RK23, DOP853, Radau, BDF,
+        LSODA. Fixed steps: euler, rk4. A method chooses its engine. tsit45 has no step limit: on a model that blows up
+        it does not return.
+    dt : float, optional
+        Step of euler and rk4; default (and at most): the distance of `times`.
+    bandwidth : int or (int, int), optional
+        Of the Jacobian (lower, upper), for vectorised transport models on scipy.
+    rtol, atol : float
+        Tolerances. `atol` may be one number a state (sequence, or dict by name).
+
+    Attributes
+    ----------
+    parms : Series
+    states, var_names : tuple of str
+    times : ndarray
+    engine, method, engine_note : str
+    equations : Equations or None
+        Shows as text in a terminal and as LaTeX in a notebook.
+
+    Raises
+    ------
+    ModelError, ParameterError
+        What is wrong with the definition, and the nearest name where one is unknown.
+
+    Notes
+    -----
+    Sensitivities of models with equations are exact: the variational equations are solved beside the states (through
+    initial values, events and switches too). Else they are central differences of runs at a thousandth of the
+    tolerances, with the relative step ``(rtol / 1000)**(1/3)`` that balances truncation against the solver's error. A
+    compiled run that fails is tried once more with LSODA.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> def logistic(t, N, *, r=0.5, K=100):
+    ...     return r * N * (1 - N / K)
+    >>> model = OdeModel(logistic, state={"N": 0.1}, times=np.arange(0, 21, 10))
+    >>> model().round(3)
+       time       N
+    0     0   0.100
+    1    10  12.933
+    2    20  95.661
+    >>> print(model.equations)
+    d(N)/dt = N*r*(1 - N/K)
+    """
+
+    def __init__(
+        self,
+        rhs: Callable[..., Any] | str,
+        *,
+        state: Any = None,
+        times: Any,
+        parms: Any = None,
+        outputs: Any = None,
+        forcings: Any = None,
+        events: Any = None,
+        engine: str = "auto",
+        method: str | None = None,
+        dt: float | None = None,
+        bandwidth: int | tuple[int, int] | None = None,
+        rtol: float = 1e-6,
+        atol: Any = 1e-6,
+        _like: OdeModel | None = None,
+        _trace: bool = True,
+    ) -> None:
+        self._arguments: dict[str, Any] = {
+            "rhs": rhs,
+            "state": state,
+            "times": times,
+            "parms": parms,
+            "outputs": outputs,
+            "forcings": forcings,
+            "events": events,
+            "engine": engine,
+            "method": method,
+            "dt": dt,
+            "bandwidth": bandwidth,
+            "rtol": rtol,
+            "atol": atol,
+        }
+        check_choice(engine, ("auto", "diffsol", "scipy"), "engine")
+        self.times: Vector = as_times(times)
+        self.times.flags.writeable = False
+        self._definition: Definition = define(
+            "ode",
+            rhs,
+            state=state,
+            parms=parms,
+            outputs=outputs,
+            forcings=forcings,
+            trace=_trace,
+            most_states=10**6 if engine == "diffsol" else MOST_TRACED_STATES,
+            t0=float(self.times[0]),
+            event_names=sorted(_names_in_events(events)),
+            like=None if _like is None else _like._definition,
+        )
+        self.states: tuple[str, ...] = self._definition.states
+        self.var_names: tuple[str, ...] = self._definition.var_names
+        self._events: tuple[Event, ...] = as_events(events, self.states)
+        _check_event_names(self._events, self._definition.parameters)
+        rtol, atol = _tolerances(rtol, atol, self.states)
+        self.engine, self.method, self.engine_note = _choose_engine(engine, method, self._definition, atol)
+        if dt is not None and (self.method not in FIXED_METHODS or not dt > 0):
+            raise ModelError(
+                f"`dt={dt!r}` is the step of method='euler' or 'rk4' and must be positive; the method here "
+                f"is {self.method!r}."
+            )
+        if bandwidth is not None and self.engine != "scipy":
+            raise ModelError("`bandwidth` is for models that run on scipy; this one is compiled. Pass engine='scipy'.")
+        self._options = SolverOptions(self.method, rtol, atol, dt, _bandwidth(bandwidth))
+        self._bound: BoundOde | None = None
+        if _like is None:
+            if self.engine_note:
+                logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
+            tell_outside(self._definition.forcings, float(self.times[0]), float(self.times[-1]))
+
+    @property
+    def parms(self) -> pd.Series:
+        """The parameters and their values (a copy)."""
+        return self._definition.parms.copy()
+
+    @property
+    def equations(self) -> Equations | None:
+        """The symbolic form, None for models that run as Python."""
+        return self._definition.equations
+
+    def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
+        """Run the model.
+
+        Parameters
+        ----------
+        parms : dict, Series, table row or lmfit.Parameters, optional
+            Values by name; a subset leaves the rest as it is.
+        times : array_like, optional
+            Times of the rows, increasing; default the model's own. The run starts at ``model.times[0]`` all the same.
+
+        Returns
+        -------
+        DataFrame
+            Column ``time``, then states, then outputs.
+
+        Raises
+        ------
+        SimulationError
+            The run failed; carries the parameters and the time reached.
+        ParameterError, ModelError
+            Unknown names; times that do not increase or lie before the start.
+        """
+        if times is None:
+            if self._bound is None:
+                self._bound = self.bind()
+            bound = self._bound
+        else:
+            bound = self.bind(times=times)
+        theta = merge_parameters(self._definition.parms, parms).to_numpy(dtype=float)
+        table = pd.DataFrame(bound.simulate(theta), columns=list(self.var_names))
+        rows = bound.times
+        table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
+        return table
+
+    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundOde:
+        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+        times : array_like, optional
+            Rows; default the model's own times.
+        hold_engine : bool
+            Stay with the second engine after the first run that needed it.
+        """
+        parameters = self._definition.parameters
+        chosen = parameters if names is None else tuple(str(k) for k in names)
+        check_names(chosen, parameters, argument="names")
+        rows = self.times if times is None else as_times(times)
+        if rows[0] < self.times[0]:
+            raise ModelError(
+                f"`times` begins at {rows[0]:g}, before the model's start at {self.times[0]:g}; the "
+                "initial values hold there."
+            )
+        return BoundOde(self, chosen, rows, hold_engine)
+
+    def replace(self, **arguments: Any) -> OdeModel:
+        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs`, `forcings` merge.
+
+        Equations are shared (and so is what was compiled) where nothing but numbers differs.
+        """
+        unknown = [k for k in arguments if k not in self._arguments]
+        if unknown:
+            raise ArgumentError(f"`replace` got {unknown[0]!r}; it takes {listed(self._arguments)}.")
+        new = dict(self._arguments)
+        for key, value in arguments.items():
+            old = self._arguments[key]
+            mergeable = (Mapping, pd.Series)
+            if key in ("state", "parms", "outputs", "forcings") and isinstance(value, mergeable):
+                if key == "parms":
+                    old = self._definition.parms
+                new[key] = {**(dict(old) if isinstance(old, mergeable) else {}), **dict(value)}
+            else:
+                new[key] = value
+        return OdeModel(**new, _like=self)
+
+    def __repr__(self) -> str:
+        d = self._definition
+        lines = [
+            f"OdeModel of {len(self.states)} states ({', '.join(self.states[:8])}"
+            f"{', ...' if len(self.states) > 8 else ''}), {len(d.parms)} parameters; engine {self.engine}, "
+            f"method {self.method}"
+        ]
+        if d.equations is not None:
+            lines.append(str(d.equations))
+        return "\n".join(lines)
+
+    def _repr_latex_(self) -> str | None:
+        return None if self.equations is None else self.equations._repr_latex_()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_bound": None}  # compiled code is made again where it is needed
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+# --- the model as a function of a vector ------------------------------------------------------------------------------
+
+
+class BoundOde:
+    """An OdeModel as a function of a plain vector; see `models.base.BoundModel`."""
+
+    def __init__(self, model: OdeModel, names: tuple[str, ...], times: Vector, hold_engine: bool) -> None:
+        d = model._definition
+        self._model, self._definition, self._hold = model, d, hold_engine
+        self.names, self.times = names, times
+        self.var_names = model.var_names
+        self._base = d.parms.to_numpy(dtype=float, copy=True)
+        self._places = np.array([d.parameters.index(k) for k in names], dtype=int)
+        self.theta0 = self._base[self._places]
+        self.retries = 0
+        self._engines = [model.engine] + (["scipy"] if model.engine == "diffsol" else [])
+        event_times = np.array([e.time for e in model._events])
+        self._timeline = Timeline.of(float(model.times[0]), times, d.forcings, event_times)
+        self._runners: dict[tuple[str, str], Runner | None] = {}
+        self._U = forcing_values(d.forcings, times)
+        self._outputs: Outputs | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether `sensitivities` solves the variational equations."""
+        return self._runner(self._engines[0], "exact") is not None
+
+    def _runner(self, engine: str, kind: str) -> Runner | None:
+        """Return the runner of an engine, made at its first use: "plain", "exact", "tight" (for differences)."""
+        key = (engine, kind)
+        if key not in self._runners:
+            model = self._model
+            names = self.names if kind == "exact" else ()
+            options = model._options.tightened() if kind == "tight" else model._options
+            common = (self._definition, model._events, self._timeline, names, options)
+            if model.method in FIXED_METHODS:
+                self._runners[key] = fixed_runner(*common, model.times)
+            else:
+                self._runners[key] = adaptive_runner(engine, *common)
+        return self._runners[key]
+
+    def _parameters(self, theta: Vector) -> Vector:
+        p = self._base.copy()
+        p[self._places] = theta
+        return p
+
+    def _run(self, p: Vector, kind: str) -> tuple[Matrix, Any]:
+        """Run on the first engine, and once more on the second if that fails."""
+        failures = []
+        for i, engine in enumerate(tuple(self._engines)):
+            runner = self._runner(engine, kind)
+            if runner is None:
+                break
+            try:
+                out = runner.run(p)
+            except SimulationError as error:
+                failures.append(error)
+                continue
+            if i > 0:
+                self.retries += 1
+                if self._hold:
+                    self._engines = [engine]
+            return out
+        parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
+        reached = min((f.time for f in failures if f.time is not None), default=None)
+        at = "" if reached is None else f" at time {reached:.6g}"
+        why = "; then ".join(str(f) for f in failures)
+        values = ", ".join(f"{k}={v:.6g}" for k, v in list(parameters.items())[:12])
+        raise SimulationError(
+            f"The run failed{at}: {why}. Parameters: {values}.", parameters=parameters, time=reached
+        ) from failures[-1]
+
+    def simulate(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_time, n_var)."""
+        return self._simulate(theta, "plain")
+
+    def _simulate(self, theta: Vector, kind: str) -> Matrix:
+        p = self._parameters(theta)
+        Y, _ = self._run(p, kind)
+        return self._with_outputs(p, Y)
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and S, shape (n_time, n_var, n_par)."""
+        theta = np.asarray(theta, dtype=float)
+        if not self.exact:
+            return self._differences(theta)
+        p = self._parameters(theta)
+        try:
+            Y, S = self._run(p, "exact")
+        except SimulationError:
+            if all(self._runner(e, "exact") is not None for e in self._engines):
+                raise
+            return self._differences(theta)  # the second engine has no exact sensitivities for this model
+        return self._with_output_sensitivities(p, Y, S)
+
+    def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and central differences of runs at tightened tolerances.
+
+        The relative step is the cube root of the tightened `rtol`, which balances truncation (h^2) against the solver's
+        error (rtol / h).
+        """
+        fixed = self._model.method in FIXED_METHODS
+        relative = (np.finfo(float).eps if fixed else self._model._options.tightened().rtol) ** (1 / 3)
+        Y = self.simulate(theta)
+        S = np.empty((*Y.shape, len(theta)))
+        for j, value in enumerate(theta):
+            h = relative * (abs(value) if value != 0 else 1.0)
+            up, down = theta.copy(), theta.copy()
+            up[j], down[j] = value + h, value - h
+            S[:, :, j] = (self._simulate(up, "tight") - self._simulate(down, "tight")) / (up[j] - down[j])
+        return Y, S
+
+    # outputs
+
+    def _output_functions(self, names: tuple[str, ...] | None) -> Outputs:
+        d = self._definition
+        columns = d.states + d.extra_names
+        forcings = tuple(f.name for f in d.forcings)
+        return build_outputs(columns, d.parameters, forcings, d.time, d.outputs, names)
+
+    def _with_outputs(self, p: Vector, Y: Matrix) -> Matrix:
+        d = self._definition
+        if d.extra_names:
+            Y = np.concatenate((Y, self._extras(p, Y)), axis=1)
+        if not d.outputs:
+            return Y
+        if self._outputs is None:
+            self._outputs = self._output_functions(None)
+        with np.errstate(all="ignore"):
+            return np.concatenate((Y, self._outputs.evaluate(self.times, Y, p, self._U)), axis=1)
+
+    def _extras(self, p: Vector, Y: Matrix) -> Matrix:
+        """Return what the user's function gives beside the rates, row by row."""
+        function = self._definition.function
+        assert function is not None
+        out = np.empty((len(Y), len(self._definition.extra_names)))
+        with np.errstate(all="ignore"):
+            for i, (t, y) in enumerate(zip(self.times, Y, strict=True)):
+                extra = function.extras(t, y, p.tolist(), self._U[:, i])
+                out[i] = [extra[k] for k in self._definition.extra_names]
+        return out
+
+    def _with_output_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
+        d = self._definition
+        if not d.outputs:
+            return Y, S
+        functions = self._output_functions(self.names)
+        assert functions.derivatives is not None
+        n, k = Y.shape[1], len(self.names)
+        G = np.empty((len(Y), len(d.outputs) * (n + k)))
+        with np.errstate(all="ignore"):
+            values = functions.evaluate(self.times, Y, p, self._U)
+            for i, column in enumerate(functions.derivatives((self.times,), tuple(Y.T), p, tuple(self._U))):
+                G[:, i] = column
+        G = G.reshape(len(Y), len(d.outputs), n + k)
+        with np.errstate(all="ignore"):
+            more = G[:, :, :n] @ S + G[:, :, n:]
+        return np.concatenate((Y, values), axis=1), np.concatenate((S, more), axis=1)
+
+
+# --- checks at the door
+# ------------------------------------------------------------------------------------------------
+
+
+def _names_in_events(events: Any) -> set[str]:
+    """Return the parameters that event values use, as far as they can be read (they are checked in full later)."""
+    from fmepy.models.text import parse_expression
+
+    if isinstance(events, pd.DataFrame | Mapping):
+        values = list(events["value"]) if "value" in events else []
+    else:
+        values = [e.get("value") for e in events or () if isinstance(e, Mapping)]
+    return names_in([parse_expression(v, where="events") for v in values if isinstance(v, str)])
+
+
+def _check_event_names(events: tuple[Event, ...], parameters: tuple[str, ...]) -> None:
+    for e in events:
+        check_names(sorted(names_in([e.value])), parameters, argument="events")
+
+
+def _tolerances(rtol: Any, atol: Any, states: tuple[str, ...]) -> tuple[float, Any]:
+    if isinstance(atol, Mapping | pd.Series):
+        check_names(list(atol.keys()), states, argument="atol", what="state")
+        atol = [atol.get(s, 1e-6) for s in states]
+    if np.ndim(atol):
+        atol = np.asarray(atol, dtype=float)
+        if atol.shape != (len(states),):
+            raise ModelError(f"`atol` has {atol.size} values for {len(states)} states.")
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
+            raise ModelError(f"`{name}={value!r}` must be positive.")
+    return float(rtol), atol
+
+
+def _bandwidth(bandwidth: Any) -> tuple[int, int] | None:
+    if bandwidth is None:
+        return None
+    pair = (bandwidth, bandwidth) if np.ndim(bandwidth) == 0 else tuple(bandwidth)
+    if len(pair) != 2 or any(int(b) != b or b < 0 for b in pair):
+        raise ModelError(f"`bandwidth={bandwidth!r}` must be a whole number, or two (lower, upper).")
+    return int(pair[0]), int(pair[1])
+
+
+def _choose_engine(engine: str, method: str | None, definition: Definition, atol: Any) -> tuple[str, str, str]:
+    """Return engine, method, and why not the compiled engine (or an empty string)."""
+    every = (*DIFFSOL_METHODS, *SCIPY_METHODS, *FIXED_METHODS)
+    if method is not None:
+        check_choice(method, every, "method")
+        own = "diffsol" if method in DIFFSOL_METHODS else "scipy"
+        if engine == "auto":
+            engine = own
+        elif engine != own:
+            raise ModelError(f"`method={method!r}` belongs to the engine {own!r}, not to {engine!r}.")
+        if own == "scipy":
+            return "scipy", method, ""
+    elif engine == "scipy":
+        return "scipy", "lsoda", ""
+    why = _why_not_compiled(definition, atol)
+    if not why:
+        return "diffsol", method or "bdf", ""
+    if engine == "diffsol":
+        raise ModelError(f"The model cannot be compiled: {why}. Leave engine='auto' to run it on scipy.")
+    return "scipy", "lsoda", why
+
+
+def _why_not_compiled(definition: Definition, atol: Any) -> str:
+    if definition.equations is None:
+        return definition.note
+    if not is_available():
+        return "pydiffsol is not installed (it has no wheel for this platform)"
+    try:
+        system = build_system(definition.equations, (), True)
+        diffsl_code(system, tuple(float(a) for a in atol) if np.ndim(atol) else None)
+    except NotSmoothError as error:
+        return f"{error}, where the compiled solver needs a crossing to stop at"
+    except NotCompilableError as error:
+        return f"the compiled engine does not have {error}"
+    return ""
+
+
+# --- one run, as in deSolve -------------------------------------------------------------------------------------------
+
+
+def ode(
+    y: Any,
+    times: Any,
+    func: Callable[..., Any],
+    parms: Any = None,
+    *,
+    method: str = "lsoda",
+    dt: float | None = None,
+    forcings: Any = None,
+    events: Any = None,
+    bandwidth: int | tuple[int, int] | None = None,
+    rtol: float = 1e-6,
+    atol: Any = 1e-6,
+) -> pd.DataFrame:
+    """Run ``func(t, y, parms)`` once and return its table, in the manner of deSolve's `ode`.
+
+    Parameters
+    ----------
+    y : mapping, Series or sequence
+        Initial values, at ``times[0]``; a bare sequence gets the names 1, 2, ...
+    times : array_like
+    func : callable
+        ``func(t, y, parms)`` with an ndarray; returns the rates, or ``(rates, {name: extra output})``.
+    parms : any, optional
+        Handed to `func` as it is.
+    method : str
+        lsoda, euler, rk4 (with `dt`), or RK45, RK23, DOP853, Radau, BDF, LSODA of scipy.
+    dt, forcings, events, bandwidth, rtol, atol
+        As for `OdeModel`; forcings need `parms` to be a dict and arrive in it.
+
+    Returns
+    -------
+    DataFrame
+        Column ``time``, states, extra outputs.
+
+    Examples
+    --------
+    >>> ode({"N": 0.1}, [0, 10, 20], lambda t, y, p: p["r"] * y * (1 - y / 100), {"r": 0.5}).round(3)
+       time       N
+    0     0   0.100
+    1    10  12.933
+    2    20  95.661
+    """
+    if forcings is not None and not (parms is None or isinstance(parms, Mapping | pd.Series)):
+        raise ModelError("`forcings` arrive in `parms`, which must then be a dict.")
+    if parms is not None and isinstance(parms, pd.Series):
+        parms = parms.to_dict()
+    check_choice(method, (*SCIPY_METHODS, *FIXED_METHODS), "method")
+
+    given = {} if parms is None else parms
+
+    def rates(t: float, y: Vector, p: dict[str, float]) -> Any:
+        return func(t, y, {**given, **p} if p else given)
+
+    model = OdeModel(
+        rates,
+        state=y,
+        times=times,
+        forcings=forcings,
+        events=events,
+        method=method,
+        dt=dt,
+        bandwidth=bandwidth,
+        rtol=rtol,
+        atol=atol,
+        _trace=False,
+    )
+    return model()

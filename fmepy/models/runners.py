@@ -1,0 +1,248 @@
+"""Runners: a model's definition, an engine and a set of rows, made into ``run(p) -> trajectory``.
+
+A runner owns what one binding of a model needs: the system for the bound parameters, the timeline, initial values and
+events with their derivatives. It holds no results and may be called again and again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fmepy.models.definition import Definition
+from fmepy.models.engines.base import Stepper
+from fmepy.models.engines.diffsol import DiffsolStepper
+from fmepy.models.engines.fixed import fixed_grid, fixed_run
+from fmepy.models.engines.scipy_steppers import IVP_METHODS, IvpStepper, LsodaStepper, RatesOf
+from fmepy.models.equations import Equations
+from fmepy.models.events import Event
+from fmepy.models.forcing import forcing_values
+from fmepy.models.switches import NotSmoothError
+from fmepy.models.system import InputLayout, System, build_system, switch_functions, system_rates
+from fmepy.models.timeline import EventTable, Timeline, ValueTable, run_segments
+from fmepy.types import Matrix, Vector
+
+__all__ = ["Runner", "SolverOptions", "adaptive_runner", "fixed_runner"]
+
+
+class SolverOptions:
+    """Method, tolerances and what else a solver is told."""
+
+    __slots__ = ("atol", "bandwidth", "dt", "method", "rtol")
+
+    def __init__(
+        self, method: str, rtol: float, atol: Any, dt: float | None, bandwidth: tuple[int, int] | None
+    ) -> None:
+        self.method, self.rtol, self.atol, self.dt, self.bandwidth = method, rtol, atol, dt, bandwidth
+
+    def tightened(self) -> SolverOptions:
+        """Return options with tolerances a thousand times smaller (not below 1e-12), for runs that are subtracted."""
+        rtol, atol = max(self.rtol * 1e-3, 1e-12), np.maximum(np.multiply(self.atol, 1e-3), 1e-14)
+        return SolverOptions(self.method, rtol, atol if np.ndim(atol) else float(atol), self.dt, self.bandwidth)
+
+
+class Runner:
+    """``run(p) -> Z`` at the rows of a timeline, with or without sensitivities.
+
+    Attributes
+    ----------
+    name : str
+        The engine.
+    names : tuple of str
+        Parameters with sensitivities (empty: none).
+    """
+
+    def __init__(
+        self, name: str, definition: Definition, events: tuple[Event, ...], timeline: Timeline, names: tuple[str, ...]
+    ) -> None:
+        self.name, self.names, self.timeline = name, names, timeline
+        self.n_states = len(definition.states)
+        self._initial = ValueTable(definition.initial, definition.parameters, names)
+        self._events = EventTable(events, self.n_states, definition.parameters, names)
+        self._places = [definition.parameters.index(k) for k in names]
+
+    def run(self, p: Vector) -> tuple[Matrix, Any]:
+        """Return Y, shape (n_time, n_state), and S, shape (n_time, n_state, n_names) (None without sensitivities)."""
+        plain = p.tolist()
+        y = self._initial.value(plain)
+        if not self.names:
+            return self._solve(p, y, None, self._events.prepared(plain, None)), None
+        scales = np.abs(p[self._places])
+        scales[scales == 0] = 1.0
+        S = self._initial.slope(plain) * scales
+        Z = self._solve(p, np.concatenate((y, S.T.ravel())), scales, self._events.prepared(plain, scales))
+        n = self.n_states
+        return Z[:, :n], Z[:, n:].reshape(len(Z), len(scales), n).transpose(0, 2, 1) / scales
+
+    def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
+        raise NotImplementedError
+
+
+class _AdaptiveRunner(Runner):
+    def __init__(self, stepper: Stepper, system: System | None, layout: InputLayout, *rest: Any) -> None:
+        super().__init__(stepper.name, *rest)
+        self._stepper, self._system, self._layout = stepper, system, layout
+        self._segments = None if system is not None and system.planned else self.timeline.segments()
+        watched = len(system.watched) if system is not None and stepper.watches_switches else 0
+        self._inputs = np.zeros(layout.size + watched)
+
+    def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
+        inputs = self._inputs.copy()
+        inputs[: len(p)] = p
+        if scales is not None:
+            inputs[self._layout.scales] = scales
+        return run_segments(
+            self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events
+        )
+
+
+class _FixedRunner(Runner):
+    def __init__(self, method: str, rates: Any, times: Vector, dt: float | None, definition: Definition, *rest: Any):
+        super().__init__("scipy", definition, *rest)
+        self._method, self._rates, self._forcings = method, rates, definition.forcings
+        self._grid = fixed_grid(times, dt, self.timeline.event_times)
+
+    def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
+        at = self.timeline.event_times
+
+        def after(t: float, z: Vector) -> Vector:
+            return apply_events(np.flatnonzero(at == t), z) if t in at else z
+
+        with np.errstate(all="ignore"):
+            Z = fixed_run(
+                self._method,
+                self._rates(p, scales),
+                z,
+                self._grid,
+                self.timeline.rows,
+                lambda t: forcing_values(self._forcings, t),
+                after,
+            )
+        return _finite(Z, self.timeline.rows)
+
+
+def _finite(Z: Matrix, times: Vector) -> Matrix:
+    from fmepy.errors import SimulationError
+
+    if not np.isfinite(Z).all():
+        bad = int(np.flatnonzero(~np.isfinite(Z).all(axis=1))[0])
+        raise SimulationError("a state became NaN or infinite", time=float(times[bad]))
+    return Z
+
+
+def adaptive_runner(
+    engine: str,
+    definition: Definition,
+    events: tuple[Event, ...],
+    timeline: Timeline,
+    names: tuple[str, ...],
+    options: SolverOptions,
+) -> Runner | None:
+    """Return a runner on `engine` ("diffsol" or "scipy"), or None if it cannot give these sensitivities exactly."""
+    common = (definition, events, timeline, names)
+    if engine == "diffsol":
+        assert definition.equations is not None, "the model checked this at the door"
+        system = build_system(definition.equations, names, True)
+        return _AdaptiveRunner(
+            DiffsolStepper(system, options.rtol, options.atol, options.method), system, system.layout, *common
+        )
+    if definition.equations is None:
+        if names:
+            return None
+        layout = InputLayout(len(definition.parms), len(definition.forcings))
+        return _AdaptiveRunner(
+            _scipy_stepper(_rates_of_function(definition, layout), options, 1), None, layout, *common
+        )
+    own = _system_for_scipy(definition.equations, names)
+    return None if own is None else _AdaptiveRunner(_stepper_of_system(own, options), own, own.layout, *common)
+
+
+def _system_for_scipy(equations: Equations, names: tuple[str, ...]) -> System | None:
+    """Return the system; conditions without a crossing stay in it, and then there are no exact sensitivities (None)."""
+    try:
+        return build_system(equations, names, True)
+    except NotSmoothError:
+        return None if names else build_system(equations, (), False)
+
+
+def _stepper_of_system(system: System, options: SolverOptions) -> Stepper:
+    rates, blocks = _rates_of_system(system), 1 + len(system.names)
+    if not system.watched:
+        return _scipy_stepper(rates, options, blocks)
+    g, size = switch_functions(system), system.layout.size
+
+    def watched(t: float, z: Any, inputs: Any) -> Any:
+        values = g(t, z, inputs[:size])
+        return [values[i] - offset for i, offset in zip(system.watched, inputs[size:], strict=True)]
+
+    method = options.method if options.method in IVP_METHODS else "LSODA"
+    atol = np.tile(options.atol, blocks) if np.ndim(options.atol) else options.atol
+    return IvpStepper(rates, method, options.rtol, atol, None, watched, len(system.watched))
+
+
+def _scipy_stepper(rates: RatesOf, options: SolverOptions, blocks: int) -> Stepper:
+    atol = np.tile(options.atol, blocks) if np.ndim(options.atol) else options.atol
+    bandwidth = options.bandwidth if blocks == 1 else None
+    if options.method == "lsoda" or options.method in ("bdf", "tr_bdf2", "esdirk34", "tsit45"):  # retries of diffsol
+        return LsodaStepper(rates, options.rtol, atol, bandwidth)
+    return IvpStepper(rates, options.method, options.rtol, atol, bandwidth)
+
+
+def _rates_of_system(system: System) -> RatesOf:
+    function, size = system_rates(system), system.layout.size
+    return lambda t, z, inputs: function(t, z.tolist(), inputs[:size])
+
+
+def _rates_of_function(definition: Definition, layout: InputLayout) -> RatesOf:
+    function = definition.function
+    assert function is not None
+    n = layout.n_parameters
+    if not layout.n_forcings:
+        return lambda t, z, inputs: function(t, z, inputs[:n], ())
+    return lambda t, z, inputs: function(t, z, inputs[:n], layout.forcing_values(t, inputs))
+
+
+def fixed_runner(
+    definition: Definition,
+    events: tuple[Event, ...],
+    timeline: Timeline,
+    names: tuple[str, ...],
+    options: SolverOptions,
+    times: Vector,
+) -> Runner | None:
+    """Return a fixed-step runner on the grid of the model's `times`, or None if it cannot give these sensitivities."""
+    if definition.equations is None:
+        if names:
+            return None
+        function = definition.function
+        assert function is not None
+
+        def of_function(p: Vector, scales: Vector | None) -> Any:
+            plain = p.tolist()
+            return lambda t, z, u: function(t, z, plain, u)
+
+        rates: Any = of_function
+    else:
+        system = build_system(definition.equations, names, False)
+        compiled, layout = system_rates(system), system.layout
+
+        def of_system(p: Vector, scales: Vector | None) -> Any:
+            inputs = np.zeros(layout.size)
+            inputs[: len(p)] = p
+            if scales is not None:
+                inputs[layout.scales] = scales
+            plain = inputs.tolist()
+            lines = layout.lines
+
+            def at(t: float, z: Vector, u: Any) -> Any:
+                plain[lines] = [c for v in u for c in (v, 0.0)]
+                try:
+                    return compiled(t, z.tolist(), plain)
+                except (ValueError, OverflowError, ZeroDivisionError):
+                    return np.full(len(z), np.nan)
+
+            return at
+
+        rates = of_system
+    return _FixedRunner(options.method, rates, times, options.dt, definition, events, timeline, names)

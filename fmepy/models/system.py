@@ -1,0 +1,249 @@
+"""Equations -> a first-order system with run-time inputs, ready for an engine.
+
+A `System` is what engines compile. Its state vector z holds the model's states y and, if sensitivities are wanted,
+their scaled derivatives, one block of n_state for each parameter::
+
+    z = [y, s_1, ..., s_k]        s_j = k_j dy/dp_j        s_j' = (df/dy) s_j + k_j df/dp_j
+
+(the variational equations; the scale k_j = |p_j| makes one absolute tolerance fit states and sensitivities alike).
+Whatever may change from run to run is an *input* of the compiled system and never a constant in it: all parameters,
+the present line of every forcing, the modes of the switches, the scales, and the initial z. So a change of numbers
+never recompiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fmepy.models.code import array_function, scalar_function
+from fmepy.models.equations import Equations, symbol
+from fmepy.models.switches import Switch, as_piecewise, take_out_switches
+from fmepy.types import Matrix, Vector
+
+__all__ = ["InputLayout", "Outputs", "System", "build_outputs", "build_system"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputLayout:
+    """Where things lie in the input vector: parameters, forcing lines (a, b each), their origin, modes, scales."""
+
+    n_parameters: int
+    n_forcings: int
+    n_modes: int = 0
+    n_scales: int = 0
+
+    @property
+    def lines(self) -> slice:
+        """The lines of the forcings: a1, b1, a2, b2, ..."""
+        return slice(self.n_parameters, self.n_parameters + 2 * self.n_forcings)
+
+    @property
+    def origin(self) -> int:
+        """The time at which the lines start."""
+        return self.n_parameters + 2 * self.n_forcings
+
+    @property
+    def modes(self) -> slice:
+        """The modes of the switches."""
+        return slice(self.origin + 1, self.origin + 1 + self.n_modes)
+
+    @property
+    def scales(self) -> slice:
+        """The scales of the sensitivities."""
+        return slice(self.modes.stop, self.modes.stop + self.n_scales)
+
+    @property
+    def size(self) -> int:
+        """Length of the input vector."""
+        return self.origin + 1 + self.n_modes + self.n_scales
+
+    def forcing_values(self, t: float, inputs: Any) -> list[float]:
+        """Return the forcings at `t` from their present lines."""
+        s, after = self.lines.start, t - inputs[self.origin]
+        return [inputs[s + 2 * i] + inputs[s + 2 * i + 1] * after for i in range(self.n_forcings)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class System:
+    """A first-order system z' = F(t, z; inputs).
+
+    Attributes
+    ----------
+    n_states : int
+        States of the model; z has ``n_states * (1 + n_sens)`` entries.
+    names : tuple of str
+        Parameters with sensitivities.
+    time, z, inputs : sympy symbols
+    rates : tuple of sympy.Expr
+        F.
+    switches : tuple of Switch
+        Conditions found by watching g along the run.
+    planned : tuple of (int, sympy.Expr, sympy.Expr)
+        Conditions whose crossing time is known beforehand: position in `modes`, g at t = 0, slope of g.
+    layout : InputLayout
+    smooth_only : bool
+        True if conditions were taken out as modes; False if they stand in `rates` as they are.
+    """
+
+    n_states: int
+    names: tuple[str, ...]
+    time: Any
+    z: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    rates: tuple[Any, ...]
+    switches: tuple[Switch, ...]
+    planned: tuple[tuple[int, Any, Any], ...]
+    layout: InputLayout
+    smooth_only: bool
+
+    @property
+    def watched(self) -> tuple[int, ...]:
+        """Positions of the switches that must be watched along the run."""
+        known = {i for i, _, _ in self.planned}
+        return tuple(i for i in range(len(self.switches)) if i not in known)
+
+
+@lru_cache(maxsize=64)
+def build_system(equations: Equations, names: tuple[str, ...], smooth: bool) -> System:
+    """Return the system of a model, with sensitivities for `names`.
+
+    Parameters
+    ----------
+    smooth : bool
+        Take conditions out as modes (raises NotSmoothError where that cannot be), or leave them in the rates.
+    """
+    import sympy
+
+    time = symbol(equations.time)
+    y = [symbol(s) for s in equations.states]
+    p = [symbol(s) for s in equations.parameters]
+    a = [sympy.Symbol(f"line{i}a", real=True) for i in range(len(equations.forcings))]
+    b = [sympy.Symbol(f"line{i}b", real=True) for i in range(len(equations.forcings))]
+    origin = sympy.Symbol("origin of lines", real=True)
+    lines = {symbol(f): a[i] + b[i] * (time - origin) for i, f in enumerate(equations.forcings)}
+    rates = [e.xreplace(lines) for e in equations.rates]
+    switches: tuple[Switch, ...] = ()
+    if smooth:
+        smoothed, switches = take_out_switches(rates)
+        rates = list(smoothed)
+    else:
+        rates = [as_piecewise(e) for e in rates]
+    scales = [sympy.Symbol(f"scale of {n}", real=True) for n in names]
+    z, whole = list(y), list(rates)
+    for name, scale in zip(names, scales, strict=True):
+        s = [sympy.Symbol(f"{state} to {name}", real=True) for state in equations.states]
+        z += s
+        whole += [_along(f, y, s) + scale * sympy.diff(f, symbol(name)) for f in rates]
+    inputs = [*p, *(c for pair in zip(a, b, strict=True) for c in pair), origin, *(w.mode for w in switches), *scales]
+    layout = InputLayout(len(p), len(a), len(switches), len(scales))
+    planned = tuple(_planned(i, w.g, time, p) for i, w in enumerate(switches) if _is_planned(w.g, time, p))
+    return System(len(y), names, time, tuple(z), tuple(inputs), tuple(whole), switches, planned, layout, smooth)
+
+
+def _along(f: Any, y: list[Any], s: list[Any]) -> Any:
+    """Return (df/dy) s."""
+    import sympy
+
+    return sympy.Add(*(sympy.diff(f, yi) * si for yi, si in zip(y, s, strict=True) if yi in f.free_symbols))
+
+
+def _is_planned(g: Any, time: Any, p: list[Any]) -> bool:
+    """Tell whether g depends on time and parameters alone, and on time linearly."""
+    import sympy
+
+    if time not in g.free_symbols or not g.free_symbols <= {time, *p}:
+        return False
+    return time not in sympy.diff(g, time).free_symbols
+
+
+def _planned(i: int, g: Any, time: Any, p: list[Any]) -> tuple[int, Any, Any]:
+    import sympy
+
+    return i, g.subs(time, 0), sympy.diff(g, time)
+
+
+@lru_cache(maxsize=64)
+def system_rates(system: System) -> Callable[[float, Any, Any], list[float]]:
+    """Return F(t, z, inputs) on plain numbers."""
+    function = scalar_function([[system.time], system.z, system.inputs], system.rates)
+    return lambda t, z, inputs: function((t,), z, inputs)
+
+
+@lru_cache(maxsize=64)
+def switch_functions(system: System) -> Callable[[float, Any, Any], list[float]]:
+    """Return the values of all g at (t, z, inputs)."""
+    function = scalar_function([[system.time], system.z, system.inputs], [w.g for w in system.switches])
+    return lambda t, z, inputs: function((t,), z, inputs)
+
+
+@lru_cache(maxsize=64)
+def switch_derivatives(system: System) -> Callable[[int, float, Any, Any], tuple[float, Vector, Vector]]:
+    """Return, for switch i at (t, z, inputs): dg/dt, dg/dy (n_states) and the scaled dg/dp (n_sens)."""
+    import sympy
+
+    y = system.z[: system.n_states]
+    scales = system.inputs[system.layout.scales]
+    rows = []
+    for w in system.switches:
+        rows.append(sympy.diff(w.g, system.time))
+        rows += [sympy.diff(w.g, s) for s in y]
+        rows += [k * sympy.diff(w.g, symbol(n)) for n, k in zip(system.names, scales, strict=True)]
+    function = scalar_function([[system.time], system.z, system.inputs], rows)
+    width = 1 + system.n_states + len(system.names)
+
+    def derivatives(i: int, t: float, z: Any, inputs: Any) -> tuple[float, Vector, Vector]:
+        row = np.array(function((t,), z, inputs)[i * width : (i + 1) * width], dtype=float)
+        return float(row[0]), row[1 : 1 + system.n_states], row[1 + system.n_states :]
+
+    return derivatives
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outputs:
+    """Named functions of the states, on arrays: values and derivatives.
+
+    Attributes
+    ----------
+    values : callable
+        ``values(t, Y, p, U) -> list``, one entry an output (numbers or arrays of n_time).
+    derivatives : callable or None
+        The same for d/dy (n_state entries) and d/dp_j (n_par entries) of every output, output by output.
+    n : int
+    """
+
+    values: Callable[..., list[Any]]
+    derivatives: Callable[..., list[Any]] | None
+    n: int
+
+    def evaluate(self, t: Vector, Y: Matrix, p: Any, U: Matrix) -> Matrix:
+        """Return the outputs at all times, shape (n_time, n_out)."""
+        out = np.empty((len(t), self.n))
+        for i, column in enumerate(self.values((t,), tuple(Y.T), p, tuple(U))):
+            out[:, i] = column
+        return out
+
+
+@lru_cache(maxsize=64)
+def build_outputs(
+    columns: tuple[str, ...],
+    parameters: tuple[str, ...],
+    forcings: tuple[str, ...],
+    time: str,
+    outputs: tuple[tuple[str, Any], ...],
+    names: tuple[str, ...] | None,
+) -> Outputs:
+    """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
+    import sympy
+
+    groups = [[symbol(time)], *([symbol(k) for k in g] for g in (columns, parameters, forcings))]
+    expressions = [as_piecewise(e) for _, e in outputs]
+    derivatives = None
+    if names is not None:
+        rows = [sympy.diff(e, symbol(k)) for e in expressions for k in (*columns, *names)]
+        derivatives = array_function(groups, rows)
+    return Outputs(array_function(groups, expressions), derivatives, len(expressions))

@@ -1,0 +1,385 @@
+"""The driver: one run from start to last row, cut into segments and handed to an engine piece by piece.
+
+Everything that happens *between* smooth stretches is done here, the same for every engine: rows at given times, events,
+kinks and jumps of forcings, switches. The conventions:
+
+* the run starts at the model's first time; the row at an event time is the state before the event, as in R;
+* no segment reaches over a kink or jump of a forcing, so that no solver can step over a pulse;
+* a switch whose crossing time is known beforehand ends a segment; the others are watched by the engine, which comes
+  back at the crossing. At both the mode flips and sensitivities get their jump (see `models.switches`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import SimulationError
+from fmepy.models.code import scalar_function
+from fmepy.models.engines.base import Stepper
+from fmepy.models.equations import symbol
+from fmepy.models.events import Event
+from fmepy.models.forcing import Forcing, forcing_knots, forcing_lines
+from fmepy.models.system import InputLayout, System, switch_derivatives, switch_functions, system_rates
+from fmepy.types import Matrix, Vector
+
+__all__ = ["EventTable", "Segment", "Timeline", "ValueTable", "run_segments"]
+
+MOST_FLIPS = 1000
+"""Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
+
+
+class ValueTable:
+    """Numbers or expressions of parameters, with their derivatives to some of them.
+
+    Parameters
+    ----------
+    values : sequence of (float or sympy.Expr)
+    parameters : sequence of str
+        All parameters, in the order of p.
+    names : sequence of str
+        Those to take derivatives for.
+    """
+
+    def __init__(self, values: Sequence[Any], parameters: Sequence[str], names: Sequence[str]) -> None:
+        self.shape = (len(values), len(names))
+        self._constant: Vector | None = None
+        self._zero = np.zeros(self.shape)
+        if not any(getattr(v, "free_symbols", None) for v in values):
+            self._constant = np.array([float(v) for v in values])
+            return
+        import sympy
+
+        p = [symbol(k) for k in parameters]
+        expressions = [sympy.sympify(v) for v in values]
+        self._value = scalar_function([p], expressions)
+        self._slope = scalar_function([p], [sympy.diff(e, symbol(k)) for e in expressions for k in names])
+
+    def value(self, p: list[float]) -> Vector:
+        """Return the values, shape (n,); SimulationError where they have none."""
+        if self._constant is not None:
+            return self._constant
+        return self._computed(self._value, p)
+
+    def slope(self, p: list[float]) -> Matrix:
+        """Return the derivatives, shape (n, n_names)."""
+        if self._constant is not None:
+            return self._zero
+        return self._computed(self._slope, p).reshape(self.shape)
+
+    @staticmethod
+    def _computed(function: Any, p: list[float]) -> Vector:
+        try:
+            out = np.array(function(p), dtype=float)
+        except (ValueError, OverflowError, ZeroDivisionError) as error:
+            raise SimulationError(f"an initial or event value cannot be computed: {error}") from None
+        if not np.isfinite(out).all():
+            raise SimulationError("an initial or event value is not finite")
+        return out
+
+
+class EventTable:
+    """Events of a model, ready to be applied to z = [y, scaled sensitivities]."""
+
+    def __init__(
+        self, events: tuple[Event, ...], n_states: int, parameters: Sequence[str], names: Sequence[str]
+    ) -> None:
+        self.events = events
+        self.times = np.array([e.time for e in events])
+        self._n = n_states
+        self._table = ValueTable([e.value for e in events], parameters, names)
+
+    def prepared(self, p: list[float], scales: Vector | None) -> Any:
+        """Return ``apply(indices, z) -> z`` for one run; `scales` are the sensitivities' (None: there are none)."""
+        if not self.events:
+            return lambda indices, z: z
+        values = self._table.value(p)
+        slopes = None if scales is None else self._table.slope(p) * scales
+        n = self._n
+
+        def apply(indices: Sequence[int], z: Vector) -> Vector:
+            z = z.copy()
+            for i in indices:
+                e, v = self.events[i], values[i]
+                s = z[n + e.state :: n]  # sensitivities of this state (a view), one a parameter
+                old = z[e.state]
+                z[e.state] = v if e.method == "replace" else old + v if e.method == "add" else old * v
+                if slopes is not None:
+                    dv = slopes[i]
+                    s[:] = dv if e.method == "replace" else s + dv if e.method == "add" else v * s + old * dv
+            return z
+
+        return apply
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """A stretch without events, kinks or jumps.
+
+    Attributes
+    ----------
+    start, end : float
+    times : ndarray
+        Rows in (start, end], and `end` if no row lies there.
+    rows : slice
+        Their places in the result.
+    lines : list of float
+        a and b of every forcing.
+    events : tuple of int
+        Events at `end`.
+    flips : tuple of int
+        Switches that cross at `end`.
+    """
+
+    start: float
+    end: float
+    times: Vector
+    rows: slice
+    lines: list[float]
+    events: tuple[int, ...]
+    flips: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """Rows, forcings and events of a run.
+
+    Attributes
+    ----------
+    start : float
+    rows : ndarray
+        Times of the rows wanted, increasing, none before `start`.
+    forcings : tuple of Forcing
+    event_times : ndarray
+    """
+
+    start: float
+    rows: Vector
+    forcings: tuple[Forcing, ...]
+    event_times: Vector
+
+    @classmethod
+    def of(cls, start: float, rows: Vector, forcings: tuple[Forcing, ...], event_times: Vector) -> Timeline:
+        """Return a timeline whose events lie on the rows that they miss by rounding alone (0.7 and 7 * 0.1)."""
+        return cls(start, rows, forcings, _snapped(event_times, np.append(rows, start)))
+
+    def events_at_start(self) -> tuple[int, ...]:
+        """Return the events at the very start, which come after its row."""
+        return tuple(np.flatnonzero(self.event_times == self.start).tolist())
+
+    def segments(self, crossings: Sequence[tuple[float, int]] = ()) -> tuple[Segment, ...]:
+        """Return the run's segments; `crossings` are (time, switch) known beforehand."""
+        last = float(self.rows[-1])
+        marks = np.concatenate([self.rows, self.event_times, [self.start]])
+        stops = np.concatenate([_snapped(forcing_knots(self.forcings), marks), self.event_times])
+        crossings = list(
+            zip(_snapped(np.array([t for t, _ in crossings]), marks), [i for _, i in crossings], strict=True)
+        )
+        stops = np.concatenate([stops, [t for t, _ in crossings]])
+        inner = np.unique(stops[(stops > self.start) & (stops < last)])
+        edges = [self.start, *inner.tolist(), last] if last > self.start else [self.start]
+        out, row = [], int(np.searchsorted(self.rows, self.start, side="right"))
+        for a, b in itertools.pairwise(edges):
+            end = int(np.searchsorted(self.rows, b, side="right"))
+            times = self.rows[row:end]
+            if not len(times) or times[-1] != b:
+                times = np.append(times, b)
+            events = tuple(np.flatnonzero(self.event_times == b).tolist()) if b < last else ()
+            flips = tuple(i for t, i in crossings if t == b)
+            out.append(Segment(a, b, times, slice(row, end), forcing_lines(self.forcings, a, b), events, flips))
+            row = end
+        return tuple(out)
+
+
+def _snapped(times: Vector, marks: Vector) -> Vector:
+    """Return times, moved to the mark that they miss by rounding alone: solvers refuse segments that short."""
+    if not len(times) or not len(marks):
+        return times
+    marks = np.unique(marks)
+    right = np.clip(np.searchsorted(marks, times), 1, len(marks) - 1) if len(marks) > 1 else np.zeros(len(times), int)
+    nearest = np.where(np.abs(marks[right - 1] - times) < np.abs(marks[right] - times), marks[right - 1], marks[right])
+    close = np.abs(nearest - times) <= 1e-13 * np.maximum(np.abs(times), marks[-1] - marks[0])
+    snapped: Vector = np.where(close, nearest, times)
+    return snapped
+
+
+def run_segments(
+    stepper: Stepper,
+    system: System | None,
+    layout: InputLayout,
+    timeline: Timeline,
+    segments: tuple[Segment, ...] | None,
+    z: Vector,
+    inputs: Vector,
+    apply_events: Any,
+) -> Matrix:
+    """Return z at all rows, shape (n_row, n_z).
+
+    Parameters
+    ----------
+    stepper : Stepper
+    system : System or None
+        None for models without equations, which have no switches.
+    segments : tuple of Segment or None
+        None: they depend on the parameters (planned switches) and are made here.
+    z : ndarray
+        Start, before the events of the first time.
+    inputs : ndarray
+        Parameters and scales are set; lines, modes and offsets are filled in here.
+    apply_events : callable
+        ``apply_events(indices, z)``.
+
+    Raises
+    ------
+    SimulationError
+        The engine failed, or a state is not finite.
+    """
+    out = np.empty((len(timeline.rows), len(z)))
+    out[: int(np.searchsorted(timeline.rows, timeline.start, side="right"))] = z
+    z = apply_events(timeline.events_at_start(), z)
+    modes = _Modes(system, layout, inputs) if system is not None and system.switches else None
+    if segments is None:
+        segments = timeline.segments(_crossings(system, inputs, timeline) if system is not None else ())
+    for i, segment in enumerate(segments):
+        if layout.n_forcings:
+            inputs[layout.lines] = segment.lines
+            inputs[layout.origin] = segment.start
+        if modes is None:
+            _, rows = stepper.advance(segment.start, z, inputs, segment.times)
+        else:
+            if i == 0 or not segments[i - 1].flips:
+                modes.read(segment.start, z, segment.end - segment.start)
+            rows = modes.advance(stepper, segment, z)
+        if not np.isfinite(rows).all():
+            bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+            raise SimulationError("a state became NaN or infinite", time=float(segment.times[bad]))
+        n = segment.rows.stop - segment.rows.start
+        out[segment.rows] = rows[:n]
+        z = rows[-1]
+        if segment.flips and modes is not None:
+            for switch in segment.flips:
+                z = modes.flip(switch, segment.end, z, segment.end - segment.start)
+        if segment.events:
+            z = apply_events(segment.events, z)
+            if modes is not None and segment.flips:
+                modes.read(segment.end, z, segment.end - segment.start)
+    return out
+
+
+def _crossings(system: System | None, inputs: Vector, timeline: Timeline) -> list[tuple[float, int]]:
+    """Return (time, switch) of the switches whose crossing is known beforehand."""
+    if system is None or not system.planned:
+        return []
+    p = inputs[: system.layout.n_parameters].tolist()
+    values = _planned_values(system)(p)
+    out = []
+    for (i, _, _), g0, slope in zip(system.planned, values[::2], values[1::2], strict=True):
+        if slope != 0 and timeline.start < -g0 / slope < timeline.rows[-1]:
+            out.append((-g0 / slope, i))
+    return out
+
+
+def _planned_values(system: System) -> Any:
+    symbols = [system.inputs[: system.layout.n_parameters]]
+    return scalar_function(symbols, [e for _, g0, slope in system.planned for e in (g0, slope)])
+
+
+class _Modes:
+    """The modes of a run: read at the start, flipped at crossings."""
+
+    def __init__(self, system: System, layout: InputLayout, inputs: Vector) -> None:
+        self.system, self.inputs = system, inputs
+        self._at = layout.modes.start
+        self._offsets = layout.size
+        self._g = switch_functions(system)
+        self._slopes = switch_derivatives(system)
+        self._rates = system_rates(system)
+        self._flips = 0
+
+    def _values(self, t: float, z: Vector) -> list[float]:
+        try:
+            return self._g(t, z.tolist(), self.inputs[: self._offsets].tolist())
+        except (ValueError, OverflowError, ZeroDivisionError) as error:
+            raise SimulationError(f"a condition of the model has no value: {error}", time=t) from None
+
+    def _f(self, t: float, z: Vector) -> Vector:
+        try:
+            rates = self._rates(t, z.tolist(), self.inputs[: self._offsets].tolist())
+        except (ValueError, OverflowError, ZeroDivisionError) as error:
+            raise SimulationError(f"the rates have no value at a switch: {error}", time=t) from None
+        return np.array(rates[: self.system.n_states], dtype=float)
+
+    def _speed(self, i: int, t: float, z: Vector, f: Vector) -> tuple[float, Vector, Vector]:
+        """Return dg/dt along the run, dg/dy and the scaled dg/dp."""
+        g_t, g_y, g_p = self._slopes(i, t, z.tolist(), self.inputs[: self._offsets].tolist())
+        return float(g_t + g_y @ f), g_y, g_p
+
+    def read(self, t: float, z: Vector, span: float) -> None:
+        """Set every mode from the sign of its g; where g is zero, from where it is going."""
+        for i, g in enumerate(self._values(t, z)):
+            self.inputs[self._at + i] = 1.0 if g > 0 else 0.0
+        for i, g in enumerate(self._values(t, z)):
+            if g == 0:
+                self.inputs[self._at + i] = 1.0 if self._speed(i, t, z, self._f(t, z))[0] > 0 else 0.0
+        self._set_offsets(t, z, span)
+
+    def _set_offsets(self, t: float, z: Vector, span: float) -> None:
+        """Shift the watched conditions a hair off zero where the run stands on one, towards the side of its mode."""
+        watched = self.system.watched
+        if not watched or len(self.inputs) == self._offsets:
+            return
+        values = self._values(t, z)
+        f = self._f(t, z)
+        for k, i in enumerate(watched):
+            hair = max(1e-10 * abs(self._speed(i, t, z, f)[0]) * span, 1e-14)
+            side = 1.0 if self.inputs[self._at + i] == 1.0 else -1.0
+            self.inputs[self._offsets + k] = values[i] - side * hair if side * values[i] < hair else 0.0
+
+    def flip(self, i: int, t: float, z: Vector, span: float) -> Vector:
+        """Flip mode i at its crossing and give the sensitivities their jump."""
+        n = self.system.n_states
+        before = self._f(t, z)
+        speed, g_y, g_p = self._speed(i, t, z, before)
+        self.inputs[self._at + i] = 1.0 - self.inputs[self._at + i]
+        if len(z) > n and speed != 0:
+            jump = before - self._f(t, z)
+            S = z[n:].reshape(-1, n)
+            shift = -(S @ g_y + g_p) / speed
+            z = np.concatenate((z[:n], (S + shift[:, None] * jump).ravel()))
+        self._set_offsets(t, z, span)
+        return z
+
+    def advance(self, stepper: Stepper, segment: Segment, z: Vector) -> Matrix:
+        """Carry z over a segment, through the crossings in it."""
+        times, start, span = segment.times, segment.start, segment.end - segment.start
+        out = np.empty((len(times), len(z)))
+        done = 0
+        while True:
+            reached, rows = stepper.advance(start, z, self.inputs, times[done:])
+            early = stepper.watches_switches and (len(rows) < len(times) - done or reached[-1] < times[-1])
+            n = len(rows) - 1 if early else len(rows)
+            out[done : done + n] = rows[:n]
+            if not early:
+                return out
+            done, z, start = done + n, rows[-1], float(reached[-1])
+            if not np.isfinite(z).all():
+                raise SimulationError("a state became NaN or infinite", time=start)
+            self._flips += 1
+            if self._flips > MOST_FLIPS:
+                raise SimulationError(
+                    f"the run crossed switches more than {MOST_FLIPS} times; it slides along one", time=start
+                )
+            z = self.flip(self._fired(start, z, span), start, z, span)
+
+    def _fired(self, t: float, z: Vector, span: float) -> int:
+        """Return the watched switch that is nearest to its crossing, in time."""
+        values, f = self._values(t, z), self._f(t, z)
+        distance = {}
+        for k, i in enumerate(self.system.watched):
+            speed = abs(self._speed(i, t, z, f)[0]) + 1e-300
+            distance[i] = abs(values[i] - self.inputs[self._offsets + k]) / speed
+        return min(distance, key=distance.__getitem__)
