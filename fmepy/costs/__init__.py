@@ -1,1 +1,8 @@
 """Costs: a model held against data."""
+
+from fmepy.costs.base import BoundCost, Cost
+from fmepy.costs.modcost import ModCost, modCost
+from fmepy.costs.simulation import SimulationCost
+from fmepy.costs.sums import SumCost
+
+__all__ = ["BoundCost", "Cost", "ModCost", "SimulationCost", "SumCost", "modCost"]

@@ -1,7 +1,7 @@
 """What a cost promises, and what a new kind of cost must provide.
 
 A **cost** is a model held against data. Any callable ``f(p)`` that returns a `ModCost`, a residual vector or -2 log L
-is one. fmepy's own costs also offer a *fast path*: ``cost.bind(names)`` gives a `BoundCost`, a function of a plain vector.
+is one. fmepy's own costs also offer a *fast path*: ``cost.bind(names)`` gives a `BoundCost`, a function of a vector.
 
 A new kind of cost provides
 
@@ -57,19 +57,44 @@ class BoundCost(Protocol):
         Runs so far that the first engine could not finish and another one did.
     """
 
-    parameter_names: tuple[str, ...]
-    theta0: Vector
-    lower: Vector
-    upper: Vector
-    is_scalar: bool
-    has_jacobian: bool
-    names: tuple[str, ...]
-    x: Vector
-    weights: Vector
-    groups: IntVector
-    scales: Vector
-    group_names: tuple[str, ...]
-    retries: int
+    @property
+    def parameter_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def theta0(self) -> Vector: ...
+
+    @property
+    def lower(self) -> Vector: ...
+
+    @property
+    def upper(self) -> Vector: ...
+
+    @property
+    def is_scalar(self) -> bool: ...
+
+    @property
+    def has_jacobian(self) -> bool: ...
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def x(self) -> Vector: ...
+
+    @property
+    def weights(self) -> Vector: ...
+
+    @property
+    def groups(self) -> IntVector: ...
+
+    @property
+    def scales(self) -> Vector: ...
+
+    @property
+    def group_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def retries(self) -> int: ...
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled. Raise SimulationError if the model fails there."""
@@ -88,9 +113,14 @@ class BoundCost(Protocol):
 class Cost(Protocol):
     """A model held against data, see the module's text."""
 
-    parms: pd.Series
-    lower: pd.Series
-    upper: pd.Series
+    @property
+    def parms(self) -> pd.Series: ...
+
+    @property
+    def lower(self) -> pd.Series: ...
+
+    @property
+    def upper(self) -> pd.Series: ...
 
     def __call__(self, parms: UserParameters = None) -> Any:
         """Return a ModCost (least squares) or -2 log L (a float)."""

@@ -49,12 +49,23 @@ class BoundModel(Protocol):
         Runs so far that the first engine could not finish and another one did.
     """
 
-    names: tuple[str, ...]
-    theta0: Vector
-    var_names: tuple[str, ...]
-    times: Vector
-    exact: bool
-    retries: int
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def theta0(self) -> Vector: ...
+
+    @property
+    def var_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def times(self) -> Vector: ...
+
+    @property
+    def exact(self) -> bool: ...
+
+    @property
+    def retries(self) -> int: ...
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var); raise SimulationError if the run fails.
@@ -73,12 +84,23 @@ class BoundModel(Protocol):
 class Model(Protocol):
     """A dynamic model, see the module's text."""
 
-    parms: pd.Series
-    states: tuple[str, ...]
-    var_names: tuple[str, ...]
-    times: Vector
-    engine: str
-    engine_note: str
+    @property
+    def parms(self) -> pd.Series: ...
+
+    @property
+    def states(self) -> tuple[str, ...]: ...
+
+    @property
+    def var_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def times(self) -> Vector: ...
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def engine_note(self) -> str: ...
 
     def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
         """Run the model and return its table."""

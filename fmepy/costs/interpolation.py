@@ -1,0 +1,163 @@
+"""How a model's run becomes values at the observations: picked rows, linear interpolation, or means.
+
+A run is ``Y``, shape (n_time, n_var), its sensitivities ``S``, shape (n_time, n_var, n_par). All readings are linear in
+``Y``, so one reading serves both::
+
+    Picked        mod_i = Y[row_i, col_i]                                        the run has a row at every observation
+    Interpolated  mod_i = (1 - w_i) Y[low_i, col_i] + w_i Y[high_i, col_i]       FME's way, on the model's own times
+    Averaged      mod_i = mean over the model's own times of Y[:, col_i]         data without an independent variable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fmepy.types import Cube, IntVector, Matrix, Vector
+
+__all__ = [
+    "Averaged",
+    "Interpolated",
+    "Picked",
+    "Reading",
+    "Stacked",
+    "brackets",
+    "merge_times",
+    "nearest_rows",
+    "resolution",
+    "stack",
+]
+
+
+class Reading(Protocol):
+    """Values at the observations, from a run."""
+
+    def values(self, Y: Matrix) -> Vector:
+        """Return the model's values, shape (n_obs,)."""
+        ...
+
+    def sensitivities(self, S: Cube) -> Matrix:
+        """Return their derivatives, shape (n_obs, n_par)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """Rows of the run, by position in the flattened ``Y``."""
+
+    flat: IntVector
+
+    def values(self, Y: Matrix) -> Vector:
+        """Return the model's values, shape (n_obs,)."""
+        return Y.take(self.flat)
+
+    def sensitivities(self, S: Cube) -> Matrix:
+        """Return their derivatives, shape (n_obs, n_par)."""
+        return S.reshape(-1, S.shape[2]).take(self.flat, axis=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interpolated:
+    """Linear interpolation between two rows of the run; an observation on a row takes that row alone."""
+
+    low: IntVector
+    high: IntVector
+    weight: Vector
+
+    def values(self, Y: Matrix) -> Vector:
+        """Return the model's values, shape (n_obs,)."""
+        return _between(Y.take(self.low), Y.take(self.high), self.weight)
+
+    def sensitivities(self, S: Cube) -> Matrix:
+        """Return their derivatives, shape (n_obs, n_par)."""
+        flat = S.reshape(-1, S.shape[2])
+        return _between(flat.take(self.low, axis=0), flat.take(self.high, axis=0), self.weight[:, None])
+
+
+def _between(low: Matrix, high: Matrix, weight: Matrix) -> Matrix:
+    with np.errstate(invalid="ignore", over="ignore"):  # values that are not finite are told by name later
+        return low + weight * (high - low)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Averaged:
+    """Means of columns over rows of the run."""
+
+    rows: IntVector
+    cols: IntVector
+
+    def values(self, Y: Matrix) -> Vector:
+        """Return the model's values, shape (n_obs,)."""
+        mean: Vector = Y[self.rows][:, self.cols].mean(axis=0)
+        return mean
+
+    def sensitivities(self, S: Cube) -> Matrix:
+        """Return their derivatives, shape (n_obs, n_par)."""
+        mean: Matrix = S[self.rows][:, self.cols].mean(axis=0)
+        return mean
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacked:
+    """Several readings of the same run, one after the other."""
+
+    readings: tuple[Reading, ...]
+
+    def values(self, Y: Matrix) -> Vector:
+        """Return the model's values, shape (n_obs,)."""
+        return np.concatenate([r.values(Y) for r in self.readings])
+
+    def sensitivities(self, S: Cube) -> Matrix:
+        """Return their derivatives, shape (n_obs, n_par)."""
+        return np.concatenate([r.sensitivities(S) for r in self.readings])
+
+
+def stack(readings: Sequence[Reading]) -> Reading:
+    """Return several readings of the same run as one, in the fastest form."""
+    if len(readings) == 1:
+        return readings[0]
+    picked = [r for r in readings if isinstance(r, Picked)]
+    if len(picked) == len(readings):
+        return Picked(np.concatenate([r.flat for r in picked]))
+    return Stacked(tuple(readings))
+
+
+def resolution(times: Vector) -> float:
+    """Return the difference below which two times are the same: a few roundings of the largest."""
+    return float(8 * np.finfo(float).eps * np.abs(times).max())
+
+
+def merge_times(*times: Vector) -> Vector:
+    """Return all times in order, each once; those that differ by rounding alone are one (the first that is given)."""
+    given = np.concatenate(times)
+    order = np.argsort(given, kind="stable")
+    ordered = given[order]
+    starts = np.r_[True, np.diff(ordered) > resolution(given)]
+    chosen = np.minimum.reduceat(order, np.flatnonzero(starts))
+    return given[chosen]
+
+
+def nearest_rows(times: Vector, x: Vector) -> IntVector:
+    """Return the position in ascending `times` of the time nearest to every `x`."""
+    if len(times) == 1:
+        return np.zeros(len(x), dtype=np.intp)
+    high = np.clip(np.searchsorted(times, x), 1, len(times) - 1)
+    return np.where(x - times[high - 1] <= times[high] - x, high - 1, high)
+
+
+def brackets(times: Vector, x: Vector) -> tuple[IntVector, IntVector, Vector]:
+    """Return the rows around every `x` in ascending `times`, and the weight of the upper one.
+
+    An `x` on one of the times (up to rounding) has that row twice and weight 0, so that its neighbours do not matter.
+    """
+    nearest = nearest_rows(times, x)
+    if len(times) == 1:
+        return nearest, nearest, np.zeros(len(x))
+    high = np.clip(np.searchsorted(times, x), 1, len(times) - 1)
+    low = high - 1
+    weight = (x - times[low]) / (times[high] - times[low])
+    on_row = np.abs(times[nearest] - x) <= resolution(times)
+    return np.where(on_row, nearest, low), np.where(on_row, nearest, high), np.where(on_row, 0.0, weight)

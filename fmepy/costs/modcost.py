@@ -1,0 +1,380 @@
+"""The cost of a model's output held against data: `modCost`, and its result `ModCost`.
+
+For observation i of variable j, with error e_i (a column of the data, or one number for the whole variable)::
+
+    res.unweighted_i = mod_i - obs_i          mod_i: linear interpolation on the model's output
+    res_i            = (mod_i - obs_i) / e_i
+    SSR.unweighted_j = sum_i res.unweighted_i^2
+    SSR.unscaled_j   = sum_i res_i^2
+    SSR_j            = sum_i (s_j res_i)^2                        s_j = 1/n_j with scaleVar, else 1
+    model            = sum_j s_j SSR_j
+    minlogp          = sum_i 0.5 log(2 pi) + log e_i + 0.5 res_i^2     minus ONE times the log-likelihood
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.interpolation import brackets, resolution
+from fmepy.costs.observations import (
+    Comparison,
+    Observations,
+    as_table,
+    check_observed,
+    column_position,
+    numeric_column,
+    prepare,
+    read_observations,
+)
+from fmepy.errors import ArgumentError, DataError, SimulationError, listed
+from fmepy.types import Vector
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["ModCost", "modCost", "tabulate"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ModCost:
+    """A model held against data: sums of squares, likelihood, residuals.
+
+    Attributes
+    ----------
+    model : float
+        The cost: sum of the squared weighted (and scaled) residuals of all variables.
+    minlogp : float
+        Minus the logarithm of the likelihood (not twice it), for normal errors of the given size. Always finite.
+    var : DataFrame
+        One row per variable of every call: ``name, scale, N, SSR.unweighted, SSR.unscaled, SSR``.
+    residuals : DataFrame
+        One row per observation: ``name, x, obs, mod, weight, res.unweighted, res``; ``res`` is (mod - obs) * weight.
+        Variable by variable, within a variable in the order of the data.
+    dropped : DataFrame
+        Observations that were not used, rows as in `var`: ``name, missing, outside`` (the model's range).
+
+    Notes
+    -----
+    ``a + b`` adds the costs and appends the tables in the order written. A variable observed in both has two rows in
+    `var` and is two variables everywhere: in fits, and for the variances that `modMCMC` samples.
+    """
+
+    model: float
+    minlogp: float
+    var: pd.DataFrame
+    residuals: pd.DataFrame
+    dropped: pd.DataFrame
+
+    def __add__(self, other: object) -> ModCost:
+        if not isinstance(other, ModCost):
+            return NotImplemented
+        return ModCost(
+            self.model + other.model,
+            self.minlogp + other.minlogp,
+            pd.concat([self.var, other.var], ignore_index=True),
+            pd.concat([self.residuals, other.residuals], ignore_index=True),
+            pd.concat([self.dropped, other.dropped], ignore_index=True),
+        )
+
+    def __radd__(self, other: object) -> ModCost:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum([...])
+
+    def __repr__(self) -> str:
+        return (
+            f"Cost of {len(self.residuals)} observations\n"
+            f"model:   {self.model:.7g}\n"
+            f"minlogp: {self.minlogp:.7g}\n\n"
+            f"var:\n{self.var.to_string(index=False)}\n\n"
+            f"dropped:{self._dropped_text()}"
+        )
+
+    def _dropped_text(self) -> str:
+        some = self.dropped[(self.dropped[["missing", "outside"]] > 0).any(axis=1)]
+        return "\n" + some.to_string(index=False) if len(some) else " none"
+
+    def _repr_html_(self) -> str:
+        dropped = self.dropped[(self.dropped[["missing", "outside"]] > 0).any(axis=1)]
+        return (
+            f"<p>Cost of {len(self.residuals)} observations: model <b>{self.model:.7g}</b>, "
+            f"minlogp {self.minlogp:.7g}</p>{self.var.to_html(index=False)}"
+            + (f"<p>dropped</p>{dropped.to_html(index=False)}" if len(dropped) else "<p>dropped: none</p>")
+        )
+
+    def plot(self, legpos: str | None = "topleft", *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+        """Draw the weighted residuals against x, one symbol and colour per variable; return the Axes.
+
+        Parameters
+        ----------
+        legpos : str or None
+            Position of the legend, in R's words ("topleft") or matplotlib's ("upper left"); None for no legend.
+        ax : Axes, optional
+            Where to draw.
+        **kwargs
+            Labels and limits (``xlabel``, ``title``, ``ylim``, ...), and properties of the points.
+        """
+        from fmepy.plotting.costs import plot_residuals
+
+        return plot_residuals(self, legpos=legpos, ax=ax, **kwargs)
+
+
+def tabulate(comparison: Comparison, mod: Vector) -> ModCost:
+    """Return the `ModCost` of a prepared comparison and the model's values on the scale of comparison.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        Observations and weights.
+    mod : ndarray, shape (n_obs,)
+        The model at the observations; finite.
+    """
+    c = comparison
+    unweighted = mod - c.obs
+    res = unweighted * c.weights
+    n_group = len(c.group_names)
+    with np.errstate(over="ignore"):  # residuals beyond 1e154 have an infinite square, as they should
+        ssr_unweighted = np.bincount(c.groups, unweighted**2, n_group)
+        ssr_unscaled = np.bincount(c.groups, res**2, n_group)
+    ssr = c.scales**2 * ssr_unscaled
+    var = pd.DataFrame(
+        {
+            "name": list(c.group_names),
+            "scale": c.scales,
+            "N": np.bincount(c.groups, minlength=n_group),
+            "SSR.unweighted": ssr_unweighted,
+            "SSR.unscaled": ssr_unscaled,
+            "SSR": ssr,
+        }
+    )
+    residuals = pd.DataFrame(
+        {
+            "name": list(c.names),
+            "x": c.x,
+            "obs": c.obs,
+            "mod": mod,
+            "weight": c.weights,
+            "res.unweighted": unweighted,
+            "res": res,
+        }
+    )
+    dropped = pd.DataFrame({"name": list(c.group_names), "missing": c.n_missing, "outside": c.n_outside})
+    minlogp = 0.5 * len(c) * np.log(2 * np.pi) - np.log(c.weights).sum() + 0.5 * ssr_unscaled.sum()
+    return ModCost(float(c.scales @ ssr), float(minlogp), var, residuals, dropped)
+
+
+def modCost(
+    model: Any,
+    obs: Any,
+    *,
+    x: str | None = "time",
+    y: str | None = None,
+    err: str | None = None,
+    weight: str = "none",
+    scaleVar: bool = False,
+    cost: ModCost | None = None,
+    outside: str = "error",
+) -> ModCost:
+    """Return the cost of a model's output held against data, as FME's function of this name does.
+
+    Parameters
+    ----------
+    model : DataFrame, or mapping of names to columns
+        The output of a run: a column for the independent variable and one per variable. With ``x=None`` also a Series
+        or mapping of numbers.
+    obs : DataFrame, or mapping of names to columns
+        The data. Wide (`y` None): every column but `x` and `err` is an observed variable. Long: the first column,
+        whatever it is called, names the variable. Missing values are dropped and counted.
+    x : str or None
+        Name of the independent variable, a column of both tables. None: the data have none; then the mean of a
+        variable's observations is compared with the mean of the model's values, and x is recorded as 0.
+    y : str, optional
+        Column of the values of a long table.
+    err : str, optional
+        Column of standard errors, in the unit of the observations. In a wide table it serves every variable.
+    weight : {"none", "std", "mean"}
+        Without `err`, the error of a variable: 1, the standard deviation (divisor n - 1), or the mean absolute value
+        of its observations that are used.
+    scaleVar : bool
+        Scale every variable by 1/n_j, n_j its number of observations; see Notes for what that does.
+    cost : ModCost, optional
+        The cost of an earlier call, to which this one is added. The rows of the newest call come first, as in R;
+        ``a + b`` keeps the order written.
+    outside : {"error", "drop"}
+        Observations outside the model's range of x: an error, or left out and counted in `ModCost.dropped`.
+
+    Returns
+    -------
+    ModCost
+        Fields model, minlogp, var, residuals, dropped.
+
+    Raises
+    ------
+    DataError
+        Tables that cannot be compared: unknown columns (the nearest is named), infinite observations, errors that are
+        missing, zero or negative, observations outside the model's range, none left. Variable and row are named.
+    SimulationError
+        The model has no finite value at an observation.
+    ArgumentError
+        An unknown `weight` or `outside`.
+
+    Warns
+    -----
+    UserWarning
+        The model has several rows at the same x; their mean is used.
+
+    See Also
+    --------
+    SimulationCost : the same comparison, prepared once and evaluated exactly at the observations.
+
+    Notes
+    -----
+    The formulas stand at the top of this module. The model is interpolated linearly between its rows; rows where x or
+    the variable is missing (NaN) are skipped.
+
+    **Differs from FME**, or is like it where one may not expect it (the names are those of the tests):
+
+    * quirk 1, missing observations with `err`: FME drops the observation but not its error, so that the errors slide
+      along the data. Here both are dropped.
+    * quirk 2, wide data: FME reads x from the first column whatever `x` names. Here the named column is used.
+    * quirk 3, `scaleVar`: mirrored. The scale acts three times: the cost of a variable is its sum of squares divided
+      by n_j^3, although FME's manual speaks of a division by n_j.
+    * quirk 4, `minlogp`: FME's becomes infinite beyond about 38.6 errors. Here the formula is used, always finite.
+    * quirk 5, further arguments: FME says that they go to the interpolation and ignores them. Here they are an error.
+    * quirk 6, observations outside the model's range: FME drops them silently. Here they are an error that names
+      the variable and both ranges; ``outside="drop"`` drops and counts them. If the model's values end early in NaN,
+      it is a failed run (`SimulationError`).
+    * quirk 7, `cost`: mirrored, the newest call comes first.
+    * quirk 8, the plot: FME's shows no points on R >= 4. Here it does.
+    * an `err` with ``x=None`` and several observations of a variable: refused (one error per mean is needed).
+    * columns of a wide table that share a name are replicates of one variable.
+
+    References
+    ----------
+    Soetaert, K. and Petzoldt, T. (2010). Inverse Modelling, Sensitivity and Monte Carlo Analysis in R Using Package
+    FME. Journal of Statistical Software 33(3), section 3. FME: modCost.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> data = pd.DataFrame({"name": ["Obs1", "Obs1", "Obs2", "Obs2"], "time": [1, 2, 1, 2],
+    ...                      "val": [50, 150, 1, 2], "err": [5, 15, 0.1, 0.2]})
+    >>> run = pd.DataFrame({"time": [0, 1, 2, 3], "Obs1": 4.0, "Obs2": [1.0, 2, 3, 4]})
+    >>> cost = modCost(run, data, y="val", err="err")
+    >>> print(cost)
+    Cost of 4 observations
+    model:   304.3778
+    minlogp: 156.2701
+    <BLANKLINE>
+    var:
+    name  scale  N  SSR.unweighted  SSR.unscaled        SSR
+    Obs1    1.0  2         23432.0    179.377778 179.377778
+    Obs2    1.0  2             2.0    125.000000 125.000000
+    <BLANKLINE>
+    dropped: none
+    >>> modCost({"UpFlux": 168.4}, {"UpFlux": 170}, x=None, cost=cost).var.name.tolist()
+    ['UpFlux', 'Obs1', 'Obs2']
+    """
+    if cost is not None and not isinstance(cost, ModCost):
+        raise ArgumentError(f"`cost` must be the ModCost of an earlier call; got {type(cost).__name__}.")
+    if callable(model) and not hasattr(model, "columns"):
+        raise DataError(
+            "`model` must be the output of a run, a table; got something that can be called. Run it first, as in "
+            "modCost(model(p), obs); or let SimulationCost(model, obs) run a fmepy model."
+        )
+    table = as_table(model, "model")
+    observations = read_observations(obs, x=x, y=y, err=err)
+    check_observed(observations.names, [c for c in table.columns if c != x], "`model`")
+    output = {name: _model_column(table, name) for name in observations.names}
+    if x is None:
+        comparison = prepare(observations, None, weight=weight, scaleVar=scaleVar, outside=outside)
+        mod = np.array([output[name].mean() for name in observations.names])
+    else:
+        grid = _model_grid(table, x)
+        _warn_of_ties(grid, x)
+        curves = {name: _usable(grid, name, values) for name, values in output.items()}
+        ranges = _ranges(grid, curves, outside)
+        comparison = prepare(observations, ranges, weight=weight, scaleVar=scaleVar, outside=outside)
+        mod = _interpolate(curves, comparison, observations)
+    _check_finite(mod, comparison)
+    new = tabulate(comparison, mod)
+    return new if cost is None else new + cost
+
+
+def _model_column(table: pd.DataFrame, name: str) -> Vector:
+    columns = list(table.columns)
+    if columns.count(name) > 1:
+        raise DataError(f"`model` has {columns.count(name)} columns called {name!r}; it is not clear which to compare.")
+    return numeric_column(table, columns.index(name), "model")
+
+
+def _model_grid(table: pd.DataFrame, x: str) -> Vector:
+    """Return the model's x, NaN where it is missing."""
+    grid = numeric_column(table, column_position(table, x, "x", "model"), "model")
+    if (~np.isnan(grid)).sum() < 2:
+        raise DataError(
+            f"`model` has {len(grid)} row for the interpolation in {x!r}; two are needed. For data without an "
+            "independent variable pass x=None."
+        )
+    return grid
+
+
+def _usable(grid: Vector, name: str, values: Vector) -> tuple[Vector, Vector]:
+    """Return the rows of the model where x and the variable are there, ascending, ties averaged."""
+    there = ~(np.isnan(grid) | np.isnan(values))
+    if there.sum() < 2:
+        raise SimulationError(
+            f"The model has {there.sum()} values of {name!r} that are not missing; the interpolation needs two."
+        )
+    grid, values = grid[there], values[there]
+    unique, which = np.unique(grid, return_inverse=True)
+    if len(unique) == len(grid):
+        order = np.argsort(grid)
+        return grid[order], values[order]
+    return unique, np.bincount(which, values) / np.bincount(which)
+
+
+def _warn_of_ties(grid: Vector, x: str) -> None:
+    there = grid[~np.isnan(grid)]
+    repeated = len(there) - len(np.unique(there))
+    if repeated:
+        warnings.warn(
+            f"`model` has several rows at the same {x!r} ({repeated} too many); their mean is used.", stacklevel=3
+        )
+
+
+def _ranges(grid: Vector, curves: dict[str, tuple[Vector, Vector]], outside: str) -> dict[str, tuple[float, float]]:
+    """Return the range of x in which observations may lie: the model's, or with "drop" that of its usable rows."""
+    if outside == "drop":
+        return {name: (used[0], used[-1]) for name, (used, _) in curves.items()}
+    return dict.fromkeys(curves, (float(np.nanmin(grid)), float(np.nanmax(grid))))
+
+
+def _interpolate(curves: dict[str, tuple[Vector, Vector]], c: Comparison, observations: Observations) -> Vector:
+    mod = np.empty(len(c))
+    for j, name in enumerate(observations.names):
+        mine = c.groups == j
+        grid, values = curves[name]
+        low, high, w = brackets(grid, c.x[mine])
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is told by name
+            mod[mine] = values[low] + w * (values[high] - values[low])
+        slack = resolution(grid)
+        mod[mine & ((c.x < grid[0] - slack) | (c.x > grid[-1] + slack))] = np.nan
+    return mod
+
+
+def _check_finite(mod: Vector, c: Comparison) -> None:
+    bad = np.flatnonzero(~np.isfinite(mod))
+    if bad.size == 0:
+        return
+    i = int(bad[0])
+    names = listed(dict.fromkeys(c.names[k] for k in bad))
+    where = "" if c.x_name is None else f" at {c.x_name} = {c.x[i]:g}"
+    raise SimulationError(
+        f"The model's value of {c.names[i]!r}{where} is {mod[i]:g}; a finite number is needed ({len(bad)} of "
+        f"{len(mod)} compared values are not: {names}). The run may have failed before its end.",
+        time=None if c.x_name is None else float(c.x[i]),
+    )

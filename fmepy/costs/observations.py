@@ -1,0 +1,538 @@
+"""Data tables, parsed once, and the comparison that is prepared from them.
+
+Two steps lead from a table to numbers that can be compared with a model::
+
+    read_observations   any table -> one set of arrays per variable, missing values dropped and counted
+    prepare             ... -> one flat set of arrays: what is used, its weights, its groups; fixed from then on
+
+Tables are **wide** (one column per variable), or **long** (the first column names the variable, ``y`` is the column of
+values). Equal names are one variable: repeated columns of a wide table are replicates, and the rows of a variable in a
+long table need not stand together. Variables keep the order in which they first appear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.interpolation import resolution
+from fmepy.costs.observation_scale import ObservationScale, observation_scale
+from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
+from fmepy.types import IntVector, Vector
+
+__all__ = [
+    "Comparison",
+    "Observations",
+    "ObservedVariable",
+    "as_table",
+    "check_observed",
+    "column_position",
+    "concatenate",
+    "numeric_column",
+    "prepare",
+    "read_observations",
+]
+
+WEIGHTS = ("none", "std", "mean")
+OUTSIDE = ("error", "drop")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObservedVariable:
+    """The observations of one variable; missing ones are gone.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    x, values : ndarray, shape (n_obs,)
+        Where it was observed (zeros without an independent variable), and what.
+    errors : ndarray, shape (n_obs,), or None
+        Standard errors of the observations, None if the table has none.
+    rows : tuple
+        The table's label of every observation, for messages.
+    n_missing : int
+        Number of missing values that were dropped.
+    """
+
+    name: str
+    x: Vector
+    values: Vector
+    errors: Vector | None
+    rows: tuple[Any, ...]
+    n_missing: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observations:
+    """A data table, by variable in order of first appearance.
+
+    Attributes
+    ----------
+    variables : tuple of ObservedVariable
+        At least one, each with at least one observation.
+    x_name : str or None
+        Name of the independent variable.
+    """
+
+    variables: tuple[ObservedVariable, ...]
+    x_name: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables."""
+        return tuple(v.name for v in self.variables)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """All that is fixed before a model is compared with data: observations, weights, groups.
+
+    Attributes
+    ----------
+    names : tuple of str, length n_obs
+        Variable of every observation.
+    x : ndarray, shape (n_obs,)
+        Where it was observed; 0 without an independent variable.
+    obs, weights : ndarray, shape (n_obs,)
+        Value and 1/error, both on the scale of comparison.
+    groups : ndarray of int, shape (n_obs,)
+        Row of ``ModCost.var``.
+    group_names : tuple of str, length n_group
+        Variables, in the order of ``ModCost.var``.
+    scales : ndarray, shape (n_group,)
+        1/n_j under ``scaleVar``, else 1.
+    scale : ObservationScale
+        The transforms.
+    n_missing, n_outside : ndarray of int, shape (n_group,)
+        Observations that were dropped: missing, and outside the model's range.
+    x_name : str or None
+        Name of the independent variable.
+    """
+
+    names: tuple[str, ...]
+    x: Vector
+    obs: Vector
+    weights: Vector
+    groups: IntVector
+    group_names: tuple[str, ...]
+    scales: Vector
+    scale: ObservationScale
+    n_missing: IntVector
+    n_outside: IntVector
+    x_name: str | None
+
+    def __len__(self) -> int:
+        return len(self.obs)
+
+
+# ---------------------------------------------------------------------------------------------------- reading tables
+
+
+def as_table(data: Any, argument: str = "obs") -> pd.DataFrame:
+    """Return a table as a DataFrame with text labels; the data themselves may be shared, so do not write.
+
+    Parameters
+    ----------
+    data : DataFrame, mapping of columns, mapping or Series of numbers, structured array
+        A mapping of columns may hold numbers, which are repeated; of numbers alone it is one row, and so is a Series.
+    argument : str
+        What the argument is called in messages.
+
+    Raises
+    ------
+    DataError
+        Something else, columns of different lengths, or no rows.
+    """
+    if isinstance(data, pd.DataFrame):
+        table = data.copy(deep=False)
+    elif isinstance(data, pd.Series):
+        table = pd.DataFrame([list(data)], columns=list(data.index))
+    elif isinstance(data, Mapping):
+        table = _table_of_columns(data, argument)
+    elif isinstance(data, np.ndarray) and data.dtype.names:
+        table = pd.DataFrame({name: data[name] for name in data.dtype.names})
+    else:
+        raise DataError(
+            f"`{argument}` must be a table: a DataFrame, or a mapping of names to columns; got "
+            f"{type(data).__name__}. Columns need names: pd.DataFrame(array, columns=[...])."
+        )
+    table.columns = pd.Index([str(c) for c in table.columns])
+    if len(table) == 0:
+        raise DataError(f"`{argument}` has no rows.")
+    return table
+
+
+def _table_of_columns(data: Mapping[Any, Any], argument: str) -> pd.DataFrame:
+    columns = {str(k): v if np.ndim(v) == 0 else list(v) for k, v in data.items()}
+    lengths = {k: len(v) for k, v in columns.items() if isinstance(v, list)}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{k!r} {n}" for k, n in lengths.items())
+        raise DataError(f"`{argument}`: the columns have different lengths ({told}).")
+    return pd.DataFrame(columns, index=range(next(iter(lengths.values()), 1)))
+
+
+def column_position(table: pd.DataFrame, name: Any, argument: str, what: str = "obs") -> int:
+    """Return the position of the column that an argument names.
+
+    Raises
+    ------
+    DataError
+        Not a text, not a column (the nearest is named), or a repeated column.
+    """
+    columns = list(table.columns)
+    if not isinstance(name, str):
+        raise DataError(f"`{argument}` must be the name of one column of `{what}`, a text; got {name!r}.")
+    if name not in columns:
+        hint = did_you_mean(name, columns)
+        if str(table.index.name) == name:
+            hint = f" It is the index of the table: pass {what}.reset_index()."
+        elif argument == "x" and not hint:
+            hint = " Pass the name of the column, or x=None for data without one."
+        raise DataError(f"`{argument}={name!r}` is not a column of `{what}` (columns: {listed(columns)}).{hint}")
+    if columns.count(name) > 1:
+        raise DataError(f"`{argument}={name!r}`: `{what}` has {columns.count(name)} columns of that name.")
+    return columns.index(name)
+
+
+def numeric_column(table: pd.DataFrame, position: int, what: str = "obs", hint: str = "") -> Vector:
+    """Return a column as floats, missing values as NaN.
+
+    Raises
+    ------
+    DataError
+        A value that is not a number; column and row are named.
+    """
+    column = table.iloc[:, position]
+    name = table.columns[position]
+    if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
+        raise DataError(
+            f"`{what}`: column {name!r} holds dates. Models run in numbers: convert it, such as "
+            f"(dates - dates.iloc[0]) / pd.Timedelta('1D')."
+        )
+    try:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    except (TypeError, ValueError):
+        row, value = next((r, v) for r, v in column.items() if not (pd.isna(v) or _is_number(v)))
+        raise DataError(
+            f"`{what}`: column {name!r} holds {value!r} in row {row}, which is not a number.{hint}"
+        ) from None
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def read_observations(
+    obs: Any, *, x: str | None = "time", y: str | None = None, err: str | None = None
+) -> Observations:
+    """Return a data table by variable; missing observations are dropped, with their errors, and counted.
+
+    Parameters
+    ----------
+    obs : DataFrame, mapping or Series
+        Wide (`y` None), or long (its first column holds the names of the variables).
+    x : str or None
+        Column of the independent variable; None for data without one.
+    y : str, optional
+        Column of the values of a long table.
+    err : str, optional
+        Column of standard errors. In a wide table it serves every variable.
+
+    Raises
+    ------
+    DataError
+        Whatever cannot be: unknown columns, text among the numbers, infinite values, errors that are missing, zero or
+        negative, a variable without any observation. Variable and row are named.
+
+    Examples
+    --------
+    >>> data = read_observations({"time": [1, 2, 3], "A": [5.0, None, 7.0]})
+    >>> data.names, data.variables[0].x, data.variables[0].n_missing
+    (('A',), array([1., 3.]), 1)
+    """
+    table = as_table(obs)
+    x_position = None if x is None else column_position(table, x, "x")
+    err_position = None if err is None else column_position(table, err, "err")
+    if err is not None and err == x:
+        raise DataError(f"`err={err!r}` is the column of `x`.")
+    x_values = np.zeros(len(table)) if x_position is None else numeric_column(table, x_position)
+    errors = None if err_position is None else numeric_column(table, err_position)
+    rows = list(table.index)
+    if y is None:
+        taken = {x_position, err_position}
+        cells = _wide_cells(table, [j for j in range(table.shape[1]) if j not in taken])
+    else:
+        cells = _long_cells(table, x, y, err)
+    variables = []
+    for name, (values, take) in cells.items():
+        variables.append(
+            _observed(
+                name,
+                x_values[take],
+                values,
+                None if errors is None else errors[take],
+                [rows[i] for i in take],
+                "x" if x is None else x,
+            )
+        )
+    return Observations(tuple(variables), x)
+
+
+def _wide_cells(table: pd.DataFrame, positions: Sequence[int]) -> dict[str, tuple[Vector, IntVector]]:
+    """Return values and rows by variable; columns of the same name are one variable."""
+    if not positions:
+        raise DataError(f"`obs` has no column of observations (columns: {listed(table.columns)}).")
+    hint = " If the table is long, pass the name of its value column as `y`; else leave the column out."
+    rows = np.arange(len(table))
+    cells: dict[str, tuple[Vector, IntVector]] = {}
+    for j in positions:
+        name, values = str(table.columns[j]), numeric_column(table, j, hint=hint)
+        if name in cells:
+            before, taken = cells[name]
+            cells[name] = (np.concatenate([before, values]), np.concatenate([taken, rows]))
+        else:
+            cells[name] = (values, rows)
+    return cells
+
+
+def _long_cells(table: pd.DataFrame, x: str | None, y: str, err: str | None) -> dict[str, tuple[Vector, IntVector]]:
+    values = numeric_column(table, column_position(table, y, "y"))
+    first = str(table.columns[0])
+    for argument, name in (("x", x), ("y", y), ("err", err)):
+        if name == first:
+            raise DataError(
+                f"`{argument}={name!r}` is the first column of `obs`, but the first column of a long table holds the "
+                "names of the variables. Move that column to the front."
+            )
+    for argument, name in (("x", x), ("err", err)):
+        if name == y:
+            raise DataError(f"`y={y!r}` is the column of `{argument}`.")
+    labels = list(table.iloc[:, 0])
+    unnamed = [i for i, label in enumerate(labels) if pd.isna(label) and not np.isnan(values[i])]
+    if unnamed:
+        raise DataError(
+            f"`obs`: the name of the variable (column {first!r}) is missing in row {table.index[unnamed[0]]}."
+        )
+    rows: dict[str, list[int]] = {}
+    for i, label in enumerate(labels):
+        if not pd.isna(label):
+            rows.setdefault(str(label), []).append(i)
+    if not rows:
+        raise DataError(f"`obs`: column {first!r} names no variable.")
+    return {name: (values[take], np.array(take, dtype=np.intp)) for name, take in rows.items()}
+
+
+def _observed(
+    name: str, x: Vector, values: Vector, errors: Vector | None, rows: list[Any], x_name: str
+) -> ObservedVariable:
+    """Return the variable without its missing observations, every number checked."""
+    there = ~np.isnan(values)
+    if not there.any():
+        raise DataError(
+            f"No observations of {name!r} are left: all {len(values)} are missing. Leave the variable out of `obs`."
+        )
+    rows = [r for r, keep in zip(rows, there, strict=True) if keep]
+    x, values = x[there], values[there]
+    errors = None if errors is None else errors[there]
+    _refuse(
+        np.isinf(values), values, f"The observation of {name!r}", rows, "A finite number or a missing one is needed."
+    )
+    _refuse(~np.isfinite(x), x, f"{x_name!r} of an observation of {name!r}", rows, "A finite number is needed.")
+    if errors is not None:
+        bad = ~(np.isfinite(errors) & (errors > 0))
+        _refuse(bad, errors, f"The error of {name!r}", rows, "Errors are standard deviations: finite and above zero.")
+    return ObservedVariable(name, x, values, errors, tuple(rows), int((~there).sum()))
+
+
+def _refuse(bad: Any, values: Vector, what: str, rows: Sequence[Any], advice: str) -> None:
+    for i in np.flatnonzero(bad)[:1]:
+        given = "missing" if np.isnan(values[i]) else f"{values[i]:g}"
+        raise DataError(f"{what} in row {rows[i]} is {given}. {advice}")
+
+
+def check_observed(names: Sequence[str], known: Sequence[str], what: str = "the model") -> None:
+    """Raise a DataError for the first observed variable that is not `known`, with the nearest that is."""
+    for name in names:
+        if name not in known:
+            raise DataError(
+                f"Observed variable {name!r} is not a variable of {what}.{did_you_mean(name, known)} There are "
+                f"{listed(known)}. Leave other columns out of a wide table; in a long one the first column names the "
+                "variables and `y` the values."
+            )
+
+
+# --------------------------------------------------------------------------------------------- preparing a comparison
+
+
+def prepare(
+    observations: Observations,
+    ranges: Mapping[str, tuple[float, float]] | None,
+    *,
+    weight: str = "none",
+    scaleVar: bool = False,
+    outside: str = "error",
+    transforms: Mapping[str, str | None] | None = None,
+) -> Comparison:
+    """Return what is fixed before a model is compared with the observations.
+
+    Parameters
+    ----------
+    observations : Observations
+        From `read_observations`.
+    ranges : mapping of variable to (first, last), or None
+        Range of x in which the model has values; None without an independent variable: then the mean of the
+        observations of a variable is its only observation.
+    weight : {"none", "std", "mean"}
+        Error of a variable whose table has no column of errors: 1, the standard deviation (divisor n - 1) or the
+        mean absolute value of the observations that are used, on the scale of comparison.
+    scaleVar : bool
+        Scale of a variable: 1/n_j if True, else 1.
+    outside : {"error", "drop"}
+        What to do with observations outside the model's range.
+    transforms : mapping of variable to "log", "sqrt" or None
+        Transform of the observations; errors are on the transformed scale.
+
+    Raises
+    ------
+    ArgumentError
+        Unknown `weight` or `outside`.
+    DataError
+        Observations outside the range, none left, values that cannot be transformed, a `weight` that is zero.
+    """
+    check_choice(weight, WEIGHTS, "weight")
+    check_choice(outside, OUTSIDE, "outside")
+    transforms = transforms or {}
+    parts, dropped = [], []
+    for variable in observations.variables:
+        kept, n_outside = variable, 0
+        if ranges is not None:
+            kept, n_outside = _inside(variable, ranges[variable.name], observations.x_name, outside)
+        x, values = kept.x, _transformed(kept, transforms.get(variable.name))
+        errors = _errors(kept, values, weight)
+        if ranges is None:
+            x, values, errors = _means(kept, values, errors, transforms.get(variable.name))
+        parts.append((variable.name, x, values, errors))
+        dropped.append((variable.n_missing, n_outside))
+    sizes = [len(values) for _, _, values, _ in parts]
+    names = tuple(chain.from_iterable([name] * n for (name, *_), n in zip(parts, sizes, strict=True)))
+    return Comparison(
+        names=names,
+        x=np.concatenate([x for _, x, _, _ in parts]),
+        obs=np.concatenate([values for _, _, values, _ in parts]),
+        weights=np.concatenate([1.0 / errors for _, _, _, errors in parts]),
+        groups=np.repeat(np.arange(len(parts)), sizes),
+        group_names=observations.names,
+        scales=1.0 / np.array(sizes, dtype=float) if scaleVar else np.ones(len(parts)),
+        scale=observation_scale([transforms.get(n) for n in names]),
+        n_missing=np.array([m for m, _ in dropped], dtype=np.intp),
+        n_outside=np.array([o for _, o in dropped], dtype=np.intp),
+        x_name=observations.x_name,
+    )
+
+
+def _inside(
+    v: ObservedVariable, limits: tuple[float, float], x_name: str | None, outside: str
+) -> tuple[ObservedVariable, int]:
+    """Return the variable without the observations outside the model's range, and their number."""
+    first, last = limits
+    slack = resolution(np.array(limits))  # 0.1 * 3 is not outside a model that ends at 0.3
+    keep = (v.x >= first - slack) & (v.x <= last + slack)
+    n_outside = int((~keep).sum())
+    if n_outside == 0:
+        return v, 0
+    both = (
+        f"{x_name!r} of the observations goes from {v.x.min():g} to {v.x.max():g}, that of the model from {first:g} to "
+        f"{last:g}."
+    )
+    if outside == "error":
+        raise DataError(
+            f"{n_outside} of {len(keep)} observations of {v.name!r} lie outside the model's range: {both} Run the "
+            "model over the whole range, or pass outside='drop' to leave them out and count them."
+        )
+    if not keep.any():
+        raise DataError(f"No observations of {v.name!r} are left: all lie outside the model's range. {both}")
+    rows = tuple(r for r, k in zip(v.rows, keep, strict=True) if k)
+    errors = None if v.errors is None else v.errors[keep]
+    return ObservedVariable(v.name, v.x[keep], v.values[keep], errors, rows, v.n_missing), n_outside
+
+
+def _transformed(v: ObservedVariable, kind: str | None) -> Vector:
+    scale = observation_scale([kind] * len(v.values))
+    bad = scale.first_undefined(v.values)
+    if bad is not None:
+        needed = "above zero" if kind == "log" else "not below zero"
+        raise DataError(
+            f"The observation of {v.name!r} in row {v.rows[bad]} is {v.values[bad]:g}, which has no {kind}. With "
+            f"transform={kind!r} observations must be {needed}; drop those that are not, or choose another transform."
+        )
+    return scale.forward(v.values)
+
+
+def _errors(v: ObservedVariable, values: Vector, weight: str) -> Vector:
+    """Return the standard error of every observation."""
+    if v.errors is not None:
+        return v.errors
+    error = 1.0
+    if weight == "std":
+        if len(values) < 2:
+            raise DataError(
+                f"weight='std' needs at least two observations of {v.name!r}; there is one. Give its error in a "
+                "column (`err`), or use weight='mean' or 'none'."
+            )
+        error = float(np.std(values, ddof=1))
+    elif weight == "mean":
+        error = float(np.mean(np.abs(values)))
+    if not error > 0:
+        same = "do not differ" if weight == "std" else "are all zero"
+        raise DataError(
+            f"weight={weight!r} is zero for {v.name!r}: its observations {same}. Give errors in a column (`err`), or "
+            "use another weight."
+        )
+    return np.full(len(values), error)
+
+
+def _means(v: ObservedVariable, values: Vector, errors: Vector, kind: str | None) -> tuple[Vector, Vector, Vector]:
+    """Return x, value and error of the mean observation, which stands for all where there is no x."""
+    if v.errors is not None and len(values) > 1:
+        raise DataError(
+            f"x=None compares the mean of {v.name!r} with the mean of the model, but `err` gives {len(values)} errors. "
+            "Give one observation per variable, or name the column of `x`."
+        )
+    mean = observation_scale([kind]).forward(np.array([v.values.mean()]))
+    return np.zeros(1), mean, errors[:1]
+
+
+def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
+    """Return several comparisons as one, in the order given; every variable of every one is a group of its own."""
+    if len(comparisons) == 1:
+        return comparisons[0]
+    if not comparisons:
+        raise ArgumentError("There is nothing to concatenate.")
+    n_obs = np.cumsum([0, *map(len, comparisons)])
+    n_group = np.cumsum([0, *(len(c.group_names) for c in comparisons)])
+    return Comparison(
+        names=tuple(chain.from_iterable(c.names for c in comparisons)),
+        x=np.concatenate([c.x for c in comparisons]),
+        obs=np.concatenate([c.obs for c in comparisons]),
+        weights=np.concatenate([c.weights for c in comparisons]),
+        groups=np.concatenate([c.groups + k for c, k in zip(comparisons, n_group, strict=False)]),
+        group_names=tuple(chain.from_iterable(c.group_names for c in comparisons)),
+        scales=np.concatenate([c.scales for c in comparisons]),
+        scale=ObservationScale(
+            np.concatenate([c.scale.log + k for c, k in zip(comparisons, n_obs, strict=False)]),
+            np.concatenate([c.scale.sqrt + k for c, k in zip(comparisons, n_obs, strict=False)]),
+        ),
+        n_missing=np.concatenate([c.n_missing for c in comparisons]),
+        n_outside=np.concatenate([c.n_outside for c in comparisons]),
+        x_name=comparisons[0].x_name,
+    )

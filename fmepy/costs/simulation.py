@@ -1,0 +1,376 @@
+"""`SimulationCost`: simulate, then compare; prepared once, evaluated exactly at the observations.
+
+For observation i of variable j, T the variable's transform (identity if none)::
+
+    r_i = (T(mod_i) - T(obs_i)) / e_i                           mod_i: the model at the time of the observation
+    dr_i/dp = T'(mod_i) / e_i dmod_i/dp                         from the model's sensitivities
+    -2 log L = sum_i r_i^2 + log(2 pi) + 2 log e_i
+
+What is fixed when the cost is built - matched names, used observations, weights - is a `Comparison`; what is fixed
+when it is bound - where the observations stand in a run - a `Reading`. An evaluation is numpy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.interpolation import (
+    Averaged,
+    Interpolated,
+    Picked,
+    Reading,
+    brackets,
+    merge_times,
+    nearest_rows,
+    stack,
+)
+from fmepy.costs.modcost import ModCost, tabulate
+from fmepy.costs.observation_scale import transforms_by_variable
+from fmepy.costs.observations import Comparison, as_table, check_observed, concatenate, prepare, read_observations
+from fmepy.costs.sums import AddableCost
+from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
+from fmepy.models.base import BoundModel, Model
+from fmepy.parameters import check_names, merge_parameters
+from fmepy.types import Matrix, UserParameters, Vector
+
+__all__ = ["BoundSimulation", "SimulationCost"]
+
+_ARGUMENTS = ("model", "obs", "x", "y", "err", "weight", "scaleVar", "transform", "interpolate", "outside")
+
+
+class BoundSimulation:
+    """Simulation costs of one model as a function of a plain vector.
+
+    It is what `SimulationCost.bind` returns; see `fmepy.costs.base.BoundCost` for what it offers.
+
+    Parameters
+    ----------
+    model : BoundModel
+        The model, with the rows that the reading needs.
+    reading : Reading
+        Where the observations stand in a run.
+    pieces : sequence of Comparison
+        One or more, in the order of the residuals.
+    fixed : dict of str to float
+        All parameters of the model at its own values (told when a run fails).
+    """
+
+    def __init__(self, model: BoundModel, reading: Reading, pieces: Sequence[Comparison], fixed: dict[str, float]):
+        c = concatenate(pieces)
+        self.parameter_names = tuple(model.names)
+        self.theta0 = np.array(model.theta0, dtype=float)
+        self.lower = np.full(len(self.parameter_names), -np.inf)
+        self.upper = np.full(len(self.parameter_names), np.inf)
+        self.is_scalar = False
+        self.has_jacobian = True
+        self.names = c.names
+        self.x = c.x
+        self.weights = c.weights
+        self.groups = c.groups
+        self.scales = c.scales
+        self.group_names = c.group_names
+        self.pieces = tuple(pieces)
+        self._model = model
+        self._reading = reading
+        self._scale = None if c.scale.is_identity else c.scale
+        self._obs = c.obs
+        self._constant = float(len(c) * np.log(2 * np.pi) - 2 * np.log(c.weights).sum())
+        self._x_name = c.x_name
+        self._fixed = fixed
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return self._model.retries
+
+    def residuals(self, theta: Vector) -> Vector:
+        """Return r, shape (n_obs,): weighted, not scaled."""
+        return (self._compared(theta) - self._obs) * self.weights
+
+    def jacobian(self, theta: Vector) -> Matrix:
+        """Return dr/dtheta, shape (n_obs, n_par), from the model's sensitivities."""
+        Y, S = self._model.sensitivities(theta)
+        mod = self._reading.values(Y)
+        self._check(mod, theta)
+        J = self._reading.sensitivities(S)
+        if self._scale is not None:
+            J = self._chained(self._scale.slope(mod), J, theta)
+        if not np.isfinite(J).all():
+            i = int(np.flatnonzero(~np.isfinite(J).all(axis=1))[0])
+            raise self._failure(i, theta, "has no finite derivative")
+        return J * self.weights[:, None]
+
+    def minus2loglik(self, theta: Vector) -> float:
+        """Return -2 log L for normal errors of the given size."""
+        r = self.residuals(theta)
+        with np.errstate(over="ignore"):  # residuals beyond 1e154: infinite, and told as such
+            return float(r @ r) + self._constant
+
+    def modcost(self, theta: Vector) -> ModCost:
+        """Return the `ModCost` at theta; obs and mod are on the scale of comparison."""
+        return tabulate(concatenate(self.pieces), self._compared(theta))
+
+    def modcosts(self, theta: Vector) -> list[ModCost]:
+        """Return the `ModCost` of every piece, from one run."""
+        mod = self._compared(theta)
+        ends = np.cumsum([len(c) for c in self.pieces])
+        return [tabulate(c, part) for c, part in zip(self.pieces, np.split(mod, ends[:-1]), strict=True)]
+
+    def _compared(self, theta: Vector) -> Vector:
+        """Return the model at the observations, on the scale of comparison."""
+        mod = self._reading.values(self._model.simulate(theta))
+        self._check(mod, theta)
+        return mod if self._scale is None else self._scale.forward(mod)
+
+    def _check(self, mod: Vector, theta: Vector) -> None:
+        """Raise a SimulationError if a compared value is not finite or cannot be transformed."""
+        finite = np.isfinite(mod)
+        if not finite.all():
+            i = int(np.argmin(finite))
+            raise self._failure(i, theta, f"is {mod[i]:g}; a finite number is needed")
+        if self._scale is not None and not self._scale.is_defined(mod):
+            first = self._scale.first_undefined(mod)
+            i = 0 if first is None else first
+            kind = "log" if i in self._scale.log else "sqrt"
+            raise self._failure(i, theta, f"is {mod[i]:g}, which has no {kind} (transform={kind!r})")
+
+    def _chained(self, slope: Vector, J: Matrix, theta: Vector) -> Matrix:
+        """Return T'(mod) dmod/dp; a value of zero that no parameter moves stays unmoved under the square root."""
+        steep = np.isinf(slope)
+        for i in np.flatnonzero(steep):
+            if np.any(J[i] != 0):
+                raise self._failure(int(i), theta, "is 0, where the square root has no derivative")
+        return np.where(steep, 0.0, slope)[:, None] * J
+
+    def _failure(self, i: int, theta: Vector, what: str) -> SimulationError:
+        where = "" if self._x_name is None else f" at {self._x_name} = {self.x[i]:g}"
+        return SimulationError(
+            f"The model's value of {self.names[i]!r}{where} {what}.",
+            parameters={**self._fixed, **dict(zip(self.parameter_names, map(float, theta), strict=True))},
+            time=None if self._x_name is None else float(self.x[i]),
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulationCost(AddableCost):
+    """A dynamic model held against data: simulate, then compare. Call it with parameters for a `ModCost`.
+
+    Parameters
+    ----------
+    model : Model
+        A fmepy model (`OdeModel`, `DifferenceModel`, ...).
+    obs : DataFrame, or mapping of names to columns
+        The data, wide or long, as `modCost` takes them.
+    x : str or None
+        The column of the observation times (a fmepy model knows its own time). None: the mean of a variable's
+        observations is compared with its mean over the model's times.
+    y, err : str, optional
+        Columns of the values of a long table, and of standard errors. With a `transform`, errors are on the
+        transformed scale: with ``transform="log"`` an error of 0.1 is about ten per cent.
+    weight : {"none", "std", "mean"}
+        Without `err`, the error of a variable: 1, the standard deviation, or the mean absolute value of its
+        observations that are used, on the transformed scale.
+    scaleVar : bool
+        As in `modCost`: the cost of a variable is divided by n_j^3.
+    transform : {"log", "sqrt"} or dict by variable, optional
+        Compare transformed values, on both sides. "Unweighted" then means on the transformed scale, and the tables of
+        the `ModCost` hold transformed values.
+    interpolate : {"exact", "grid"}
+        "exact" runs the model to the observation times; "grid" interpolates linearly between the model's own times,
+        as `modCost` does. They agree if every observation lies on the grid.
+    outside : {"error", "drop"}
+        Observations outside ``[model.times[0], model.times[-1]]``: an error, or left out and counted.
+
+    Attributes
+    ----------
+    parms, lower, upper : Series
+        The model's parameters; this cost declares no bounds.
+    comparison : Comparison
+        What is fixed: the observations in use, their weights and groups.
+
+    Raises
+    ------
+    DataError
+        As `modCost`; also observations that cannot be transformed. Variable and row are named.
+    SimulationError
+        When evaluated: the run fails, or a compared value is not finite or cannot be transformed. It carries the
+        parameters. Values that nobody compares do not matter.
+    ParameterError
+        When evaluated: an unknown parameter, with the nearest.
+
+    See Also
+    --------
+    modCost : the same for any table of output.
+    transformed : a cost as a function of transformed parameters.
+
+    Notes
+    -----
+    ``a + b`` is a `SumCost`; parts that share a model object are solved together. A cost is immutable and pickles;
+    which observations are used never changes, so that residual vectors keep their length.
+
+    **Differs from FME**: there is no such object in FME, where every objective function calls `modCost`; see there for
+    the quirks that are mended. `interpolate="exact"` has no interpolation error.
+
+    Examples
+    --------
+    >>> from fmepy.models.ode import OdeModel
+    >>> def decay(t, A, *, k=0.5):
+    ...     return -k * A
+    >>> model = OdeModel(decay, state={"A": 10.0}, times=[0, 1, 2, 3], rtol=1e-10, atol=1e-10)
+    >>> cost = SimulationCost(model, {"time": [0.5, 2.5], "A": [7.8, 2.9]})
+    >>> round(cost({"k": 0.5}).model, 6)
+    0.001365
+    >>> bound = cost.bind(["k"])
+    >>> bound.jacobian(bound.theta0).round(3)
+    array([[-3.894],
+           [-7.163]])
+    """
+
+    model: Any
+    obs: Any
+    _: KW_ONLY
+    x: str | None = "time"
+    y: str | None = None
+    err: str | None = None
+    weight: str = "none"
+    scaleVar: bool = False
+    transform: Any = None
+    interpolate: str = "exact"
+    outside: str = "error"
+    comparison: Comparison = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check_model(self.model)
+        check_choice(self.interpolate, ("exact", "grid"), "interpolate")
+        table = as_table(self.obs)
+        observations = read_observations(table, x=self.x, y=self.y, err=self.err)
+        check_observed(observations.names, self.model.var_names)
+        first, last = float(self.model.times[0]), float(self.model.times[-1])
+        comparison = prepare(
+            observations,
+            None if self.x is None else dict.fromkeys(observations.names, (first, last)),
+            weight=self.weight,
+            scaleVar=self.scaleVar,
+            outside=self.outside,
+            transforms=transforms_by_variable(self.transform, observations.names),
+        )
+        object.__setattr__(self, "obs", table.copy())
+        object.__setattr__(self, "comparison", comparison)
+
+    @property
+    def parms(self) -> pd.Series:
+        """The model's parameters."""
+        parms: pd.Series = self.model.parms
+        return parms.copy()
+
+    @property
+    def lower(self) -> pd.Series:
+        """Lower bounds: none."""
+        return pd.Series(-np.inf, index=self.model.parms.index)
+
+    @property
+    def upper(self) -> pd.Series:
+        """Upper bounds: none."""
+        return pd.Series(np.inf, index=self.model.parms.index)
+
+    def __call__(self, parms: UserParameters = None) -> ModCost:
+        """Return the `ModCost`.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            Some or all of the parameters; the others stay at the model's values.
+        """
+        return self._bound.modcost(merge_parameters(self.model.parms, parms).to_numpy(dtype=float))
+
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundSimulation:
+        """Return the cost as a function of the parameters `names` (None: all)."""
+        wanted = tuple(self.model.parms.index) if names is None else tuple(map(str, names))
+        check_names(wanted, self.model.parms.index, argument="names")
+        return self.bind_together([self], wanted, hold_engine=hold_engine)
+
+    def shared_run(self) -> object:
+        """Return the model: costs of the same model object share its runs."""
+        return self.model
+
+    @classmethod
+    def bind_together(
+        cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False
+    ) -> BoundSimulation:
+        """Return costs of the same model as one function; the model is run once for all of them."""
+        model = parts[0].model
+        grid = np.asarray(model.times, dtype=float)
+        on_grid = all(part._reads_grid for part in parts)
+        times = None if on_grid else merge_times(*(part._rows_wanted(grid) for part in parts))
+        bound = model.bind(names, times=times, hold_engine=hold_engine)
+        rows = np.asarray(bound.times, dtype=float)
+        reading = stack([part._reading(rows, grid, bound.var_names) for part in parts])
+        fixed = {str(k): float(v) for k, v in model.parms.items()}
+        return BoundSimulation(bound, reading, [part.comparison for part in parts], fixed)
+
+    def replace(self, **arguments: Any) -> SimulationCost:
+        """Return a copy with some arguments of the constructor changed; dicts are merged."""
+        for name in arguments:
+            if name not in _ARGUMENTS:
+                raise ArgumentError(
+                    f"SimulationCost has no argument {name!r}.{did_you_mean(name, _ARGUMENTS)} There are "
+                    f"{listed(_ARGUMENTS)}."
+                )
+        new = {name: getattr(self, name) for name in _ARGUMENTS} | arguments
+        if isinstance(self.transform, dict) and isinstance(arguments.get("transform"), dict):
+            new["transform"] = self.transform | arguments["transform"]
+        return SimulationCost(new.pop("model"), new.pop("obs"), **new)
+
+    def __repr__(self) -> str:
+        c = self.comparison
+        counts = np.bincount(c.groups, minlength=len(c.group_names))
+        told = ", ".join(f"{name} ({n})" for name, n in zip(c.group_names, counts, strict=True))
+        lost = int(c.n_missing.sum() + c.n_outside.sum())
+        return f"SimulationCost: {told}; {len(self.model.parms)} parameters" + (f"; {lost} dropped" if lost else "")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_bound"}
+
+    @cached_property
+    def _bound(self) -> BoundSimulation:
+        return self.bind()
+
+    @property
+    def _reads_grid(self) -> bool:
+        """True if the model's own times serve: means, and interpolation between them."""
+        return self.x is None or self.interpolate == "grid"
+
+    def _rows_wanted(self, grid: Vector) -> Vector:
+        """Return the times at which this cost needs rows; those on the model's own times are taken from there."""
+        if self._reads_grid:
+            return grid
+        low, high, weight = brackets(grid, self.comparison.x)
+        return np.where(low == high, grid[low], self.comparison.x) if weight.size else grid
+
+    def _reading(self, rows: Vector, grid: Vector, var_names: Sequence[str]) -> Reading:
+        """Return where the observations stand in a run with these `rows`."""
+        position = {name: k for k, name in enumerate(var_names)}
+        cols = np.array([position[name] for name in self.comparison.names], dtype=np.intp)
+        own = nearest_rows(rows, grid)
+        if self.x is None:
+            return Averaged(own, cols)
+        n_var = len(var_names)
+        if self.interpolate == "exact":
+            return Picked(nearest_rows(rows, self.comparison.x) * n_var + cols)
+        low, high, weight = brackets(grid, self.comparison.x)
+        return Interpolated(own[low] * n_var + cols, own[high] * n_var + cols, weight)
+
+
+def _check_model(model: Any) -> None:
+    if isinstance(model, Model):
+        return
+    advice = "In a function of your own, return modCost(output, obs) instead." if callable(model) else ""
+    raise ArgumentError(
+        f"`model` must be a fmepy model, such as an OdeModel; got {type(model).__name__}. {advice}".rstrip()
+    )

@@ -1,0 +1,357 @@
+"""Sums of costs: ``a + b``, ``sum([...])``.
+
+A sum evaluates its parts in the order written. Parts that hold the same model object against different data are
+evaluated together, so that a shared model is solved once per parameter set, also when the times differ. Parts need
+only satisfy the contract of `fmepy.costs.base`; if one of them gives -2 log L alone, so does the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from itertools import chain
+from operator import add
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.base import Cost
+from fmepy.costs.modcost import ModCost
+from fmepy.errors import ArgumentError, ParameterError, listed
+from fmepy.parameters import check_names, merge_parameters
+from fmepy.types import IntVector, Matrix, UserParameters, Vector
+
+__all__ = ["AddableCost", "BoundSum", "SumCost"]
+
+
+class AddableCost:
+    """What makes a cost addable; a new kind of cost inherits from it.
+
+    A kind whose parts can share the runs of a model overrides `shared_run` and `bind_together`.
+    """
+
+    def __add__(self, other: object) -> SumCost:
+        return SumCost((self, other)) if isinstance(other, Cost) else NotImplemented
+
+    def __radd__(self, other: object) -> Any:
+        if isinstance(other, int) and other == 0:  # the start of sum([...])
+            return self
+        return SumCost((other, self)) if isinstance(other, Cost) else NotImplemented
+
+    def shared_run(self) -> object | None:
+        """Return the object whose runs serve several parts of a sum; None if there is nothing to share."""
+        return None
+
+    @classmethod
+    def bind_together(cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False) -> Any:
+        """Return the bound cost of parts with the same `shared_run`: their residuals one after the other.
+
+        It has `pieces` (constants of every part) and ``modcosts(theta)`` (a list of `ModCost`, one per part).
+        """
+        raise NotImplementedError
+
+
+class _Constants(Protocol):
+    """What is fixed at preparation, see `fmepy.costs.base.BoundCost`."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def x(self) -> Vector: ...
+    @property
+    def weights(self) -> Vector: ...
+    @property
+    def groups(self) -> IntVector: ...
+    @property
+    def scales(self) -> Vector: ...
+    @property
+    def group_names(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Parts of a sum that are evaluated together.
+
+    Attributes
+    ----------
+    bound : bound cost
+        Gives the residuals of the parts, one after the other.
+    parts : tuple of int
+        Their positions in the sum.
+    costs : tuple of cost
+        The parts themselves.
+    take : ndarray of int
+        Positions in the sum's theta of the parameters of `bound`.
+    held : ndarray or None
+        Parameters of `bound` if none of the sum's concerns it.
+    pieces : tuple
+        The constants of every part.
+    rows : ndarray of int
+        Positions of its residuals in those of the sum.
+    """
+
+    bound: Any  # a BoundCost, or one of several parts with `pieces` and `modcosts`
+    parts: tuple[int, ...]
+    costs: tuple[Any, ...]
+    take: IntVector
+    held: Vector | None
+    pieces: tuple[_Constants, ...]
+    rows: IntVector
+
+    def theta(self, theta: Vector) -> Vector:
+        return theta[self.take] if self.held is None else self.held
+
+    def modcosts(self, theta: Vector) -> list[ModCost]:
+        mine = self.theta(theta)
+        if hasattr(self.bound, "modcosts"):
+            return list(self.bound.modcosts(mine))
+        if hasattr(self.bound, "modcost"):
+            return [self.bound.modcost(mine)]
+        return [self.costs[0](dict(zip(self.bound.parameter_names, map(float, mine), strict=True)))]
+
+
+class BoundSum:
+    """A sum of costs as a function of a plain vector; see `fmepy.costs.base.BoundCost` for what it offers."""
+
+    def __init__(self, blocks: Sequence[_Block], names: tuple[str, ...], theta0: Vector, lower: Vector, upper: Vector):
+        self.parameter_names = names
+        self.theta0, self.lower, self.upper = theta0, lower, upper
+        self.is_scalar = any(b.bound.is_scalar for b in blocks)
+        self.has_jacobian = not self.is_scalar and all(b.bound.has_jacobian for b in blocks)
+        pieces = [] if self.is_scalar else _in_order(blocks)
+        first_group = np.cumsum([0, *(len(p.group_names) for p in pieces)])
+        self.names: tuple[str, ...] = tuple(chain.from_iterable(p.names for p in pieces))
+        self.x: Vector = _joined([p.x for p in pieces])
+        self.weights: Vector = _joined([p.weights for p in pieces])
+        self.groups: IntVector = _joined(
+            [p.groups + k for p, k in zip(pieces, first_group, strict=False)], dtype=np.intp
+        )
+        self.scales: Vector = _joined([p.scales for p in pieces])
+        self.group_names: tuple[str, ...] = tuple(chain.from_iterable(p.group_names for p in pieces))
+        self._blocks = tuple(blocks)
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return sum(b.bound.retries for b in self._blocks)
+
+    def residuals(self, theta: Vector) -> Vector:
+        """Return r, shape (n_obs,): weighted, not scaled, in the order of the parts."""
+        self._need_residuals("residuals")
+        out = np.empty(len(self.names))
+        for b in self._blocks:
+            out[b.rows] = b.bound.residuals(b.theta(theta))
+        return out
+
+    def jacobian(self, theta: Vector) -> Matrix:
+        """Return dr/dtheta, shape (n_obs, n_par)."""
+        self._need_residuals("a Jacobian")
+        out = np.zeros((len(self.names), len(self.parameter_names)))
+        for b in self._blocks:
+            if b.held is None:
+                out[np.ix_(b.rows, b.take)] = b.bound.jacobian(b.theta(theta))
+        return out
+
+    def minus2loglik(self, theta: Vector) -> float:
+        """Return -2 log L, the sum of that of the parts."""
+        return float(sum(b.bound.minus2loglik(b.theta(theta)) for b in self._blocks))
+
+    def modcost(self, theta: Vector) -> ModCost:
+        """Return the `ModCost` at theta, the rows in the order of the parts."""
+        self._need_residuals("a ModCost")
+        found: dict[int, ModCost] = {}
+        for b in self._blocks:
+            found.update(zip(b.parts, b.modcosts(theta), strict=True))
+        return reduce(add, (found[k] for k in sorted(found)))
+
+    def _need_residuals(self, what: str) -> None:
+        if self.is_scalar:
+            raise ArgumentError(
+                f"This sum has no {what}: a part of it gives -2 log L alone. Use minus2loglik, or a scalar method."
+            )
+
+
+def _joined(arrays: list[Any], dtype: Any = np.float64) -> Any:
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
+
+
+def _in_order(blocks: Iterable[_Block]) -> list[_Constants]:
+    found: dict[int, _Constants] = {}
+    for b in blocks:
+        found.update(zip(b.parts, b.pieces, strict=True))
+    return [found[k] for k in sorted(found)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SumCost(AddableCost):
+    """A sum of costs, as ``a + b`` or ``sum([...])`` write it.
+
+    Parameters
+    ----------
+    parts : sequence of costs
+        Anything that satisfies the contract of a cost; sums among them are taken apart.
+
+    Attributes
+    ----------
+    parts : tuple of costs
+        In the order written.
+    parms, lower, upper : Series
+        The parameters of all parts, in order of first appearance; bounds as the parts declare them, the tighter.
+
+    Notes
+    -----
+    The same name in two parts is the same parameter. A parameter whose own value *differs* between parts, such as the
+    dose of each of several experiments (``model.replace(parms={"dose": 10})``), is a constant of every part: each
+    keeps its own value, and it is not among the parameters of the sum. To fit such a parameter as one, give the models
+    the same value.
+
+    The value is a `ModCost`, or, if a part gives -2 log L alone, the sum of -2 log L (a float).
+    """
+
+    parts: tuple[Any, ...]
+    parms: pd.Series = field(init=False)
+    lower: pd.Series = field(init=False)
+    upper: pd.Series = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = tuple(chain.from_iterable(p.parts if isinstance(p, SumCost) else (p,) for p in self.parts))
+        if not parts:
+            raise ArgumentError("A sum of costs needs at least one.")
+        for part in parts:
+            if not isinstance(part, Cost):
+                raise ArgumentError(f"Only fmepy costs can be added; got {type(part).__name__}.")
+        _check_transforms(parts)
+        values, lower, upper = _common_parameters(parts)
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "parms", pd.Series(values, dtype=float))
+        object.__setattr__(self, "lower", pd.Series(lower, dtype=float))
+        object.__setattr__(self, "upper", pd.Series(upper, dtype=float))
+
+    def __call__(self, parms: UserParameters = None) -> Any:
+        """Return the `ModCost`, or -2 log L (a float) if a part gives nothing else.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            Some or all of the parameters; the others stay at the parts' own values.
+        """
+        theta = merge_parameters(self.parms, parms).to_numpy(dtype=float)
+        return self._bound.minus2loglik(theta) if self._bound.is_scalar else self._bound.modcost(theta)
+
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundSum:
+        """Return the sum as a function of the parameters `names` (None: all)."""
+        names = tuple(self.parms.index) if names is None else tuple(map(str, names))
+        self._check_bindable(names)
+        sizes: list[int] = [0] * len(self.parts)
+        bound = []
+        for members in self._shared_runs():
+            part = self.parts[members[0]]
+            mine = [n for n in names if n in part.parms.index]
+            # A part without any of these parameters is run at its own values; an empty theta is not asked of a model.
+            asked = mine or list(part.parms.index[:1])
+            if part_shares_runs(part):
+                block = type(part).bind_together([self.parts[k] for k in members], asked, hold_engine=hold_engine)
+                pieces = tuple(block.pieces)
+            else:
+                block = part.bind(asked, hold_engine=hold_engine)
+                pieces = (block,)
+            for k, piece in zip(members, pieces, strict=True):
+                sizes[k] = len(piece.names)
+            bound.append((block, members, mine, pieces))
+        starts = np.cumsum([0, *sizes])
+        blocks = [
+            _Block(
+                block,
+                members,
+                tuple(self.parts[k] for k in members),
+                np.array([names.index(n) for n in mine], dtype=np.intp),
+                None if mine else np.array(block.theta0),
+                pieces,
+                np.concatenate([np.arange(starts[k], starts[k + 1]) for k in members]),
+            )
+            for block, members, mine, pieces in bound
+        ]
+        order = list(names)
+        return BoundSum(
+            blocks,
+            names,
+            self.parms[order].to_numpy(dtype=float),
+            self.lower[order].to_numpy(dtype=float),
+            self.upper[order].to_numpy(dtype=float),
+        )
+
+    def replace(self, **arguments: Any) -> SumCost:
+        """Return a copy in which every part has these arguments changed (or with other ``parts=``)."""
+        if set(arguments) == {"parts"}:
+            return SumCost(tuple(arguments["parts"]))
+        if "obs" in arguments:
+            raise ArgumentError("A sum holds several tables; replace `obs` in its parts: SumCost(parts).")
+        return SumCost(tuple(part.replace(**arguments) for part in self.parts))
+
+    def __repr__(self) -> str:
+        return "Sum of costs:\n" + "\n".join(f"  {part!r}" for part in self.parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_bound"}
+
+    @cached_property
+    def _bound(self) -> BoundSum:
+        return self.bind()
+
+    def _shared_runs(self) -> list[tuple[int, ...]]:
+        """Return positions of the parts, those that share their runs together."""
+        together: dict[object, list[int]] = {}
+        for k, part in enumerate(self.parts):
+            key = (type(part), id(part.shared_run())) if part_shares_runs(part) else k
+            together.setdefault(key, []).append(k)
+        return [tuple(members) for members in together.values()]
+
+    def _check_bindable(self, names: Sequence[str]) -> None:
+        for name in names:
+            own = [float(p.parms[name]) for p in self.parts if name in p.parms.index]
+            if own and name not in self.parms.index:
+                raise ParameterError(
+                    f"The parts of this sum have different values of {name!r} ({listed(dict.fromkeys(own))}), so each "
+                    f"keeps its own. To fit it as one parameter, give the models the same value: "
+                    f"model.replace(parms={{{name!r}: ...}})."
+                )
+        check_names(names, self.parms.index, argument="names")
+
+
+def part_shares_runs(part: object) -> bool:
+    """Tell whether a part of a sum has runs that other parts may share."""
+    return isinstance(part, AddableCost) and part.shared_run() is not None
+
+
+def _common_parameters(parts: Sequence[Any]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """Return values and bounds of the parameters of all parts, without those that differ between parts."""
+    values: dict[str, float] = {}
+    lower: dict[str, float] = {}
+    upper: dict[str, float] = {}
+    differing = set()
+    for part in parts:
+        for name, value in part.parms.items():
+            if values.setdefault(name, value) != value:
+                differing.add(name)
+            lower[name] = max(lower.get(name, -np.inf), part.lower[name])
+            upper[name] = min(upper.get(name, np.inf), part.upper[name])
+    return _without(values, differing), _without(lower, differing), _without(upper, differing)
+
+
+def _without(items: Mapping[str, float], names: set[str]) -> dict[str, float]:
+    return {k: float(v) for k, v in items.items() if k not in names}
+
+
+def _check_transforms(parts: Sequence[Any]) -> None:
+    """Refuse a name that stands for a parameter in one part and for its logarithm in another."""
+    seen: dict[str, str | None] = {}
+    for part in parts:
+        transforms = getattr(part, "transforms", {})
+        for name in part.parms.index:
+            if seen.setdefault(name, transforms.get(name)) != transforms.get(name):
+                raise ArgumentError(
+                    f"Parameter {name!r} is transformed in one part of the sum and not (or otherwise) in another. "
+                    "Transform the sum instead: transformed(a + b, how)."
+                )

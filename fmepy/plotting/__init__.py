@@ -1,0 +1,1 @@
+"""Every picture; functions take and return matplotlib Axes."""
