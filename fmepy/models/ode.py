@@ -300,7 +300,9 @@ class BoundOde:
         self._places = np.array([d.parameters.index(k) for k in names], dtype=int)
         self.theta0 = self._base[self._places]
         self.retries = 0
-        self._engines = [model.engine] + (["scipy"] if model.engine == "diffsol" else [])
+        self._engines = [model.engine, "retry"] if model.method not in FIXED_METHODS else [model.engine]
+        if d.equations is None or (model.engine == "scipy" and not build_system(d.equations, (), False).has_conditions):
+            self._engines = [model.engine]  # the retry would do the same again
         event_times = np.array([e.time for e in model._events])
         self._timeline = Timeline.of(float(model.times[0]), times, d.forcings, event_times)
         self._runners: dict[tuple[str, str], Runner | None] = {}
@@ -414,7 +416,7 @@ class BoundOde:
         if self._outputs is None:
             self._outputs = self._output_functions(None)
         with np.errstate(all="ignore"):
-            return np.concatenate((Y, self._outputs.evaluate(self.times, Y, p, self._U)), axis=1)
+            return self._outputs.beside(self.times, Y, p, self._U)
 
     def _extras(self, p: Vector, Y: Matrix) -> Matrix:
         """Return what the user's function gives beside the rates, row by row."""
@@ -436,13 +438,13 @@ class BoundOde:
         n, k = Y.shape[1], len(self.names)
         G = np.empty((len(Y), len(d.outputs) * (n + k)))
         with np.errstate(all="ignore"):
-            values = functions.evaluate(self.times, Y, p, self._U)
+            table = functions.beside(self.times, Y, p, self._U)
             for i, column in enumerate(functions.derivatives((self.times,), tuple(Y.T), p, tuple(self._U))):
                 G[:, i] = column
         G = G.reshape(len(Y), len(d.outputs), n + k)
         with np.errstate(all="ignore"):
             more = G[:, :, :n] @ S + G[:, :, n:]
-        return np.concatenate((Y, values), axis=1), np.concatenate((S, more), axis=1)
+        return table, np.concatenate((S, more), axis=1)
 
 
 # --- checks at the door

@@ -139,7 +139,12 @@ def adaptive_runner(
     names: tuple[str, ...],
     options: SolverOptions,
 ) -> Runner | None:
-    """Return a runner on `engine` ("diffsol" or "scipy"), or None if it cannot give these sensitivities exactly."""
+    """Return a runner on `engine`, or None if it cannot give these sensitivities exactly.
+
+    engine : {"diffsol", "scipy", "retry"}
+        "retry" is LSODA for runs that the others could not finish; it goes through switches as through anything else,
+        so that it also gets along a switch that the run slides on.
+    """
     common = (definition, events, timeline, names)
     if engine == "diffsol":
         assert definition.equations is not None, "the model checked this at the door"
@@ -155,6 +160,8 @@ def adaptive_runner(
             _scipy_stepper(_rates_of_function(definition, layout), options, 1), None, layout, *common
         )
     own = _system_for_scipy(definition.equations, names)
+    if engine == "retry" and own is not None and own.watched:
+        own = None if names else build_system(definition.equations, (), False)
     return None if own is None else _AdaptiveRunner(_stepper_of_system(own, options), own, own.layout, *common)
 
 

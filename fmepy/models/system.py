@@ -102,6 +102,13 @@ class System:
     smooth_only: bool
 
     @property
+    def has_conditions(self) -> bool:
+        """Whether conditions stand in the rates (of a system that did not take them out)."""
+        import sympy
+
+        return any(e.has(sympy.Piecewise) for e in self.rates)
+
+    @property
     def watched(self) -> tuple[int, ...]:
         """Positions of the switches that must be watched along the run."""
         known = {i for i, _, _ in self.planned}
@@ -220,12 +227,18 @@ class Outputs:
     derivatives: Callable[..., list[Any]] | None
     n: int
 
-    def evaluate(self, t: Vector, Y: Matrix, p: Any, U: Matrix) -> Matrix:
-        """Return the outputs at all times, shape (n_time, n_out)."""
-        out = np.empty((len(t), self.n))
-        for i, column in enumerate(self.values((t,), tuple(Y.T), p, tuple(U))):
+    def beside(self, t: Vector, Y: Matrix, p: Any, U: Matrix) -> Matrix:
+        """Return the states and beside them the outputs, shape (n_time, n_state + n_out)."""
+        n = Y.shape[1]
+        out = np.empty((len(t), n + self.n))
+        out[:, :n] = Y
+        for i, column in enumerate(self.values((t,), tuple(Y.T), p, tuple(U)), n):
             out[:, i] = column
         return out
+
+    def evaluate(self, t: Vector, Y: Matrix, p: Any, U: Matrix) -> Matrix:
+        """Return the outputs alone, shape (n_time, n_out)."""
+        return self.beside(t, Y, p, U)[:, Y.shape[1] :]
 
 
 @lru_cache(maxsize=64)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.models.engines.diffsol import is_available
 from fmepy.models.ode import OdeModel
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "fme"
-ENGINES = ["diffsol", "scipy"]
+ENGINES = ["diffsol", "scipy"] if is_available() else ["scipy"]
 
 
 def cases(file: str) -> dict[str, Any]:

@@ -88,7 +88,10 @@ class LsodaStepper:
         if info["message"] != "Integration successful.":
             inside = info["tcur"][(info["tcur"] > start) & (info["tcur"] <= times[-1])]
             reached = float(inside.max()) if len(inside) else start
-            raise SimulationError(f"LSODA gave up: {info['message'].rstrip('.')}", time=reached)
+            why = info["message"].rstrip(".")
+            if why.startswith("Excess work"):
+                why = f"more than {MOST_STEPS} steps between two rows"
+            raise SimulationError(f"LSODA gave up: {why}", time=reached)
         return times, out if at_start else out[1:]
 
 
@@ -169,6 +172,7 @@ class IvpStepper:
         if out.status == 0:
             return times, out.y.T
         at, crossed = min((t[0], y[0].tolist()) for t, y in zip(out.t_events, out.y_events, strict=True) if len(t))
-        before = out.t < at
+        rows_at = np.asarray(out.t, dtype=float)  # an empty list if there was no row before the crossing
+        before = rows_at < at
         rows = out.y.T[before] if before.any() else np.empty((0, len(z)))
-        return np.append(out.t[before], at), np.vstack([rows, crossed])
+        return np.append(rows_at[before], at), np.vstack([rows, crossed])
