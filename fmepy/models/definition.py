@@ -373,7 +373,7 @@ def _from_text(
     for name in extra:
         if name not in states:
             raise ModelError(f"`state`: {name!r} has no equation in the text.{did_you_mean(name, states)}")
-    initial = {**model.initial, **{k: _initial_value(k, v) for k, v in extra.items()}}
+    initial = {**model.substituted_initial(), **{k: _initial_value(k, v) for k, v in extra.items()}}
     _need_initial(states, initial)
     forcing_names = tuple(f.name for f in drivers)
     _check_apart(states, list(given), forcing_names)

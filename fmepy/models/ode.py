@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, ModelError, SimulationError, check_choice, listed
+from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.models.definition import MOST_TRACED_STATES, Definition, as_times, define
+from fmepy.models.dynamic import DynamicModel, central_differences
 from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
 from fmepy.models.engines.diffsol import NotCompilableError, diffsl_code, is_available
 from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
 from fmepy.models.engines.scipy_steppers import IVP_METHODS
-from fmepy.models.equations import Equations, names_in
+from fmepy.models.equations import names_in
 from fmepy.models.events import Event, as_events
 from fmepy.models.forcing import forcing_values, tell_outside
 from fmepy.models.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
 from fmepy.models.switches import NotSmoothError
 from fmepy.models.system import Outputs, build_outputs, build_system
 from fmepy.models.timeline import Timeline
-from fmepy.parameters import check_names, merge_parameters
-from fmepy.types import Cube, Matrix, UserParameters, Vector
+from fmepy.parameters import check_names
+from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["BoundOde", "OdeModel", "ode"]
 
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 SCIPY_METHODS = ("lsoda", *IVP_METHODS)
 
 
-class OdeModel:
+class OdeModel(DynamicModel):
     """A model of ordinary differential equations, as a function of its parameters.
 
     ``model(parms)`` runs it and returns a table. Functions whose arguments are named, and text, are turned into
@@ -178,50 +179,6 @@ class OdeModel:
                 logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
             tell_outside(self._definition.forcings, float(self.times[0]), float(self.times[-1]))
 
-    @property
-    def parms(self) -> pd.Series:
-        """The parameters and their values (a copy)."""
-        return self._definition.parms.copy()
-
-    @property
-    def equations(self) -> Equations | None:
-        """The symbolic form, None for models that run as Python."""
-        return self._definition.equations
-
-    def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
-        """Run the model.
-
-        Parameters
-        ----------
-        parms : dict, Series, table row or lmfit.Parameters, optional
-            Values by name; a subset leaves the rest as it is.
-        times : array_like, optional
-            Times of the rows, increasing; default the model's own. The run starts at ``model.times[0]`` all the same.
-
-        Returns
-        -------
-        DataFrame
-            Column ``time``, then states, then outputs.
-
-        Raises
-        ------
-        SimulationError
-            The run failed; carries the parameters and the time reached.
-        ParameterError, ModelError
-            Unknown names; times that do not increase or lie before the start.
-        """
-        if times is None:
-            if self._bound is None:
-                self._bound = self.bind()
-            bound = self._bound
-        else:
-            bound = self.bind(times=times)
-        theta = merge_parameters(self._definition.parms, parms).to_numpy(dtype=float)
-        table = pd.DataFrame(bound.simulate(theta), columns=list(self.var_names))
-        rows = bound.times
-        table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
-        return table
-
     def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundOde:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
@@ -243,46 +200,6 @@ class OdeModel:
                 "initial values hold there."
             )
         return BoundOde(self, chosen, rows, hold_engine)
-
-    def replace(self, **arguments: Any) -> OdeModel:
-        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs`, `forcings` merge.
-
-        Equations are shared (and so is what was compiled) where nothing but numbers differs.
-        """
-        unknown = [k for k in arguments if k not in self._arguments]
-        if unknown:
-            raise ArgumentError(f"`replace` got {unknown[0]!r}; it takes {listed(self._arguments)}.")
-        new = dict(self._arguments)
-        for key, value in arguments.items():
-            old = self._arguments[key]
-            mergeable = (Mapping, pd.Series)
-            if key in ("state", "parms", "outputs", "forcings") and isinstance(value, mergeable):
-                if key == "parms":
-                    old = self._definition.parms
-                new[key] = {**(dict(old) if isinstance(old, mergeable) else {}), **dict(value)}
-            else:
-                new[key] = value
-        return OdeModel(**new, _like=self)
-
-    def __repr__(self) -> str:
-        d = self._definition
-        lines = [
-            f"OdeModel of {len(self.states)} states ({', '.join(self.states[:8])}"
-            f"{', ...' if len(self.states) > 8 else ''}), {len(d.parms)} parameters; engine {self.engine}, "
-            f"method {self.method}"
-        ]
-        if d.equations is not None:
-            lines.append(str(d.equations))
-        return "\n".join(lines)
-
-    def _repr_latex_(self) -> str | None:
-        return None if self.equations is None else self.equations._repr_latex_()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_bound": None}  # compiled code is made again where it is needed
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
 
 # --- the model as a function of a vector ------------------------------------------------------------------------------
@@ -391,13 +308,7 @@ class BoundOde:
         fixed = self._model.method in FIXED_METHODS
         relative = (np.finfo(float).eps if fixed else self._model._options.tightened().rtol) ** (1 / 3)
         Y = self.simulate(theta)
-        S = np.empty((*Y.shape, len(theta)))
-        for j, value in enumerate(theta):
-            h = relative * (abs(value) if value != 0 else 1.0)
-            up, down = theta.copy(), theta.copy()
-            up[j], down[j] = value + h, value - h
-            S[:, :, j] = (self._simulate(up, "tight") - self._simulate(down, "tight")) / (up[j] - down[j])
-        return Y, S
+        return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, relative, Y.shape)
 
     # outputs
 

@@ -236,10 +236,6 @@ class Outputs:
             out[:, i] = column
         return out
 
-    def evaluate(self, t: Vector, Y: Matrix, p: Any, U: Matrix) -> Matrix:
-        """Return the outputs alone, shape (n_time, n_out)."""
-        return self.beside(t, Y, p, U)[:, Y.shape[1] :]
-
 
 @lru_cache(maxsize=64)
 def build_outputs(

@@ -321,9 +321,9 @@ def test_continued_lines_count():
     ],
 )
 def test_bombs_are_refused_quickly(text):
-    start = time.perf_counter()
+    start = time.process_time()
     refusal(text)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 3
 
 
 @pytest.mark.parametrize(
@@ -341,22 +341,22 @@ def test_bombs_are_refused_quickly(text):
     ],
 )
 def test_large_but_honest_expressions_are_read_quickly(text):
-    start = time.perf_counter()
+    start = time.process_time()
     parse_expression(text)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 3
 
 
 def test_assignments_that_double_each_time_are_refused_quickly():
     lines = ["a0 = sin(x) + 1"] + [f"a{i + 1} = a{i} * sin(a{i}) + a{i}" for i in range(60)]
-    start = time.perf_counter()
+    start = time.process_time()
     assert "terms" in str(model_refusal("\n".join(lines)))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 3
 
 
 def test_a_power_tower_made_of_assignments_is_refused_quickly():
-    start = time.perf_counter()
+    start = time.process_time()
     assert "beyond the range" in str(model_refusal("n = 1000000000\nd(x)/dt = (2*x)**n"))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 3
 
 
 def test_endless_texts_are_refused():

@@ -1,0 +1,343 @@
+"""Models of difference equations: `DifferenceModel`, x[n] = f(x[n-1], u[n], n)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fmepy.errors import ModelError, SimulationError, check_choice
+from fmepy.models.code import scalar_function
+from fmepy.models.definition import Definition, as_times, define
+from fmepy.models.dynamic import DynamicModel, central_differences
+from fmepy.models.engines.difference_kernels import Kernels
+from fmepy.models.equations import symbol
+from fmepy.models.forcing import forcing_values, tell_outside
+from fmepy.models.switches import as_piecewise
+from fmepy.models.system import build_outputs
+from fmepy.models.timeline import ValueTable
+from fmepy.parameters import check_names
+from fmepy.types import Cube, IntVector, Matrix, Vector
+
+__all__ = ["BoundDifference", "DifferenceModel"]
+
+logger = logging.getLogger(__name__)
+
+MOST_TRACED_STATES = 200
+"""Vector functions with more states run as they are."""
+DIFFERENCE_STEP = float(np.finfo(float).eps ** (1 / 3))
+"""Relative step of central differences: truncation h**2 against rounding eps/h."""
+
+
+class DifferenceModel(DynamicModel):
+    """A model of difference equations, x[n] = f(x[n-1], u[n], n), as a function of its parameters.
+
+    The states advance by one step per unit of time, from ``times[0]``, where they have their initial values.
+    ``model(parms)`` runs it and returns a table. Functions whose arguments are named, and text, are turned into
+    equations and compiled; what cannot be traced runs as it is (`engine_note` says why).
+
+    Parameters
+    ----------
+    step : callable or str
+        The next states: ``f(n, <states>, *, <parameters>, <forcings>)`` with states, parameters and forcings by name,
+        returning one value a state in the order of `state` (or a dict); or ``f(n, x, p)`` with an ndarray and a dict;
+        either may return ``(next states, {name: extra output})``. ``n`` is the time of the new row, and forcings are
+        those of the new row; the states are the old ones. Or text, with lines such as ``next(N) = r * N``,
+        ``N(0) = N0`` and ``total = N + M`` (time is ``t``).
+    state : mapping, Series or sequence
+        Initial values: numbers, names of parameters, or expressions of parameters. They hold at ``times[0]``.
+    times : array_like, shape (n_time,)
+        Increasing, a whole number of units apart. ``[0, 5]`` gives the start and the row after five steps.
+    parms : mapping or Series, optional
+        Values of the parameters; keyword defaults of `step` are values too.
+    outputs : mapping of str to str or callable, optional
+        Further variables: expressions, or functions with named arguments, of anything in the model. They are of the
+        states, forcings and time of their own row.
+    forcings : mapping of str to series, optional
+        Inputs, as in `OdeModel`.
+    engine : {"auto", "numba", "python"}
+        "numba" compiles, and refuses what cannot be; "auto" compiles what can be.
+
+    Attributes
+    ----------
+    parms : Series
+    states, var_names : tuple of str
+    times : ndarray
+    engine, engine_note : str
+    equations : Equations or None
+        Shows as text in a terminal and as LaTeX in a notebook.
+
+    Raises
+    ------
+    ModelError, ParameterError
+        What is wrong with the definition, and the nearest name where one is unknown.
+
+    Notes
+    -----
+    Sensitivities S = dx/dp of compiled models are exact: S[n] = F S[n-1] + df/dp with F = df/dx, through initial values
+    and outputs too. Those of other models are central differences with the relative step eps**(1/3).
+
+    Extra outputs that `step` returns are computed, like `outputs`, from the states of their own row; they do not see
+    the states before.
+
+    Examples
+    --------
+    >>> def growth(n, N, *, r=0.5, K=100.0):
+    ...     return N + r * N * (1 - N / K)
+    >>> model = DifferenceModel(growth, state={"N": 10}, times=[0, 1, 10])
+    >>> model().round(3)
+       time       N
+    0     0  10.000
+    1     1  14.500
+    2    10  95.124
+    """
+
+    def __init__(
+        self,
+        step: Callable[..., Any] | str,
+        *,
+        state: Any = None,
+        times: Any,
+        parms: Any = None,
+        outputs: Any = None,
+        forcings: Any = None,
+        engine: str = "auto",
+        _like: DifferenceModel | None = None,
+    ) -> None:
+        self._arguments: dict[str, Any] = {
+            "step": step,
+            "state": state,
+            "times": times,
+            "parms": parms,
+            "outputs": outputs,
+            "forcings": forcings,
+            "engine": engine,
+        }
+        check_choice(engine, ("auto", "numba", "python"), "engine")
+        self.times: Vector = as_times(times)
+        self.times.flags.writeable = False
+        whole_steps(self.times, float(self.times[0]))
+        self._definition: Definition = define(
+            "difference",
+            step,
+            state=state,
+            parms=parms,
+            outputs=outputs,
+            forcings=forcings,
+            most_states=10**6 if engine == "numba" else MOST_TRACED_STATES,
+            t0=float(self.times[0]),
+            like=None if _like is None else _like._definition,
+        )
+        self.states: tuple[str, ...] = self._definition.states
+        self.var_names: tuple[str, ...] = self._definition.var_names
+        self.engine, self.engine_note = _choose_engine(engine, self._definition)
+        self._bound: BoundDifference | None = None
+        if _like is None:
+            if self.engine_note:
+                logger.info("The model runs as Python: %s.", self.engine_note)
+            tell_outside(self._definition.forcings, float(self.times[0]), float(self.times[-1]))
+
+    def bind(
+        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False
+    ) -> BoundDifference:
+        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+        times : array_like, optional
+            Rows; default the model's own times.
+        hold_engine : bool
+            Nothing here: there is no second engine.
+        """
+        parameters = self._definition.parameters
+        chosen = parameters if names is None else tuple(str(k) for k in names)
+        check_names(chosen, parameters, argument="names")
+        rows = self.times if times is None else as_times(times)
+        return BoundDifference(self, chosen, rows)
+
+
+def whole_steps(times: Vector, start: float) -> IntVector:
+    """Return how many steps after `start` the times lie; ModelError if that is not a whole number for each."""
+    distance = times - start
+    steps = np.rint(distance)
+    off = np.flatnonzero(np.abs(distance - steps) > 1e-9 * np.maximum(1.0, np.abs(times)))
+    if len(off):
+        bad = float(times[off[0]])
+        raise ModelError(
+            f"`times` holds {bad:g}, which is {bad - start:g} after the start at {start:g}. A difference "
+            "equation advances one step per unit of time, so times must be whole numbers apart; express "
+            "them in steps."
+        )
+    if steps[0] < 0:
+        raise ModelError(
+            f"`times` begins at {times[0]:g}, before the model's start at {start:g}; the initial values hold there."
+        )
+    return steps.astype(np.intp)
+
+
+def _choose_engine(engine: str, definition: Definition) -> tuple[str, str]:
+    """Return the engine, and why not the compiled one (or an empty string)."""
+    if engine == "python":
+        return "python", ""
+    if definition.equations is not None:
+        return "numba", ""
+    if engine == "numba":
+        raise ModelError(f"`engine='numba'` needs equations, and the function gives none: {definition.note}.")
+    return "python", definition.note
+
+
+# --- the model as a function of a vector ------------------------------------------------------------------------------
+
+
+class BoundDifference:
+    """A DifferenceModel as a function of a plain vector; see `models.base.BoundModel`."""
+
+    def __init__(self, model: DifferenceModel, names: tuple[str, ...], times: Vector) -> None:
+        d = model._definition
+        self._definition = d
+        self.names, self.times = names, times
+        self.var_names = model.var_names
+        self.exact = model.engine == "numba"
+        self.retries = 0
+        self._base = d.parms.to_numpy(dtype=float, copy=True)
+        self._places = np.array([d.parameters.index(k) for k in names], dtype=int)
+        self.theta0 = self._base[self._places]
+        self._start = float(model.times[0])
+        self._steps = whole_steps(times, self._start)
+        at = self._start + np.arange(self._steps[-1] + 1)
+        self._U = np.ascontiguousarray(forcing_values(d.forcings, at).T)
+        self._forget_compiled()
+
+    def _forget_compiled(self) -> None:
+        """Set what is compiled at its first use, and does not travel to other processes."""
+        self._table: ValueTable | None = None
+        self._kernels: Kernels | None = None
+        self._next: Callable[..., Any] | None = None
+
+    def simulate(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_time, n_var)."""
+        p = self._parameters(theta)
+        y = self._initial_values(p)
+        if not self.exact:
+            return self._run_python(p, y)
+        out = np.empty((len(self.times), len(self.var_names)))
+        self._check(self._compiled().run(y, p, self._U, self._start, self._steps, out), p)
+        return out
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and S, shape (n_time, n_var, n_par)."""
+        if not self.exact:
+            return self._differences(np.asarray(theta, dtype=float))
+        p = self._parameters(theta)
+        y, S = self._initial_values(p), self._initial.slope(p.tolist())
+        n, k = len(self.times), len(self.var_names)
+        Y, slopes = np.empty((n, k)), np.empty((n, k, len(self.names)))
+        self._check(self._compiled().run_sens(y, S, p, self._U, self._start, self._steps, Y, slopes), p)
+        bad = np.flatnonzero(~np.isfinite(slopes[:, : len(y)]).all(axis=(1, 2)))
+        if len(bad):
+            self._fail("a sensitivity became NaN or infinite", float(self.times[bad[0]]), p)
+        return Y, slopes
+
+    def _parameters(self, theta: Vector) -> Vector:
+        p = self._base.copy()
+        p[self._places] = theta
+        return p
+
+    @property
+    def _initial(self) -> ValueTable:
+        if self._table is None:
+            self._table = ValueTable(self._definition.initial, self._definition.parameters, self.names)
+        return self._table
+
+    def _initial_values(self, p: Vector) -> Vector:
+        try:
+            return self._initial.value(p.tolist())
+        except SimulationError as error:
+            self._fail(str(error), self._start, p)
+
+    def _compiled(self) -> Kernels:
+        if self._kernels is None:
+            assert self._definition.equations is not None, "the model checked this at the door"
+            self._kernels = Kernels(self._definition.equations, self.names)
+        return self._kernels
+
+    def _check(self, failed_step: int, p: Vector) -> None:
+        if failed_step >= 0:
+            self._fail("a state became NaN or infinite", self._start + failed_step, p)
+
+    def _fail(self, why: str, time: float, p: Vector) -> NoReturn:
+        parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
+        values = ", ".join(f"{k}={v:.6g}" for k, v in list(parameters.items())[:12])
+        steps = round(time - self._start)
+        raise SimulationError(
+            f"The run failed at time {time:.6g} (step {steps}): {why}. Parameters: {values}.",
+            parameters=parameters,
+            time=time,
+        )
+
+    # models without equations, and engine="python"
+
+    def _run_python(self, p: Vector, y: Vector) -> Matrix:
+        """Return Y by a loop over the model's own function."""
+        advance, plain = self._next_function(), p.tolist()
+        states = np.empty((len(self.times), len(y)))
+        row = 0
+        with np.errstate(all="ignore"):
+            for k in range(int(self._steps[-1]) + 1):
+                t = self._start + k
+                if k > 0:
+                    try:
+                        y = advance(t, y, plain, self._U[k])
+                    except (ArithmeticError, ValueError) as error:
+                        if isinstance(error, ModelError):
+                            raise
+                        self._fail(f"{type(error).__name__}: {error}", t, p)
+                    if not np.isfinite(y).all():
+                        self._fail("a state became NaN or infinite", t, p)
+                if self._steps[row] == k:
+                    states[row] = y
+                    row += 1
+        return self._with_outputs(p, states)
+
+    def _next_function(self) -> Callable[..., Any]:
+        """Return ``(t, y, p, u) -> next y``."""
+        d = self._definition
+        if d.function is not None:
+            return d.function
+        if self._next is None:
+            assert d.equations is not None, "text has equations"
+            e = d.equations
+            groups = [[symbol(e.time)], *([symbol(k) for k in g] for g in (e.states, e.parameters, e.forcings))]
+            function = scalar_function(groups, [as_piecewise(r) for r in e.rates])
+            self._next = lambda t, y, p, u: np.array(function((t,), y.tolist(), p, u.tolist()), dtype=float)
+        return self._next
+
+    def _with_outputs(self, p: Vector, states: Matrix) -> Matrix:
+        d = self._definition
+        U = self._U[self._steps]
+        Y = states
+        with np.errstate(all="ignore"):
+            if d.extra_names:
+                assert d.function is not None, "only functions have extra outputs without equations"
+                extras = [d.function.extras(t, y, p.tolist(), u) for t, y, u in zip(self.times, states, U, strict=True)]
+                Y = np.column_stack([states, [[e[k] for k in d.extra_names] for e in extras]])
+            if not d.outputs:
+                return Y
+            columns, forcings = d.states + d.extra_names, tuple(f.name for f in d.forcings)
+            outputs = build_outputs(columns, d.parameters, forcings, d.time, d.outputs, None)
+            return outputs.beside(self.times, Y, p, U.T)
+
+    def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and central differences."""
+        Y = self.simulate(theta)
+        return Y, central_differences(self.simulate, theta, DIFFERENCE_STEP, Y.shape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_table", "_kernels", "_next")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget_compiled()

@@ -1,0 +1,145 @@
+"""What the models of fmepy share: parameters and equations to look at, a table when called, changed copies.
+
+A kind of model (`OdeModel`, `DifferenceModel`) reads its arguments, makes a `Definition`, and provides ``bind``; the
+rest of the contract of `models.base.Model` is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.models.base import BoundModel
+from fmepy.models.definition import Definition
+from fmepy.models.equations import Equations
+from fmepy.parameters import merge_parameters
+from fmepy.types import Cube, Matrix, UserParameters, Vector
+
+__all__ = ["DynamicModel", "central_differences"]
+
+_MERGED = ("state", "parms", "outputs", "forcings")
+
+
+class DynamicModel:
+    """Base of fmepy's own models.
+
+    A subclass sets in its constructor: ``_arguments`` (all arguments as they were given), ``_definition``, ``times``,
+    ``states``, ``var_names``, ``engine``, ``engine_note`` and ``_bound`` (None); its constructor takes ``_like``, the
+    model that a copy was made from.
+    """
+
+    _arguments: dict[str, Any]
+    _definition: Definition
+    _bound: Any
+    times: Vector
+    states: tuple[str, ...]
+    var_names: tuple[str, ...]
+    engine: str
+    engine_note: str
+
+    @property
+    def parms(self) -> pd.Series:
+        """The parameters and their values (a copy)."""
+        return self._definition.parms.copy()
+
+    @property
+    def equations(self) -> Equations | None:
+        """The symbolic form, None for models that run as Python."""
+        return self._definition.equations
+
+    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundModel:
+        """Return the model as a function of a plain vector."""
+        raise NotImplementedError
+
+    def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
+        """Run the model.
+
+        Parameters
+        ----------
+        parms : dict, Series, table row or lmfit.Parameters, optional
+            Values by name; a subset leaves the rest as it is.
+        times : array_like, optional
+            Times of the rows, increasing; default the model's own. The run starts at ``model.times[0]`` all the same.
+
+        Returns
+        -------
+        DataFrame
+            Column ``time``, then states, then outputs.
+
+        Raises
+        ------
+        SimulationError
+            The run failed; carries the parameters and the time reached.
+        ParameterError, ModelError
+            Unknown names; times that do not increase or lie before the start.
+        """
+        if times is None:
+            if self._bound is None:
+                self._bound = self.bind()
+            bound = self._bound
+        else:
+            bound = self.bind(times=times)
+        theta = merge_parameters(self._definition.parms, parms).to_numpy(dtype=float)
+        table = pd.DataFrame(bound.simulate(theta), columns=list(self.var_names))
+        rows = bound.times
+        table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
+        return table
+
+    def replace(self, **arguments: Any) -> Self:
+        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs`, `forcings` merge.
+
+        Equations are shared (and so is what was compiled) where nothing but numbers differs.
+        """
+        for name in arguments:
+            if name not in self._arguments:
+                known = self._arguments
+                raise ArgumentError(
+                    f"`replace` got {name!r}.{did_you_mean(name, known)} {type(self).__name__} takes {listed(known)}."
+                )
+        new = dict(self._arguments)
+        for name, value in arguments.items():
+            old = self._definition.parms if name == "parms" else new[name]
+            if name in _MERGED and _is_named(value):
+                new[name] = {**(dict(old) if _is_named(old) else {}), **dict(value)}
+            else:
+                new[name] = value
+        return type(self)(**new, _like=self)  # type: ignore[call-arg]  # a subclass takes it, see above
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
+        method = getattr(self, "method", "")
+        line = (
+            f"{type(self).__name__} of {len(self.states)} states ({names}), {len(self._definition.parms)} parameters; "
+            f"engine {self.engine}" + (f", method {method}" if method else "")
+        )
+        return line if self.equations is None else f"{line}\n{self.equations}"
+
+    def _repr_latex_(self) -> str | None:
+        return None if self.equations is None else self.equations._repr_latex_()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_bound": None}  # what was compiled is made again where it is needed
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, Mapping | pd.Series)
+
+
+def central_differences(
+    simulate: Callable[[Vector], Matrix], theta: Vector, relative_step: float, shape: tuple[int, ...]
+) -> Cube:
+    """Return dY/dtheta, shape ``(*shape, n_par)``, by central differences; at zero the step is absolute."""
+    S = np.empty((*shape, len(theta)))
+    for j, value in enumerate(theta):
+        h = relative_step * (abs(value) if value != 0 else 1.0)
+        up, down = theta.copy(), theta.copy()
+        up[j], down[j] = value + h, value - h
+        S[..., j] = (simulate(up) - simulate(down)) / (up[j] - down[j])
+    return S
