@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pandas as pd
@@ -371,23 +370,6 @@ def test_a_forcing_may_be_a_series():
 
 
 # --- cost
-
-
-def test_a_thousand_steps_of_ten_states_take_less_than_a_millisecond():
-    n = 10
-    text = "\n".join(f"next(x{i}) = x{i} + 0.01 * (k{i} * (x{(i + 1) % n} - x{i}) - 0.1 * x{i}**3)" for i in range(n))
-    model = DifferenceModel(
-        text, state={f"x{i}": i / 10 for i in range(n)}, times=np.arange(1001), parms={f"k{i}": 0.3 for i in range(n)}
-    )
-    bound = model.bind()
-    bound.simulate(bound.theta0)
-
-    def once():
-        start = time.perf_counter()
-        bound.simulate(bound.theta0)
-        return time.perf_counter() - start
-
-    assert min(once() for _ in range(20)) < 1e-3
 
 
 PROGRAM = textwrap.dedent("""
