@@ -1,3 +1,49 @@
-"""fmepy calibrates dynamic models: run, compare, fit, screen, sample."""
+"""fmepy calibrates dynamic models: run, compare, fit, screen, sample.
+
+A *model* is a function of its parameters; a *cost* is a model held against data. Everything else takes one of the two
+and asks a question of it. Start with `OdeModel` (or any function of your own), `SimulationCost` (or `modCost`) and
+`modFit`.
+"""
+
+from fmepy import datasets, errors
+from fmepy.costs import BoundCost, Cost, ModCost, SimulationCost, SumCost, modCost
+from fmepy.fitting import ModFit, ModFitSummary, Prediction, PseudoOptim, confidence, modFit, predict, pseudoOptim
+from fmepy.models.base import BoundModel, Model
+from fmepy.models.difference import DifferenceModel
+from fmepy.models.equations import Equations
+from fmepy.models.ode import OdeModel, ode
+from fmepy.parallel import Runs, run_many
+from fmepy.plotting.models import plot_model
+from fmepy.transforms import transformed
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BoundCost",
+    "BoundModel",
+    "Cost",
+    "DifferenceModel",
+    "Equations",
+    "ModCost",
+    "ModFit",
+    "ModFitSummary",
+    "Model",
+    "OdeModel",
+    "Prediction",
+    "PseudoOptim",
+    "Runs",
+    "SimulationCost",
+    "SumCost",
+    "__version__",
+    "confidence",
+    "datasets",
+    "errors",
+    "modCost",
+    "modFit",
+    "ode",
+    "plot_model",
+    "predict",
+    "pseudoOptim",
+    "run_many",
+    "transformed",
+]

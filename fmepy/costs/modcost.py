@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["ModCost", "modCost", "tabulate"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModCost:
     """A model held against data: sums of squares, likelihood, residuals.
 
@@ -60,26 +61,40 @@ class ModCost:
 
     Notes
     -----
+    The tables are made from `pieces` (what was compared, and the model's values) when they are first asked for.
+
     ``a + b`` adds the costs and appends the tables in the order written. A variable observed in both has two rows in
     `var` and is two variables everywhere: in fits, and for the variances that `modMCMC` samples.
     """
 
     model: float
     minlogp: float
-    var: pd.DataFrame
-    residuals: pd.DataFrame
-    dropped: pd.DataFrame
+    pieces: tuple[tuple[Comparison, Vector], ...]
+
+    @cached_property
+    def var(self) -> pd.DataFrame:
+        """One row per variable; made when it is first asked for, as fits need only arrays."""
+        return _appended([_table_of_variables(c, mod) for c, mod in self.pieces])
+
+    @cached_property
+    def residuals(self) -> pd.DataFrame:
+        """One row per observation."""
+        return _appended([_table_of_residuals(c, mod) for c, mod in self.pieces])
+
+    @cached_property
+    def dropped(self) -> pd.DataFrame:
+        """One row per variable: how many observations were not used."""
+        return _appended([_table_of_dropped(c) for c, _ in self.pieces])
+
+    @property
+    def res(self) -> Vector:
+        """The column ``res`` of `residuals`, as an array."""
+        return np.concatenate([(mod - c.obs) * c.weights for c, mod in self.pieces])
 
     def __add__(self, other: object) -> ModCost:
         if not isinstance(other, ModCost):
             return NotImplemented
-        return ModCost(
-            self.model + other.model,
-            self.minlogp + other.minlogp,
-            pd.concat([self.var, other.var], ignore_index=True),
-            pd.concat([self.residuals, other.residuals], ignore_index=True),
-            pd.concat([self.dropped, other.dropped], ignore_index=True),
-        )
+        return ModCost(self.model + other.model, self.minlogp + other.minlogp, self.pieces + other.pieces)
 
     def __radd__(self, other: object) -> ModCost:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum([...])
@@ -133,24 +148,35 @@ def tabulate(comparison: Comparison, mod: Vector) -> ModCost:
         The model at the observations; finite.
     """
     c = comparison
-    unweighted = mod - c.obs
-    res = unweighted * c.weights
-    n_group = len(c.group_names)
+    unscaled = _sums_of_squares((mod - c.obs) * c.weights, c)
+    minlogp = 0.5 * len(c) * np.log(2 * np.pi) - np.log(c.weights).sum() + 0.5 * unscaled.sum()
+    return ModCost(float(c.scales**3 @ unscaled), float(minlogp), ((c, mod),))
+
+
+def _sums_of_squares(values: Vector, c: Comparison) -> Vector:
+    """Return the sum of squares of every variable."""
     with np.errstate(over="ignore"):  # residuals beyond 1e154 have an infinite square, as they should
-        ssr_unweighted = np.bincount(c.groups, unweighted**2, n_group)
-        ssr_unscaled = np.bincount(c.groups, res**2, n_group)
-    ssr = c.scales**2 * ssr_unscaled
-    var = pd.DataFrame(
+        return np.bincount(c.groups, values**2, len(c.group_names)).astype(np.float64)
+
+
+def _table_of_variables(c: Comparison, mod: Vector) -> pd.DataFrame:
+    unweighted = mod - c.obs
+    unscaled = _sums_of_squares(unweighted * c.weights, c)
+    return pd.DataFrame(
         {
             "name": list(c.group_names),
             "scale": c.scales,
-            "N": np.bincount(c.groups, minlength=n_group),
-            "SSR.unweighted": ssr_unweighted,
-            "SSR.unscaled": ssr_unscaled,
-            "SSR": ssr,
+            "N": np.bincount(c.groups, minlength=len(c.group_names)),
+            "SSR.unweighted": _sums_of_squares(unweighted, c),
+            "SSR.unscaled": unscaled,
+            "SSR": c.scales**2 * unscaled,
         }
     )
-    residuals = pd.DataFrame(
+
+
+def _table_of_residuals(c: Comparison, mod: Vector) -> pd.DataFrame:
+    unweighted = mod - c.obs
+    return pd.DataFrame(
         {
             "name": list(c.names),
             "x": c.x,
@@ -158,12 +184,17 @@ def tabulate(comparison: Comparison, mod: Vector) -> ModCost:
             "mod": mod,
             "weight": c.weights,
             "res.unweighted": unweighted,
-            "res": res,
+            "res": unweighted * c.weights,
         }
     )
-    dropped = pd.DataFrame({"name": list(c.group_names), "missing": c.n_missing, "outside": c.n_outside})
-    minlogp = 0.5 * len(c) * np.log(2 * np.pi) - np.log(c.weights).sum() + 0.5 * ssr_unscaled.sum()
-    return ModCost(float(c.scales @ ssr), float(minlogp), var, residuals, dropped)
+
+
+def _table_of_dropped(c: Comparison) -> pd.DataFrame:
+    return pd.DataFrame({"name": list(c.group_names), "missing": c.n_missing, "outside": c.n_outside})
+
+
+def _appended(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
 
 def modCost(

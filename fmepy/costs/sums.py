@@ -248,9 +248,10 @@ class SumCost(AddableCost):
         bound = []
         for members in self._shared_runs():
             part = self.parts[members[0]]
-            mine = [n for n in names if n in part.parms.index]
+            known = list(part.parms.index)
+            mine = [n for n in names if n in known]
             # A part without any of these parameters is run at its own values; an empty theta is not asked of a model.
-            asked = mine or list(part.parms.index[:1])
+            asked = mine or known[:1]
             if part_shares_runs(part):
                 block = type(part).bind_together([self.parts[k] for k in members], asked, hold_engine=hold_engine)
                 pieces = tuple(block.pieces)
@@ -310,8 +311,10 @@ class SumCost(AddableCost):
 
     def _check_bindable(self, names: Sequence[str]) -> None:
         for name in names:
+            if name in self.parms.index:
+                continue
             own = [float(p.parms[name]) for p in self.parts if name in p.parms.index]
-            if own and name not in self.parms.index:
+            if own:
                 raise ParameterError(
                     f"The parts of this sum have different values of {name!r} ({listed(dict.fromkeys(own))}), so each "
                     f"keeps its own. To fit it as one parameter, give the models the same value: "

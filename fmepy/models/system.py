@@ -23,7 +23,7 @@ import numpy as np
 from fmepy.models.code import array_function, scalar_function
 from fmepy.models.equations import Equations, symbol
 from fmepy.models.switches import Switch, as_piecewise, take_out_switches
-from fmepy.types import Matrix, Vector
+from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["InputLayout", "Outputs", "System", "build_outputs", "build_system"]
 
@@ -219,12 +219,16 @@ class Outputs:
     values : callable
         ``values(t, Y, p, U) -> list``, one entry an output (numbers or arrays of n_time).
     derivatives : callable or None
-        The same for d/dy (n_state entries) and d/dp_j (n_par entries) of every output, output by output.
+        The same for the derivatives that are not zero everywhere, told by `of_states` and `of_parameters`.
+    of_states, of_parameters : tuple of (int, int)
+        Output and state, output and parameter, in the order of `derivatives` (states first).
     n : int
     """
 
     values: Callable[..., list[Any]]
     derivatives: Callable[..., list[Any]] | None
+    of_states: tuple[tuple[int, int], ...]
+    of_parameters: tuple[tuple[int, int], ...]
     n: int
 
     def beside(self, t: Vector, Y: Matrix, p: Any, U: Matrix) -> Matrix:
@@ -234,6 +238,19 @@ class Outputs:
         out[:, :n] = Y
         for i, column in enumerate(self.values((t,), tuple(Y.T), p, tuple(U)), n):
             out[:, i] = column
+        return out
+
+    def sensitivities_beside(self, t: Vector, Y: Matrix, S: Cube, p: Any, U: Matrix) -> Cube:
+        """Return S of states and outputs by the chain rule, shape (n_time, n_state + n_out, n_par)."""
+        assert self.derivatives is not None, "outputs were built without derivatives"
+        n = Y.shape[1]
+        out = np.zeros((len(t), n + self.n, S.shape[2]))
+        out[:, :n] = S
+        columns = self.derivatives((t,), tuple(Y.T), p, tuple(U))
+        for (i, k), column in zip(self.of_states, columns, strict=False):
+            out[:, n + i] += np.reshape(column, (-1, 1)) * S[:, k]
+        for (i, j), column in zip(self.of_parameters, columns[len(self.of_states) :], strict=True):
+            out[:, n + i, j] += column
         return out
 
 
@@ -251,8 +268,16 @@ def build_outputs(
 
     groups = [[symbol(time)], *([symbol(k) for k in g] for g in (columns, parameters, forcings))]
     expressions = [as_piecewise(e) for _, e in outputs]
-    derivatives = None
-    if names is not None:
-        rows = [sympy.diff(e, symbol(k)) for e in expressions for k in (*columns, *names)]
-        derivatives = array_function(groups, rows)
-    return Outputs(array_function(groups, expressions), derivatives, len(expressions))
+    values = array_function(groups, expressions)
+    if names is None:
+        return Outputs(values, None, (), (), len(expressions))
+
+    def places(wanted: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+        return tuple(
+            (i, k) for i, e in enumerate(expressions) for k, name in enumerate(wanted) if symbol(name) in e.free_symbols
+        )
+
+    of_states, of_parameters = places(columns), places(names)
+    rows = [sympy.diff(expressions[i], symbol(columns[k])) for i, k in of_states]
+    rows += [sympy.diff(expressions[i], symbol(names[j])) for i, j in of_parameters]
+    return Outputs(values, array_function(groups, rows), of_states, of_parameters, len(expressions))

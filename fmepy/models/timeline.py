@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -53,12 +54,7 @@ class ValueTable:
         if not any(getattr(v, "free_symbols", None) for v in values):
             self._constant = np.array([float(v) for v in values])
             return
-        import sympy
-
-        p = [symbol(k) for k in parameters]
-        expressions = [sympy.sympify(v) for v in values]
-        self._value = scalar_function([p], expressions)
-        self._slope = scalar_function([p], [sympy.diff(e, symbol(k)) for e in expressions for k in names])
+        self._value, self._slope = _value_functions(tuple(values), tuple(parameters), tuple(names))
 
     def value(self, p: list[float]) -> Vector:
         """Return the values, shape (n,); SimulationError where they have none."""
@@ -75,12 +71,23 @@ class ValueTable:
     @staticmethod
     def _computed(function: Any, p: list[float]) -> Vector:
         try:
-            out = np.array(function(p), dtype=float)
+            values = function(p)
         except (ValueError, OverflowError, ZeroDivisionError) as error:
             raise SimulationError(f"an initial or event value cannot be computed: {error}") from None
-        if not np.isfinite(out).all():
+        if not isfinite(sum(values)) and not all(map(isfinite, values)):  # a finite sum has finite terms
             raise SimulationError("an initial or event value is not finite")
-        return out
+        return np.array(values, dtype=float)
+
+
+@lru_cache(maxsize=64)
+def _value_functions(values: tuple[Any, ...], parameters: tuple[str, ...], names: tuple[str, ...]) -> tuple[Any, Any]:
+    """Return functions of p: the values, and their derivatives row by row."""
+    import sympy
+
+    p = [symbol(k) for k in parameters]
+    expressions = [sympy.sympify(v) for v in values]
+    slopes = [sympy.diff(e, symbol(k)) for e in expressions for k in names]
+    return scalar_function([p], expressions), scalar_function([p], slopes)
 
 
 class EventTable:

@@ -6,7 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.costs import Cost, ModCost, SimulationCost, SumCost
+from fmepy.costs import Cost, SimulationCost, SumCost
+from fmepy.costs.modcost import tabulate
+from fmepy.costs.observation_scale import observation_scale
+from fmepy.costs.observations import Comparison
 from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.transforms import transformed
@@ -29,14 +32,10 @@ class LineCost(AddableCost):
 
     def __call__(self, parms=None):
         values = {**self.parms, **(parms or {})}
-        r = np.array([values["slope"] - 2.0])
-        residuals = pd.DataFrame({"name": ["line"], "x": 0.0, "obs": 2.0, "mod": values["slope"], "weight": 2.0,
-                                  "res.unweighted": r, "res": 2 * r})  # fmt: skip
-        ssr = float(4 * r @ r)
-        var = pd.DataFrame({"name": ["line"], "scale": 1.0, "N": 1, "SSR.unweighted": r**2, "SSR.unscaled": ssr,
-                            "SSR": ssr})  # fmt: skip
-        dropped = pd.DataFrame({"name": ["line"], "missing": 0, "outside": 0})
-        return ModCost(ssr, 0.5 * np.log(2 * np.pi) - np.log(2) + ssr / 2, var, residuals, dropped)
+        one, none, scale = np.ones(1), np.zeros(1, dtype=int), observation_scale([None])
+        line = ("line",)
+        compared = Comparison(line, 0 * one, 2 * one, 2 * one, none, line, one, scale, none, none, "x")
+        return tabulate(compared, np.array([values["slope"]]))
 
     def bind(self, names=None, *, hold_engine=False):
         return BoundLine()

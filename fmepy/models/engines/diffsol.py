@@ -105,6 +105,7 @@ def _write_power(base: Any, exponent: Any, names: dict[Any, str]) -> str:
     return f"pow({x}, {_write(exponent, names)})"
 
 
+@lru_cache(maxsize=64)
 def diffsl_code(system: System, state_scales: tuple[float, ...] | None = None) -> str:
     """Return a system as DiffSL. Its inputs are the system's, then the offsets of the watched switches, then z(start).
 

@@ -150,9 +150,9 @@ def _digest(source: str) -> str:
     import numba
     import numpy as np
 
-    import fmepy
+    from fmepy import __version__
 
-    versions = (sys.implementation.cache_tag, sys.version, numba.__version__, np.__version__, fmepy.__version__)
+    versions = (sys.implementation.cache_tag, sys.version, numba.__version__, np.__version__, __version__)
     return hashlib.sha256("\n".join(map(str, (*versions, source))).encode()).hexdigest()[:32]
 
 

@@ -1,0 +1,58 @@
+# The two commands: `make calibrate` and `make test`. Both make .venv first, once.
+#
+#   PYTHON=python3.12 make test     another Python (>= 3.11)
+#   make test WORKERS=0             without parallel processes
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-dev
+WORKERS ?= 2
+
+export MPLBACKEND = Agg
+
+.PHONY: calibrate test test-all test-without-pydiffsol lint bench docs clean help
+
+help:
+	@echo "make calibrate   fit the predator-prey model to the pelts of hare and lynx; results/lynx_hare/"
+	@echo "make test        the tests          make test-all   with the slow ones"
+	@echo "make lint        ruff and mypy      make bench      benchmarks/results.md"
+	@echo "make docs        docs/_build/       make clean      remove what the others made"
+
+calibrate: $(STAMP)
+	$(BIN)/python vignettes/lynx_hare.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest --doctest-modules -n $(WORKERS)
+
+test-all: $(STAMP)
+	$(BIN)/python -m pytest --doctest-modules -n $(WORKERS) -m "slow or not slow" --hypothesis-profile thorough
+
+# the platforms that pydiffsol has no wheel for
+test-without-pydiffsol: $(STAMP)
+	FMEPY_TEST_WITHOUT_PYDIFFSOL=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not compiled" \
+	  tests/models tests/costs tests/fitting
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks --write benchmarks/results.md
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python docs/build.py
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "fmepy needs Python 3.11 or newer; '$(PYTHON)' is not. Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+clean:
+	rm -rf build dist docs/_build results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

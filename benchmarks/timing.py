@@ -1,0 +1,46 @@
+"""Times of things side by side: interleaved, so that a busy machine slows all of them alike."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["fresh_process", "side_by_side"]
+
+
+def side_by_side(*functions: Callable[[], Any], rounds: int = 15, seconds: float = 0.03) -> list[float]:
+    """Return the seconds a call of each function takes: the least of `rounds` means, taken in turn.
+
+    Each mean is over as many calls as take about `seconds`.
+    """
+    calls = [_calls_in(f, seconds) for f in functions]
+    best = [np.inf] * len(functions)
+    for _ in range(rounds):
+        for i, (function, n) in enumerate(zip(functions, calls, strict=True)):
+            began = time.perf_counter()
+            for _ in range(n):
+                function()
+            best[i] = min(best[i], (time.perf_counter() - began) / n)
+    return best
+
+
+def _calls_in(function: Callable[[], Any], seconds: float) -> int:
+    function()  # what is done once is not what is timed
+    began = time.perf_counter()
+    function()
+    return max(1, int(seconds / max(time.perf_counter() - began, 1e-7)))
+
+
+def fresh_process(codes: Sequence[str], rounds: int = 7) -> list[float]:
+    """Return the seconds that each piece of code says it took (its only output), in processes of their own, in turn."""
+    best = [np.inf] * len(codes)
+    for _, (i, code) in itertools.product(range(rounds), enumerate(codes)):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        best[i] = min(best[i], float(done.stdout))
+    return best

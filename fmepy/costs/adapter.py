@@ -1,0 +1,750 @@
+"""Turn whatever the user gave as `f` into one `Objective`: the only place that asks "is this one of ours?".
+
+What `f` may be, and what it becomes::
+
+    a fmepy cost (it has ``bind``)                    its bound form, with its own Jacobian where it has one
+    a function that returns a ModCost                 residuals ``res``, their groups and scales, taken from the ModCost
+    a function that returns a one-dimensional array   residuals, one group, weights 1
+    a function that returns one number                -2 log L
+
+The kind of a function is found by one evaluation at the start. From then on it is fixed, and so is the number of
+residuals.
+
+**Failures.** An exception of `f` (KeyboardInterrupt excepted), NaN in its result, or a SimulationError of a cost is a
+*failed run*: it is counted, its message is kept, and the objective raises `SimulationError`. Methods treat that as
+infinite cost. At the start it is an error of the caller.
+
+**Differences.** Where there is no Jacobian, it is taken by differences whose step fits the noise of `f`. The noise of
+a computed function (an ODE solver's tolerance, say) is read off a table of differences of seven evaluations along one
+line through the start (Hamming; Moré and Wild 2011)::
+
+    eps_k^2 = (k!)^2 / (2k)!  mean_i (Delta^k f_i)^2,     eps = min over k = 3 .. 6
+
+for a smooth function high differences vanish, so what is left is noise. With ``e`` = eps relative to the response of f
+to its parameters:
+
+    e < 1e-13   "noise free": forward differences, step max(1.5e-8, 2 e^(1/2)) of the parameter's size
+    else        central differences, step 0.3 e^(1/3) of the parameter's size, at most 1e-2
+
+The cube root balances rounding against curvature (noise / step against step^2); the factor 0.3 leans to the small side,
+since fitted logarithms vary over less than their size.
+
+References
+----------
+Moré, J. J. and Wild, S. M. (2011). Estimating computational noise. SIAM J. Sci. Comput. 33, 1292-1314.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import factorial, isfinite
+from typing import Any, Protocol
+
+import numpy as np
+
+from fmepy.costs.modcost import ModCost
+from fmepy.errors import ArgumentError, SimulationError
+from fmepy.parameters import Parameters, as_parameters
+from fmepy.types import IntVector, Matrix, UserParameters, Vector
+
+__all__ = ["Differences", "Objective", "as_objective", "is_cost", "is_model", "magnitudes"]
+
+_NOISE_FREE = 1e-13
+_FORWARD_STEP = 1.5e-8  # about the square root of the machine epsilon
+_NOISE_SPACING = 1e-4  # relative; at sixth order a smooth function leaves 1e-24 times its sixth derivative
+
+
+def is_cost(f: Any) -> bool:
+    """Tell whether `f` is a fmepy cost: it can be bound, and it is not a model."""
+    return callable(getattr(f, "bind", None)) and hasattr(f, "parms") and not is_model(f)
+
+
+def is_model(f: Any) -> bool:
+    """Tell whether `f` is a fmepy model: it can be bound, and it names its variables."""
+    return callable(getattr(f, "bind", None)) and hasattr(f, "var_names")
+
+
+def magnitudes(theta: Vector, lower: Vector, upper: Vector) -> Vector:
+    """Return the size of every parameter, positive: its absolute value; for a start at 0 a tenth of its box, else 1.
+
+    Examples
+    --------
+    >>> magnitudes(np.array([-3.0, 0.0, 0.0]), np.full(3, -np.inf), np.array([np.inf, np.inf, 5.0]))
+    array([3., 1., 1.])
+    """
+    size = np.abs(theta)
+    box = 0.1 * (upper - lower)
+    return np.where(size > 0, size, np.where(np.isfinite(box) & (box > 0), box, 1.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Differences:
+    """How derivatives are taken by differences.
+
+    Attributes
+    ----------
+    noise : float
+        Noise of the function, relative to its response to the parameters (dimensionless).
+    step : float
+        Step of first derivatives, relative to a parameter's size.
+    central : bool
+        Central differences; else forward ones.
+    """
+
+    noise: float
+    step: float
+    central: bool
+
+    @classmethod
+    def for_noise(cls, noise: float) -> Differences:
+        """Return the differences that fit a relative noise."""
+        if noise < _NOISE_FREE:
+            return cls(noise, max(_FORWARD_STEP, 2 * noise**0.5), False)
+        return cls(noise, float(min(1e-2, 0.3 * noise ** (1 / 3))), True)
+
+
+class _Source(Protocol):
+    """What stands behind an Objective: something evaluated at the free parameters."""
+
+    n_obs: int
+
+    def residuals(self, theta: Vector) -> Vector: ...
+    def number(self, theta: Vector) -> float: ...
+    def jacobian(self, theta: Vector) -> Matrix | None: ...
+    def modcost(self, theta: Vector) -> Any: ...
+
+
+class Objective:
+    """A cost as a function of a plain vector, with its parameters; it satisfies `fmepy.costs.base.BoundCost`.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        Names, start, and the form in which a user's function receives them.
+    kind : str
+        "cost", "modcost", "vector" or "number".
+    evaluations : int
+        Evaluations of the cost so far, those of differences included, those of the cost's own Jacobian not.
+    jacobians : int
+        Evaluations of the Jacobian so far.
+    failures : int
+        Failed runs so far; `last_failure` is the last one's message.
+    has_score : bool
+        True if the cost offers `score` and `information`.
+    differences : Differences
+        Steps of numerical derivatives (found on first use, where they are needed).
+
+    The others are those of BoundCost.
+    """
+
+    def __init__(
+        self,
+        source: _Source,
+        parameters: Parameters,
+        *,
+        kind: str,
+        is_scalar: bool,
+        lower: Vector,
+        upper: Vector,
+        names: Sequence[str] = (),
+        x: Vector | None = None,
+        weights: Vector | None = None,
+        groups: IntVector | None = None,
+        scales: Vector | None = None,
+        group_names: Sequence[str] = (),
+        has_jacobian: bool = False,
+        has_score: bool = False,
+        bound: Any = None,
+    ) -> None:
+        n = source.n_obs
+        self.parameters = parameters
+        self.kind = kind
+        self.parameter_names: tuple[str, ...] = parameters.names
+        self.theta0: Vector = np.array(parameters.values, dtype=float)
+        self.lower, self.upper = lower, upper
+        self.is_scalar, self.has_jacobian, self.has_score = is_scalar, has_jacobian, has_score
+        self.names: tuple[str, ...] = tuple(names)
+        self.x: Vector = np.full(n, np.nan) if x is None else x
+        self.weights: Vector = np.ones(n) if weights is None else weights
+        self.groups: IntVector = np.zeros(n, dtype=np.intp) if groups is None else groups
+        self.scales: Vector = np.ones(min(n, 1)) if scales is None else scales
+        self.group_names: tuple[str, ...] = tuple(group_names)
+        self.evaluations = self.jacobians = self.failures = 0
+        self.last_failure = ""
+        self._source, self._bound = source, bound
+        self._factors: Vector | None = self.scales[self.groups] ** 1.5 if np.any(self.scales != 1) else None
+        self._differences: Differences | None = None
+        start_size = magnitudes(self.theta0, lower, upper)
+        self._smallest: Vector = np.where(self.theta0 == 0, start_size, 1e-3 * start_size)
+        self._quarter: Vector = 0.25 * (upper - lower)
+        self._memory: dict[bytes, Any] = {}  # the last evaluation and the best one
+        self._best: tuple[float, bytes] = (np.inf, b"")
+        self._jacobian_at: bytes = b""
+        self._jacobian: Matrix | None = None
+
+    # --- evaluation
+
+    def residuals(self, theta: Vector) -> Vector:
+        """Return r, shape (n_obs,): weighted, not scaled. Raise SimulationError where the cost fails."""
+        if self.is_scalar:
+            raise ArgumentError("This cost is one number, -2 log L; it has no residuals.")
+        out: Vector = self._evaluate(theta)
+        return out
+
+    def minus2loglik(self, theta: Vector) -> float:
+        """Return -2 log L; for residuals sum(r^2) + sum(log(2 pi) - 2 log weights), errors as given."""
+        if self.is_scalar:
+            return float(self._evaluate(theta))
+        r = self.residuals(theta)
+        return float(r @ r + r.size * np.log(2 * np.pi) - 2 * np.sum(np.log(self.weights)))
+
+    def jacobian(self, theta: Vector) -> Matrix:
+        """Return dr/dtheta, shape (n_obs, n_par): exact where it can be, else by differences."""
+        key = np.asarray(theta, dtype=float).tobytes()
+        if key != self._jacobian_at or self._jacobian is None:
+            self._jacobian = self._take_jacobian(np.asarray(theta, dtype=float))
+            self._jacobian_at = key
+        return self._jacobian
+
+    def scaled_residuals(self, theta: Vector) -> Vector:
+        """Return scales^(3/2) r: their sum of squares is FME's field `model`."""
+        r = self.residuals(theta)
+        return r if self._factors is None else r * self._factors
+
+    def scaled_jacobian(self, theta: Vector) -> Matrix:
+        """Return the derivatives of `scaled_residuals`, shape (n_obs, n_par)."""
+        J = self.jacobian(theta)
+        return J if self._factors is None else J * self._factors[:, None]
+
+    def value(self, theta: Vector) -> float:
+        """Return what a fit minimises: FME's field `model` for residuals, -2 log L for a number."""
+        if self.is_scalar:
+            return float(self._evaluate(theta))
+        r = self.scaled_residuals(theta)
+        return float(r @ r)
+
+    def modcost(self, theta: Vector) -> Any:
+        """Return the ModCost at theta, None if the cost has none."""
+        return self._source.modcost(theta)
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return int(getattr(self._bound, "retries", 0))
+
+    @property
+    def nobs(self) -> float:
+        """Number of data: of residuals, or what a cost that is a number says of itself; NaN if it does not."""
+        return float(getattr(self._bound, "nobs", np.nan)) if self.is_scalar else float(self.n_obs)
+
+    @property
+    def n_obs(self) -> int:
+        """Number of residuals; 0 for a number."""
+        return self._source.n_obs
+
+    def score(self, theta: Vector) -> Vector:
+        """Return d log L / d theta, where the cost has it."""
+        return np.asarray(self._bound.score(theta), dtype=float)
+
+    def information(self, theta: Vector) -> Matrix:
+        """Return the expected information of theta, shape (n_par, n_par), where the cost has it."""
+        return np.asarray(self._bound.information(theta), dtype=float)
+
+    # --- differences
+
+    @property
+    def differences(self) -> Differences:
+        """Steps that fit the noise of the cost, estimated at the start on first use."""
+        if self._differences is None:
+            self._differences = Differences.for_noise(self._noise())
+        return self._differences
+
+    def steps(self, theta: Vector) -> Vector:
+        """Return the step of first derivatives for every parameter, inside half of its box."""
+        size = np.maximum(np.abs(theta), self._smallest)
+        return np.minimum(self.differences.step * size, self._quarter)
+
+    def differentiate(self, function: Callable[[Vector], Any], theta: Vector) -> Matrix:
+        """Return the derivatives of `function` at theta by differences, one column per parameter; inside the bounds.
+
+        A probe that fails is replaced by one on the other side.
+        """
+        theta = np.asarray(theta, dtype=float)
+        h = self.steps(theta)
+        columns = []
+        base: Any = None
+        for j in range(theta.size):
+            ahead = _probe(function, theta, j, h[j]) if theta[j] + h[j] <= self.upper[j] else None
+            behind = None
+            if (self.differences.central or ahead is None) and theta[j] - h[j] >= self.lower[j]:
+                behind = _probe(function, theta, j, -h[j])
+            if ahead is not None and behind is not None:
+                columns.append((ahead[1] - behind[1]) / (ahead[0] - behind[0]))
+                continue
+            one = ahead if ahead is not None else behind
+            if one is None:
+                raise SimulationError(
+                    f"No derivative to {self.parameter_names[j]!r} could be taken: both probes failed. "
+                    f"{self.last_failure}",
+                    parameters=dict(zip(self.parameter_names, map(float, theta), strict=True)),
+                )
+            base = function(theta) if base is None else base
+            if self.differences.central:  # one-sided at a bound or beside a failure: second order with a third point
+                further = _probe(function, theta, j, 2 * one[0])
+                if further is not None and self.lower[j] <= theta[j] + 2 * one[0] <= self.upper[j]:
+                    columns.append((4 * one[1] - further[1] - 3 * base) / (2 * one[0]))
+                    continue
+            columns.append((one[1] - base) / one[0])
+        return np.stack(columns, axis=-1)
+
+    def _noise(self) -> float:
+        """Return the noise of the cost relative to its response, from a difference table through the start."""
+        if self.kind == "cost" and not self.is_scalar:
+            return 1e-6  # a prepared cost without a Jacobian of its own: a solver with default tolerances
+        size = magnitudes(self.theta0, self.lower, self.upper)
+        room_up, room_down = self.upper - self.theta0, self.theta0 - self.lower
+        direction = np.where(room_up >= room_down, 1.0, -1.0) * size * np.linspace(1.0, 0.6, size.size)
+        spacing = np.minimum(_NOISE_SPACING * np.abs(direction), np.maximum(room_up, room_down) / 8) * np.sign(
+            direction
+        )
+        table = []
+        for k in range(7):
+            try:
+                table.append(np.atleast_1d(self._evaluate(self.theta0 + k * spacing)))
+            except SimulationError:
+                return 1e-6
+        values = np.array(table)
+        response = float(np.sqrt(np.mean(np.diff(values, axis=0) ** 2))) / _NOISE_SPACING
+        if self.is_scalar:
+            response = max(response, float(np.abs(values[0]).max()))
+        if not response > 0:
+            return 0.0
+        return _difference_table_noise(values) / response
+
+    def _take_jacobian(self, theta: Vector) -> Matrix:
+        self.jacobians += 1
+        if self.has_jacobian:
+            J = self._source.jacobian(theta)
+            if J is not None:
+                return self._checked_jacobian(J, theta)
+        J = self.differentiate(self._evaluate, theta)
+        return self._checked_jacobian(J, theta)
+
+    def _checked_jacobian(self, J: Any, theta: Vector) -> Matrix:
+        out = np.asarray(J, dtype=float)
+        if out.ndim == 1 and theta.size == 1:
+            out = out[:, None]
+        if out.shape != (self.n_obs, theta.size):
+            raise ArgumentError(
+                f"`jac` returned an array of shape {out.shape}; ({self.n_obs}, {theta.size}) is needed: one row per "
+                "residual, one column per parameter."
+            )
+        if not np.isfinite(out).all():
+            raise self._failure("The Jacobian has values that are not finite.", theta)
+        return out
+
+    # --- one evaluation, remembered, failures counted
+
+    def _evaluate(self, theta: Vector) -> Any:
+        theta = np.asarray(theta, dtype=float)
+        key = theta.tobytes()
+        known = self._memory.get(key)
+        if known is not None:
+            return known
+        self.evaluations += 1
+        try:
+            value: Any = self._source.number(theta) if self.is_scalar else self._source.residuals(theta)
+        except SimulationError as error:
+            raise self._failure(str(error), theta, error) from error
+        except ArithmeticError as error:
+            raise self._failure(f"{type(error).__name__}: {error}", theta) from error
+        size = float(value) if self.is_scalar else float(value @ value)
+        if not isfinite(size) and (self.is_scalar or not np.isfinite(value).all()):
+            what = "is not finite" if self.is_scalar else f"has {_count_bad(value)} residuals that are not finite"
+            raise self._failure(f"The cost {what}.", theta)
+        self._remember(key, value, float(size))
+        return value
+
+    def _remember(self, key: bytes, value: Any, size: float) -> None:
+        if size < self._best[0]:
+            self._best = (size, key)
+        self._memory = {k: v for k, v in self._memory.items() if k == self._best[1]}
+        self._memory[key] = value
+
+    def _failure(self, message: str, theta: Vector, error: SimulationError | None = None) -> SimulationError:
+        self.failures += 1
+        self.last_failure = message
+        parameters = error.parameters if error is not None and error.parameters else None
+        named = dict(zip(self.parameter_names, map(float, theta), strict=True))
+        return SimulationError(message, parameters=parameters or named, time=getattr(error, "time", None))
+
+
+def _count_bad(value: Any) -> int:
+    return int(np.count_nonzero(~np.isfinite(value)))
+
+
+def _probe(function: Callable[[Vector], Any], theta: Vector, j: int, h: float) -> tuple[float, Any] | None:
+    """Return (the step really taken, the value there), or None if it failed."""
+    point = theta.copy()
+    point[j] += h
+    try:
+        return float(point[j] - theta[j]), np.asarray(function(point), dtype=float)
+    except SimulationError:
+        return None
+
+
+def _difference_table_noise(values: Matrix) -> float:
+    """Return the noise of a function tabulated at equal distances along axis 0, root mean square over axis 1.
+
+    Examples
+    --------
+    >>> x = np.linspace(0, 1e-3, 7)[:, None]
+    >>> bool(_difference_table_noise(np.exp(x)) < 1e-15)
+    True
+    """
+    estimates = []
+    for k in range(3, values.shape[0]):
+        factor = factorial(k) ** 2 / factorial(2 * k)
+        estimates.append(factor * float(np.mean(np.diff(values, k, axis=0) ** 2)))
+    return float(np.sqrt(min(estimates)))
+
+
+# --- fmepy costs
+
+
+class _BoundSource:
+    """A bound cost, seen from the free parameters."""
+
+    def __init__(self, cost: Any, bound: Any, expand: _Expansion | None) -> None:
+        self.cost, self.bound, self.expand = cost, bound, expand
+        self.n_obs = 0 if bound.is_scalar else len(bound.weights)
+
+    def _full(self, theta: Vector) -> Vector:
+        return theta if self.expand is None else self.expand(theta)
+
+    def residuals(self, theta: Vector) -> Vector:
+        return np.asarray(self.bound.residuals(self._full(theta)), dtype=float)
+
+    def number(self, theta: Vector) -> float:
+        return float(self.bound.minus2loglik(self._full(theta)))
+
+    def jacobian(self, theta: Vector) -> Matrix | None:
+        J: Matrix = self.bound.jacobian(self._full(theta))
+        return J if self.expand is None else np.asarray(J @ self.expand.derivative(theta))
+
+    def modcost(self, theta: Vector) -> Any:
+        if self.bound.is_scalar:
+            return None
+        if callable(getattr(self.bound, "modcost", None)):
+            return self.bound.modcost(self._full(theta))
+        names = self.bound.parameter_names
+        return self.cost(dict(zip(names, map(float, self._full(theta)), strict=True)))
+
+
+class _Expansion:
+    """From the free parameters of lmfit to all of them: fixed values, and those tied to others."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.names: tuple[str, ...] = tuple(parameters.expand(parameters.values))
+
+    def __call__(self, theta: Vector) -> Vector:
+        return np.array(list(self.parameters.expand(theta).values()))
+
+    def derivative(self, theta: Vector) -> Matrix:
+        """Return d(all) / d(free), shape (n_all, n_par), by central differences (error about 1e-10)."""
+        size = np.maximum(np.abs(theta), 1e-8)
+        columns = []
+        for j in range(theta.size):
+            h = np.zeros(theta.size)
+            h[j] = 6e-6 * size[j]
+            columns.append((self(theta + h) - self(theta - h)) / (2 * h[j]))
+        return np.stack(columns, axis=1)
+
+
+def _cost_objective(cost: Any, p: UserParameters, hold_engine: bool) -> Objective:
+    parameters = as_parameters(p, cost.parms)
+    expand = None
+    names: Sequence[str] = parameters.names
+    if parameters.lmfit is not None and len(parameters.lmfit) > len(parameters):
+        expand = _Expansion(parameters)
+        names = expand.names
+    bound = cost.bind(names, hold_engine=hold_engine)
+    positions = [list(names).index(n) for n in parameters.names]
+    lower, upper = _declared(parameters, np.asarray(bound.lower)[positions], np.asarray(bound.upper)[positions])
+    if bound.is_scalar:
+        return Objective(
+            _BoundSource(cost, bound, expand),
+            parameters,
+            kind="cost",
+            is_scalar=True,
+            lower=lower,
+            upper=upper,
+            bound=bound,
+            has_score=expand is None and callable(getattr(bound, "score", None)) and hasattr(bound, "information"),
+        )
+    return Objective(
+        _BoundSource(cost, bound, expand),
+        parameters,
+        kind="cost",
+        is_scalar=False,
+        lower=lower,
+        upper=upper,
+        names=bound.names,
+        x=np.asarray(bound.x, dtype=float),
+        weights=np.asarray(bound.weights, dtype=float),
+        groups=np.asarray(bound.groups, dtype=np.intp),
+        scales=np.asarray(bound.scales, dtype=float),
+        group_names=bound.group_names,
+        has_jacobian=bool(bound.has_jacobian),
+        bound=bound,
+    )
+
+
+def _declared(
+    parameters: Parameters, lower: Vector | None = None, upper: Vector | None = None
+) -> tuple[Vector, Vector]:
+    """Return the bounds that the cost and lmfit declare, the narrower of the two."""
+    n = len(parameters)
+    low = np.full(n, -np.inf) if lower is None else np.array(lower, dtype=float)
+    high = np.full(n, np.inf) if upper is None else np.array(upper, dtype=float)
+    if parameters.lower is not None:
+        low = np.maximum(low, parameters.lower)
+    if parameters.upper is not None:
+        high = np.minimum(high, parameters.upper)
+    return low, high
+
+
+# --- functions of the user
+
+
+class _FunctionSource:
+    """A user's function; its exceptions become SimulationErrors."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        parameters: Parameters,
+        jac: Callable[..., Any] | None,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> None:
+        self.f, self.parameters, self.jac, self.args, self.kwargs = f, parameters, jac, args, dict(kwargs)
+        self.kind = ""
+        self.n_obs = 0
+
+    def call(self, theta: Vector) -> Any:
+        given = self.parameters.given(theta)
+        try:
+            return self.f(given, *self.args, **self.kwargs)
+        except SimulationError:
+            raise
+        except Exception as error:  # whatever goes wrong in a user's function is a failed run, not the end of a fit
+            raise SimulationError(f"{type(error).__name__}: {error}", parameters=self.named(theta)) from error
+
+    def named(self, theta: Vector) -> dict[str, float]:
+        return dict(zip(self.parameters.names, map(float, theta), strict=True))
+
+    def residuals(self, theta: Vector) -> Vector:
+        result = self.call(theta)
+        kind, value = _classify(result)
+        if kind != self.kind or value.size != self.n_obs:
+            raise ArgumentError(
+                f"`f` returned {_told(kind, value)} at {self.named(theta)}, but {_told(self.kind, self.n_obs)} at the "
+                "start. The residuals must be of the same data at every parameter set."
+            )
+        out: Vector = value
+        return out
+
+    def number(self, theta: Vector) -> float:
+        kind, value = _classify(self.call(theta))
+        if kind != "number":
+            raise ArgumentError(f"`f` returned {_told(kind, value)} at {self.named(theta)}, but one number before.")
+        return float(value)
+
+    def jacobian(self, theta: Vector) -> Matrix | None:
+        if self.jac is None:
+            return None
+        try:
+            J = np.asarray(self.jac(self.parameters.given(theta), *self.args, **self.kwargs), dtype=float)
+        except SimulationError:
+            raise
+        except Exception as error:
+            raise SimulationError(
+                f"`jac` raised {type(error).__name__}: {error}", parameters=self.named(theta)
+            ) from error
+        if self.parameters.lmfit is not None and J.ndim == 2 and J.shape[1] == len(self.parameters.lmfit) != theta.size:
+            return np.asarray(J @ _Expansion(self.parameters).derivative(theta))
+        return J
+
+    def modcost(self, theta: Vector) -> Any:
+        return self.call(theta) if self.kind == "modcost" else None
+
+
+def _told(kind: str, value: Any) -> str:
+    """Return a result's kind in words."""
+    if kind == "number":
+        return "one number"
+    n = value if isinstance(value, int) else np.size(value)
+    return f"a ModCost with {n} residuals" if kind == "modcost" else f"{n} residuals"
+
+
+def _classify(result: Any) -> tuple[str, Any]:
+    """Return what a user's function returned: its kind, and the number or the residuals as a new array."""
+    if _is_modcost(result):
+        return "modcost", np.array(result.res, dtype=float)
+    try:
+        value = np.array(result, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"`f` returned {type(result).__name__}; a ModCost, a one-dimensional array of residuals or one number "
+            "(-2 log L) is needed. A model is held against data by modCost(model(p), obs)."
+        ) from None
+    if value.ndim == 0:
+        return "number", float(value)
+    if value.ndim != 1:
+        raise ArgumentError(
+            f"`f` returned an array of shape {value.shape}; residuals are one-dimensional. Return residuals.ravel(), "
+            "or modCost(table, obs) if it is a model's output."
+        )
+    if value.size == 0:
+        raise ArgumentError("`f` returned no residuals at all.")
+    return "vector", value
+
+
+def _is_modcost(result: Any) -> bool:
+    return isinstance(result, ModCost)
+
+
+def _function_objective(
+    f: Callable[..., Any],
+    parameters: Parameters,
+    jac: Callable[..., Any] | None,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> Objective:
+    source = _FunctionSource(f, parameters, jac, args, kwargs)
+    theta = np.array(parameters.values, dtype=float)
+    try:
+        first = source.call(theta)
+    except SimulationError as error:
+        raise ArgumentError(
+            f"`f` fails at the start {source.named(theta)}: {error} Try f(p) by hand, or another start."
+        ) from error
+    source.kind, value = _classify(first)
+    source.n_obs = 0 if source.kind == "number" else value.size
+    if not np.all(np.isfinite(value)):
+        what = f"{float(value)}" if source.kind == "number" else f"{_count_bad(value)} residuals that are not finite"
+        raise ArgumentError(f"`f` gives {what} at the start {source.named(theta)}. Give another start.")
+    lower, upper = _declared(parameters)
+    fields: dict[str, Any] = {}
+    if source.kind == "modcost":
+        table, var = first.residuals, first.var
+        groups = np.repeat(np.arange(len(var)), var["N"].to_numpy(dtype=int))
+        fields = {
+            "names": table["name"].astype(str).tolist(),
+            "x": table["x"].to_numpy(dtype=float, copy=True),
+            "weights": table["weight"].to_numpy(dtype=float, copy=True),
+            "groups": groups.astype(np.intp),
+            "scales": var["scale"].to_numpy(dtype=float, copy=True),
+            "group_names": var["name"].astype(str).tolist(),
+        }
+    objective = Objective(
+        source, parameters, kind=source.kind, is_scalar=source.kind == "number", lower=lower, upper=upper,
+        has_jacobian=jac is not None and source.kind != "number", **fields,
+    )  # fmt: skip
+    objective.evaluations = 1
+    objective._remember(theta.tobytes(), value, value if objective.is_scalar else float(value @ value))
+    return objective
+
+
+def as_objective(
+    f: Any,
+    p: UserParameters = None,
+    *,
+    jac: Any = None,
+    args: Any = (),
+    kwargs: Any = None,
+    hold_engine: bool = False,
+) -> Objective:
+    """Return whatever the user gave as `f` as one objective, together with its parameters.
+
+    Parameters
+    ----------
+    f : fmepy cost, or callable
+        A callable ``f(p, *args, **kwargs)`` returns a ModCost, a one-dimensional array of residuals, or a number,
+        -2 log L.
+    p : dict, Series, sequence, number, lmfit.Parameters; for a fmepy cost also names, or None for all
+        The start; also what a user's function receives, see `fmepy.parameters`.
+    jac : callable, optional
+        ``jac(p, *args, **kwargs)``, shape (n_obs, n_par): the derivatives of the residuals as `f` returns them.
+    args, kwargs
+        Passed on to `f` and `jac`.
+    hold_engine : bool
+        Stay with the engine that finished the first difficult run, so that the cost has no jumps.
+
+    Returns
+    -------
+    Objective
+
+    Raises
+    ------
+    ArgumentError
+        `f` is not callable, is a model, fails at the start, or returns something else.
+    ParameterError
+        `p` is not usable.
+
+    Notes
+    -----
+    Differs from FME: `jac` is used wherever a gradient is, for ModCost too, and gets the extra arguments also if there
+    is one parameter only.
+
+    Examples
+    --------
+    >>> objective = as_objective(lambda p: np.array([p["a"] - 1.0, 2 * p["a"]]), {"a": 3.0})
+    >>> objective.kind, objective.value(objective.theta0)
+    ('vector', 40.0)
+    >>> objective.jacobian(objective.theta0).round(6)
+    array([[1.],
+           [2.]])
+    """
+    if is_model(f):
+        raise ArgumentError(
+            "`f` is a model; a cost is needed. Hold it against data: SimulationCost(model, obs), or a function that "
+            "returns modCost(model(p), obs)."
+        )
+    if jac is not None and not callable(jac):
+        raise ArgumentError(f"`jac` must be a function of p; got {type(jac).__name__}. For a matrix A: lambda p: A.")
+    if is_cost(f):
+        if args or kwargs:
+            raise ArgumentError(
+                "`args` and `kwargs` are for functions of your own; a fmepy cost takes parameters only."
+            )
+        objective = _cost_objective(f, p, hold_engine)
+        if jac is not None:
+            _use_jac(objective, jac)
+        return objective
+    if not callable(f):
+        raise ArgumentError(f"`f` must be a fmepy cost or a function of p; got {type(f).__name__}.")
+    if isinstance(args, (str, bytes)) or not isinstance(args, (tuple, list)):
+        raise ArgumentError(f"`args` must be a tuple of further arguments; got {args!r}. Write args=({args!r},).")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise ArgumentError(f"`kwargs` must be a dict of further named arguments; got {type(kwargs).__name__}.")
+    parameters = as_parameters(p)
+    objective = _function_objective(f, parameters, jac, tuple(args), kwargs or {})
+    if jac is not None and objective.is_scalar:
+        raise ArgumentError(
+            "`jac` gives the derivatives of residuals, but `f` returns one number. Leave it out, or return residuals."
+        )
+    return objective
+
+
+def _use_jac(objective: Objective, jac: Callable[..., Any]) -> None:
+    """Let a user's `jac` replace the derivatives of a fmepy cost."""
+    if objective.is_scalar:
+        raise ArgumentError("`jac` gives the derivatives of residuals, but this cost is one number, -2 log L.")
+    source: Any = objective._source
+    given = _FunctionSource(lambda p: None, objective.parameters, jac, (), {})
+    source.jacobian = given.jacobian
+    objective.has_jacobian = True

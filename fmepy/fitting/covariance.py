@@ -1,0 +1,161 @@
+"""Curvature at the optimum: the Hessian, the covariance, and what is undetermined if it is singular.
+
+One definition for all least-squares costs, whatever method found the optimum, with J the Jacobian of the scaled
+residuals (prior rows included)::
+
+    hessian = 2 J'J,    cov_unscaled = inverse(hessian / 2) = (J'J)^-1
+
+For a number, -2 log L, the Hessian is that of second differences and ``inverse(hessian / 2)`` the covariance itself.
+
+Columns are brought to length one before anything is inverted, so that the size of parameters plays no part in what
+counts as singular. A combination of parameters is undetermined if its singular value is below 1e-7 of the largest
+(1e-14 in J'J, where double precision ends).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fmepy.types import Matrix, Vector
+
+__all__ = ["correlation_of", "covariance_of", "second_differences", "undetermined"]
+
+_SINGULAR = 1e-7
+
+
+def covariance_of(hessian: Matrix) -> Matrix:
+    """Return inverse(hessian / 2), all NaN if it is singular or not positive definite.
+
+    Parameters
+    ----------
+    hessian : ndarray, shape (n_par, n_par)
+
+    Examples
+    --------
+    >>> covariance_of(np.array([[2.0, 0.0], [0.0, 8.0]]))
+    array([[1.  , 0.  ],
+           [0.  , 0.25]])
+    """
+    half = 0.5 * np.asarray(hessian, dtype=float)
+    nothing = np.full(half.shape, np.nan)
+    if not np.isfinite(half).all() or not (np.diag(half) > 0).all():
+        return nothing
+    size = 1 / np.sqrt(np.diag(half))
+    values, vectors = np.linalg.eigh(half * np.outer(size, size))
+    if values[0] <= _SINGULAR**2 * values[-1]:
+        return nothing
+    inverse = (vectors / values) @ vectors.T
+    return np.asarray(inverse * np.outer(size, size))
+
+
+def correlation_of(covariance: Matrix) -> Matrix:
+    """Return the correlations of a covariance, the diagonal exactly one (NaN stays NaN)."""
+    sd = np.sqrt(np.diag(covariance))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        out = covariance / np.outer(sd, sd)
+    out[np.diag_indices_from(out)] = np.where(np.isfinite(sd), 1.0, np.nan)
+    return np.asarray(out)
+
+
+def undetermined(hessian: Matrix, names: Sequence[str], scale: Vector) -> str:
+    """Return the combination of parameters that a singular Hessian leaves undetermined, as text; "" if there is none.
+
+    Parameters
+    ----------
+    hessian : ndarray, shape (n_par, n_par)
+    names : sequence of str
+    scale : ndarray, shape (n_par,)
+        Sizes of the parameters; the combination is told in relative changes.
+
+    Examples
+    --------
+    >>> H = np.array([[2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
+    >>> undetermined(H, ["a", "b", "c"], np.ones(3))
+    '+1.00 a -1.00 b'
+    """
+    H = np.asarray(hessian, dtype=float) * np.outer(scale, scale)
+    if not np.isfinite(H).all():
+        return ""
+    diagonal = np.diag(H)
+    dead = diagonal <= 0 if (diagonal <= 0).any() else diagonal <= 1e-28 * diagonal.max()
+    if dead.any():
+        return ", ".join(n for n, d in zip(names, dead, strict=True) if d)
+    size = 1 / np.sqrt(diagonal)
+    values, vectors = np.linalg.eigh(H * np.outer(size, size))
+    if values[0] > _SINGULAR**2 * values[-1]:
+        return ""
+    direction = vectors[:, 0] * size
+    direction = direction / direction[np.argmax(np.abs(direction))]
+    told = [f"{c:+.2f} {n}" for c, n in zip(direction, names, strict=True) if abs(c) > 0.01]
+    return " ".join(told)
+
+
+def second_differences(
+    cost: Callable[[Vector], float], theta: Vector, lower: Vector, upper: Vector, scale: Vector, noise: float
+) -> Matrix:
+    """Return the second derivatives of a cost by central differences, steps fit to its noise and curvature.
+
+    Parameters
+    ----------
+    cost : callable
+    theta, lower, upper, scale : ndarray, shape (n_par,)
+        Probes stay inside the bounds: at a bound the centre is moved inside by one step.
+    noise : float
+        Noise of the cost, relative to its size.
+
+    Returns
+    -------
+    ndarray, shape (n_par, n_par)
+        NaN where a probe failed.
+
+    Notes
+    -----
+    A step h_j is chosen such that the cost changes by about ``sqrt(noise) |F|``: then rounding (noise / change) and
+    fourth derivatives both weigh little, whatever the parameter's size. Off the diagonal::
+
+        d2F / dj dk = (F(+h_j +h_k) - F(+h_j -h_k) - F(-h_j +h_k) + F(-h_j -h_k)) / (4 h_j h_k)
+    """
+    n = theta.size
+    noise = max(noise, 2e-16)
+    h = noise**0.25 * scale
+    room = 0.25 * (upper - lower)
+    h = np.minimum(h, room)
+    level = max(abs(cost(theta)), 1e-300)
+    target = np.sqrt(noise) * level
+    for j in range(n):
+        for _ in range(3):
+            centre = _centre(theta, h, lower, upper)
+            rise = abs(_along(cost, centre, h, j))
+            if not np.isfinite(rise) or 0.1 * target <= rise <= 10 * target:
+                break
+            factor = np.sqrt(target / rise) if rise > 0 else 10.0
+            h[j] = min(h[j] * float(np.clip(factor, 1e-4, 10.0)), room[j], 0.1 * scale[j])
+    centre = _centre(theta, h, lower, upper)
+    H = np.empty((n, n))
+    for j in range(n):
+        H[j, j] = 2 * _along(cost, centre, h, j) / h[j] ** 2
+        for k in range(j):
+            H[j, k] = H[k, j] = _mixed(cost, centre, h, j, k)
+    return H
+
+
+def _centre(theta: Vector, h: Vector, lower: Vector, upper: Vector) -> Vector:
+    return np.asarray(np.clip(theta, lower + h, upper - h))
+
+
+def _along(cost: Callable[[Vector], float], theta: Vector, h: Vector, j: int) -> float:
+    """Return the mean rise of the cost one step to either side."""
+    e = np.zeros(theta.size)
+    e[j] = h[j]
+    with np.errstate(invalid="ignore"):
+        return float(0.5 * (cost(theta + e) + cost(theta - e)) - cost(theta))
+
+
+def _mixed(cost: Callable[[Vector], float], theta: Vector, h: Vector, j: int, k: int) -> float:
+    a, b = np.zeros(theta.size), np.zeros(theta.size)
+    a[j], b[k] = h[j], h[k]
+    with np.errstate(invalid="ignore"):
+        total = cost(theta + a + b) - cost(theta + a - b) - cost(theta - a + b) + cost(theta - a - b)
+    return float(total / (4 * h[j] * h[k]))

@@ -1,0 +1,266 @@
+"""Marq: Levenberg-Marquardt on the residuals, MINPACK's without bounds and a trust-region reflective one with them.
+
+Without finite bounds: MINPACK's ``lmder`` (Moré 1978) through `scipy.optimize.leastsq`, with its own scaling by the
+columns of J. With bounds, or with fewer residuals than parameters: `scipy.optimize.least_squares`, method "trf"
+(Branch, Coleman and Li 1999), scaled likewise. That method stays strictly inside the box, so an optimum *on* a bound is
+finished here: parameters that lean on a bound are put on it, the others are fitted again, and the result stands if the
+cost is no higher and the gradient pushes outwards.
+
+The Jacobian is taken at accepted points only. Beside ftol and ptol, the search ends where Gauss-Newton's next step
+would be shorter than 2e-5 standard errors; its length is::
+
+    offset = sqrt( g' (J'J)^-1 g ) / s,     g = J'r of the free parameters,  s^2 = ssr / (n - p)
+
+(the relative offset of Bates and Watts 1981, up to a constant). If ftol or ptol ended a search where it is above 5e-5,
+the search goes on with a smaller ftol, at most three times and as long as the cost falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import SimulationError
+from fmepy.fitting.problem import Outcome, Problem
+from fmepy.types import BoolVector, Matrix, Vector
+
+__all__ = ["levenberg_marquardt", "relative_offset"]
+
+_ARRIVED = 2e-5  # standard errors: nothing further off than this is looked for
+_SETTLED = 1e-4  # relative fall of the cost below which the offset is looked at
+_OFFSET = 5e-5  # standard errors; below the 1e-4 at which fits count as equal
+_FAILED = 1e100  # a residual where the cost fails: far above any other, and its square is still finite
+
+
+class _LimitReachedError(Exception):
+    """The number of iterations is used up."""
+
+
+def relative_offset(J: Matrix, r: Vector, free: BoolVector) -> float:
+    """Return the length of Gauss-Newton's next step in standard errors, 0 for residuals of nothing.
+
+    Parameters
+    ----------
+    J : ndarray, shape (n_obs, n_par)
+    r : ndarray, shape (n_obs,)
+    free : ndarray of bool, shape (n_par,)
+        Parameters that may move.
+    """
+    n, p = J.shape
+    if not free.any() or not np.any(r):
+        return 0.0
+    Q, R = np.linalg.qr(J[:, free] / _column_sizes(J[:, free]))
+    keep = np.abs(np.diag(R)) > 1e-10
+    along = Q[:, keep].T @ r
+    s = np.sqrt(float(r @ r) / max(n - p, 1))
+    return float(np.linalg.norm(along) / s)
+
+
+def _column_sizes(J: Matrix) -> Vector:
+    sizes = np.linalg.norm(J, axis=0)
+    return np.where(sizes > 0, sizes, 1.0)
+
+
+class _ArrivedError(Exception):
+    """The next step would be too short to matter."""
+
+
+class _Walk:
+    """Residuals and Jacobian of the parameters that move, the others held; counts iterations, keeps the best."""
+
+    def __init__(self, problem: Problem, theta: Vector, moving: BoolVector, maxiter: float) -> None:
+        self.problem, self.whole, self.moving, self.left = problem, theta.copy(), moving, maxiter
+        self.n_failed = 0
+        self.best = theta.copy()
+        self.best_value = np.inf
+        self.n_res = problem.residuals(theta).size
+        self.stuck = ""
+
+    def at(self, q: Vector) -> Vector:
+        theta = self.whole.copy()
+        theta[self.moving] = q
+        return self.problem.inside(theta)
+
+    def residuals(self, q: Vector) -> Vector:
+        theta = self.at(q)
+        try:
+            r = self.problem.residuals(theta)
+        except SimulationError:
+            return np.full(self.n_res, _FAILED)
+        value = float(r @ r)
+        if value < self.best_value:
+            self.best, self.best_value = theta, value
+        return r
+
+    def infinite_residuals(self, q: Vector) -> Vector:
+        """Return residuals as trf wants them where the cost fails: infinite, which shrinks its region."""
+        r = self.residuals(q)
+        return np.full(self.n_res, np.inf) if r[0] == _FAILED else r
+
+    def jacobian(self, q: Vector, *_: Any) -> Matrix:
+        theta = self.at(q)
+        if theta.tobytes() != self.problem.noted:  # scipy asks twice at a start
+            if self.left <= 0:
+                raise _LimitReachedError
+            self.left -= 1
+            r = self.problem.residuals(theta)
+            before, now = self.problem.trace[-1:], float(r @ r)
+            self.problem.note(theta, now)
+            if before and now > before[0] * (1 - _SETTLED) and self._is_there(theta, r):
+                raise _ArrivedError
+        return self.problem.jacobian(theta)[:, self.moving]
+
+    def _is_there(self, theta: Vector, r: Vector) -> bool:
+        J = self.problem.jacobian(theta)
+        return relative_offset(J, r, self.moving & ~_pressed(self.problem, theta)) < _ARRIVED
+
+
+def levenberg_marquardt(problem: Problem, control: Mapping[str, Any]) -> Outcome:
+    """Fit residuals by Levenberg and Marquardt's method; see the module's text."""
+    theta = problem.start.copy()
+    if np.isfinite(problem.lower).all() and np.isfinite(problem.upper).all():
+        theta = problem.inside(theta)
+    left = float(control["maxiter"])
+    moving = np.ones(theta.size, dtype=bool)
+    theta, converged, message, engine, left = _rounds(problem, theta, moving, control, left)
+    if problem.is_bounded and converged:
+        theta, left = _finish_on_bounds(problem, theta, control, left)
+    return Outcome(theta, converged, message, len(problem.trace), engine)
+
+
+def _rounds(
+    problem: Problem, theta: Vector, moving: BoolVector, control: Mapping[str, Any], left: float
+) -> tuple[Vector, bool, str, str, float]:
+    """Search, and search again from there while the offset says that the stop came early."""
+    ftol, value = float(control["ftol"]), np.inf
+    converged, message, engine = False, "", ""
+    for _ in range(4):
+        theta, converged, message, engine, left = _search(problem, theta, moving, control, ftol, left)
+        now = problem.value(theta)
+        if not converged or not value - now > 1e-12 * now:
+            break
+        value, ftol = now, ftol * 1e-2
+        try:
+            J = problem.jacobian(theta)
+        except SimulationError:
+            break
+        if relative_offset(J, problem.residuals(theta), moving & ~_pressed(problem, theta)) < _OFFSET:
+            break
+    return theta, converged, message, engine, left
+
+
+def _pressed(problem: Problem, theta: Vector) -> BoolVector:
+    """Tell which parameters are on a bound, or nearly, and would be pushed through it."""
+    try:
+        g = problem.gradient(theta)
+    except SimulationError:
+        return np.zeros(theta.size, dtype=bool)
+    near = 1e-4 * np.minimum(np.maximum(np.abs(theta), problem.scale), problem.upper - problem.lower)
+    return np.asarray(((theta - problem.lower <= near) & (g > 0)) | ((problem.upper - theta <= near) & (g < 0)))
+
+
+def _search(
+    problem: Problem, theta: Vector, moving: BoolVector, control: Mapping[str, Any], ftol: float, left: float
+) -> tuple[Vector, bool, str, str, float]:
+    walk = _Walk(problem, theta, moving, left)
+    lower, upper = problem.lower[moving], problem.upper[moving]
+    bounded = bool(np.isfinite(lower).any() or np.isfinite(upper).any())
+    reflective = bounded or walk.n_res < moving.sum()
+    engine = "scipy least_squares (trf)" if reflective else "MINPACK lmder"
+    try:
+        converged, message = (
+            _reflective(walk, theta[moving], lower, upper, control, ftol)
+            if reflective
+            else _minpack(walk, theta[moving], control, ftol)
+        )
+    except _ArrivedError:
+        converged, message = True, "The next Gauss-Newton step is below 2e-5 standard errors."
+    except _LimitReachedError:
+        converged, message = False, f"The limit of {control['maxiter']} iterations is reached."
+    except SimulationError as error:
+        converged, message = False, f"Stopped where no Jacobian could be taken: {error}"
+    return walk.best, converged, message, engine, walk.left
+
+
+_MINPACK = {
+    1: "The cost falls by less than ftol.",
+    2: "The parameters change by less than ptol.",
+    3: "The cost falls by less than ftol and the parameters change by less than ptol.",
+    4: "The residuals are orthogonal to the columns of the Jacobian.",
+    5: "The limit of function evaluations is reached.",
+    6: "The cost cannot be lowered further.",
+    7: "The parameters cannot be improved further.",
+    8: "The residuals are orthogonal to the columns of the Jacobian to machine precision.",
+}
+
+
+def _minpack(walk: _Walk, start: Vector, control: Mapping[str, Any], ftol: float) -> tuple[bool, str]:
+    from scipy.optimize import leastsq
+
+    *_, info = leastsq(
+        walk.residuals,
+        start,
+        Dfun=walk.jacobian,
+        full_output=True,
+        ftol=ftol,
+        xtol=float(control["ptol"]),
+        gtol=float(control["gtol"]),
+        factor=float(control["factor"]),
+        maxfev=int(control["maxfev"] or 0),
+    )
+    return info in (1, 2, 3, 4, 6, 7, 8), _MINPACK.get(info, f"MINPACK stopped with code {info}.")
+
+
+_TRF = {
+    0: "The limit of function evaluations is reached.",
+    1: "The gradient is below gtol.",
+    2: _MINPACK[1],
+    3: _MINPACK[2],
+    4: _MINPACK[3],
+}
+
+
+def _reflective(
+    walk: _Walk, start: Vector, lower: Vector, upper: Vector, control: Mapping[str, Any], ftol: float
+) -> tuple[bool, str]:
+    from scipy.optimize import least_squares
+
+    gtol = float(control["gtol"])
+    found = least_squares(
+        walk.infinite_residuals,
+        start,
+        jac=walk.jacobian,
+        bounds=(lower, upper),
+        method="trf",
+        x_scale="jac",
+        ftol=max(ftol, 2.3e-16),  # the smallest that scipy accepts
+        xtol=max(float(control["ptol"]), 2.3e-16),
+        gtol=gtol if gtol > 0 else None,
+        max_nfev=int(control["maxfev"]) if control["maxfev"] else 100 * (start.size + 1),
+    )
+    return found.status > 0, _TRF.get(int(found.status), str(found.message))
+
+
+def _finish_on_bounds(problem: Problem, theta: Vector, control: Mapping[str, Any], left: float) -> tuple[Vector, float]:
+    """Put the parameters that lean on a bound onto it and fit the others again."""
+    held = np.zeros(theta.size, dtype=bool)
+    for _ in range(theta.size):
+        leaning = _pressed(problem, theta) & ~held
+        if not leaning.any():
+            break
+        trial = theta.copy()
+        to_lower = leaning & (theta - problem.lower <= problem.upper - theta)
+        trial[to_lower] = problem.lower[to_lower]
+        trial[leaning & ~to_lower] = problem.upper[leaning & ~to_lower]
+        now = held | leaning
+        if not np.isfinite(problem.cost(trial)):
+            break
+        if not now.all():
+            trial, _, _, _, left = _rounds(problem, trial, ~now, control, left)
+        pushed_out = _pressed(problem, trial)[now].all()
+        if not pushed_out or problem.value(trial) > problem.value(theta) * (1 + 1e-10):
+            break
+        theta, held = trial, now
+    return theta, left

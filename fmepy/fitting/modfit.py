@@ -1,0 +1,358 @@
+"""modFit: find the parameters at which a model fits its data best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.adapter import Objective, as_objective
+from fmepy.errors import ArgumentError, SimulationError, check_choice
+from fmepy.fitting.control import filled
+from fmepy.fitting.covariance import covariance_of, undetermined
+from fmepy.fitting.least_squares import relative_offset
+from fmepy.fitting.methods import METHODS
+from fmepy.fitting.problem import Outcome, Problem
+from fmepy.fitting.result import ModFit, by_variable
+from fmepy.parameters import Prior, as_bounds, as_prior, check_inside
+from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
+
+__all__ = ["modFit"]
+
+_OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
+
+
+def modFit(
+    f: Any,
+    p: UserParameters = None,
+    *,
+    lower: UserBounds = -np.inf,
+    upper: UserBounds = np.inf,
+    method: str | None = None,
+    jac: Any = None,
+    control: Mapping[str, Any] | None = None,
+    hessian: bool = True,
+    prior: Any = None,
+    starts: Any = 1,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    seed: Seed = None,
+    executor: Any = None,
+    progress: Any = False,
+) -> ModFit:
+    r"""Return the parameters at which a cost is lowest, with their covariance.
+
+    Parameters
+    ----------
+    f : fmepy cost, or callable ``f(p, *args, **kwargs)``
+        Returns a ModCost, a one-dimensional array of residuals (either sign), or one number, -2 log L.
+    p : dict, Series, sequence, number, lmfit.Parameters; for a fmepy cost also a list of names, or None for all
+        The start.
+    lower, upper : number, sequence, or dict by name
+        Bounds; None and NaN mean none. A start on a bound is fine. A cost's own bounds hold unless told otherwise.
+    method : str, optional
+        "Marq", "Port", "Newton", "Nelder-Mead", "BFGS", "CG", "L-BFGS-B", "SANN", "Pseudo", "bobyqa", "scoring". The
+        default: "Marq" for residuals, "scoring" where the cost has an expected information, else "BFGS".
+    jac : callable, optional
+        ``jac(p, *args, **kwargs)``, shape (n_obs, n_par): derivatives of the residuals as `f` returns them.
+    control : dict, optional
+        Settings of the method; an unknown name is answered with those there are. FME's words are understood.
+    hessian : bool
+        False saves the derivatives at the optimum; there are no standard errors then, and convergence is not checked.
+    prior : dict of frozen scipy.stats distributions by name, or callable
+        A callable returns -2 log density. Normal priors join least squares as residuals (theta - mean) / sd; others
+        need a method of the scalar cost. The result is the maximum a posteriori.
+    starts : int or table
+        More than one start: `p` and so many - 1 others, a Latin hypercube in finite bounds, else log-normal around `p`
+        (factor about 1.6); or a table of starts. The best result is returned, all are in ``.starts``.
+    args, kwargs
+        Passed on to `f` and `jac`.
+    seed : int, Generator or None
+        Source of randomness for SANN, Pseudo and starts.
+    executor, progress
+        For several starts, see `fmepy.parallel.run_many`.
+
+    Returns
+    -------
+    ModFit
+
+    Raises
+    ------
+    ParameterError
+        A start outside its bounds, crossed bounds, a wrong number of them, an unknown name.
+    ArgumentError
+        An unknown method or control name; a least-squares method for a number; SANN or Pseudo without a finite box; a
+        `jac` of the wrong shape; a cost that fails at the start.
+
+    Notes
+    -----
+    Minimised is FME's field `model`, the sum of squares of ``scale^(3/2) (mod - obs) * weight``; a number as it is.
+
+    Each method runs on a library's implementation, named in ``fit.engine``; bounds are exact. The covariance is
+    ``inverse(hessian / 2)`` times ``ssr / (n - p)``, with the Hessian 2 J'J for every sum of squares, whatever the
+    method. With a prior the residuals are read in units of their errors: the Hessian is that of the posterior, and
+    ``cov_scaled = cov_unscaled``; ``ssr`` stays that of the data.
+
+    A run of the model that fails counts as infinite cost and is counted in ``fit.failures``. Ctrl-C ends a single fit
+    with KeyboardInterrupt; several starts return what is done.
+
+    *Differs from FME*:
+
+    * "Marq" honours scaleVar: it minimises `model`, as the other methods do.
+    * `jac` is used wherever a gradient is, for ModCosts too; extra arguments reach it for one parameter as well.
+    * Residuals and variances are those of the optimum, not of the last call.
+    * A number is minimised as it is, not squared, and refused by "Marq".
+    * A start on a bound works, and an optimum on a bound is reached exactly: no tan and log transformations.
+    * One Hessian, 2 J'J, for all least-squares costs; steps of differences fit the noise of `f`, none is 1e-8.
+    * ``fit.message`` is the text of why it ended ("Port": FME's `counts`).
+    * ``fit.converged`` is true only if Gauss-Newton's next step is below 0.1 standard errors.
+    * Parameters are scaled, so BFGS, CG and L-BFGS-B arrive where R's stop short.
+
+    References
+    ----------
+    Soetaert and Petzoldt (2010), J. Stat. Softw. 33(3). FME: modFit, summary.modFit.
+
+    Examples
+    --------
+    >>> x = np.array([28, 55, 83, 110, 138, 225, 375])
+    >>> y = np.array([0.053, 0.06, 0.112, 0.105, 0.099, 0.122, 0.125])
+    >>> def derivatives(p):
+    ...     return np.column_stack([x / (x + p[1]), -p[0] * x / (x + p[1]) ** 2])
+    >>> fit = modFit(lambda p: p[0] * x / (x + p[1]) - y, [0.1, 1], jac=derivatives)
+    >>> fit.summary().par.round(4)
+        Estimate  Std. Error  t value  Pr(>|t|)
+    p1    0.1454      0.0156   9.2961    0.0002
+    p2   49.0529     17.9119   2.7386    0.0409
+    >>> fit.converged, fit.engine
+    (True, 'MINPACK lmder')
+    """
+    if method is not None:
+        check_choice(method, METHODS, "method")
+    objective = as_objective(f, p, jac=jac, args=args, kwargs=kwargs, hold_engine=True)
+    low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
+    check_inside(objective.theta0, low, high, objective.parameter_names)
+    known = as_prior(prior, objective.parameters)
+    method = _method_for(method, objective, known)
+    settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
+    one = _OneFit(objective, low, high, known, method, settings, hessian)
+    if isinstance(starts, (int, np.integer)) and not isinstance(starts, bool) and starts == 1:
+        return one(objective.theta0, rng=np.random.default_rng(seed))
+    from fmepy.fitting.starts import best_of, starting_points
+
+    rng = np.random.default_rng(seed)
+    points = starting_points(starts, objective.theta0, low, high, objective.parameter_names, rng)
+    return best_of(one, points, rng=rng, executor=executor, progress=progress)
+
+
+def _method_for(method: str | None, objective: Objective, prior: Prior | None) -> str:
+    """Return the method: the default for the kind of cost, or the one given if it suits."""
+    squares = not objective.is_scalar and (prior is None or prior.all_normal)
+    if method is None:
+        return "Marq" if squares else "scoring" if objective.has_score else "BFGS"
+    if METHODS[method].least_squares and not squares:
+        if objective.is_scalar:
+            raise ArgumentError(
+                f"method={method!r} needs residuals, but the cost is one number (-2 log L). Use "
+                f"{'scoring, ' if objective.has_score else ''}'BFGS', 'Port' or 'Nelder-Mead', or return the residuals."
+            )
+        raise ArgumentError(
+            f"method={method!r} takes normal priors only, as residuals. For this prior use a method of the scalar "
+            "cost: 'BFGS', 'Port', 'Nelder-Mead'."
+        )
+    if method == "scoring" and not objective.has_score:
+        raise ArgumentError(
+            "method='scoring' needs a cost with a score and an expected information (a FimlofCost). For residuals use "
+            "'Marq', for a number 'BFGS' or 'Port'."
+        )
+    return method
+
+
+@dataclass(slots=True, eq=False)
+class _OneFit:
+    """A fit from one start; it travels to workers."""
+
+    objective: Objective
+    lower: Vector
+    upper: Vector
+    prior: Prior | None
+    method: str
+    control: Mapping[str, Any]
+    hessian: bool
+
+    def __call__(self, start: Vector, rng: np.random.Generator) -> ModFit:
+        objective = self.objective
+        start = np.asarray(start, dtype=float)
+        # the evaluation that found the kind of cost counts with the first fit
+        before = (objective.evaluations if objective.evaluations > 1 else 0, objective.failures, objective.retries)
+        problem = Problem(objective, start, self.lower, self.upper, self.prior, rng)
+        _check_start(problem)
+        if METHODS[self.method].box:
+            problem.need_finite_box(self.method)
+        outcome = METHODS[self.method].run(problem, self.control)
+        return _result(problem, outcome, self.method, self.hessian, before)
+
+
+def _check_start(problem: Problem) -> None:
+    try:
+        value = problem.value(problem.start)
+    except SimulationError as error:
+        raise ArgumentError(f"The cost fails at the start {problem.named(problem.start)}: {error}") from error
+    if not np.isfinite(value):
+        raise ArgumentError(
+            f"The cost is {value} at the start {problem.named(problem.start)}: the prior excludes it. Give another one."
+        )
+    problem.cost(problem.start)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Curvature:
+    """Derivatives at the optimum, as far as they could be taken."""
+
+    hessian: Matrix | None
+    gradient: float
+    offset: float
+    trouble: str
+
+
+def _curvature(problem: Problem, theta: Vector, wanted: bool) -> _Curvature:
+    """Return Hessian, size of the gradient, and the distance to the optimum in standard errors."""
+    if not wanted:
+        return _Curvature(None, np.nan, np.nan, "")
+    try:
+        g = problem.projected(theta, problem.gradient(theta))
+        H = problem.hessian(theta)
+    except SimulationError as error:
+        return _Curvature(None, np.nan, np.nan, f"No derivatives could be taken at the optimum: {error}")
+    value = problem.value(theta)
+    size = np.maximum(np.abs(theta), 1e-3 * problem.scale)
+    gradient = float(np.linalg.norm(g * size) / max(abs(value), 1e-300)) if np.any(g) else 0.0
+    free = ~(problem.at_bound(theta) & (g == 0))
+    if problem.is_least_squares:
+        exact = value <= 1e-20 * problem.trace[0] if problem.trace else value == 0
+        offset = 0.0 if exact else relative_offset(problem.jacobian(theta), problem.residuals(theta), free)
+    else:
+        cov = covariance_of(H[np.ix_(free, free)])
+        promise = float(g[free] @ cov @ g[free]) / 4 if free.any() else 0.0
+        offset = np.sqrt(promise) if promise >= 0 else np.nan
+    return _Curvature(H, gradient, offset, "")
+
+
+def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, before: tuple[int, int, int]) -> ModFit:
+    objective, names = problem.objective, list(problem.names)
+    theta = problem.inside(outcome.par)
+    curvature = _curvature(problem, theta, wanted)
+    at_bound = tuple(n for n, b in zip(names, problem.at_bound(theta), strict=True) if b)
+    value = objective.value(theta)
+    nobs = objective.nobs
+    ssr = np.nan if objective.is_scalar else value
+    fields: dict[str, Any] = dict.fromkeys(("var_ms", "var_ms_unscaled", "var_ms_unweighted"), np.nan)
+    residuals = pd.Series(dtype=float)
+    if not objective.is_scalar:
+        r = objective.residuals(theta)
+        residuals = pd.Series(r.copy(), index=list(objective.names) or None)
+        if objective.group_names:
+            fields = _variances(objective, r)
+    curvature_ok = bool(np.isnan(curvature.offset) or curvature.offset <= _OFFSET)
+    minus2loglik = _minus2loglik(objective, theta, ssr, nobs)
+    H = curvature.hessian
+    index = pd.Index(names)
+    return ModFit(
+        par=pd.Series(theta.copy(), index=index),
+        ssr=ssr,
+        minus2loglik=minus2loglik,
+        ms=ssr / nobs if not objective.is_scalar else np.nan,
+        **fields,
+        residuals=residuals,
+        hessian=None if H is None else pd.DataFrame(H, index=index, columns=index),
+        rank=len(names),
+        cost=objective.modcost(theta),
+        method=method,
+        converged=outcome.converged and curvature_ok and not curvature.trouble,
+        message=_message(problem, theta, outcome, curvature, at_bound, curvature_ok, nobs),
+        iterations=outcome.iterations,
+        evaluations=objective.evaluations - before[0],
+        rsstrace=np.array(problem.trace),
+        engine=outcome.engine,
+        gradient=curvature.gradient,
+        at_bound=at_bound,
+        retries=objective.retries - before[2],
+        failures=objective.failures - before[1],
+        nobs=nobs,
+        with_prior=problem.prior is not None,
+        lower=pd.Series(problem.lower.copy(), index=index),
+        upper=pd.Series(problem.upper.copy(), index=index),
+        tied=_tied(objective),
+    )
+
+
+def _tied(objective: Objective) -> str | None:
+    """Return lmfit's parameters as text, for `to_lmfit`."""
+    given = objective.parameters.lmfit
+    return None if given is None else str(given.dumps())
+
+
+def _variances(objective: Objective, r: Vector) -> dict[str, pd.Series]:
+    """Return SSR / N by variable: scaled, unscaled, unweighted."""
+    n_group = len(objective.group_names)
+    n = np.bincount(objective.groups, minlength=n_group)
+    unscaled = np.bincount(objective.groups, weights=r**2, minlength=n_group) / n
+    unweighted = np.bincount(objective.groups, weights=(r / objective.weights) ** 2, minlength=n_group) / n
+    names = objective.group_names
+    return {
+        "var_ms": by_variable(unscaled * objective.scales**2, names),
+        "var_ms_unscaled": by_variable(unscaled, names),
+        "var_ms_unweighted": by_variable(unweighted, names),
+    }
+
+
+def _minus2loglik(objective: Objective, theta: Vector, ssr: float, nobs: float) -> float:
+    """Return -2 log L of the data: with the errors given, or with the variance ssr / n where all weights are 1."""
+    if objective.is_scalar or np.any(objective.weights != 1):
+        return objective.minus2loglik(theta)
+    r = objective.residuals(theta)
+    squares = float(r @ r)
+    return float(nobs * np.log(2 * np.pi * squares / nobs) + nobs) if squares > 0 else -np.inf
+
+
+def _message(
+    problem: Problem,
+    theta: Vector,
+    outcome: Outcome,
+    curvature: _Curvature,
+    at_bound: tuple[str, ...],
+    curvature_ok: bool,
+    nobs: float,
+) -> str:
+    parts = [outcome.message]
+    if not curvature_ok:
+        parts.append(
+            f"But this is no optimum: the next Gauss-Newton step would be {curvature.offset:.2g} standard errors long. "
+            "Try another start, starts=10, or another method."
+        )
+    if curvature.trouble:
+        parts.append(curvature.trouble)
+    if at_bound:
+        parts.append(
+            f"On a bound: {', '.join(at_bound)}; their standard errors, and those of the others, assume a free optimum."
+        )
+    H = curvature.hessian
+    if H is not None:
+        loose = undetermined(H, problem.names, np.maximum(np.abs(theta), 1e-3 * problem.scale))
+        if loose:
+            parts.append(
+                f"The data leave a combination of parameters undetermined (relative changes): {loose}. There is no "
+                "covariance; fix one of them, or give a prior."
+            )
+        elif np.isnan(covariance_of(H)).any():
+            parts.append("The Hessian is not positive definite: there is no covariance.")
+    if not problem.objective.is_scalar and nobs <= len(theta):
+        parts.append(
+            f"{int(nobs)} residuals for {len(theta)} parameters leave no degrees of freedom: no residual variance, no "
+            "standard errors."
+        )
+    if problem.objective.failures:
+        parts.append(f"{problem.objective.failures} runs failed; the last one: {problem.objective.last_failure}")
+    return " ".join(parts)

@@ -1,0 +1,206 @@
+"""predict: the fitted curve of a model with a band, by the delta method.
+
+With S_i the derivatives of a value y_i to the parameters and C = ``fit.cov_scaled``::
+
+    se_i^2 = S_i C S_i'  ( + residual variance of the variable, for a single reading)
+    lower, upper = y_i -/+ t_{df, (1 + level) / 2} se_i
+
+The derivatives are the model's exact sensitivities where it has them, else differences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, listed
+from fmepy.fitting.result import ModFit
+from fmepy.parameters import generated_names
+from fmepy.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Prediction", "predict"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """A fitted curve with its band.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        Columns: the independent variable, var, fit, se, lower, upper; variables one after the other.
+    level : float
+        Coverage of the band.
+    reading : bool
+        True if the band is for a single reading, False for the curve.
+    """
+
+    frame: pd.DataFrame
+    level: float
+    reading: bool
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.frame[key]
+
+    @property
+    def columns(self) -> pd.Index:
+        """Columns of the frame."""
+        return self.frame.columns
+
+    def __repr__(self) -> str:
+        what = "a reading" if self.reading else "the curve"
+        return f"Prediction, {self.level:.0%} band of {what}\n{self.frame!r}"
+
+    def _repr_html_(self) -> str:
+        return str(self.frame.to_html(max_rows=20))
+
+    def plot(self, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+        """Draw one panel per variable: curve, band, observations; return the Axes."""
+        from fmepy.plotting.fits import plot_prediction
+
+        panels: NDArray[np.object_] = plot_prediction(self, obs, which=which, axes=axes, **kwargs)
+        return panels
+
+
+def predict(model: Any, fit: ModFit, *, times: Any = None, level: float = 0.95, reading: bool = False) -> Prediction:
+    """Return the fitted curve of a model with a confidence band.
+
+    Parameters
+    ----------
+    model : fmepy model, or callable ``model(p) -> DataFrame``
+        Of the same parameters as the fit: for a fit of log p, `transformed(model, "log")`.
+    fit : ModFit
+    times : sequence, optional
+        Where the curve is wanted (fmepy models only); the default is the model's own.
+    level : float
+        Coverage of the band, between 0 and 1.
+    reading : bool
+        True: the band of a single reading, which adds the residual variance of each variable (``var_ms_unweighted``,
+        corrected for degrees of freedom; of equal errors).
+
+    Returns
+    -------
+    Prediction
+
+    Raises
+    ------
+    ArgumentError
+        A level outside (0, 1), a model that has none of the fitted parameters, times for a plain function.
+
+    Notes
+    -----
+    Linear theory: the band is that of a model that is a plane over the region of the covariance. If it is curved there,
+    sensRange on a chain of modMCMC tells more. Parameters of the fit that the model does not have (noise) are left out.
+
+    Examples
+    --------
+    >>> from fmepy.fitting import modFit
+    >>> x = np.arange(1.0, 7.0)
+    >>> y = np.array([1.1, 1.9, 3.2, 3.9, 5.1, 6.0])
+    >>> fit = modFit(lambda p: p[0] + p[1] * x - y, [0.0, 1.0])
+    >>> predict(lambda p: pd.DataFrame({"x": x, "y": p[0] + p[1] * x}), fit)["se"].round(4).tolist()
+    [0.0976, 0.0733, 0.0574, 0.0574, 0.0733, 0.0976]
+    """
+    from scipy.special import ndtri, stdtrit
+
+    if not 0 < level < 1:
+        raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
+    if callable(getattr(model, "bind", None)):
+        x_name, x, variables, Y, S, used = _of_model(model, fit, times)
+    elif callable(model):
+        if times is not None:
+            raise ArgumentError("`times` is for fmepy models; a function of your own returns its own table.")
+        x_name, x, variables, Y, S, used = _of_function(model, fit)
+    else:
+        raise ArgumentError(f"`model` must be a model or a function of p; got {type(model).__name__}.")
+    C = fit.cov_scaled.loc[used, used].to_numpy()
+    variance = np.einsum("tvi,ij,tvj->tv", S, C, S)
+    if reading:
+        variance = variance + _reading_variance(fit, variables)
+    se = np.sqrt(np.maximum(variance, 0.0))
+    df = fit.df_residual
+    normal = fit.is_scalar or fit.with_prior or np.isnan(df)
+    quantile = float(ndtri((1 + level) / 2)) if normal else float(stdtrit(df, (1 + level) / 2)) if df > 0 else np.nan
+    frame = pd.DataFrame(
+        {
+            x_name: np.tile(x, len(variables)),
+            "var": np.repeat(np.array(variables, dtype=object), len(x)),
+            "fit": Y.T.ravel(),
+            "se": se.T.ravel(),
+            "lower": (Y - quantile * se).T.ravel(),
+            "upper": (Y + quantile * se).T.ravel(),
+        }
+    )
+    return Prediction(frame, float(level), bool(reading))
+
+
+_Parts = tuple[str, Vector, list[str], Matrix, "NDArray[np.float64]", list[str]]
+
+
+def _of_model(model: Any, fit: ModFit, times: Any) -> _Parts:
+    have = [str(n) for n in model.parms.index]
+    used = [str(n) for n in fit.par.index if str(n) in have]
+    if not used:
+        raise ArgumentError(
+            f"`model` has none of the fitted parameters {listed(fit.par.index)}; it has {listed(have)}."
+        )
+    if fit.tied is not None:
+        model = _with_fixed(model, fit, have)
+    bound = model.bind(used) if times is None else model.bind(used, times=np.asarray(times, dtype=float))
+    Y, S = bound.sensitivities(fit.par[used].to_numpy(dtype=float))
+    return "time", np.asarray(bound.times, dtype=float), list(bound.var_names), np.asarray(Y), np.asarray(S), used
+
+
+def _with_fixed(model: Any, fit: ModFit, have: list[str]) -> Any:
+    """Return the model with the parameters that lmfit fixes; tied ones have no place in it."""
+    from fmepy.fitting.confidence import lmfit_at
+
+    others = [q for q in lmfit_at(fit).values() if q.name not in fit.par.index and q.name in have]
+    tied = [q.name for q in others if q.expr is not None]
+    if tied:
+        raise ArgumentError(
+            f"predict() does not follow lmfit's expressions (of {listed(tied)}); tie them in the model."
+        )
+    return model.replace(parms={q.name: float(q.value) for q in others}) if others else model
+
+
+def _of_function(model: Any, fit: ModFit) -> _Parts:
+    names = [str(n) for n in fit.par.index]
+    positional = tuple(names) == generated_names(len(names))
+    theta = fit.par.to_numpy(dtype=float)
+
+    def table(q: Vector) -> pd.DataFrame:
+        return pd.DataFrame(model(q.copy() if positional else dict(zip(names, map(float, q), strict=True))))
+
+    base = table(theta)
+    se = np.sqrt(np.maximum(np.diag(fit.cov_scaled.to_numpy()), 0.0))
+    step = np.where(np.isfinite(se) & (se > 0), 0.01 * se, 1e-5 * np.maximum(np.abs(theta), 1e-8))
+    columns = []
+    for j in range(theta.size):
+        h = np.zeros(theta.size)
+        h[j] = step[j]
+        up, down = table(theta + h).iloc[:, 1:].to_numpy(float), table(theta - h).iloc[:, 1:].to_numpy(float)
+        columns.append((up - down) / (2 * step[j]))
+    values = base.iloc[:, 1:].to_numpy(dtype=float)
+    variables = [str(c) for c in base.columns[1:]]
+    return str(base.columns[0]), base.iloc[:, 0].to_numpy(), variables, values, np.stack(columns, axis=-1), names
+
+
+def _reading_variance(fit: ModFit, variables: list[str]) -> Vector:
+    """Return the residual variance of every variable, NaN for those never observed."""
+    correction = fit.nobs / fit.df_residual if fit.df_residual > 0 else np.nan
+    if isinstance(fit.var_ms_unweighted, pd.Series):
+        by_name = fit.var_ms_unweighted.groupby(level=0).mean()
+        return np.array([by_name.get(v, np.nan) for v in variables]) * correction
+    if np.isfinite(fit.ms) and len(variables) == 1:
+        return np.array([fit.ms * correction])
+    return np.full(len(variables), np.nan)

@@ -1,0 +1,202 @@
+"""What every method of modFit receives, and what it gives back.
+
+A `Problem` is an objective with its bounds, its prior, the parameters' sizes and the random numbers. **The contract of
+a method** ``method(problem, control) -> Outcome``:
+
+* it starts at ``problem.start``, which is inside ``problem.lower`` and ``problem.upper`` (on a bound is inside) and
+  where the cost is finite, and never evaluates outside the bounds;
+* least-squares methods use ``residuals`` and ``jacobian`` (prior rows included), which raise SimulationError where the
+  cost fails; the others use ``cost``, which is infinite there, and ``gradient``;
+* ``control`` holds exactly the names that the method declares, defaults filled in;
+* it calls ``problem.note(theta, value)`` once an iteration, which makes the trace;
+* it draws random numbers from ``problem.rng`` only;
+* it returns an `Outcome` in plain arrays; what it found is judged elsewhere (`fmepy.fitting.judge`).
+
+The minimised function, in the letters of the code, with ``r`` the scaled residuals and a normal prior (m, s)::
+
+    F(theta) = sum r_i^2 + sum ((theta_j - m_j) / s_j)^2      residuals;  gradient 2 J'r,  Hessian 2 J'J
+    F(theta) = -2 log L - 2 log prior                         a number
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fmepy.costs.adapter import Objective, magnitudes
+from fmepy.errors import ArgumentError, SimulationError
+from fmepy.parameters import Prior
+from fmepy.types import BoolVector, Matrix, Vector
+
+__all__ = ["Outcome", "Problem"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a method gives back.
+
+    Attributes
+    ----------
+    par : ndarray, shape (n_par,)
+        The best parameters it found.
+    converged : bool
+        True if a rule of convergence ended it; False if a limit or a failure did.
+    message : str
+        A sentence that says what ended it.
+    iterations : int
+    engine : str
+        What ran.
+    """
+
+    par: Vector
+    converged: bool
+    message: str
+    iterations: int
+    engine: str
+
+
+@dataclass(slots=True, eq=False)
+class Problem:
+    """An objective with everything that a method needs, see the module's text."""
+
+    objective: Objective
+    start: Vector
+    lower: Vector
+    upper: Vector
+    prior: Prior | None
+    rng: np.random.Generator
+    scale: Vector = field(init=False)
+    trace: list[float] = field(init=False, default_factory=list)
+    noted: bytes = field(init=False, default=b"")
+    best: tuple[float, Vector] = field(init=False)
+    _normal: tuple[tuple[int, float, float], ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        self.scale = magnitudes(self.start, self.lower, self.upper)
+        self.best = (np.inf, self.start)
+        if self.prior is not None and self.is_least_squares:
+            self._normal = self.prior.normal
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return self.objective.parameter_names
+
+    @property
+    def is_least_squares(self) -> bool:
+        """True if the function to be minimised is a sum of squares: residuals, and no prior but a normal one."""
+        return not self.objective.is_scalar and (self.prior is None or self.prior.all_normal)
+
+    @property
+    def is_bounded(self) -> bool:
+        """True if any bound is finite."""
+        return bool(np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
+
+    @property
+    def noise(self) -> float:
+        """Noise of the cost, relative: estimated where derivatives are differences, else 0."""
+        return 0.0 if self.objective.has_jacobian else self.objective.differences.noise
+
+    def need_finite_box(self, method: str) -> None:
+        """Raise an ArgumentError unless all bounds are finite."""
+        free = [
+            n
+            for n, a, b in zip(self.names, self.lower, self.upper, strict=True)
+            if not np.isfinite(a) or not np.isfinite(b)
+        ]
+        if free:
+            raise ArgumentError(
+                f"method={method!r} searches a box and needs finite `lower` and `upper` for every parameter; they are "
+                f"missing for {', '.join(map(repr, free))}."
+            )
+
+    def residuals(self, theta: Vector) -> Vector:
+        """Return scaled residuals, then (theta_j - mean) / sd of every normal prior."""
+        r = self.objective.scaled_residuals(theta)
+        if not self._normal:
+            return r
+        return np.concatenate([r, [(theta[i] - mean) / sd for i, mean, sd in self._normal]])
+
+    def jacobian(self, theta: Vector) -> Matrix:
+        """Return the derivatives of `residuals`."""
+        J = self.objective.scaled_jacobian(theta)
+        if not self._normal:
+            return J
+        rows = np.zeros((len(self._normal), theta.size))
+        for k, (i, _, sd) in enumerate(self._normal):
+            rows[k, i] = 1 / sd
+        return np.vstack([J, rows])
+
+    def value(self, theta: Vector) -> float:
+        """Return F; raise SimulationError where the cost fails."""
+        if self.is_least_squares:
+            r = self.residuals(theta)
+            return float(r @ r)
+        data = self.objective.value(theta)
+        return data if self.prior is None else data + self.prior.minus2log(theta)
+
+    def cost(self, theta: Vector) -> float:
+        """Return F, infinite where the cost fails; the best so far is kept in `best`."""
+        try:
+            value = self.value(theta)
+        except SimulationError:
+            return np.inf
+        if not np.isfinite(value):
+            return np.inf
+        if value < self.best[0]:
+            self.best = (value, np.array(theta, dtype=float))
+        return value
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return dF/dtheta: 2 J'r for residuals (plus that of a prior that is not normal), else differences."""
+        if self.is_least_squares:
+            return np.asarray(2 * self.jacobian(theta).T @ self.residuals(theta))
+        if self.objective.is_scalar:
+            return self.objective.differentiate(self._finite_value, theta)
+        J, r = self.objective.scaled_jacobian(theta), self.objective.scaled_residuals(theta)
+        assert self.prior is not None
+        prior = self.prior
+        return np.asarray(2 * J.T @ r + self.objective.differentiate(prior.minus2log, theta))
+
+    def _finite_value(self, theta: Vector) -> float:
+        value = self.value(theta)
+        if not np.isfinite(value):
+            raise SimulationError("The cost is not finite.")
+        return value
+
+    def hessian(self, theta: Vector) -> Matrix:
+        """Return the second derivatives of F: Gauss-Newton's 2 J'J for residuals, else second differences."""
+        from fmepy.fitting.covariance import second_differences
+
+        if self.is_least_squares:
+            J = self.jacobian(theta)
+            return np.asarray(2 * J.T @ J)
+        return second_differences(
+            self.cost, theta, self.lower, self.upper, self.scale, self.objective.differences.noise
+        )
+
+    def note(self, theta: Vector, value: float) -> None:
+        """Add an iteration to the trace."""
+        self.trace.append(float(value))
+        self.noted = np.asarray(theta, dtype=float).tobytes()
+        if value < self.best[0]:
+            self.best = (float(value), np.array(theta, dtype=float))
+
+    def at_bound(self, theta: Vector) -> BoolVector:
+        """Tell which parameters are exactly on a bound."""
+        return np.asarray((theta == self.lower) | (theta == self.upper))
+
+    def projected(self, theta: Vector, gradient: Vector) -> Vector:
+        """Return the gradient without the components that push against a bound."""
+        blocked = ((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0))
+        return np.where(blocked, 0.0, gradient)
+
+    def inside(self, theta: Vector) -> Vector:
+        """Return theta moved onto the nearest point of the box."""
+        return np.asarray(np.clip(theta, self.lower, self.upper))
+
+    def named(self, theta: Vector) -> dict[str, Any]:
+        """Return theta by name."""
+        return dict(zip(self.names, map(float, theta), strict=True))

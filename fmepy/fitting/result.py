@@ -1,0 +1,330 @@
+"""What modFit returns: FME's fields, what is derived from them, and how they print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.fitting.covariance import correlation_of, covariance_of
+from fmepy.fitting.printing import coefficient_table, fixed_matrix, significant
+from fmepy.types import Vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fmepy.fitting.predict import Prediction
+
+__all__ = ["ModFit", "ModFitSummary"]
+
+_COLUMNS = ["Estimate", "Std. Error", "t value", "Pr(>|t|)"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModFit:
+    """Result of `modFit`.
+
+    Attributes
+    ----------
+    par : Series
+        The estimates.
+    ssr : float
+        Sum of squares of the scaled weighted residuals of the data at `par` (FME's `model`); NaN for a number. It does
+        not contain a prior.
+    minus2loglik : float
+        -2 log L of the data at `par`. For residuals with errors given (weights other than 1) with those; for residuals
+        of unknown error that of normal errors with variance ssr / n.
+    ms : float
+        ``ssr / n``.
+    var_ms, var_ms_unscaled, var_ms_unweighted : Series or float
+        ``SSR / N``, ``SSR.unscaled / N`` and ``SSR.unweighted / N`` by variable; NaN if f returns no ModCost.
+    residuals : Series
+        Weighted residuals at `par`, labelled by variable; for a function that returns a vector, as it returned them.
+    hessian : DataFrame
+        Second derivatives at `par`: 2 J'J for least squares, a prior's included.
+    rank : int
+        Number of parameters.
+    cost : ModCost or None
+        The ModCost at `par`.
+    method, engine : str
+        What was asked for, and what ran.
+    converged : bool
+        True only if the method ended by its rule *and* the next Gauss-Newton step is below 0.1 standard errors.
+    message : str
+        Why it ended, what is on a bound, what is undetermined.
+    iterations, evaluations : int
+        `evaluations` counts runs of the cost, those of numerical differences included.
+    rsstrace : ndarray
+        The minimised cost by iteration.
+    gradient : float
+        Length of the gradient of the parameters that are free to move, for relative changes of parameters and cost.
+    at_bound : tuple of str
+        Parameters on a bound.
+    retries : int
+        Runs that the first engine could not finish and another one did.
+    failures : int
+        Failed runs; each counted as infinite cost.
+    nobs : float
+        Number of residuals; for a number what the cost says, else NaN.
+    with_prior : bool
+        True if there was a prior: then residuals are read in units of their errors and ``cov_scaled = cov_unscaled``.
+    lower, upper : Series
+        The bounds.
+    all_starts : DataFrame or None
+        What `starts` shows, if there was more than one.
+    tied : str or None
+        The lmfit.Parameters that were given, as text.
+    """
+
+    par: pd.Series
+    ssr: float
+    minus2loglik: float
+    ms: float
+    var_ms: pd.Series | float
+    var_ms_unscaled: pd.Series | float
+    var_ms_unweighted: pd.Series | float
+    residuals: pd.Series
+    hessian: pd.DataFrame | None
+    rank: int
+    cost: Any
+    method: str
+    converged: bool
+    message: str
+    iterations: int
+    evaluations: int
+    rsstrace: Vector
+    engine: str
+    gradient: float
+    at_bound: tuple[str, ...]
+    retries: int
+    failures: int
+    nobs: float
+    with_prior: bool
+    lower: pd.Series
+    upper: pd.Series
+    all_starts: pd.DataFrame | None = field(default=None, repr=False)
+    tied: str | None = field(default=None, repr=False)
+
+    @property
+    def starts(self) -> pd.DataFrame:
+        """One row per start: fitted parameters, ssr (or -2 log L), converged."""
+        if self.all_starts is not None:
+            return self.all_starts
+        row = {**self.par.to_dict(), "ssr": self.deviance, "converged": self.converged}
+        return pd.DataFrame([row])
+
+    @property
+    def coef(self) -> pd.Series:
+        """The estimates (R's coef)."""
+        return self.par
+
+    @property
+    def is_scalar(self) -> bool:
+        """True if -2 log L was minimised, not a sum of squares."""
+        return bool(np.isnan(self.ssr))
+
+    @property
+    def deviance(self) -> float:
+        """ssr, or -2 log L for a number."""
+        return self.minus2loglik if self.is_scalar else self.ssr
+
+    @property
+    def df_residual(self) -> float:
+        """Number of residuals minus number of parameters; NaN if the number of observations is not known."""
+        return self.nobs - self.rank
+
+    @property
+    def residual_variance(self) -> float:
+        """What scales the covariance: ssr / df for least squares, 1 with a prior and for -2 log L."""
+        if self.is_scalar or self.with_prior:
+            return 1.0
+        return self.ssr / self.df_residual if self.df_residual > 0 else np.nan
+
+    @property
+    def cov_unscaled(self) -> pd.DataFrame:
+        """inverse(hessian / 2); NaN if it is singular or was not asked for."""
+        names = list(self.par.index)
+        if self.hessian is None:
+            return pd.DataFrame(np.nan, index=names, columns=names)
+        return pd.DataFrame(covariance_of(self.hessian.to_numpy()), index=names, columns=names)
+
+    @property
+    def cov_scaled(self) -> pd.DataFrame:
+        """Covariance of the estimates: cov_unscaled times the residual variance."""
+        return self.cov_unscaled * self.residual_variance
+
+    @property
+    def correlation(self) -> pd.DataFrame:
+        """Correlation of the estimates."""
+        names = list(self.par.index)
+        return pd.DataFrame(correlation_of(self.cov_unscaled.to_numpy()), index=names, columns=names)
+
+    @property
+    def std_error(self) -> pd.Series:
+        """Standard errors of the estimates."""
+        return pd.Series(np.sqrt(np.diag(self.cov_scaled.to_numpy())), index=self.par.index)
+
+    @property
+    def loglik(self) -> float:
+        """Log-likelihood of the data."""
+        return -0.5 * self.minus2loglik
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion, -2 log L + 2 p."""
+        return self.minus2loglik + 2 * self.rank
+
+    @property
+    def bic(self) -> float:
+        """Schwarz's criterion, -2 log L + p log n."""
+        return self.minus2loglik + self.rank * float(np.log(self.nobs))
+
+    def summary(self, cov: bool = True) -> ModFitSummary:
+        """Return the table of estimates with standard errors and what belongs to it, as R's summary.
+
+        Parameters
+        ----------
+        cov : bool
+            False leaves standard errors and covariances out (NaN).
+        """
+        from scipy.special import ndtr, stdtr
+
+        names = list(self.par.index)
+        unscaled = self.cov_unscaled if cov else pd.DataFrame(np.nan, index=names, columns=names)
+        scaled = unscaled * self.residual_variance
+        se = np.sqrt(np.diag(scaled.to_numpy()))
+        est = self.par.to_numpy(dtype=float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = est / se
+        df = self.df_residual
+        tail = ndtr(-np.abs(t)) if np.isnan(df) or self.is_scalar else stdtr(df, -np.abs(t)) if df > 0 else t * np.nan
+        variance = self.ssr / df if df > 0 else np.nan
+        return ModFitSummary(
+            par=pd.DataFrame(np.column_stack([est, se, t, 2 * tail]), index=names, columns=_COLUMNS),
+            cov_unscaled=unscaled,
+            cov_scaled=scaled,
+            correlation=pd.DataFrame(correlation_of(unscaled.to_numpy()), index=names, columns=names),
+            residualVariance=variance,
+            sigma=float(np.sqrt(variance)),
+            modVariance=self.ms,
+            df=(self.rank, df),
+            residuals=self.residuals,
+            info=self.converged,
+            niter=self.iterations,
+            stopmess=self.message,
+            minus2loglik=self.minus2loglik,
+            with_prior=self.with_prior,
+        )
+
+    def plot(self, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+        """Draw the residuals of every variable and the cost by iteration; return the Axes."""
+        from fmepy.plotting.fits import plot_fit
+
+        panels: NDArray[np.object_] = plot_fit(self, axes=axes, **kwargs)
+        return panels
+
+    def predict(self, model: Any, *, times: Any = None, level: float = 0.95, reading: bool = False) -> Prediction:
+        """Return the fitted curve of `model` with a band, see `fmepy.fitting.predict`."""
+        from fmepy.fitting.predict import predict
+
+        return predict(model, self, times=times, level=level, reading=reading)
+
+    def confidence(self, f: Any, which: Sequence[str] | None = None, **kwargs: Any) -> pd.DataFrame:
+        """Return confidence intervals by lmfit's profile F-test, see `fmepy.fitting.confidence`."""
+        from fmepy.fitting.confidence import confidence
+
+        return confidence(f, self, which, **kwargs)
+
+    def to_lmfit(self) -> Any:
+        """Return the fit as an lmfit.minimizer.MinimizerResult: ``.params`` with standard errors and correlations.
+
+        Fixed and tied parameters of lmfit.Parameters are there again.
+        """
+        from fmepy.fitting.confidence import as_lmfit_result
+
+        return as_lmfit_result(self)
+
+    def __repr__(self) -> str:
+        values = "\n".join(f"  {n:<12s} {v: .6g}" for n, v in self.par.items())
+        cost = f"-2 log L {self.minus2loglik:.7g}" if self.is_scalar else f"ssr {self.ssr:.7g}"
+        verdict = "converged" if self.converged else "NOT converged"
+        return f"ModFit by {self.method} ({self.engine}): {cost}, {verdict}\n{values}\n{self.message}"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModFitSummary:
+    """R's summary of a fit.
+
+    Attributes
+    ----------
+    par : DataFrame
+        Estimate, Std. Error, t value, Pr(>|t|); normal instead of t where there are no degrees of freedom (-2 log L).
+    cov_unscaled, cov_scaled, correlation : DataFrame
+    residualVariance, sigma, modVariance : float
+        ``ssr / df``, its square root, ``ssr / n``.
+    df : (int, float)
+        Number of parameters, residual degrees of freedom.
+    residuals : Series
+    info : bool
+        True if the fit converged.
+    niter : int
+    stopmess : str
+    """
+
+    par: pd.DataFrame
+    cov_unscaled: pd.DataFrame
+    cov_scaled: pd.DataFrame
+    correlation: pd.DataFrame
+    residualVariance: float
+    sigma: float
+    modVariance: float
+    df: tuple[int, float]
+    residuals: pd.Series
+    info: bool
+    niter: int
+    stopmess: str
+    minus2loglik: float
+    with_prior: bool
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The table of estimates."""
+        return self.par
+
+    def _tail(self) -> str:
+        if np.isnan(self.modVariance):
+            return f"-2 log likelihood: {significant(self.minus2loglik, 7)}"
+        line = f"Residual standard error: {significant(self.sigma, 4)} on {self.df[1]:g} degrees of freedom"
+        if self.with_prior:
+            line += (
+                "\n(with a prior: residuals are read in units of their errors, standard errors are not scaled by this)"
+            )
+        return line
+
+    def __repr__(self) -> str:
+        names = [str(n) for n in self.par.index]
+        out = "Parameters:\n" + coefficient_table(names, self.par.to_numpy(), _COLUMNS)
+        out += f"\n\n{self._tail()}\n"
+        if np.isfinite(self.correlation.to_numpy()).any():
+            out += f"\nParameter correlation:\n{fixed_matrix(names, self.correlation.to_numpy())}\n"
+        else:
+            out += f"\nNo covariance: {self.stopmess}\n"
+        if not self.info:
+            out += f"\nNOT converged: {self.stopmess}\n"
+        return out
+
+    def _repr_html_(self) -> str:
+        verdict = "" if self.info else f"<p><b>Not converged:</b> {escape(self.stopmess)}</p>"
+        return f"{self.par.to_html(float_format='{:.4g}'.format)}<p>{escape(self._tail())}</p>{verdict}"
+
+
+def by_variable(values: Mapping[str, Any] | Any, names: Sequence[str]) -> pd.Series:
+    """Return values labelled by variable; names may repeat."""
+    return pd.Series(np.asarray(values, dtype=float), index=list(names))

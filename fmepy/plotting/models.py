@@ -1,0 +1,207 @@
+"""Pictures of model output: one panel a variable, several runs and the observations in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, DataError, listed
+from fmepy.plotting.axes import add_legend, check_which, get_axes, legend_location
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fmepy.plotting.axes import AxesArray
+
+__all__ = ["plot_model"]
+
+_DASHES = ("-", "--", "-.", ":")
+_OBSERVED = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 3}
+_OF_AXES = ("xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale", "title")
+
+
+def plot_model(
+    *outputs: pd.DataFrame | Mapping[str, Any],
+    obs: pd.DataFrame | Mapping[str, Any] | Sequence[Any] | None = None,
+    obspar: Mapping[str, Any] | None = None,
+    which: str | int | Sequence[str | int] | None = None,
+    labels: Sequence[str] | None = None,
+    xyswap: bool = False,
+    axes: Axes | Iterable[Axes] | None = None,
+    **kwargs: Any,
+) -> AxesArray:
+    """Return the axes on which model runs are drawn as lines, observations as points; one panel a variable.
+
+    Parameters
+    ----------
+    *outputs : DataFrame or mapping of columns
+        Runs of a model; the first column is x. They need not share their x, nor all variables.
+    obs : DataFrame, mapping of columns, or a sequence of them, optional
+        Observations. *Wide*: a column named like the outputs' x, and one column per variable. *Long*: the first
+        column says which variable, a column named like the outputs' x where, and the next column what was seen.
+        Variables that no panel shows are left out.
+    obspar : dict, optional
+        How the observations look: keywords of ``Axes.plot``.
+    which : names or positions from 0, optional
+        The variables to show; all of the first output that are numbers by default.
+    labels : sequence of str, optional
+        One per output; they make a legend in the first panel.
+    xyswap : bool
+        Draw x upwards on the vertical axis, downwards from its top: profiles against depth.
+    axes : Axes or array of Axes, optional
+        Where to draw; new panels by default.
+    **kwargs
+        ``xlabel ylabel xlim ylim xscale yscale title`` go to the axes, the same for all panels or, as a list (limits:
+        a list of pairs), one a panel; ``legpos`` places the legend (R's words or matplotlib's, None: none);
+        ``color linestyle linewidth ...`` go to the lines, the same for all outputs or a list, one an output.
+
+    Returns
+    -------
+    ndarray of Axes, shape (n_panel,)
+
+    Raises
+    ------
+    ArgumentError
+        An unknown variable, labels that do not match the outputs, too few axes.
+    DataError
+        A table without x, or observations without any variable that is shown.
+
+    Notes
+    -----
+    FME: ``plot.deSolve`` and ``obsplot``; R draws observations in red by default, here they are black points.
+
+    Examples
+    --------
+    >>> run = pd.DataFrame({"time": [0, 1, 2], "N": [1.0, 2.0, 4.0]})
+    >>> seen = {"time": [0.5, 1.5], "N": [1.4, 2.9]}
+    >>> (panel,) = plot_model(run, obs=seen, labels=["model"])
+    >>> panel.get_xlabel(), panel.get_ylabel(), len(panel.lines)
+    ('time', 'N', 2)
+    """
+    tables = [_output(o, i) for i, o in enumerate(outputs)]
+    if not tables:
+        raise ArgumentError("`outputs` is missing: give at least one table, such as plot_model(model()).")
+    x = str(tables[0].columns[0])
+    if labels is not None and (isinstance(labels, str) or len(labels) != len(tables)):
+        raise ArgumentError(f"`labels={labels!r}` must be a list of {len(tables)} texts, one per output.")
+    known = list(dict.fromkeys(c for t in tables for c in _numeric_columns(t)))
+    names = check_which(which, known) if which is not None else _numeric_columns(tables[0])
+    if not names:
+        raise DataError("The outputs hold no variable to show: there is no column of numbers beside x.")
+    seen = _observations(obs, x, names)
+    legpos = kwargs.pop("legpos", "best")
+    legend_location(legpos)
+    settings = {k: kwargs.pop(k) for k in _OF_AXES if k in kwargs}
+    styles = [_style(kwargs, i) for i in range(len(tables))]
+    panels = get_axes(len(names), axes)
+    for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
+        for table, style, label in zip(tables, styles, labels or [None] * len(tables), strict=True):  # type: ignore[list-item]
+            if name in table.columns:
+                _draw(ax, table.iloc[:, 0], table[name], xyswap, {**style, "label": label})
+        for xs, ys in seen.get(name, ()):
+            _draw(ax, xs, ys, xyswap, {**_OBSERVED, "label": "observed" if labels else None, **(obspar or {})})
+        _finish(ax, x, name, xyswap, {k: _for_panel(k, v, i, len(names)) for k, v in settings.items()})
+    if labels is not None:
+        add_legend(panels[0], legpos)
+    return panels
+
+
+def _output(output: Any, number: int) -> pd.DataFrame:
+    table = _table(output, f"outputs[{number}]")
+    if table.shape[1] < 2:
+        raise DataError(f"`outputs[{number}]` needs x in its first column and at least one variable beside it.")
+    return table
+
+
+def _table(given: Any, argument: str) -> pd.DataFrame:
+    if isinstance(given, pd.DataFrame):
+        return given
+    if isinstance(given, Mapping):
+        return pd.DataFrame(dict(given))
+    raise ArgumentError(
+        f"`{argument}` must be a table (a DataFrame or a mapping of columns); got {type(given).__name__}."
+    )
+
+
+def _numeric_columns(table: pd.DataFrame) -> list[str]:
+    return [str(c) for c in table.columns[1:] if pd.api.types.is_numeric_dtype(table[c])]
+
+
+def _observations(obs: Any, x: str, names: Sequence[str]) -> dict[str, list[tuple[pd.Series, pd.Series]]]:
+    """Return the observed points of each variable, one pair of x and y per table that has it."""
+    if obs is None:
+        return {}
+    many = not isinstance(obs, (pd.DataFrame, Mapping))
+    if many and (isinstance(obs, str) or not isinstance(obs, Sequence)):
+        raise ArgumentError(f"`obs` must be a table or a list of tables; got {type(obs).__name__}.")
+    out: dict[str, list[tuple[pd.Series, pd.Series]]] = {}
+    for i, one in enumerate(obs if many else [obs]):
+        argument = f"obs[{i}]" if many else "obs"
+        table = _table(one, argument)
+        if x not in table.columns:
+            raise DataError(
+                f"`{argument}` has no column {x!r}, the x of the outputs (its columns: {listed(table.columns)})."
+            )
+        points = _long(table, x) if _is_long(table, x, names) else _wide(table, x)
+        shown = [p for p in points if p[0] in names]
+        if not shown:
+            raise DataError(
+                f"`{argument}` holds none of the variables shown ({listed(names)}); "
+                f"it has {listed(dict.fromkeys(p[0] for p in points))}."
+            )
+        for name, xs, ys in shown:
+            out.setdefault(name, []).append((xs, ys))
+    return out
+
+
+def _is_long(table: pd.DataFrame, x: str, names: Sequence[str]) -> bool:
+    """Tell whether the first column names variables; other text, such as the label of an animal, does not."""
+    first = table.iloc[:, 0]
+    return bool(table.columns[0] != x and not pd.api.types.is_numeric_dtype(first) and first.isin(names).any())
+
+
+def _wide(table: pd.DataFrame, x: str) -> list[tuple[str, pd.Series, pd.Series]]:
+    """Return name, x and y of each column; columns of one name are replicates."""
+    return [(str(c), table[x], table.iloc[:, j]) for j, c in enumerate(table.columns) if c != x]
+
+
+def _long(table: pd.DataFrame, x: str) -> list[tuple[str, pd.Series, pd.Series]]:
+    value = next((c for c in table.columns[1:] if c != x), None)
+    if value is None:
+        raise DataError(f"`obs`: a long table needs a column of values beside {table.columns[0]!r} and {x!r}.")
+    return [(str(key), rows[x], rows[value]) for key, rows in table.groupby(table.columns[0], sort=False)]
+
+
+def _style(kwargs: Mapping[str, Any], i: int) -> dict[str, Any]:
+    """Return the look of output `i`: a colour and a dash of its own, and what the user says."""
+    dash = next(d for k, d in enumerate(cycle(_DASHES)) if k == i)
+    own = {k: v[i % len(v)] if isinstance(v, (list, np.ndarray)) else v for k, v in kwargs.items()}
+    plain = {"color": f"C{i % 10}"} if not {"color", "c"} & own.keys() else {}
+    if not {"linestyle", "ls"} & own.keys():
+        plain["linestyle"] = dash
+    return {**plain, **own}
+
+
+def _for_panel(key: str, value: Any, i: int, n: int) -> Any:
+    if not isinstance(value, (list, np.ndarray)):
+        return value
+    if key in ("xlim", "ylim") and len(value) == 2 and all(np.ndim(v) == 0 for v in value):
+        return value  # one pair for all
+    if len(value) != n:
+        raise ArgumentError(f"`{key}` has {len(value)} values for {n} panels. Give one for all, or a list of {n}.")
+    return value[i]
+
+
+def _draw(ax: Axes, x: Any, y: Any, xyswap: bool, style: Mapping[str, Any]) -> None:
+    ax.plot(*((y, x) if xyswap else (x, y)), **style)
+
+
+def _finish(ax: Axes, x: str, name: str, xyswap: bool, settings: Mapping[str, Any]) -> None:
+    names = {"xlabel": name, "ylabel": x} if xyswap else {"xlabel": x, "ylabel": name}
+    ax.set(**{**names, **settings})
+    if xyswap and "ylim" not in settings and not ax.yaxis_inverted():
+        ax.invert_yaxis()

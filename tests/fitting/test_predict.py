@@ -1,0 +1,148 @@
+"""predict and confidence: bands and intervals of known width."""
+
+import pickle
+
+import lmfit
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm, t
+
+import fmepy as fme
+from fmepy.errors import ArgumentError, ParameterError
+from fmepy.fitting import confidence, modFit, predict
+from tests.fitting.problems import PROBLEMS
+
+MONOD = PROBLEMS[0]
+X = np.arange(8.0)
+Y = 1 + 2 * X + np.array([0.1, -0.2, 0.15, 0.05, -0.1, 0.2, -0.25, 0.05])
+
+
+def straight(p):
+    return pd.DataFrame({"x": X, "y": p["a"] + p["b"] * X})
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return modFit(lambda p: straight(p).y.to_numpy() - Y, {"a": 0.0, "b": 1.0})
+
+
+def textbook(level, reading):
+    A = np.column_stack([np.ones(8), X])
+    b, rss, *_ = np.linalg.lstsq(A, Y, rcond=None)
+    s2 = rss[0] / 6
+    leverage = np.einsum("ij,jk,ik->i", A, np.linalg.inv(A.T @ A), A)
+    half = t.ppf((1 + level) / 2, 6) * np.sqrt(s2 * (leverage + reading))
+    return A @ b, half
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+@pytest.mark.parametrize("reading", [False, True])
+def test_the_band_of_a_straight_line_is_the_textbooks(fit, level, reading):
+    band = predict(straight, fit, level=level, reading=reading)
+    centre, half = textbook(level, reading)
+    np.testing.assert_allclose(band["fit"], centre, rtol=1e-6)
+    np.testing.assert_allclose(band["upper"] - band["fit"], half, rtol=1e-5)
+    np.testing.assert_allclose(band["fit"] - band["lower"], half, rtol=1e-5)
+    assert list(band.columns) == ["x", "var", "fit", "se", "lower", "upper"]
+
+
+def test_a_fmepy_model_gives_its_band_at_any_times_by_exact_sensitivities():
+    tight = {"rtol": 1e-10, "atol": 1e-12}
+    parms = {"k": 0.5, "N0": 2.0}
+    model = fme.OdeModel("d(N)/dt = -k * N", state={"N": "N0"}, times=np.linspace(0, 6, 13), parms=parms, **tight)
+    times = np.array([0.5, 1, 2, 3, 4.5, 6])
+    data = pd.DataFrame({"time": times, "N": 2 * np.exp(-0.5 * times) + [0.02, -0.03, 0.01, 0.02, -0.01, 0.01]})
+    fit = modFit(fme.SimulationCost(model, data))
+    at = np.array([0.0, 1.7, 5.0])
+    band = fit.predict(model, times=at)
+    k, N0 = fit.par[["k", "N0"]]
+    S = np.column_stack([-N0 * at * np.exp(-k * at), np.exp(-k * at)])
+    C = fit.cov_scaled.loc[["k", "N0"], ["k", "N0"]].to_numpy()
+    np.testing.assert_allclose(band["se"], np.sqrt(np.einsum("ij,jk,ik->i", S, C, S)), rtol=1e-5)
+    np.testing.assert_allclose(band["fit"], N0 * np.exp(-k * at), rtol=1e-6)
+    assert band.columns[0] == "time"
+    wide = predict(model, fit, times=at, reading=True)
+    variance = fit.ssr / fit.df_residual
+    np.testing.assert_allclose(wide["se"] ** 2 - band["se"] ** 2, variance, rtol=1e-6)
+    assert len(predict(model, fit)) == 13
+    assert pickle.loads(pickle.dumps(band)).level == 0.95
+
+
+def test_parameters_that_lmfit_fixes_stay_fixed_in_the_band():
+    model = fme.OdeModel("d(N)/dt = -k * N", state={"N": "N0"}, times=np.arange(0, 5.0), parms={"k": 0.5, "N0": 2.0})
+    cost = fme.SimulationCost(model, pd.DataFrame({"time": [1.0, 2, 3], "N": [1.8, 1.1, 0.7]}))
+    q = lmfit.Parameters()
+    q.add("k", value=0.5)
+    q.add("N0", value=3.0, vary=False)
+    fit = modFit(cost, q)
+    band = predict(model, fit)
+    assert band["fit"].iloc[0] == 3.0
+    assert band["se"].iloc[0] == pytest.approx(0, abs=1e-12)
+    assert band["fit"].iloc[2] == pytest.approx(3 * np.exp(-2 * fit.par["k"]), rel=1e-4)
+    q["N0"].set(expr="4 * k")
+    with pytest.raises(ArgumentError, match="expressions"):
+        predict(model, modFit(cost, q))
+
+
+def test_an_unobserved_variable_has_a_band_but_no_reading():
+    model = fme.OdeModel("d(A)/dt = -k * A\nd(B)/dt = k * A", state={"A": 1.0, "B": 0.0}, times=np.arange(0, 5.0),
+                         parms={"k": 0.5})  # fmt: skip
+    fit = modFit(fme.SimulationCost(model, pd.DataFrame({"time": [1.0, 2, 3], "A": [0.6, 0.35, 0.25]})))
+    assert predict(model, fit)["se"].notna().all()
+    band = predict(model, fit, reading=True)
+    assert band["se"][band["var"] == "B"].isna().all()
+    assert band["se"][band["var"] == "A"].notna().all()
+
+
+def test_with_a_prior_the_band_is_normal_and_not_scaled():
+    fit = modFit(lambda p: straight(p).y.to_numpy() - Y, {"a": 0.0, "b": 1.0}, prior={"b": norm(2, 0.1)})
+    band = predict(straight, fit)
+    np.testing.assert_allclose((band["upper"] - band["fit"]) / band["se"], norm.ppf(0.975), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [({"level": 95}, "between 0 and 1"), ({"times": [1.0]}, "for fmepy models")]
+)
+def test_misuse_of_predict_is_told(fit, arguments, words):
+    with pytest.raises(ArgumentError, match=words):
+        predict(straight, fit, **arguments)
+
+
+def test_a_model_of_other_parameters_is_refused(fit):
+    model = fme.OdeModel("d(N)/dt = -k * N", state={"N": 1.0}, times=[0, 1.0], parms={"k": 0.5})
+    with pytest.raises(ArgumentError, match="none of the fitted parameters"):
+        predict(model, fit)
+
+
+def test_the_profile_interval_of_a_linear_model_is_the_t_interval(fit):
+    # the F-test on one parameter is the t-test squared; lmfit finds the limits to about a thousandth of their distance
+    found = confidence(lambda p: straight(p).y.to_numpy() - Y, fit, sigmas=(0.95, 0.683))
+    q95 = t.ppf(0.975, 6)
+    for n in ("a", "b"):
+        row = found.query("parameter == @n and level == 0.95").iloc[0]
+        assert row.upper - row.estimate == pytest.approx(q95 * fit.std_error[n], rel=5e-3)
+        assert row.estimate - row.lower == pytest.approx(q95 * fit.std_error[n], rel=5e-3)
+    assert len(found) == 4
+
+
+def test_the_intervals_of_monod_are_lmfits():
+    q = lmfit.Parameters()
+    q.add("p1", value=0.145)
+    q.add("p2", value=49.0)
+    mini = lmfit.Minimizer(lambda p: MONOD.residuals([p["p1"].value, p["p2"].value]), q)
+    expected = lmfit.conf_interval(mini, mini.leastsq(), sigmas=[0.9])
+    fit = modFit(MONOD.residuals, MONOD.start)
+    found = fit.confidence(MONOD.residuals, sigmas=(0.9,)).set_index("parameter")
+    for n in ("p1", "p2"):
+        np.testing.assert_allclose(
+            found.loc[n, ["lower", "upper"]].astype(float), [v for _, v in expected[n]][::2], rtol=2e-3
+        )
+    with pytest.raises(ParameterError, match="no parameter 'p3'"):
+        fit.confidence(MONOD.residuals, ["p3"])
+
+
+def test_a_likelihood_has_no_f_test():
+    f = lambda p: (p["a"] - 1) ** 2  # noqa: E731
+    with pytest.raises(ArgumentError, match="one number"):
+        confidence(f, modFit(f, {"a": 0.0}))

@@ -1,0 +1,210 @@
+"""The package as a whole: what it shows, what it carries, how light it is, and which room may use which."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import types
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fmepy as fme
+
+PACKAGE = Path(fme.__file__).parent
+
+# --- arrows between rooms go down only
+
+FLOORS = [  # from the top; a room may import what stands on lower floors, and the rooms it shares braces with
+    [{"plotting"}],  # it may look at everything; nobody needs it before a picture is asked for
+    [{"workflow"}],
+    [{"fitting"}, {"sensitivity"}, {"montecarlo"}, {"mcmc"}],
+    [{"costs", "transforms"}, {"dmi"}],
+    [{"filtering"}, {"models"}],
+    [{"parallel", "parameters", "errors", "types", "datasets", "datatools"}],
+]
+
+
+def place(room: str) -> tuple[int, int]:
+    """Return floor and number of the room on it."""
+    for floor, rooms in enumerate(FLOORS):
+        for number, together in enumerate(rooms):
+            if room in together:
+                return floor, number
+    raise AssertionError(f"fmepy/{room} has no place in FLOORS: say where it stands")
+
+
+def may_import(room: str, other: str) -> bool:
+    return place(other)[0] > place(room)[0] or place(other) == place(room)
+
+
+def imports(code: str, module: str) -> Iterator[tuple[str, str, bool]]:
+    """Return (room, name imported from fmepy itself, inside a function) of each import of fmepy's own."""
+
+    def walk(node: ast.AST, inside: bool) -> Iterator[tuple[str, str, bool]]:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            children: list[ast.AST] = list(node.orelse)
+        else:
+            children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _target(alias.name.split("."), "", inside)
+        elif isinstance(node, ast.ImportFrom):
+            base = module.split(".")[: -node.level] if node.level else []
+            base += node.module.split(".") if node.module else []
+            for alias in node.names:
+                yield from _target(base, alias.name, inside)
+        for child in children:
+            yield from walk(child, inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+
+    yield from walk(ast.parse(code), False)
+
+
+def _target(path: list[str], name: str, inside: bool) -> Iterator[tuple[str, str, bool]]:
+    if path[0] == "fmepy":
+        yield (path[1], name, inside) if len(path) > 1 else ("", name, inside)
+
+
+def modules() -> list[tuple[str, str, Path]]:
+    """Return room, dotted name (a package ends in __init__) and file of every module but the catalogue."""
+    out = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts not in (("__init__",), ("__main__",)):
+            out.append((parts[0], ".".join(("fmepy", *parts)), path))
+    return out
+
+
+def violations(room: str, module: str, code: str) -> list[str]:
+    out = []
+    for other, name, inside in imports(code, module):
+        if other == "":  # from fmepy import x: a room, or something of the catalogue
+            rooms = {r for floor in FLOORS for together in floor for r in together}
+            if name == "__version__":
+                continue
+            if name not in rooms:
+                out.append(f"{module} imports {name or 'fmepy'} through the package's catalogue")
+                continue
+            other = name
+        if other == "plotting" and room != "plotting":
+            if not inside:
+                out.append(f"{module} imports plotting outside a function")
+        elif not may_import(room, other):
+            out.append(f"{module} imports {other}, which is not below it")
+    return out
+
+
+@pytest.mark.parametrize(("room", "module", "path"), modules(), ids=lambda v: v if isinstance(v, str) else "")
+def test_arrows_between_rooms_go_down_only(room, module, path):
+    assert not violations(room, module, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("fmepy.models.ode", "from fmepy.costs.base import Cost"),
+        ("fmepy.models.ode", "from ..costs import base"),
+        ("fmepy.models.ode", "from .. import costs"),
+        ("fmepy.models.ode", "def f():\n    import fmepy.fitting"),
+        ("fmepy.fitting.modfit", "from fmepy.mcmc import modMCMC"),
+        ("fmepy.costs.modcost", "from fmepy.plotting.costs import plot_cost"),
+        ("fmepy.costs.modcost", "import fmepy as fme"),
+        ("fmepy.costs.modcost", "from fmepy import modFit"),
+        ("fmepy.errors", "from .models import base"),
+    ],
+)
+def test_an_arrow_upwards_is_seen(module, code):
+    assert len(violations(module.split(".")[1], module, code)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        (
+            "fmepy.costs.modcost",
+            "from fmepy.models.base import Model\nfrom .base import Cost\nfrom ..errors import DataError",
+        ),
+        ("fmepy.costs.modcost", "def plot():\n    from fmepy.plotting.costs import plot_cost"),
+        ("fmepy.models.base", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from fmepy.costs import base"),
+        ("fmepy.workflow.run", "from fmepy import __version__, datasets\nfrom fmepy.fitting import modFit"),
+        ("fmepy.plotting.fits", "from fmepy.fitting.modfit import ModFit\nimport numpy"),
+    ],
+)
+def test_an_arrow_downwards_is_fine(module, code):
+    assert not violations(module.split(".")[1], module, code)
+
+
+# --- the catalogue
+
+
+def test_the_catalogue_is_sorted_and_complete():
+    assert list(fme.__all__) == sorted(set(fme.__all__))
+    shown = {
+        name
+        for name in dir(fme)
+        if not name.startswith("_") and (name in fme.__all__ or not isinstance(getattr(fme, name), types.ModuleType))
+    }
+    assert shown - {"annotations"} == set(fme.__all__) - {"__version__"}
+
+
+@pytest.mark.parametrize("name", [n for n in getattr(fme, "__all__", []) if n != "__version__"])
+def test_a_public_name_is_there_and_documented(name):
+    thing = getattr(fme, name)
+    assert (thing.__doc__ or "").strip()
+    assert (getattr(thing, "__module__", None) or thing.__name__).startswith("fmepy")
+
+
+def test_import_is_light():
+    heavy = ["matplotlib", "lmfit", "emcee", "sympy", "numba", "nlopt", "loky", "tqdm", "pydiffsol", "SALib", "dask"]
+    code = f"import fmepy, sys; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    assert done.stdout.strip() == "[]"
+
+
+# --- what is shipped
+
+
+@pytest.fixture(scope="module")
+def wheel(root, tmp_path_factory):
+    """Build the wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(root)]
+    subprocess.run([sys.executable, "-m", "pip", *command], check=True, capture_output=True)
+    (built,) = folder.glob("fmepy-*.whl")
+    return built
+
+
+def test_the_wheel_carries_types_tables_and_nothing_of_the_workshop(wheel, root):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert "fmepy/py.typed" in names
+    assert {f"fmepy/data/{p.name}" for p in (root / "data").iterdir()} <= names
+    assert {n.split("/")[0] for n in names} == {"fmepy", f"fmepy-{fme.__version__}.dist-info"}
+    sources = {p.relative_to(root).as_posix() for p in (root / "fmepy").rglob("*.py")}
+    assert sources <= names
+
+
+def test_the_installed_wheel_loads_its_tables_in_an_empty_directory(wheel, tmp_path):
+    target, empty = tmp_path / "target", tmp_path / "empty"
+    empty.mkdir()
+    install = ["install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
+    subprocess.run([sys.executable, "-m", "pip", *install], check=True, capture_output=True)
+    code = (
+        f"import sys; sys.path.insert(0, {str(target)!r})\n"
+        "import fmepy, fmepy.datasets as d\n"
+        "pelts = d.load('lynx_hare')\n"
+        "print(fmepy.__file__, len(pelts), len(d.names()), pelts.attrs['source'], sep='|')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=empty)
+    where, rows, tables, source = done.stdout.strip().split("|")
+    assert Path(where).is_relative_to(target)
+    assert (rows, tables) == ("21", "6")
+    assert source.startswith("Hewitt 1921")
+
+
+def test_nothing_reads_outside_the_repository(root):
+    for folder in ("fmepy", "vignettes", "benchmarks", "docs"):
+        for path in (root / folder).rglob("*.py"):
+            assert "../shared" not in path.read_text(encoding="utf-8"), path

@@ -1,0 +1,82 @@
+"""The vignettes run from end to end, and say what was published."""
+
+from __future__ import annotations
+
+import importlib.util
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fmepy import datasets
+
+
+@pytest.fixture(scope="module")
+def lynx_hare(root) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lynx_hare", root / "vignettes" / "lynx_hare.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def run(lynx_hare, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results") / "lynx_hare"
+    return lynx_hare.main(folder), folder
+
+
+def test_the_estimates_lie_within_one_standard_error_of_the_published(run, lynx_hare):
+    table = pd.read_csv(run[1] / "estimates.csv", index_col="parameter")
+    assert table["published"].dropna().to_dict() == {"alpha": 0.55, "beta": 0.028, "gamma": 0.80, "delta": 0.024}
+    rates = table.loc[["alpha", "beta", "gamma", "delta"]]
+    assert (rates["estimate"] - rates["published"]).abs().lt(rates["std_error"]).all()
+    assert table.index.tolist() == ["alpha", "beta", "gamma", "delta", "Hare0", "Lynx0"] or len(table) == 6
+
+
+def test_the_fit_converged_inside_its_bounds_at_a_minimum(run, lynx_hare):
+    fit, _ = run
+    estimate = np.exp(fit.par)
+    assert fit.converged
+    assert all(lynx_hare.LOWER[k] < estimate[k] < lynx_hare.UPPER[k] for k in estimate.index)
+
+
+def test_the_sum_of_squares_is_that_of_the_equations(run):
+    """Independent of the package: the same equations, the same data, scipy alone."""
+    from scipy.integrate import solve_ivp
+
+    fit, _ = run
+    q, pelts = np.exp(fit.par), datasets.load("lynx_hare")
+
+    def rates(t, y):
+        return [y[0] * (q["alpha"] - q["beta"] * y[1]), y[1] * (q["delta"] * y[0] - q["gamma"])]
+
+    years = pelts["year"].to_numpy(float)
+    path = solve_ivp(rates, (1900, 1920), [q["Hare0"], q["Lynx0"]], t_eval=years, rtol=1e-9, atol=1e-9).y.T
+    ssr = np.sum((np.log(path) - np.log(pelts[["Hare", "Lynx"]].to_numpy())) ** 2)
+    assert fit.ssr == pytest.approx(ssr, rel=1e-4)
+
+
+def test_tables_and_pictures_are_written(run):
+    _, folder = run
+    pictures = {p.name for p in folder.iterdir() if p.suffix in (".png", ".svg")}
+    assert pictures == {f"{stem}{end}" for stem in ("first_guess", "fit", "phases") for end in (".png", ".svg")}
+    for path in folder.iterdir():
+        assert path.stat().st_size > 200
+        if path.suffix == ".csv":
+            assert len(pd.read_csv(path)) >= 6
+    assert len(pd.read_csv(folder / "residuals.csv")) == 42
+
+
+def test_it_prints_the_summary_and_where_things_are(lynx_hare, tmp_path, capsys):
+    lynx_hare.main(tmp_path / "here")
+    text = capsys.readouterr().out
+    for part in ("Hewitt 1921", "Std. Error", "Residual standard error", str(tmp_path / "here"), "estimates.csv"):
+        assert part in text
+
+
+def test_one_datum_altered_changes_the_estimates(run, lynx_hare, tmp_path, capsys):
+    pelts = datasets.load("lynx_hare")
+    pelts["Hare"] = pelts["Hare"].where(pelts["year"] != 1907, 2 * pelts["Hare"])
+    other = lynx_hare.main(tmp_path, pelts)
+    assert (np.abs(other.par - run[0].par) > 1e-3).any()
