@@ -22,6 +22,7 @@ from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
 __all__ = ["modFit"]
 
+_FAR = 1e100  # costs and parameters beyond it are on their way to infinity
 _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
 
 
@@ -191,8 +192,9 @@ class _OneFit:
         _check_start(problem)
         if METHODS[self.method].box:
             problem.need_finite_box(self.method)
-        outcome = METHODS[self.method].run(problem, self.control)
-        return _result(problem, outcome, self.method, self.hessian, before)
+        with np.errstate(over="ignore", invalid="ignore"):  # a search that runs away is told in the result
+            outcome = METHODS[self.method].run(problem, self.control)
+            return _result(problem, outcome, self.method, self.hessian, before)
 
 
 def _check_start(problem: Problem) -> None:
@@ -270,7 +272,7 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
         rank=len(names),
         cost=objective.modcost(theta),
         method=method,
-        converged=outcome.converged and curvature_ok and not curvature.trouble,
+        converged=outcome.converged and curvature_ok and not curvature.trouble and not _runs_away(value, theta),
         message=_message(problem, theta, outcome, curvature, at_bound, curvature_ok, nobs),
         iterations=outcome.iterations,
         evaluations=objective.evaluations - before[0],
@@ -317,6 +319,11 @@ def _minus2loglik(objective: Objective, theta: Vector, ssr: float, nobs: float) 
     return float(nobs * np.log(2 * np.pi * squares / nobs) + nobs) if squares > 0 else -np.inf
 
 
+def _runs_away(value: float, theta: Vector) -> bool:
+    """Tell whether a search went off to infinity."""
+    return value < -_FAR or bool(np.any(np.abs(theta) > _FAR))
+
+
 def _message(
     problem: Problem,
     theta: Vector,
@@ -326,6 +333,11 @@ def _message(
     curvature_ok: bool,
     nobs: float,
 ) -> str:
+    if _runs_away(problem.objective.value(theta), theta):
+        return (
+            "The cost falls without end, so there is no optimum: it may be a likelihood with its sign turned (f is to "
+            "return -2 log L), or need bounds."
+        )
     parts = [outcome.message]
     if not curvature_ok:
         parts.append(

@@ -463,3 +463,11 @@ def test_the_words_of_FME_for_control_are_understood():
     }.items():
         fit = modFit(MONOD.residuals, MONOD.start, method=method, control=control)
         assert fit.ssr == pytest.approx(MONOD.ssr, rel=1e-5), method
+
+
+@pytest.mark.parametrize("method", ["BFGS", "Port", "Nelder-Mead"])
+def test_a_cost_that_falls_without_end_is_no_optimum_and_says_so(method):
+    fit = modFit(lambda p: p["a"], {"a": 1}, method=method)
+    assert not fit.converged
+    if abs(fit.par["a"]) > 1e100:
+        assert "falls without end" in fit.message
