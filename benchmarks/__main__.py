@@ -9,7 +9,8 @@ import os
 import platform
 from pathlib import Path
 
-from benchmarks.rows import ROWS, Row
+from benchmarks import rows, rows_montecarlo
+from benchmarks.rows import Row
 
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several
 means, taken in turn with the peer's. A bare solve is pydiffsol's own, of the same grid, with nothing around it. "The
@@ -80,8 +81,9 @@ def main() -> None:
     parser.add_argument("--write", metavar="FILE", type=Path, help="also write the table to FILE")
     parser.add_argument("--only", metavar="TEXT", default="", help="only the rows whose function's name holds TEXT")
     arguments = parser.parse_args()
-    rows = [row() for row in ROWS if arguments.only in row.__name__]
-    text = f"# Benchmarks\n\n{ABOUT}\n\n{machine()}\n\n{table(rows)}\n"
+    every = [row for room in (rows, rows_montecarlo) for row in room.ROWS]
+    done = [row() for row in every if arguments.only in row.__name__]
+    text = f"# Benchmarks\n\n{ABOUT}\n\n{machine()}\n\n{table(done)}\n"
     print(text)
     if arguments.write:
         arguments.write.write_text(text, encoding="utf-8")

@@ -7,13 +7,28 @@ and asks a question of it. Start with `OdeModel` (or any function of your own), 
 
 from fmepy import datasets, errors
 from fmepy.costs import BoundCost, Cost, ModCost, SimulationCost, SumCost, modCost
+from fmepy.datatools import cross2long, gaussianWeights
 from fmepy.fitting import ModFit, ModFitSummary, Prediction, PseudoOptim, confidence, modFit, predict, pseudoOptim
 from fmepy.models.base import BoundModel, Model
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.equations import Equations
 from fmepy.models.ode import OdeModel, ode
+from fmepy.montecarlo import (
+    Grid,
+    Halton,
+    Latinhyper,
+    ModCRL,
+    Norm,
+    RangeSummary,
+    SensRange,
+    Sobol,
+    Unif,
+    modCRL,
+    sensRange,
+)
 from fmepy.parallel import Runs, run_many
 from fmepy.plotting.models import plot_model
+from fmepy.plotting.obsplot import obsplot
 from fmepy.transforms import transformed
 
 __version__ = "0.1.0"
@@ -24,26 +39,40 @@ __all__ = [
     "Cost",
     "DifferenceModel",
     "Equations",
+    "Grid",
+    "Halton",
+    "Latinhyper",
+    "ModCRL",
     "ModCost",
     "ModFit",
     "ModFitSummary",
     "Model",
+    "Norm",
     "OdeModel",
     "Prediction",
     "PseudoOptim",
+    "RangeSummary",
     "Runs",
+    "SensRange",
     "SimulationCost",
+    "Sobol",
     "SumCost",
+    "Unif",
     "__version__",
     "confidence",
+    "cross2long",
     "datasets",
     "errors",
+    "gaussianWeights",
+    "modCRL",
     "modCost",
     "modFit",
+    "obsplot",
     "ode",
     "plot_model",
     "predict",
     "pseudoOptim",
     "run_many",
+    "sensRange",
     "transformed",
 ]

@@ -21,7 +21,8 @@ PACKAGE = Path(fme.__file__).parent
 FLOORS = [  # from the top; a room may import what stands on lower floors, and the rooms it shares braces with
     [{"plotting"}],  # it may look at everything; nobody needs it before a picture is asked for
     [{"workflow"}],
-    [{"fitting"}, {"sensitivity"}, {"montecarlo"}, {"mcmc"}],
+    [{"sensitivity"}],  # its loop of select and fit stands on fits
+    [{"fitting"}, {"montecarlo"}, {"mcmc"}],
     [{"costs", "transforms"}, {"dmi"}],
     [{"filtering"}, {"models"}],
     [{"parallel", "parameters", "errors", "types", "datasets", "datatools"}],

@@ -1,0 +1,19 @@
+"""What would happen? Parameter sets to try, and what a model makes of them."""
+
+from fmepy.montecarlo.crl import ModCRL, modCRL
+from fmepy.montecarlo.ranges import RangeSummary, SensRange, sensRange
+from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Norm, Sobol, Unif
+
+__all__ = [
+    "Grid",
+    "Halton",
+    "Latinhyper",
+    "ModCRL",
+    "Norm",
+    "RangeSummary",
+    "SensRange",
+    "Sobol",
+    "Unif",
+    "modCRL",
+    "sensRange",
+]

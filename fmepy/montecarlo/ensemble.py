@@ -1,0 +1,368 @@
+"""Many runs of one model: which parameter sets, and what they gave. What sensRange and modCRL share.
+
+Sets are run through `fmepy.parallel.run_many`, whose batches, order and failures hold here too. A set equal to the one
+before (the rejected step of a chain) is not run again. Of every run only the asked-for variables travel back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice, listed
+from fmepy.models.adapter import Simulator, as_simulator
+from fmepy.montecarlo.samplers import (
+    Grid,
+    Halton,
+    Latinhyper,
+    Norm,
+    Sobol,
+    Unif,
+    as_mean_and_covariance,
+    as_number,
+    as_ranges,
+    as_rng,
+)
+from fmepy.parallel import Runs, run_many
+from fmepy.parameters import generated_names
+from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
+
+__all__ = ["Ensemble", "ParameterSets", "output_names", "parameter_sets", "prepare"]
+
+logger = logging.getLogger(__name__)
+
+DISTRIBUTIONS = ("unif", "norm", "latin", "grid", "sobol", "halton")
+_TIMED_RUNS = 8  # of a streamed ensemble, to see whether processes are worth their start
+_POOL_START = 1.0  # seconds; as in fmepy.parallel
+_INTERRUPTED = ("Interrupted", "Stopped by Ctrl-C before it was done.")
+
+
+# --- which sets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParameterSets:
+    """The parameter sets of an ensemble.
+
+    Attributes
+    ----------
+    table : DataFrame, shape (num, n_par)
+        One set per row, labelled as the user's table was.
+    pset : ndarray of int, shape (num,)
+        Rows of the user's table that were taken; 0, 1, ... for drawn sets.
+    start : Series
+        The point that stands for the sets where the user gave no `parms`.
+    """
+
+    table: pd.DataFrame
+    pset: IntVector
+    start: pd.Series
+
+
+def parameter_sets(
+    dist: str, parInput: Any, parRange: Any, parMean: Any, parCovar: Any, num: int, rng: np.random.Generator
+) -> ParameterSets:
+    """Return the sets that `dist` draws, or those of `parInput`.
+
+    Raises
+    ------
+    ParameterError, ArgumentError
+        What `dist` needs is missing or wrong; `parInput` is no table of finite numbers.
+    """
+    num = as_number(num)
+    if parInput is not None:
+        return _chosen(_input_table(parInput), num, rng)
+    check_choice(dist, DISTRIBUTIONS, "dist")
+    if dist == "norm":
+        _need(parMean, "parMean", dist)
+        _need(parCovar, "parCovar", dist)
+        start, _ = as_mean_and_covariance(parMean, parCovar)
+        table = Norm(parMean, parCovar, parRange, num=num, seed=rng)
+    else:
+        _need(parRange, "parRange", dist)
+        start = as_ranges(parRange).middle
+        if dist == "grid":
+            table = Grid(parRange, num)
+        else:
+            sampler = {"unif": Unif, "latin": Latinhyper, "sobol": Sobol, "halton": Halton}[dist]
+            table = sampler(parRange, num, seed=rng)
+    return ParameterSets(table, np.arange(len(table), dtype=np.intp), start)
+
+
+def _need(value: Any, argument: str, dist: str) -> None:
+    if value is None:
+        others = {"parRange": "dist='norm' takes parMean and parCovar instead", "parMean": "give the means by name"}
+        raise ParameterError(
+            f"`{argument}` is missing, which dist={dist!r} needs; {others.get(argument, 'give the covariance')}."
+        )
+
+
+def _input_table(parInput: Any) -> pd.DataFrame:
+    """Return the user's sets as a table: a DataFrame, mapping of columns or of numbers, Series (one set), or matrix."""
+    if isinstance(parInput, pd.Series):
+        table = parInput.to_frame().T
+    elif isinstance(parInput, pd.DataFrame):
+        table = parInput
+    elif isinstance(parInput, Mapping):
+        one = all(np.ndim(v) == 0 for v in parInput.values())
+        table = pd.DataFrame([dict(parInput)]) if one else pd.DataFrame(dict(parInput))
+    else:
+        values = np.atleast_2d(np.asarray(parInput, dtype=float))
+        table = pd.DataFrame(values, columns=list(generated_names(values.shape[1])))
+    if table.shape[0] == 0 or table.shape[1] == 0:
+        raise ParameterError(f"`parInput` is an empty table (shape {table.shape}); it needs one set per row.")
+    names = [str(k) for k in table.columns]
+    repeated = sorted({k for k in names if names.count(k) > 1})
+    if repeated:
+        raise ParameterError(f"`parInput` has more than one column {listed(repeated)}.")
+    try:
+        values = table.to_numpy(dtype=float)
+    except (TypeError, ValueError):
+        raise ParameterError("`parInput` must hold numbers only: one column per parameter, one set per row.") from None
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        i, j = bad[0]
+        raise ParameterError(f"`parInput`: row {i} has {values[i, j]} for {names[j]!r}; finite numbers are needed.")
+    return pd.DataFrame(values, columns=names, index=table.index)
+
+
+def _chosen(table: pd.DataFrame, num: int, rng: np.random.Generator) -> ParameterSets:
+    """Return `num` rows drawn without replacement, in the order of the table; all of them if there are no more."""
+    rows = np.arange(len(table), dtype=np.intp)
+    if len(table) > num:
+        rows = np.sort(rng.choice(len(table), size=num, replace=False)).astype(np.intp)
+    return ParameterSets(table.iloc[rows], rows, table.iloc[0])
+
+
+# --- the runs
+
+
+class _OneRun:
+    """What travels: from the varied parameters to the asked-for variables, shape (n_var, n_x); NaN is a failure."""
+
+    def __init__(self, simulator: Simulator, places: IntVector) -> None:
+        self.simulator, self.places = simulator, places
+        self.simulate = simulator.run  # looked up once
+        self.all = np.array_equal(places, np.arange(len(simulator.var_names)))
+
+    def __call__(self, theta: Vector) -> Matrix:
+        Y = self.simulate(theta)
+        if not self.all:
+            Y = Y[:, self.places]
+        if not np.isfinite(Y).all():
+            raise self.not_finite(Y, theta)
+        return Y.T
+
+    def not_finite(self, Y: Matrix, theta: Vector) -> SimulationError:
+        bad = ~np.isfinite(Y)
+        names = [self.simulator.var_names[self.places[j]] for j in np.flatnonzero(bad.any(axis=0))]
+        return SimulationError(
+            f"{int(bad.sum())} of {Y.size} values are not finite (of {listed(names)}).",
+            parameters=dict(zip(self.simulator.names, theta.tolist(), strict=True)),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _OneRun, (self.simulator, self.places)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ensemble:
+    """A model, the sets it is to be run at, and the variables that are asked for.
+
+    Attributes
+    ----------
+    simulator : Simulator
+    places : ndarray of int, shape (n_var,)
+        Columns of the simulator's output that are asked for.
+    sets : ParameterSets
+    """
+
+    simulator: Simulator
+    places: IntVector
+    sets: ParameterSets
+
+    @property
+    def var(self) -> tuple[str, ...]:
+        """The variables asked for."""
+        return tuple(self.simulator.var_names[i] for i in self.places)
+
+    @property
+    def n_output(self) -> int:
+        """Numbers per run: variables times values of x."""
+        return len(self.places) * len(self.simulator.x)
+
+    def labelled_sets(self) -> pd.DataFrame:
+        """Return the sets, labelled (chain, iteration) if they come from a chain, else 0, 1, ..."""
+        table = self.sets.table
+        return table if table.index.nlevels > 1 else table.reset_index(drop=True)
+
+    def run(self, executor: Any, progress: Any) -> tuple[Cube, pd.DataFrame]:
+        """Return the values, shape (num, n_var, n_x), NaN where a run failed, and the table of failures."""
+        thetas, source = self._distinct()
+        runs = run_many(_OneRun(self.simulator, self.places), list(thetas), executor=executor, progress=progress)
+        values = self._stacked(runs)
+        failures = self._failures(_failed(runs), source)
+        return (values if len(thetas) == len(source) else values[source]), failures
+
+    def stream(self, take: Callable[[Matrix], None], rows: int, executor: Any, progress: Any) -> pd.DataFrame:
+        """Run `rows` sets at a time; hand their values, shape (n, n_output), to `take` and forget them.
+
+        Returns the table of failures. NaN stands where a run failed.
+        """
+        thetas, source = self._distinct()
+        one = _OneRun(self.simulator, self.places)
+        failed: dict[int, tuple[str, str]] = {}
+        stopped = False
+        with _Told(progress, len(thetas)) as told:
+            for begin, end, where, force in _chunks(thetas, rows, executor):
+                if stopped:  # after Ctrl-C nothing more is started
+                    failed.update(dict.fromkeys(range(begin, end), _INTERRUPTED))
+                    values = np.full((end - begin, self.n_output), np.nan)
+                else:
+                    runs = run_many(
+                        one, list(thetas[begin:end]), executor=where, progress=told.after(begin), force=force
+                    )
+                    stopped = bool((runs.failures["error"] == _INTERRUPTED[0]).any())
+                    failed.update({begin + k: why for k, why in _failed(runs).items()})
+                    values = self._stacked(runs).reshape(end - begin, -1)
+                if len(thetas) < len(source):
+                    values = values[source[np.searchsorted(source, begin) : np.searchsorted(source, end)] - begin]
+                take(values)
+        return self._failures(failed, source)
+
+    def _distinct(self) -> tuple[Matrix, IntVector]:
+        """Return the sets that differ from the one before, and for every set the number of its run."""
+        thetas = self.sets.table.to_numpy(dtype=float)
+        new = np.ones(len(thetas), dtype=bool)
+        new[1:] = (thetas[1:] != thetas[:-1]).any(axis=1)
+        return thetas[new], (np.cumsum(new) - 1).astype(np.intp)
+
+    def _stacked(self, runs: Runs) -> Cube:
+        values = np.full((len(runs), len(self.places), len(self.simulator.x)), np.nan)
+        for i, result in enumerate(runs.results):
+            if result is not None:
+                values[i] = result
+        return values
+
+    def _failures(self, failed: dict[int, tuple[str, str]], source: IntVector) -> pd.DataFrame:
+        """Return one row per set whose run failed."""
+        names, thetas = self.simulator.names, self.sets.table.to_numpy(dtype=float)
+        rows = np.flatnonzero(np.isin(source, list(failed))) if failed else np.empty(0, dtype=int)
+        if len(rows):
+            logger.warning("%d of %d runs failed; `failures` tells why.", len(rows), len(source))
+        columns = {
+            "run": rows.astype(np.intp),
+            "parameters": pd.Series([dict(zip(names, thetas[i].tolist(), strict=True)) for i in rows], dtype=object),
+            "error": pd.Series([failed[int(source[i])][0] for i in rows], dtype=object),
+            "message": pd.Series([failed[int(source[i])][1] for i in rows], dtype=object),
+        }
+        return pd.DataFrame(columns)
+
+
+def _failed(runs: Runs) -> dict[int, tuple[str, str]]:
+    """Return the name of the error and the message, by number of the run."""
+    table = runs.failures
+    return {int(i): (e, m) for i, e, m in zip(table["run"], table["error"], table["message"], strict=True)}
+
+
+def _chunks(thetas: Matrix, rows: int, executor: Any) -> Iterator[tuple[int, int, Any, bool]]:
+    """Yield (first, last + 1, executor, force) of every chunk.
+
+    With a number of processes the first few runs are timed here, and it is decided once for all that follow: each chunk
+    by itself may be too short to pay for processes that the whole does pay for.
+    """
+    begin, force = 0, False
+    if isinstance(executor, (int, np.integer)) and not isinstance(executor, bool) and len(thetas) > _TIMED_RUNS:
+        began = time.perf_counter()
+        yield 0, _TIMED_RUNS, None, False
+        seconds = (time.perf_counter() - began) / _TIMED_RUNS
+        begin = _TIMED_RUNS
+        force = seconds * (len(thetas) - begin) * (1 - 1 / max(int(executor), 1)) > _POOL_START
+        if not force and executor >= 1:
+            executor = None
+    while begin < len(thetas):
+        end = min(begin + rows, len(thetas))
+        yield begin, end, executor, force
+        begin = end
+
+
+class _Told:
+    """Progress of all chunks together."""
+
+    def __init__(self, progress: Any, total: int) -> None:
+        self.progress, self.total = progress, total
+        self.bar: Any = None
+
+    def __enter__(self) -> _Told:
+        if self.progress is True:
+            from tqdm.auto import tqdm
+
+            self.bar = tqdm(total=self.total, unit="run")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+    def after(self, begin: int) -> Any:
+        """Return what run_many gets as `progress` for the chunk that begins at `begin`."""
+        bar = self.bar
+        if bar is not None:
+            return lambda done, total: bar.update(begin + done - bar.n)
+        if callable(self.progress):
+            return lambda done, total: self.progress(begin + done, self.total)
+        return self.progress
+
+
+# --- from the user's arguments
+
+
+def prepare(
+    func: Any,
+    parms: UserParameters,
+    *,
+    sensvar: Any,
+    dist: str,
+    parInput: Any,
+    parRange: Any,
+    parMean: Any,
+    parCovar: Any,
+    map: int | str | None,
+    num: int,
+    args: Any,
+    kwargs: Any,
+    seed: Seed,
+) -> Ensemble:
+    """Return the ensemble that the arguments of sensRange and modCRL describe.
+
+    Raises
+    ------
+    ParameterError, ArgumentError
+        See `sensRange`.
+    """
+    sets = parameter_sets(dist, parInput, parRange, parMean, parCovar, num, as_rng(seed))
+    is_model = callable(getattr(func, "bind", None))
+    start = sets.start if parms is None and not is_model else parms
+    simulator = as_simulator(func, start, varied=list(sets.table.columns), map=map, args=args, kwargs=kwargs)
+    if len(set(simulator.names)) < len(simulator.names):
+        raise ArgumentError(f"The varied parameters repeat a name: {listed(simulator.names)}.")
+    return Ensemble(simulator, simulator.places(sensvar), sets)
+
+
+def output_names(var: tuple[str, ...], x: Vector) -> list[str]:
+    """Return the names of the outputs, variables outermost: variable and x pasted, the variable alone for one x.
+
+    Examples
+    --------
+    >>> output_names(("N",), np.array([0.0, 0.5]))
+    ['N0', 'N0.5']
+    """
+    if len(x) == 1:
+        return list(var)
+    return [f"{v}{value:.15g}" for v in var for value in x]

@@ -1,0 +1,319 @@
+"""Pictures of ensembles: runs and bands over x, outputs against parameters, pairs, histograms."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError
+from fmepy.montecarlo.smoothing import local_lines
+from fmepy.plotting.axes import add_legend, check_which, get_axes, legend_location
+from fmepy.plotting.obsplot import Points, axes_settings, observed_points, one_per_panel, set_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fmepy.montecarlo.crl import ModCRL
+    from fmepy.montecarlo.ranges import RangeSummary, SensRange
+    from fmepy.plotting.axes import AxesArray
+
+__all__ = ["plot_bands", "plot_histograms", "plot_pairs", "plot_responses", "plot_runs"]
+
+Which = str | int | Sequence[str | int] | None
+_OBSERVED = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 4, "label": "observed"}
+_TRACE_POINTS = 60
+
+
+# --- over x
+
+
+def plot_runs(
+    runs: SensRange,
+    *,
+    which: Which = None,
+    xyswap: bool = False,
+    axes: Axes | Iterable[Axes] | None = None,
+    **kwargs: Any,
+) -> AxesArray:
+    """Draw every run as a line, one panel per variable; for a single x a box per variable; return the Axes.
+
+    Parameters
+    ----------
+    runs : SensRange
+    which : names or positions from 0, optional
+    xyswap : bool
+        x on the vertical axis, downwards from its top.
+    axes : Axes or array of Axes, optional
+    **kwargs
+        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for the lines.
+    """
+    names = check_which(which, runs.var)
+    settings = axes_settings(kwargs)
+    panels = get_axes(len(names), axes)
+    for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
+        values = runs.values[:, runs.var.index(name)]
+        values = values[~np.isnan(values).any(axis=1)]
+        if len(runs.x) == 1:
+            _box(ax, values[:, 0], name, xyswap, kwargs)
+        else:
+            _lines(ax, runs.x, values, xyswap, kwargs)
+        own = {k: one_per_panel(k, v, len(names))[i] for k, v in settings.items()}
+        if len(runs.x) == 1:
+            ax.set(**own)
+        else:
+            set_axes(ax, runs.x_name, name, xyswap, own)
+    return panels
+
+
+def _lines(ax: Axes, x: Any, values: Any, xyswap: bool, kwargs: Mapping[str, Any]) -> None:
+    from matplotlib.collections import LineCollection
+
+    xs = np.broadcast_to(x, values.shape)
+    pairs = np.stack((values, xs) if xyswap else (xs, values), axis=-1)
+    faint = float(np.clip(10 / max(len(values), 1), 0.08, 0.8))  # so that many runs still show where they crowd
+    look = {"colors": kwargs.get("color", "C0"), "alpha": faint, "linewidths": 0.8}
+    ax.add_collection(LineCollection(list(pairs), **{**look, **{k: v for k, v in kwargs.items() if k != "color"}}))
+    ax.autoscale_view()
+
+
+def _box(ax: Axes, values: Any, name: str, xyswap: bool, kwargs: Mapping[str, Any]) -> None:
+    lying: dict[str, Any] = {"vert": not xyswap}
+    if "orientation" in inspect.signature(ax.boxplot).parameters:  # matplotlib 3.10 on
+        lying = {"orientation": "horizontal" if xyswap else "vertical"}
+    ax.boxplot([values], **{"widths": 0.5, **lying, **kwargs})
+    ticks, label = (ax.set_yticks, ax.set_xlabel) if xyswap else (ax.set_xticks, ax.set_ylabel)
+    ticks([])
+    label(name)
+
+
+def plot_bands(
+    summary: RangeSummary,
+    *,
+    xyswap: bool = False,
+    which: Which = None,
+    legpos: str | None = "topleft",
+    quant: bool = False,
+    obs: Any = None,
+    obspar: Mapping[str, Any] | None = None,
+    axes: Axes | Iterable[Axes] | None = None,
+    **kwargs: Any,
+) -> AxesArray:
+    """Draw a light and a dark band per variable, observations on top; for a single x dots with ranges; return the Axes.
+
+    Parameters
+    ----------
+    summary : RangeSummary
+    xyswap : bool
+        x on the vertical axis, downwards from its top.
+    which : names or positions from 0, optional
+    legpos : str or None
+        Place of the legend; it stands in the first panel, and in the first of another kind of band. Its title says what
+        the band is: parameter uncertainty, or prediction.
+    quant : bool
+        Min to Max and Mean +- Sd (False), or q05 to q95 and q25 to q75 with the median (True).
+    obs : table or list of tables, optional
+    obspar : dict, optional
+        Look of the observations.
+    axes : Axes or array of Axes, optional
+    **kwargs
+        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; ``color`` of the bands; the rest for the middle
+        line.
+
+    Raises
+    ------
+    ArgumentError
+        An unknown variable; observations of none of those that are shown.
+    """
+    names = check_which(which, summary.var)
+    legend_location(legpos)
+    settings = axes_settings(kwargs)
+    color = kwargs.pop("color", "C0")
+    points = {} if obs is None else _observed(obs, summary, names)
+    panels = get_axes(len(names), axes)
+    told: set[str] = set()
+    for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
+        rows = summary.frame[summary.frame["var"] == name]
+        single = len(rows) == 1
+        draw = _dot if single else _band
+        draw(ax, rows, xyswap, quant, color, kwargs)
+        for k, seen in enumerate(points.get(name, ())):
+            style = {**_OBSERVED, **(obspar or {})}
+            if k > 0:
+                style["label"] = "_nolegend_"
+            ax.plot(*((seen.y, seen.x) if xyswap or single else (seen.x, seen.y)), **style)
+        own = {k: one_per_panel(k, v, len(names))[i] for k, v in settings.items()}
+        if single:
+            ax.set(**{"xlabel": name, **own})
+        else:
+            set_axes(ax, summary.x_name, name, xyswap, own)
+        kind = summary.kind_of(name)
+        if kind not in told:
+            told.add(kind)
+            add_legend(ax, legpos, title=kind, fontsize="small", title_fontsize="small")
+    return panels
+
+
+def _observed(obs: Any, summary: RangeSummary, names: Sequence[str]) -> dict[str, list[Points]]:
+    tables = [obs] if isinstance(obs, (pd.DataFrame, Mapping)) else obs
+    if isinstance(tables, str) or not isinstance(tables, Sequence):
+        raise ArgumentError(f"`obs` must be a table or a list of tables; got {type(obs).__name__}.")
+    points, _ = observed_points(tables, summary.x_name, summary.var)
+    if not set(points) & set(names):
+        raise ArgumentError(f"`obs` holds none of the variables shown ({list(names)}); it has {list(points)}.")
+    return points
+
+
+def _limits(rows: pd.DataFrame, quant: bool) -> tuple[Any, Any, Any, tuple[str, str, str]]:
+    """Return the outer band, the inner band, the middle, and their names."""
+    if quant:
+        outer, inner = (rows["q05"], rows["q95"]), (rows["q25"], rows["q75"])
+        return outer, inner, rows["q50"], ("q05 to q95", "q25 to q75", "median")
+    inner = (rows["Mean"] - rows["Sd"], rows["Mean"] + rows["Sd"])
+    return (rows["Min"], rows["Max"]), inner, rows["Mean"], ("Min to Max", "Mean ± Sd", "Mean")
+
+
+def _band(ax: Axes, rows: pd.DataFrame, xyswap: bool, quant: bool, color: Any, kwargs: Mapping[str, Any]) -> None:
+    outer, inner, middle, labels = _limits(rows, quant)
+    fill = ax.fill_betweenx if xyswap else ax.fill_between
+    x = rows["x"].to_numpy()
+    fill(x, *outer, color=color, alpha=0.2, linewidth=0, label=labels[0])
+    fill(x, *inner, color=color, alpha=0.4, linewidth=0, label=labels[1])
+    ax.plot(*((middle, x) if xyswap else (x, middle)), **{"color": color, "label": labels[2], **kwargs})
+
+
+def _dot(ax: Axes, rows: pd.DataFrame, xyswap: bool, quant: bool, color: Any, kwargs: Mapping[str, Any]) -> None:
+    """Draw the one value of a variable as a dot with its ranges, lying."""
+    outer, inner, middle, labels = _limits(rows, quant)
+    at = rows["x"].to_numpy()
+    ax.hlines(at, *outer, color=color, alpha=0.4, linewidth=2, label=labels[0])
+    ax.hlines(at, *inner, color=color, alpha=0.6, linewidth=6, label=labels[1])
+    ax.plot(middle, at, **{"color": color, "marker": "o", "linestyle": "none", "label": labels[2], **kwargs})
+    ax.set_yticks([])
+
+
+# --- outputs against parameters
+
+
+def plot_responses(
+    result: ModCRL,
+    *,
+    which: Which = None,
+    trace: bool = False,
+    axes: Axes | Iterable[Axes] | None = None,
+    **kwargs: Any,
+) -> AxesArray:
+    """Draw every output against every parameter, one panel a pair, outputs as rows; return the Axes.
+
+    Parameters
+    ----------
+    result : ModCRL
+    which : names or positions from 0 in the frame, optional
+        Parameters and outputs; without any of one kind, all of that kind.
+    trace : bool
+        Add a smooth line.
+    axes : Axes or array of Axes, optional
+    **kwargs
+        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for the points.
+    """
+    columns = check_which(which, [str(c) for c in result.frame.columns], what="column")
+    pars = [c for c in columns if c in result.pars.columns] or [str(c) for c in result.pars.columns]
+    outputs = [c for c in columns if c in result.var] or list(result.var)
+    settings = axes_settings(kwargs)
+    pairs = [(p, v) for v in outputs for p in pars]
+    ncols = len(pars) if len(outputs) > 1 and len(pars) > 1 else None
+    panels = get_axes(len(pairs), axes, ncols=ncols)
+    frame = result.frame.dropna()
+    look = {"marker": "o", "linestyle": "none", "markersize": 3, "alpha": float(np.clip(100 / len(frame), 0.2, 0.8))}
+    for i, (ax, (p, v)) in enumerate(zip(panels, pairs, strict=True)):
+        x, y = frame[p].to_numpy(), frame[v].to_numpy()
+        ax.plot(x, y, **{**look, **kwargs})
+        if trace and len(frame) > 2:
+            at = np.linspace(x.min(), x.max(), _TRACE_POINTS)
+            ax.plot(at, local_lines(x, y, at), color="0.2", linewidth=1.5)
+        set_axes(ax, p, v, False, {k: one_per_panel(k, s, len(pairs))[i] for k, s in settings.items()})
+    return panels
+
+
+def plot_pairs(
+    frame: pd.DataFrame,
+    *,
+    nsample: int | None = None,
+    axes: Axes | Iterable[Axes] | None = None,
+    **kwargs: Any,
+) -> AxesArray:
+    """Draw all columns against each other; return the Axes, shape (n, n).
+
+    Points above the diagonal, correlations (of all rows) below, histograms on it. Rows with a missing value are left
+    out.
+
+    Parameters
+    ----------
+    frame : DataFrame, shape (n_row, n)
+    nsample : int, optional
+        At most so many points, evenly spaced over the rows.
+    axes : array of Axes, shape (n, n), optional
+    **kwargs
+        Of the points: keywords of ``Axes.plot``.
+    """
+    names = [str(c) for c in frame.columns]
+    n = len(names)
+    if n < 2:
+        raise ArgumentError(f"`which`: pairs need at least two columns; there is {names}.")
+    if nsample is not None and nsample < 1:
+        raise ArgumentError(f"`nsample={nsample!r}` must be at least 1.")
+    rows = frame.dropna()
+    shown = rows
+    if nsample is not None and nsample < len(rows):
+        shown = rows.iloc[np.linspace(0, len(rows) - 1, nsample).astype(int)]
+    panels: AxesArray = get_axes(n * n, axes, ncols=n, panel=(1.8, 1.6)).reshape(n, n)
+    look = {"marker": ".", "linestyle": "none", "markersize": 3, "color": "C0", **kwargs}
+    for i, j in np.ndindex(n, n):
+        ax: Any = panels[i, j]
+        if i == j:
+            ax.hist(rows.iloc[:, i].to_numpy(), bins="auto" if len(rows) < 2000 else 40, color="0.75")
+            ax.set_title(names[i], fontsize="medium")
+            ax.set_yticks([])
+        elif i < j:
+            ax.plot(shown.iloc[:, j].to_numpy(), shown.iloc[:, i].to_numpy(), **look)
+            ax.set_yticklabels([])
+            ax.tick_params(labelbottom=False)
+        else:
+            r = _correlation(rows.iloc[:, i].to_numpy(), rows.iloc[:, j].to_numpy())
+            size = 8 + (0 if np.isnan(r) else 10 * abs(r))
+            ax.text(0.5, 0.5, "-" if np.isnan(r) else f"{r:.2f}", ha="center", va="center", fontsize=size,
+                    transform=ax.transAxes)  # fmt: skip
+            ax.set(xticks=[], yticks=[])
+    return panels
+
+
+def _correlation(x: Any, y: Any) -> float:
+    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
+    return float(np.corrcoef(x, y)[0, 1])
+
+
+def plot_histograms(frame: pd.DataFrame, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any) -> AxesArray:
+    """Draw a histogram of every column, missing values left out; return the Axes.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    axes : Axes or array of Axes, optional
+    **kwargs
+        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for ``Axes.hist``.
+    """
+    names = [str(c) for c in frame.columns]
+    settings = axes_settings(kwargs)
+    panels = get_axes(len(names), axes)
+    for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
+        values = frame.iloc[:, i].dropna().to_numpy()
+        ax.hist(
+            values, **{"bins": "auto" if len(values) < 2000 else 40, "color": "0.7", "edgecolor": "white", **kwargs}
+        )
+        own = {k: one_per_panel(k, s, len(names))[i] for k, s in settings.items()}
+        set_axes(ax, name, "runs", False, own)
+    return panels
