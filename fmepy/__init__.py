@@ -29,6 +29,19 @@ from fmepy.montecarlo import (
 from fmepy.parallel import Runs, run_many
 from fmepy.plotting.models import plot_model
 from fmepy.plotting.obsplot import obsplot
+from fmepy.sensitivity import (
+    Collin,
+    GlobalIndices,
+    Identifiability,
+    IdentifiableFit,
+    SensFun,
+    SensFunSummary,
+    collin,
+    global_indices,
+    identifiability,
+    identifiable_fit,
+    sensFun,
+)
 from fmepy.transforms import transformed
 
 __version__ = "0.1.0"
@@ -36,11 +49,15 @@ __version__ = "0.1.0"
 __all__ = [
     "BoundCost",
     "BoundModel",
+    "Collin",
     "Cost",
     "DifferenceModel",
     "Equations",
+    "GlobalIndices",
     "Grid",
     "Halton",
+    "Identifiability",
+    "IdentifiableFit",
     "Latinhyper",
     "ModCRL",
     "ModCost",
@@ -53,17 +70,23 @@ __all__ = [
     "PseudoOptim",
     "RangeSummary",
     "Runs",
+    "SensFun",
+    "SensFunSummary",
     "SensRange",
     "SimulationCost",
     "Sobol",
     "SumCost",
     "Unif",
     "__version__",
+    "collin",
     "confidence",
     "cross2long",
     "datasets",
     "errors",
     "gaussianWeights",
+    "global_indices",
+    "identifiability",
+    "identifiable_fit",
     "modCRL",
     "modCost",
     "modFit",
@@ -73,6 +96,7 @@ __all__ = [
     "predict",
     "pseudoOptim",
     "run_many",
+    "sensFun",
     "sensRange",
     "transformed",
 ]

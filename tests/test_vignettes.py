@@ -12,12 +12,16 @@ import pytest
 from fmepy import datasets
 
 
-@pytest.fixture(scope="module")
-def lynx_hare(root) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("lynx_hare", root / "vignettes" / "lynx_hare.py")
+def vignette(root, name) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, root / "vignettes" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def lynx_hare(root) -> ModuleType:
+    return vignette(root, "lynx_hare")
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +84,18 @@ def test_one_datum_altered_changes_the_estimates(run, lynx_hare, tmp_path, capsy
     pelts["Hare"] = pelts["Hare"].where(pelts["year"] != 1907, 2 * pelts["Hare"])
     other = lynx_hare.main(tmp_path, pelts)
     assert (np.abs(other.par - run[0].par) > 1e-3).any()
+
+
+def test_the_screening_of_hiv_finds_what_can_be_told_apart(root, tmp_path, capsys):
+    found = vignette(root, "hiv_screening").main(tmp_path)
+    # the same model and design in R: sensitivities do not depend on the data; exact 14.9 for the five
+    assert found["five"] == pytest.approx(14.9, abs=0.1)
+    frame = found["collinearity"].frame
+    assert frame.loc[frame["N"] == 6, "collinearity"].item() > 20
+    assert found["fit"].converged
+    assert found["fit"].ssr == pytest.approx(found["fit"].df_residual, rel=0.5)  # errors are as large as told
+    assert not len(found["doses"].failures)
+    assert "Largest identifiable sets: 1 of 5 parameters" in capsys.readouterr().out
+    for name in ("sensitivities", "collinearity", "ranges", "mean_virus"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        assert (tmp_path / f"{name}.svg").exists()

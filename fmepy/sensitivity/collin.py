@@ -1,0 +1,354 @@
+"""collin: which sets of parameters can be identified together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, listed
+from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
+from fmepy.sensitivity.printing import two_digits
+from fmepy.sensitivity.selection import chosen
+from fmepy.sensitivity.sensfun import SensFun
+from fmepy.types import Matrix
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+__all__ = ["Collin", "collin"]
+
+_SHOWN = 60  # rows of a printed table; more are cut in the middle
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collin:
+    """Collinearity of sets of parameters; made by `collin`.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        One row per set: a 0/1 column per parameter, N (number of parameters), collinearity; sizes ascending, within a
+        size in lexicographic order of positions.
+    """
+
+    frame: pd.DataFrame
+
+    @property
+    def value(self) -> float:
+        """The collinearity, if there is one set."""
+        if len(self.frame) != 1:
+            raise ArgumentError(
+                f"`value` is that of one set, but there are {len(self.frame)}. They are in .frame['collinearity']; one "
+                "set is collin(sens, ['a', 'b'])."
+            )
+        return float(self.frame.iloc[:, -1].to_numpy()[0])
+
+    @property
+    def columns(self) -> pd.Index:
+        """Columns of the frame."""
+        return self.frame.columns
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return tuple(map(str, self.frame.columns[:-2]))
+
+    def sets(self) -> list[tuple[str, ...]]:
+        """Return the parameters of each row."""
+        names = np.array(self.parameters, dtype=object)
+        return [tuple(names[row]) for row in self.frame.iloc[:, :-2].to_numpy(dtype=bool)]
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.frame[key]
+
+    def plot(self, log: bool = True, threshold: float | None = None, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+        """Draw collinearity against the size of the sets; return the Axes.
+
+        Parameters
+        ----------
+        log : bool
+            Logarithmic axis of collinearity.
+        threshold : float, optional
+            Draw a line there; 20 is usual, 5 to 20 in the literature. Sets below it can be identified.
+        ax : Axes, optional
+            Where to draw.
+        **kwargs
+            Passed to ``Axes.plot``.
+        """
+        from fmepy.plotting.sensitivity import plot_collinearity
+
+        return plot_collinearity(self, log=log, threshold=threshold, ax=ax, **kwargs)
+
+    def __repr__(self) -> str:
+        return _shown(self.frame).to_string()
+
+    def _repr_html_(self) -> str:
+        return str(_shown(self.frame).to_html())
+
+
+def _shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows to print, as texts; the collinearity with two significant digits, each on its own."""
+    if len(frame) > _SHOWN:
+        half = _SHOWN // 2
+        frame = pd.concat([frame.iloc[:half], frame.iloc[-half:]])
+        gap = half
+    else:
+        gap = 0
+    shown = two_digits(frame.iloc[:, :-1])
+    shown["collinearity"] = [_two(g) for g in frame.iloc[:, -1]]
+    if gap:
+        dots = pd.DataFrame([["..."] * shown.shape[1]], columns=shown.columns, index=["..."])
+        shown = pd.concat([shown.iloc[:gap], dots, shown.iloc[gap:]])
+    return shown
+
+
+def _two(value: float) -> str:
+    if not np.isfinite(value):
+        return "Inf"
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}" if value < 1e5 else f"{value:.1e}"
+
+
+def collin(
+    sensfun: Any,
+    parset: Any = None,
+    *,
+    N: int | Sequence[int] | None = None,
+    which: Any = None,
+    maxcomb: float = 5000,
+    progress: bool | Callable[[int, int], object] = False,
+) -> Collin:
+    """Return the collinearity of sets of parameters: how well a change of one can be made up for by the others.
+
+    Parameters
+    ----------
+    sensfun : SensFun, DataFrame, or array of shape (n_row, n_par)
+        Sensitivities. Columns of an array are called 1, 2, ...; a DataFrame may have the columns x and var in front.
+    parset : names or positions from 0, optional
+        One set.
+    N : int or sequence of int, optional
+        All sets of these sizes. Default: all sizes from 2 to the number of parameters.
+    which : names or positions from 0, optional
+        Use the rows of these variables alone.
+    maxcomb : float
+        Sizes with so many sets or more are left out, with one warning; if they were asked for by `N` it is an error.
+        ``numpy.inf``: no limit.
+    progress : bool or callable
+        True: a bar. A callable gets (sets done, sets in all).
+
+    Returns
+    -------
+    Collin
+
+    Raises
+    ------
+    ParameterError
+        An unknown or repeated parameter in `parset`, or several sets.
+    ArgumentError
+        An unknown variable; `N` beyond the number of parameters; too many sets; values that are not finite.
+
+    Warns
+    -----
+    UserWarning
+        Parameters without any influence: every set with one of them has collinearity infinite. Sizes left out.
+
+    See Also
+    --------
+    identifiability : the largest identifiable sets, and what cannot be told apart.
+
+    Notes
+    -----
+    With columns of length 1, s_j = S_j / |S_j|::
+
+        gamma_K = 1 / sqrt(lambda_min(s_K' s_K))
+
+    from 1 (orthogonal) to infinity (dependent). A change of one parameter can be undone by the others of K but for a
+    fraction 1/gamma. Above 20 (5 to 20 in the literature) a set is held to be unidentifiable. Values above 1000 are
+    taken from singular values of s_K and good up to about 1e12; columns dependent within rounding give infinity. Memory
+    is bounded but for the result, a byte per parameter and 16 per set.
+
+    **Differs from FME**: `which` takes the rows of its variables (FME: one row of the variable before too, and for
+    costs rows of other variables where the alphabetical order differs from that of appearance); several parameters
+    without influence are no error; one warning for all sizes left out; eigenvalues that are only rounding are not
+    reported as numbers of the order of 1e8. Positions count from 0.
+
+    References
+    ----------
+    Brun, R., Reichert, P. and Künsch, H. R. (2001), Water Resour. Res. 37, 1015-1030, eq. 5. FME: collin.
+
+    Examples
+    --------
+    >>> S = pd.DataFrame({"a": [1, 2, 3, 4, 5], "b": [1, 1, 2, 2, 4], "c": [5, 3, 8, 1, 0]})
+    >>> collin(S)
+       a  b  c  N collinearity
+    0  1  1  0  2          6.8
+    1  1  0  1  2          1.5
+    2  0  1  1  2          1.4
+    3  1  1  1  3          6.8
+    >>> round(collin(S, ["a", "c"]).value, 3)
+    1.456
+    """
+    names, S = sensitivities_of(sensfun, which)
+    warn_of_zeros(names, S)
+    matrix = Normalised(S)
+    n_par = len(names)
+    if parset is not None:
+        if N is not None:
+            raise ArgumentError("Give `parset` (one set) or `N` (all sets of a size), not both.")
+        one = np.array([sorted(names.index(k) for k in chosen(parset, names, "parset", "parameter"))], dtype=np.intp)
+        return Collin(_frame(names, [membership(one, n_par)], [collinearities(matrix, one)]))
+    sizes = _sizes(N, n_par, maxcomb)
+    total = sum(comb(n_par, n) for n in sizes)
+    members, gammas, done = [], [], 0
+    with _progress_of(progress, total) as report:
+        for n in sizes:
+            for block in subset_blocks(n_par, n):
+                members.append(membership(block, n_par))
+                gammas.append(collinearities(matrix, block))
+                done += len(block)
+                report(done)
+    return Collin(_frame(names, members, gammas))
+
+
+def _frame(names: Sequence[str], members: Sequence[Any], gammas: Sequence[Any]) -> pd.DataFrame:
+    sets = np.concatenate(members) if members else np.zeros((0, len(names)), dtype=np.int8)
+    gamma = np.concatenate(gammas) if gammas else np.zeros(0)
+    head = pd.DataFrame(sets, columns=list(names))
+    tail = pd.DataFrame({"N": sets.sum(axis=1, dtype=np.int64), "collinearity": gamma})
+    return pd.concat([head, tail], axis=1)
+
+
+def _sizes(N: Any, n_par: int, maxcomb: float) -> list[int]:
+    """Return the sizes of the sets; the ones left out for their number are told."""
+    if isinstance(maxcomb, bool) or not isinstance(maxcomb, (int, float, np.number)) or not maxcomb > 0:
+        raise ArgumentError(f"`maxcomb={maxcomb!r}` must be a positive number.")
+    if N is None:
+        wanted = list(range(2, n_par + 1))
+        skipped = [n for n in wanted if comb(n_par, n) >= maxcomb]
+        if skipped:
+            warnings.warn(
+                f"collin: sets of {_ranges(skipped)} of {n_par} parameters are left out: there are maxcomb={maxcomb:g} "
+                f"or more of a size (up to {max(comb(n_par, n) for n in skipped)}). A larger `maxcomb`, or `N`, brings "
+                "them back.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return [n for n in wanted if n not in skipped]
+    sizes = [N] if isinstance(N, (int, np.integer)) else list(N)
+    for n in sizes:
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= n_par:
+            raise ArgumentError(f"`N={N!r}` must be whole numbers from 1 to {n_par}, the number of parameters.")
+        if comb(n_par, n) >= maxcomb:
+            raise ArgumentError(
+                f"`N={n}`: there are {comb(n_par, n)} sets of {n} of {n_par} parameters, and maxcomb={maxcomb:g}. "
+                f"Pass a larger one, maxcomb={comb(n_par, n) + 1}, or fewer parameters."
+            )
+    return sorted(set(map(int, sizes)))
+
+
+def _ranges(sizes: Sequence[int]) -> str:
+    """Return numbers in words: "6 to 10", "3, 5".
+
+    Examples
+    --------
+    >>> _ranges([6, 7, 8]), _ranges([3, 5])
+    ('6 to 8', '3, 5')
+    """
+    if len(sizes) > 2 and sizes[-1] - sizes[0] == len(sizes) - 1:
+        return f"{sizes[0]} to {sizes[-1]}"
+    return ", ".join(map(str, sizes))
+
+
+class _progress_of:  # noqa: N801    # used as a with-statement's word
+    """Tell how many sets are done: nobody, a bar, or a callable."""
+
+    def __init__(self, progress: Any, total: int) -> None:
+        if not callable(progress) and not isinstance(progress, bool):
+            raise ArgumentError(f"`progress={progress!r}` must be True, False, or a callable of (done, total).")
+        self.total, self.bar, self.callback = total, None, progress if callable(progress) else None
+        if progress is True:
+            from tqdm.auto import tqdm
+
+            self.bar = tqdm(total=total, unit="set")
+
+    def __enter__(self) -> Callable[[int], None]:
+        return self._tell
+
+    def _tell(self, done: int) -> None:
+        if self.bar is not None:
+            self.bar.update(done - self.bar.n)
+        if self.callback is not None:
+            self.callback(done, self.total)
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+# --- what the sensitivities are given as; shared with `identifiability`
+
+
+def sensitivities_of(sensfun: Any, which: Any) -> tuple[list[str], Matrix]:
+    """Return names and matrix of sensitivities, the rows of the variables `which` alone."""
+    names, S, labels = _parts(sensfun)
+    if S.ndim != 2 or S.shape[1] == 0 or S.shape[0] == 0:
+        raise ArgumentError(
+            f"`sensfun` has shape {S.shape}; sensitivities are a table with one row per output and one column per "
+            "parameter."
+        )
+    if which is not None:
+        if labels is None:
+            raise ArgumentError("`which` selects variables, but `sensfun` is a plain matrix without a column 'var'.")
+        wanted = chosen(which, list(dict.fromkeys(labels)), "which", "variable")
+        S = S[np.isin(labels, wanted)]
+    bad = np.flatnonzero(~np.isfinite(S).all(axis=0))
+    if bad.size:
+        raise ArgumentError(f"`sensfun`: the column {names[bad[0]]!r} holds values that are not finite.")
+    return names, S
+
+
+def _parts(sensfun: Any) -> tuple[list[str], Matrix, NDArray[Any] | None]:
+    if isinstance(sensfun, SensFun):
+        return _labelled(sensfun.frame)
+    if isinstance(sensfun, pd.DataFrame):
+        if list(map(str, sensfun.columns[:2])) == ["x", "var"]:
+            return _labelled(sensfun)
+        return [str(c) for c in sensfun.columns], _matrix(sensfun), None
+    S = _matrix(sensfun)
+    return [str(k + 1) for k in range(S.shape[1] if S.ndim == 2 else 0)], S, None
+
+
+def _labelled(frame: pd.DataFrame) -> tuple[list[str], Matrix, NDArray[Any]]:
+    labels = frame.iloc[:, 1].astype(str).to_numpy(dtype=object)
+    return [str(c) for c in frame.columns[2:]], _matrix(frame.iloc[:, 2:]), labels
+
+
+def _matrix(table: Any) -> Matrix:
+    try:
+        return np.array(table, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"`sensfun` must be what sensFun returns, or a table of numbers; got {type(table).__name__}."
+        ) from None
+
+
+def warn_of_zeros(names: Sequence[str], S: Matrix) -> None:
+    """Warn of parameters without any influence, by name."""
+    zero = [n for n, is_zero in zip(names, np.all(S == 0, axis=0).tolist(), strict=True) if is_zero]
+    if zero:
+        one = len(zero) == 1
+        warnings.warn(
+            f"The sensitivities to {listed(zero)} are all zero: {'it' if one else 'they'} cannot be identified, alone "
+            "or with others.",
+            UserWarning,
+            stacklevel=3,
+        )

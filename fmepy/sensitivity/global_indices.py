@@ -1,0 +1,431 @@
+"""global_indices: how much of the spread of an output is due to which parameter, over their whole ranges.
+
+Designs and estimators are SALib's; the runs go through `run_many`. Each method is one `_Method`: a design in blocks of
+rows, and an analysis of one output::
+
+    sobol    first-order index S1 = Var(E[y|p_j]) / Var(y), total index ST = E[Var(y|all but p_j)] / Var(y);
+             blocks of n_par + 2 runs (one point of A, its n_par mixtures with B, one point of B)
+    morris   elementary effects along trajectories: mean, mean of the absolute value, standard deviation;
+             blocks (trajectories) of n_par + 1 runs
+    fast     S1 and ST from the spectrum along a search curve; one block (curve) per parameter
+
+**Failed runs.** An estimator needs whole blocks. A block that holds a failed run is left out, for all outputs; how many
+is told. On a search curve nothing can be left out: the indices of that parameter are NaN.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
+from fmepy.models.adapter import Simulator, as_simulator
+from fmepy.parallel import run_many
+from fmepy.sensitivity.printing import two_digits
+from fmepy.sensitivity.selection import chosen
+from fmepy.types import BoolVector, Matrix, Seed, UserParameters, Vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["GlobalIndices", "global_indices"]
+
+logger = logging.getLogger(__name__)
+
+_LEVELS = 4  # of a trajectory's grid, as Morris and SALib have it
+_HARMONICS = 4  # of a search curve, as in SALib
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlobalIndices:
+    """Global sensitivity indices; made by `global_indices`.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        One row per output and parameter: var, x (if the output is a course over x), parameter, and the indices: S1,
+        S1_conf, ST, ST_conf ("sobol"; half the width of 95 % intervals), S1, ST ("fast"), mu, mu_star, mu_star_conf,
+        sigma ("morris"; in the unit of the output for a parameter moving through its whole range). NaN where an
+        output does not vary.
+    method : str
+    parameters : tuple of str
+    var : tuple of str
+    xname : str or None
+        Name of x; None if there is none.
+    blocks : int
+        Blocks of runs that were used, see the module's text.
+    dropped : int
+        Blocks that were left out because a run of them failed.
+    runs : int
+        Runs in all.
+    failures : DataFrame
+        One row per failed run: run, parameters, error, message.
+    """
+
+    frame: pd.DataFrame
+    method: str
+    parameters: tuple[str, ...]
+    var: tuple[str, ...]
+    xname: str | None
+    blocks: int
+    dropped: int
+    runs: int
+    failures: pd.DataFrame
+
+    @property
+    def columns(self) -> pd.Index:
+        """Columns of the frame."""
+        return self.frame.columns
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.frame[key]
+
+    def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+        """Draw the indices, one panel a variable: bars, or lines over x; return the Axes."""
+        from fmepy.plotting.sensitivity import plot_global_indices
+
+        return plot_global_indices(self, which, axes=axes, **kwargs)
+
+    def told(self) -> str:
+        """Return how many runs there were and what failed."""
+        text = f"{self.method}: {self.runs} runs"
+        if len(self.failures):
+            what = "curves of" if self.method == "fast" else "blocks of"
+            text += (
+                f", {len(self.failures)} failed; {self.dropped} of {self.blocks + self.dropped} {what} runs with a "
+                f"failed one {'give NaN' if self.method == 'fast' else 'are left out'}"
+            )
+        return text
+
+    def __repr__(self) -> str:
+        table = self.frame if len(self.frame) <= 60 else pd.concat([self.frame.head(30), self.frame.tail(30)])
+        lines = two_digits(table).to_string()
+        if len(self.frame) > 60:
+            lines += f"\n({len(self.frame)} rows; the first and last 30 are shown)"
+        return f"{lines}\n({self.told()})"
+
+    def _repr_html_(self) -> str:
+        return f"{two_digits(self.frame.head(60)).to_html()}<p>{self.told()}</p>"
+
+
+def global_indices(
+    func: Any,
+    parRange: Any,
+    *,
+    parms: UserParameters = None,
+    sensvar: Any = None,
+    method: str = "sobol",
+    num: int = 1024,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    seed: Seed = None,
+    executor: Any = None,
+    progress: Any = False,
+) -> GlobalIndices:
+    """Return how much of the spread of each output is due to which parameter, over their ranges.
+
+    Parameters
+    ----------
+    func : fmepy model, or callable ``func(p, *args, **kwargs)``
+        A callable returns a table (x first), or one row: a Series, a dict, a number.
+    parRange : dict of name to (min, max), or table with columns min, max
+        The ranges; parameters are uniform and independent in them.
+    parms : dict, Series, optional
+        Values of the other parameters; a fmepy model has its own.
+    sensvar : names or positions from 0, optional
+        The variables; default all.
+    method : {"sobol", "morris", "fast"}
+        First-order and total indices by Sobol's design, elementary effects, or first-order and total indices by the
+        extended Fourier amplitude test.
+    num : int
+        "sobol": a power of 2; ``num * (n_par + 2)`` runs. "morris": trajectories; ``num * (n_par + 1)`` runs; 10 to 50
+        screen. "fast": above 64; ``num * n_par`` runs.
+    args, kwargs
+        Passed on to a function of your own.
+    seed : int, Generator or None
+        Of the design and of the intervals' resamples.
+    executor, progress
+        Where the runs go, see `run_many`.
+
+    Returns
+    -------
+    GlobalIndices
+        Its ``.failures`` and ``.dropped`` tell of failed runs.
+
+    Raises
+    ------
+    FmepyError
+        SALib is not installed.
+    ParameterError
+        An unknown parameter, an empty range.
+    ArgumentError
+        An unknown method or variable, a `num` that does not fit.
+    SimulationError
+        So many runs failed that fewer than two blocks are left.
+
+    Notes
+    -----
+    A run counts as failed if it raises, or if one of the chosen outputs is not finite. What is left out is told at
+    WARNING level by the logger ``fmepy.sensitivity``, and in the result. Leaving out blocks is leaving out a part of
+    the ranges: the indices are those of the part where the model runs.
+
+    For "fast" there are no intervals: SALib's bootstrap along a curve is known to be unreliable.
+
+    References
+    ----------
+    Saltelli et al. (2010), Comput. Phys. Commun. 181, 259-270. Campolongo et al. (2007), Environ. Model. Softw. 22,
+    1509-1518. Saltelli, Tarantola and Chan (1999), Technometrics 41, 39-56. Herman and Usher (2017), SALib, J. Open
+    Source Softw. 2(9).
+
+    Examples
+    --------
+    For a sum of independent parameters both indices are the shares of the variance, here 1/5 and 4/5:
+
+    >>> found = global_indices(lambda p: p["a"] + 2 * p["b"], {"a": (0, 1), "b": (0, 1)}, num=512, seed=1)
+    >>> found.frame[["parameter", "S1", "ST"]].round(2)
+      parameter   S1   ST
+    0         a  0.2  0.2
+    1         b  0.8  0.8
+    """
+    check_choice(method, _METHODS, "method")
+    low, high, names = _ranges(parRange)
+    _check_num(num, method)
+    _need_salib()
+    start = parms
+    if parms is None and not callable(getattr(func, "bind", None)):
+        start = dict(zip(names, (0.5 * (low + high)).tolist(), strict=True))
+    simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs)
+    variables = chosen(sensvar, simulator.var_names, "sensvar", "variable")
+    rng = np.random.default_rng(seed)
+    kind = _METHODS[method](low, high, names, int(num), rng)
+    runs = run_many(_Outputs(simulator, variables), list(kind.design), executor=executor, progress=progress)
+    if (runs.failures["error"] == "Interrupted").any():
+        raise KeyboardInterrupt
+    usable = kind.usable(runs.ok)
+    dropped = int((~usable).sum())
+    if dropped and ((method != "fast" and usable.sum() < 2) or not usable.any()):
+        raise SimulationError(
+            f"{len(runs.failures)} of {len(runs)} runs failed, which leaves {int(usable.sum())} of {usable.size} "
+            f"blocks of runs. The first: {runs.failures['message'].iloc[0]} Narrow the ranges.",
+        )
+    Y = np.array([r if r is not None else np.full(kind.n_outputs(runs.results), np.nan) for r in runs.results])
+    job = _Analysis(kind, usable)
+    analysed = run_many(job, list(Y.T), executor=executor, seed=int(rng.integers(1, 2**31)))
+    if len(analysed.failures):
+        raise FmepyError(f"SALib's analysis failed: {analysed.failures['message'].iloc[0]}")
+    result = GlobalIndices(
+        frame=_frame(analysed.results, variables, simulator, names),
+        method=method,
+        parameters=tuple(names),
+        var=tuple(variables),
+        xname=None if simulator.is_single_row else simulator.x_name,
+        blocks=int(usable.sum()),
+        dropped=dropped,
+        runs=len(runs),
+        failures=_named(runs.failures, names),
+    )
+    if dropped:
+        logger.warning("global_indices, %s.", result.told())
+    return result
+
+
+class _Outputs:
+    """The chosen outputs of one run, one after the other. It travels to workers."""
+
+    def __init__(self, simulator: Simulator, variables: Sequence[str]) -> None:
+        self.simulator = simulator
+        self.columns = [simulator.var_names.index(v) for v in variables]
+        self.variables = list(variables)
+
+    def __call__(self, theta: Vector) -> Vector:
+        Y = self.simulator.run(theta)[:, self.columns]
+        bad = np.argwhere(~np.isfinite(Y))
+        if bad.size:
+            row, column = bad[0]
+            where = f" at {self.simulator.x_name} = {self.simulator.x[row]:g}" if len(Y) > 1 else ""
+            raise SimulationError(f"{self.variables[column]!r} is {Y[row, column]:g}{where}.")
+        return Y.T.ravel()
+
+
+class _Analysis:
+    """SALib's analysis of one output; NaN if it does not vary."""
+
+    def __init__(self, kind: _Method, usable: BoolVector) -> None:
+        self.kind, self.usable = kind, usable
+
+    def __call__(self, y: Vector, rng: np.random.Generator) -> dict[str, Vector]:
+        seen = y[np.isfinite(y)]
+        if np.ptp(seen) <= 1e-12 * np.abs(seen).max():
+            return dict.fromkeys(self.kind.columns, np.full(self.kind.n_par, np.nan))
+        return self.kind.analyse(y, self.usable, int(rng.integers(1, 2**31)))
+
+
+class _Method:
+    """A design in blocks of rows, and the analysis of one output.
+
+    Attributes
+    ----------
+    design : ndarray, shape (n_run, n_par)
+    n_rows : int
+        Rows of a block; blocks follow each other.
+    columns : tuple of str
+        Names of the indices.
+    """
+
+    columns: tuple[str, ...]
+
+    def __init__(self, low: Vector, high: Vector, names: Sequence[str], num: int, rng: np.random.Generator) -> None:
+        self.n_par = len(names)
+        self.problem = {
+            "num_vars": self.n_par,
+            "names": list(names),
+            "bounds": np.column_stack((low, high)).tolist(),
+        }
+        self.design, self.n_rows = self.sampled(num, rng)
+
+    def sampled(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
+        """Return the design and the number of rows of a block."""
+        raise NotImplementedError
+
+    def analyse(self, y: Vector, usable: BoolVector, seed: int) -> dict[str, Vector]:
+        """Return the indices of one output, one value per parameter; `usable` says which blocks count."""
+        raise NotImplementedError
+
+    def usable(self, ok: BoolVector) -> BoolVector:
+        """Return which blocks have no failed run."""
+        return np.asarray(ok.reshape(-1, self.n_rows).all(axis=1))
+
+    def rows(self, usable: BoolVector) -> BoolVector:
+        """Return the rows of these blocks."""
+        return np.repeat(usable, self.n_rows)
+
+    @staticmethod
+    def n_outputs(results: Sequence[Any]) -> int:
+        """Return the number of outputs."""
+        return next(len(r) for r in results if r is not None)
+
+
+class _Sobol(_Method):
+    columns = ("S1", "S1_conf", "ST", "ST_conf")
+
+    def sampled(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
+        from SALib.sample import sobol
+
+        return sobol.sample(self.problem, num, calc_second_order=False, seed=rng), self.n_par + 2
+
+    def analyse(self, y: Vector, usable: BoolVector, seed: int) -> dict[str, Vector]:
+        from SALib.analyze import sobol
+
+        found = sobol.analyze(self.problem, y[self.rows(usable)], calc_second_order=False, seed=seed)
+        return {c: np.asarray(found[c], dtype=float) for c in self.columns}
+
+
+class _Morris(_Method):
+    columns = ("mu", "mu_star", "mu_star_conf", "sigma")
+
+    def sampled(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
+        from SALib.sample import morris
+
+        return morris.sample(self.problem, num, num_levels=_LEVELS, seed=rng), self.n_par + 1
+
+    def analyse(self, y: Vector, usable: BoolVector, seed: int) -> dict[str, Vector]:
+        from SALib.analyze import morris
+
+        rows = self.rows(usable)
+        found = morris.analyze(self.problem, self.design[rows], y[rows], num_levels=_LEVELS, seed=seed)
+        return {c: np.ma.filled(np.ma.asarray(found[c], dtype=float), np.nan) for c in self.columns}
+
+
+class _Fast(_Method):
+    columns = ("S1", "ST")
+
+    def sampled(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
+        from SALib.sample import fast_sampler
+
+        return fast_sampler.sample(self.problem, num, M=_HARMONICS, seed=rng), num
+
+    def analyse(self, y: Vector, usable: BoolVector, seed: int) -> dict[str, Vector]:
+        # `analyze` bootstraps too, unreliably, and seeds numpy's global state
+        from SALib.analyze.fast import compute_orders
+
+        n = self.n_rows
+        omega = (n - 1) // (2 * _HARMONICS)
+        S1, ST = np.full(self.n_par, np.nan), np.full(self.n_par, np.nan)
+        for j in np.flatnonzero(usable):
+            S1[j], ST[j] = compute_orders(y[j * n : (j + 1) * n], n, _HARMONICS, omega)
+        return {"S1": S1, "ST": ST}
+
+
+_METHODS: dict[str, type[_Method]] = {"sobol": _Sobol, "morris": _Morris, "fast": _Fast}
+
+
+def _need_salib() -> None:
+    try:
+        import SALib.analyze  # noqa: F401
+    except ImportError as error:
+        raise FmepyError("global_indices needs the package SALib: pip install fmepy[global]") from error
+
+
+def _ranges(parRange: Any) -> tuple[Vector, Vector, list[str]]:
+    """Return lower ends, upper ends and names."""
+    if isinstance(parRange, pd.DataFrame):
+        if not {"min", "max"} <= set(map(str, parRange.columns)):
+            raise ParameterError("`parRange`: a table needs the columns min and max, and the parameters as its index.")
+        pairs = {str(k): (row["min"], row["max"]) for k, row in parRange.iterrows()}
+    elif isinstance(parRange, Mapping):
+        pairs = {str(k): v for k, v in parRange.items()}
+    else:
+        raise ParameterError(
+            f"`parRange` must be a dict such as {{'k': (0, 1)}}, or a table with columns min and max; got "
+            f"{type(parRange).__name__}."
+        )
+    if not pairs:
+        raise ParameterError("`parRange` is empty; give at least one parameter and its range.")
+    ends = []
+    for name, pair in pairs.items():
+        try:
+            low, high = (float(v) for v in pair)
+        except (TypeError, ValueError):
+            raise ParameterError(f"`parRange`: {name!r} is {pair!r}; a pair (min, max) is needed.") from None
+        if not (np.isfinite([low, high]).all() and low < high):
+            raise ParameterError(
+                f"`parRange`: {name!r} goes from {low:g} to {high:g}; min < max, both finite, is needed."
+            )
+        ends.append((low, high))
+    table = np.array(ends)
+    return table[:, 0], table[:, 1], list(pairs)
+
+
+def _check_num(num: Any, method: str) -> None:
+    if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 2:
+        raise ArgumentError(f"`num={num!r}` must be a whole number of at least 2.")
+    if method == "sobol" and num & (num - 1):
+        below = 1 << (int(num).bit_length() - 1)
+        raise ArgumentError(f"`num={num}`: Sobol's design needs a power of 2, such as {below} or {2 * below}.")
+    if method == "fast" and num <= 4 * _HARMONICS**2:
+        raise ArgumentError(f"`num={num}`: a search curve needs more than {4 * _HARMONICS**2} runs.")
+
+
+def _frame(
+    found: Sequence[Mapping[str, Vector]], variables: Sequence[str], simulator: Simulator, names: Sequence[str]
+) -> pd.DataFrame:
+    n_x, n_par = len(simulator.x), len(names)
+    head: dict[str, Any] = {"var": np.repeat(list(variables), n_x * n_par)}
+    if not simulator.is_single_row:
+        head["x"] = np.tile(np.repeat(simulator.x, n_par), len(variables))
+    head["parameter"] = np.tile(list(names), n_x * len(variables))
+    return pd.DataFrame(head | {c: np.concatenate([one[c] for one in found]) for c in found[0]})
+
+
+def _named(failures: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return the failures with parameters by name."""
+    named = [dict(zip(names, map(float, theta), strict=True)) for theta in failures["parameters"]]
+    return failures.assign(parameters=pd.Series(named, index=failures.index, dtype=object))

@@ -1,0 +1,313 @@
+r"""identifiability: what sensitivities say of the parameters together, without trying all subsets.
+
+With columns of length 1, s_j = S_j / |S_j|, and s = U diag(sigma) V'::
+
+    collinearity of all parameters   1 / sigma_min
+    undetermined combination k       right singular vector v_k with 1 / sigma_k above the threshold:
+                                     changing parameter j by v_kj parscale_j / |S_j| moves the outputs by sigma_k only
+    variance inflation               vif_j = inverse(s's)_jj = sum_k v_kj^2 / sigma_k^2
+    expected standard error          sd sqrt(inverse(S'S)_jj) parscale_j = sd sqrt(vif_j) / |S_j| parscale_j
+
+S'S is the Fisher information of the scaled parameters if the rows of S are in units of the errors of the data, as
+``sensFun(cost, weighted=True)`` gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError
+from fmepy.sensitivity.collin import sensitivities_of, warn_of_zeros
+from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, subset_blocks
+from fmepy.sensitivity.printing import two_digits
+from fmepy.sensitivity.sensfun import SensFun
+from fmepy.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Identifiability", "identifiability"]
+
+_NAMED = 0.1  # a parameter belongs to a combination if its component exceeds this (components have length 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Identifiability:
+    """What sensitivities say of the parameters together; made by `identifiability`.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        One row per parameter: value, scale, L2 (importance), vif (variance inflation: 1 alone, infinite if others make
+        up for it wholly), std_error (expected; in the parameter's unit), relative (std_error / abs(value)).
+    collinearity : float
+        Of all parameters together.
+    threshold : float
+        Sets below it count as identifiable.
+    sets : DataFrame
+        The largest identifiable sets, the most important first: a 0/1 column per parameter, N, collinearity,
+        importance (rho, see Notes).
+    is_exhaustive : bool
+        False if there are so many sets of this size, or of a larger one that may do, that not all were tried: then
+        `sets` may hold only what leaving out the most inflated parameter, one after the other, ended with.
+    combinations : DataFrame
+        One row per undetermined combination, the worst first: its collinearity, and the component of each parameter
+        (a unit vector for columns of length 1).
+    weighted : bool
+        True if rows were in units of the errors of the data, so that standard errors are in absolute terms.
+    """
+
+    frame: pd.DataFrame
+    collinearity: float
+    threshold: float
+    sets: pd.DataFrame
+    is_exhaustive: bool
+    combinations: pd.DataFrame
+    weighted: bool
+
+    @property
+    def columns(self) -> pd.Index:
+        """Columns of the frame."""
+        return self.frame.columns
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return tuple(map(str, self.frame.index))
+
+    @property
+    def largest(self) -> list[tuple[str, ...]]:
+        """The parameters of the largest identifiable sets, the most important set first."""
+        names = np.array(self.parameters, dtype=object)
+        return [tuple(names[row]) for row in self.sets.iloc[:, : len(names)].to_numpy(dtype=bool)]
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.frame[key]
+
+    def told(self) -> list[str]:
+        """Return the undetermined combinations in words, such as "+0.71 bet -0.70 n"."""
+        return [_in_words(row.index[1:], row.to_numpy()[1:]) for _, row in self.combinations.iterrows()]
+
+    def plot(self, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+        """Draw variance inflation per parameter, and the undetermined combinations; return the Axes."""
+        from fmepy.plotting.sensitivity import plot_identifiability
+
+        return plot_identifiability(self, axes=axes, **kwargs)
+
+    def __repr__(self) -> str:
+        n = len(self.frame)
+        lines = [two_digits(self.frame).to_string(), ""]
+        verdict = "identifiable" if self.collinearity < self.threshold else "NOT identifiable"
+        lines.append(
+            f"All {n} together: collinearity {_number(self.collinearity)}, {verdict} (threshold {self.threshold:g})."
+        )
+        if self.collinearity >= self.threshold:
+            for gamma, text in zip(self.combinations.iloc[:, 0], self.told(), strict=True):
+                lines.append(f"Undetermined: {text} (collinearity {_number(gamma)})")
+            size = len(self.largest[0]) if self.largest else 0
+            how = "" if self.is_exhaustive else " found (not all were tried)"
+            lines.append(f"Largest identifiable sets{how}: {len(self.sets)} of {size} parameters")
+            lines += [f"  {', '.join(s)}" for s in self.largest[:5]]
+            if len(self.sets) > 5:
+                lines.append("  ... all are in .sets")
+        if not self.weighted:
+            lines.append(
+                "Standard errors are for errors of the size of varscale; weighted=True in sensFun uses the data's."
+            )
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        tail = "".join(f"<li>{text}</li>" for text in self.told())
+        return f"{two_digits(self.frame).to_html()}<p>Undetermined combinations:</p><ul>{tail or 'none'}</ul>"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if np.isfinite(value) else "infinite"
+
+
+def _in_words(names: Any, components: Any) -> str:
+    size = np.round(np.abs(np.asarray(components, dtype=float)), 8)  # so that rounding does not decide on the order
+    order = [i for i in np.argsort(-size, kind="stable") if size[i] >= _NAMED]
+    return " ".join(f"{components[i]:+.2f} {names[i]}" for i in order)
+
+
+def identifiability(
+    sens: Any, *, threshold: float = 20.0, which: Any = None, sd: float = 1.0, maxcomb: float = 100_000
+) -> Identifiability:
+    """Return which parameters can be identified together, which combination cannot, and the errors to expect.
+
+    Parameters
+    ----------
+    sens : SensFun, DataFrame, or array of shape (n_row, n_par)
+        Sensitivities, best ``sensFun(cost, weighted=True)``.
+    threshold : float
+        Sets of parameters with a collinearity below it count as identifiable; 5 to 20 in the literature.
+    which : names or positions from 0, optional
+        Use the rows of these variables alone.
+    sd : float
+        Standard deviation of the errors, in units of the rows; 1 for weighted rows with the right errors.
+    maxcomb : float
+        Sizes with so many sets or more are not tried one by one.
+
+    Returns
+    -------
+    Identifiability
+
+    Raises
+    ------
+    ArgumentError
+        `threshold` not above 1, `sd` not positive, an unknown variable, values that are not finite.
+
+    Warns
+    -----
+    UserWarning
+        Parameters without any influence, by name.
+
+    See Also
+    --------
+    collin : collinearity of every set.
+    identifiable_fit : select, fit, select until the set is stable.
+
+    Notes
+    -----
+    Sets of one size are ranked by ``rho_K = det(S_K'S_K)^(1/(2 n))``, which is large where parameters are important and
+    not collinear (Brun et al. 2001, eq. 6). A set with a column of zeros is never identifiable. A combination is
+    reported if its collinearity reaches the threshold.
+
+    FME has nothing of the kind: there the user reads it off `collin` and `summary`.
+
+    References
+    ----------
+    Brun, R., Reichert, P. and Künsch, H. R. (2001), Water Resour. Res. 37, 1015-1030. Belsley, D. A. (1991),
+    Conditioning Diagnostics (variance inflation, singular vectors).
+
+    Examples
+    --------
+    >>> t = np.arange(1.0, 6.0)
+    >>> S = pd.DataFrame({"a": np.exp(-t), "b": t, "c": 2 * t})        # b and c cannot be told apart
+    >>> found = identifiability(S)
+    >>> found.told()
+    ['+0.71 b -0.71 c']
+    >>> found.largest
+    [('a', 'c'), ('a', 'b')]
+    """
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)) or not threshold > 1:
+        raise ArgumentError(f"`threshold={threshold!r}` must be above 1, the collinearity of orthogonal parameters.")
+    if isinstance(sd, bool) or not isinstance(sd, (int, float, np.number)) or not sd > 0:
+        raise ArgumentError(f"`sd={sd!r}` must be a positive number.")
+    names, S = sensitivities_of(sens, which)
+    warn_of_zeros(names, S)
+    matrix = Normalised(S)
+    sigma, V, vif = inflation(matrix)
+    V = V * _signs(V)
+    with np.errstate(divide="ignore"):
+        gamma = 1 / sigma
+    value, scale = _values(sens, len(names))
+    undetermined = np.flatnonzero(gamma >= threshold)[::-1]
+    sets, is_exhaustive = _largest_sets(S, matrix, float(threshold), maxcomb)
+    length = np.linalg.norm(S, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(length > 0, float(sd) * np.sqrt(vif) / length, np.inf) * np.abs(scale)
+        relative = error / np.abs(value)
+    frame = pd.DataFrame(
+        {
+            "value": value,
+            "scale": scale,
+            "L2": length / np.sqrt(len(S)),
+            "vif": np.where(matrix.is_zero, np.inf, vif),
+            "std_error": error,
+            "relative": relative,
+        },
+        index=names,
+    )
+    combinations = pd.concat(
+        [pd.DataFrame({"collinearity": gamma[undetermined]}), pd.DataFrame(V[undetermined], columns=names)], axis=1
+    )
+    return Identifiability(
+        frame, max(float(gamma.max()), 1.0), float(threshold), _set_table(names, sets), is_exhaustive, combinations,
+        isinstance(sens, SensFun) and sens.weighted,
+    )  # fmt: skip
+
+
+def _values(sens: Any, n_par: int) -> tuple[Vector, Vector]:
+    """Return values and scales of the parameters; of a plain matrix NaN and 1."""
+    if isinstance(sens, SensFun):
+        return sens.pars.to_numpy(dtype=float), sens.parscale.to_numpy(dtype=float)
+    return np.full(n_par, np.nan), np.ones(n_par)
+
+
+def _signs(V: Matrix) -> Vector:
+    """Return the signs that make the largest component of each row positive, shape (n_par, 1)."""
+    largest = np.argmax(np.round(np.abs(V), 8), axis=1)
+    return np.where(V[np.arange(len(V)), largest] < 0, -1.0, 1.0)[:, None]
+
+
+_Sets = list[tuple[tuple[int, ...], float, float]]  # positions, collinearity, rho
+
+
+def _largest_sets(S: Matrix, matrix: Normalised, threshold: float, maxcomb: float) -> tuple[_Sets, bool]:
+    """Return the largest sets below the threshold, the most important first, and whether all sets were tried."""
+    alive = np.flatnonzero(~matrix.is_zero)
+    greedy = _one_by_one(matrix, list(map(int, alive)), threshold)
+    is_exhaustive = True
+    # singular values interlace: a set of n columns has none of its n above sigma_n of all columns
+    sigma = np.linalg.svd(matrix.R, compute_uv=False)
+    for n in range(min(len(alive), int(np.sum(sigma * threshold > 1))), 0, -1):
+        if comb(len(alive), n) >= maxcomb:
+            if n == len(greedy):  # nothing above it could be tried, and this one is known to do
+                break
+            is_exhaustive = False
+            continue
+        found: list[tuple[tuple[int, ...], float]] = []
+        for block in subset_blocks(len(alive), n):
+            gamma = collinearities(matrix, alive[block])
+            found += [(tuple(map(int, alive[block[i]])), float(gamma[i])) for i in np.flatnonzero(gamma < threshold)]
+        if found:
+            return _ranked(S, found), is_exhaustive
+        is_exhaustive = True  # where no set of this size will do, no larger one does
+    if not greedy:
+        return [], is_exhaustive
+    return _ranked(S, [(tuple(greedy), float(collinearities(matrix, np.array([greedy]))[0]))]), False
+
+
+def _one_by_one(matrix: Normalised, left: list[int], threshold: float) -> list[int]:
+    """Return what is left if the most inflated parameter is left out until the rest is identifiable."""
+    while left and collinearities(matrix, np.array([left]))[0] >= threshold:
+        _, _, vif = inflation(Normalised(matrix.s[:, left]))
+        del left[int(np.argmax(vif))]
+    return left
+
+
+def _ranked(S: Matrix, found: Sequence[tuple[tuple[int, ...], float]]) -> _Sets:
+    out = [(members, gamma, _rho(S[:, list(members)])) for members, gamma in found]
+    # six digits, then the order of the parameters: rounding does not decide between equals
+    return sorted(out, key=lambda item: (-float(f"{item[2]:.5e}"), item[0]))
+
+
+def _rho(S: Matrix) -> float:
+    """Return det(S'S)^(1/(2n)), the geometric mean of the singular values."""
+    values = np.linalg.svd(S, compute_uv=False)
+    return float(np.exp(np.mean(np.log(values)))) if values[-1] > 0 else 0.0
+
+
+def _set_table(names: Sequence[str], sets: _Sets) -> pd.DataFrame:
+    member = np.zeros((len(sets), len(names)), dtype=np.int8)
+    for row, (positions, _, _) in zip(member, sets, strict=True):
+        row[list(positions)] = 1
+    tail = pd.DataFrame(
+        {
+            "N": member.sum(axis=1, dtype=np.int64),
+            "collinearity": np.array([s[1] for s in sets]),
+            "importance": np.array([s[2] for s in sets]),
+        }
+    )
+    return pd.concat([pd.DataFrame(member, columns=list(names)), tail], axis=1)

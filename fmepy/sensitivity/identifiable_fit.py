@@ -1,0 +1,260 @@
+"""identifiable_fit: select the parameters that the data can tell apart, fit them, select again, until nothing changes.
+
+Sensitivities are local, and so is a selection made with them. Omlin's loop::
+
+    1. sensitivities of all candidates at the present values, in units of the errors of the data
+    2. the largest set with a collinearity below the threshold; of several the most important (largest rho), where those
+       within one per cent of it count as equal, and the one most like the set before is taken
+    3. fit that set, all other candidates held at their present values
+    4. back to 1, until the same set is chosen again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.adapter import as_objective, is_cost
+from fmepy.errors import ArgumentError
+from fmepy.fitting import ModFit, modFit
+from fmepy.parameters import Parameters, as_bounds, as_parameters, check_inside
+from fmepy.sensitivity.held import HeldCost, held_function
+from fmepy.sensitivity.identifiability import Identifiability, identifiability
+from fmepy.sensitivity.sensfun import sensFun
+from fmepy.types import UserBounds, UserParameters, Vector
+
+__all__ = ["IdentifiableFit", "identifiable_fit"]
+
+_EQUAL = 0.01  # sets whose importance differs by less are equals: else rounding would send the loop from one to another
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdentifiableFit:
+    """What `identifiable_fit` arrived at.
+
+    Attributes
+    ----------
+    fit : ModFit
+        The last fit, of the selected parameters.
+    selected : tuple of str
+        The set.
+    parms : Series
+        All candidates: the selected at their estimates, the others where they were held.
+    stable : bool
+        True if the selection at the end is the one that was fitted.
+    message : str
+        Why it ended.
+    history : DataFrame
+        One row per step: the parameters, their number N, collinearity of the set (at the values before the fit), of all
+        candidates, `ssr` and `converged` of the fit.
+    identifiability : Identifiability
+        At the end, of all candidates.
+    """
+
+    fit: ModFit
+    selected: tuple[str, ...]
+    parms: pd.Series
+    stable: bool
+    message: str
+    history: pd.DataFrame
+    identifiability: Identifiability
+
+    def __repr__(self) -> str:
+        shown = self.history.copy()
+        shown["parameters"] = [", ".join(names) for names in shown["parameters"]]
+        return f"{self.message}\n{shown.to_string(float_format='{:.4g}'.format)}\n\n{self.fit!r}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self.message}</p>{self.history.to_html(float_format='{:.4g}'.format)}{self.fit._repr_html_()}"
+
+
+def identifiable_fit(
+    cost: Any,
+    p: UserParameters = None,
+    *,
+    threshold: float = 20.0,
+    lower: UserBounds = -np.inf,
+    upper: UserBounds = np.inf,
+    method: str | None = None,
+    control: Mapping[str, Any] | None = None,
+    maxcomb: float = 100_000,
+    max_steps: int = 10,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> IdentifiableFit:
+    """Return a fit of the parameters that the data can tell apart, with the history of the selection.
+
+    Parameters
+    ----------
+    cost : fmepy cost, or callable ``cost(p, *args, **kwargs)`` that returns a ModCost
+    p : dict, Series, sequence; for a fmepy cost also names, or None for all
+        The candidates and their start.
+    threshold : float
+        Sets with a collinearity below it count as identifiable.
+    lower, upper : number, sequence, or dict by name
+        Bounds of the candidates.
+    method, control
+        As in `modFit`.
+    maxcomb : float
+        As in `identifiability`.
+    max_steps : int
+        At most so many fits.
+    args, kwargs
+        Passed on to a function of your own.
+
+    Returns
+    -------
+    IdentifiableFit
+
+    Raises
+    ------
+    ArgumentError
+        No candidate has any influence; a cost without residuals; `max_steps` below 1.
+    ParameterError
+        As in `modFit`.
+
+    Notes
+    -----
+    If a set comes back that was left before, the loop would go on for ever: it ends there with ``stable=False``, and of
+    the fits of the cycle the one with the lowest cost is returned.
+
+    FME names the loop (its manual sends the user from `collin` to `modFit` and back) but has no function for it.
+
+    References
+    ----------
+    Omlin, M., Brun, R. and Reichert, P. (2001), Ecol. Modell. 141, 105-123.
+
+    Examples
+    --------
+    >>> from fmepy.costs.modcost import modCost
+    >>> t = np.arange(0.0, 8.0)
+    >>> data = {"time": t, "y": 4 * np.exp(-0.3 * t)}
+    >>> def cost(p):                                          # a and b are known by their product only
+    ...     return modCost({"time": t, "y": p["a"] * p["b"] * np.exp(-p["k"] * t)}, data)
+    >>> found = identifiable_fit(cost, {"a": 1.0, "b": 1.0, "k": 0.1})
+    >>> found.selected, found.stable
+    (('a', 'k'), True)
+    >>> found.parms.round(4).to_dict()
+    {'a': 4.0, 'b': 1.0, 'k': 0.3}
+    """
+    if isinstance(max_steps, bool) or not isinstance(max_steps, (int, np.integer)) or max_steps < 1:
+        raise ArgumentError(f"`max_steps={max_steps!r}` must be a whole number of at least 1.")
+    if is_cost(cost) and (args or kwargs):
+        raise ArgumentError("`args` and `kwargs` are for functions of your own; a fmepy cost takes parameters only.")
+    loop = _Loop(cost, p, threshold, lower, upper, method, control, maxcomb, args, kwargs)
+    steps: list[_Step] = []
+    chosen, found = loop.select(())
+    message, stable = f"Stopped after max_steps={max_steps} fits: the selection still changes.", False
+    for _ in range(int(max_steps)):
+        steps.append(loop.fit(chosen, found))
+        chosen, found = loop.select(chosen)
+        if chosen == steps[-1].parameters:
+            stable, message = True, f"Stable after {len(steps)} {'fit' if len(steps) == 1 else 'fits'}."
+            break
+        if chosen in [s.parameters for s in steps]:
+            first = [s.parameters for s in steps].index(chosen)
+            message = (
+                f"The selection goes in a circle of {len(steps) - first} sets; the fit with the lowest cost is given."
+            )
+            best = min(steps[first:], key=lambda s: s.fit.deviance)
+            loop.theta, steps = best.theta, [*steps, best] if best is not steps[-1] else steps
+            _, found = loop.select(best.parameters)
+            break
+    last = steps[-1]
+    return IdentifiableFit(
+        fit=last.fit,
+        selected=last.parameters,
+        parms=loop.parameters.series(loop.theta),
+        stable=stable,
+        message=message,
+        history=_history(steps),
+        identifiability=found,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    parameters: tuple[str, ...]
+    found: Identifiability
+    fit: ModFit
+    theta: Vector
+
+
+def _history(steps: Sequence[_Step]) -> pd.DataFrame:
+    rows = []
+    for s in dict.fromkeys(steps):
+        gamma = s.found.sets.iloc[:, -2].to_numpy()[s.found.largest.index(s.parameters)]
+        rows.append(
+            {
+                "parameters": s.parameters,
+                "N": len(s.parameters),
+                "collinearity": float(gamma),
+                "collinearity_all": s.found.collinearity,
+                "ssr": s.fit.ssr,
+                "converged": s.fit.converged,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+class _Loop:
+    """The candidates with their present values, and the two things that are done with them."""
+
+    def __init__(
+        self, cost: Any, p: Any, threshold: float, lower: Any, upper: Any, method: Any, control: Any, maxcomb: float,
+        args: Any, kwargs: Any,
+    ) -> None:  # fmt: skip
+        self.cost, self.threshold, self.method, self.control, self.maxcomb = cost, threshold, method, control, maxcomb
+        self.args, self.kwargs = args, kwargs
+        self.parameters: Parameters = as_parameters(p, cost.parms if is_cost(cost) else None)
+        if self.parameters.lmfit is not None:
+            raise ArgumentError("`p`: give the candidates as a dict or a Series, and their bounds as `lower`, `upper`.")
+        objective = as_objective(cost, p, args=args, kwargs=kwargs)
+        if objective.is_scalar and not objective.has_score:
+            raise ArgumentError("`cost` gives one number, -2 log L; residuals (a ModCost) are needed to select by.")
+        names = self.parameters.names
+        self.lower, self.upper = as_bounds(lower, upper, names, declared=(objective.lower, objective.upper))
+        self.theta: Vector = np.array(self.parameters.values, dtype=float)
+        check_inside(self.theta, self.lower, self.upper, names)
+        self.is_likelihood = objective.is_scalar
+
+    def select(self, before: tuple[str, ...]) -> tuple[tuple[str, ...], Identifiability]:
+        """Return the set to fit at the present values; of equals the one most like the set `before`."""
+        names = self.parameters.names
+        present: Any = self.parameters.given(self.theta)
+        # a candidate at zero still has an influence: its column is taken per unit of the parameter
+        scale = {n: v if v != 0 else 1.0 for n, v in zip(names, self.theta, strict=True)}
+        weighted = not self.is_likelihood
+        sens = sensFun(
+            self.cost, present, parscale=scale, weighted=weighted, varscale=None if weighted else 1.0, args=self.args,
+            kwargs=self.kwargs,
+        )  # fmt: skip
+        found = identifiability(sens, threshold=self.threshold, maxcomb=self.maxcomb)
+        if not found.largest:
+            raise ArgumentError("None of the candidates has any influence on the data: there is nothing to fit.")
+        rho = found.sets.iloc[:, -1].to_numpy()  # by position: a parameter may have any name
+        equals = [s for s, r in zip(found.largest, rho, strict=True) if r >= (1 - _EQUAL) * rho[0]]
+        return max(equals, key=lambda s: len(set(s) & set(before))), found
+
+    def fit(self, chosen: tuple[str, ...], found: Identifiability) -> _Step:
+        """Fit the chosen parameters, and move the present values there."""
+        at = [self.parameters.names.index(n) for n in chosen]
+        if is_cost(self.cost):
+            f: Any = HeldCost(self.cost, self.parameters.series(self.theta))
+        else:
+            f = held_function(self.cost, self.parameters, self.theta.copy(), chosen, self.args, self.kwargs)
+        fit = modFit(
+            f,
+            {n: float(self.theta[i]) for n, i in zip(chosen, at, strict=True)},
+            lower=list(self.lower[at]),
+            upper=list(self.upper[at]),
+            method=self.method,
+            control=self.control,
+        )
+        self.theta = self.theta.copy()
+        self.theta[at] = fit.par.to_numpy(dtype=float)
+        return _Step(chosen, found, fit, self.theta)

@@ -1,0 +1,51 @@
+"""Names or positions, turned into names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
+
+__all__ = ["chosen"]
+
+
+def chosen(wanted: Any, known: Sequence[str], argument: str, what: str) -> list[str]:
+    """Return the names of `known` that `wanted` selects, in its order: names, positions from 0, or None for all.
+
+    Raises
+    ------
+    ParameterError, ArgumentError
+        (for parameters, for everything else) A name that is not there, a position outside, a repetition, nothing, or
+        something else than a flat list.
+
+    Examples
+    --------
+    >>> chosen(["b", 0], ["a", "b"], "senspar", "parameter")
+    ['b', 'a']
+    """
+    if wanted is None:
+        return list(known)
+    kind = ParameterError if what == "parameter" else ArgumentError
+    items = [wanted] if isinstance(wanted, (str, int, np.integer)) else list(wanted)
+    out = []
+    for item in items:
+        if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
+            if not 0 <= item < len(known):
+                raise kind(f"`{argument}`: there is no {what} {item}; positions go from 0 to {len(known) - 1}.")
+            out.append(known[int(item)])
+        elif isinstance(item, str):
+            if item not in known:
+                raise kind(
+                    f"`{argument}`: there is no {what} {item!r}.{did_you_mean(item, known)} There are {listed(known)}."
+                )
+            out.append(item)
+        else:
+            raise kind(f"`{argument}` must be names or positions of one set, in a flat list; got {item!r} in it.")
+    if not out:
+        raise kind(f"`{argument}` is empty. There are {listed(known)}.")
+    if len(set(out)) < len(out):
+        raise kind(f"`{argument}` names {listed(sorted({n for n in out if out.count(n) > 1}))} more than once.")
+    return out
