@@ -25,7 +25,7 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [{"fitting"}, {"montecarlo"}, {"mcmc"}],
     [{"costs", "transforms"}, {"dmi"}],
     [{"filtering"}, {"models"}],
-    [{"parallel", "parameters", "errors", "types", "datasets", "datatools"}],
+    [{"parallel", "parameters", "errors", "types", "framed", "datasets", "datatools"}],
 ]
 
 

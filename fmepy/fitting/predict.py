@@ -18,6 +18,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
+from fmepy.framed import Framed
 from fmepy.parameters import generated_names
 from fmepy.types import Matrix, Vector
 
@@ -28,7 +29,7 @@ __all__ = ["Prediction", "predict"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prediction:
+class Prediction(Framed):
     """A fitted curve with its band.
 
     Attributes
@@ -44,17 +45,6 @@ class Prediction:
     frame: pd.DataFrame
     level: float
     reading: bool
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
-
-    @property
-    def columns(self) -> pd.Index:
-        """Columns of the frame."""
-        return self.frame.columns
 
     def __repr__(self) -> str:
         what = "a reading" if self.reading else "the curve"

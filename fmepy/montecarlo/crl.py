@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
+from fmepy.framed import Framed
 from fmepy.montecarlo.ensemble import prepare
-from fmepy.montecarlo.framed import Framed
 from fmepy.montecarlo.ranges import RangeSummary, summarise
 from fmepy.montecarlo.summaries import statistics
 from fmepy.types import IntVector, Seed, UserParameters

@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice, listed
+from fmepy.framed import Framed
 from fmepy.montecarlo.ensemble import Ensemble, output_names, prepare
-from fmepy.montecarlo.framed import Framed
 from fmepy.montecarlo.samplers import as_rng
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, statistics
 from fmepy.parameters import check_names

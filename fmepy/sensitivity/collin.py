@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
+from fmepy.framed import Framed
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
 from fmepy.sensitivity.printing import two_digits
 from fmepy.sensitivity.selection import chosen
@@ -28,7 +29,7 @@ _SHOWN = 60  # rows of a printed table; more are cut in the middle
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Collin:
+class Collin(Framed):
     """Collinearity of sets of parameters; made by `collin`.
 
     Attributes
@@ -51,11 +52,6 @@ class Collin:
         return float(self.frame.iloc[:, -1].to_numpy()[0])
 
     @property
-    def columns(self) -> pd.Index:
-        """Columns of the frame."""
-        return self.frame.columns
-
-    @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters."""
         return tuple(map(str, self.frame.columns[:-2]))
@@ -64,12 +60,6 @@ class Collin:
         """Return the parameters of each row."""
         names = np.array(self.parameters, dtype=object)
         return [tuple(names[row]) for row in self.frame.iloc[:, :-2].to_numpy(dtype=bool)]
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
 
     def plot(self, log: bool = True, threshold: float | None = None, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw collinearity against the size of the sets; return the Axes.

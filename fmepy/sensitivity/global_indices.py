@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
+from fmepy.framed import Framed
 from fmepy.models.adapter import Simulator, as_simulator
 from fmepy.parallel import run_many
 from fmepy.sensitivity.printing import two_digits
@@ -42,7 +43,7 @@ _HARMONICS = 4  # of a search curve, as in SALib
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GlobalIndices:
+class GlobalIndices(Framed):
     """Global sensitivity indices; made by `global_indices`.
 
     Attributes
@@ -76,17 +77,6 @@ class GlobalIndices:
     dropped: int
     runs: int
     failures: pd.DataFrame
-
-    @property
-    def columns(self) -> pd.Index:
-        """Columns of the frame."""
-        return self.frame.columns
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
 
     def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
         """Draw the indices, one panel a variable: bars, or lines over x; return the Axes."""

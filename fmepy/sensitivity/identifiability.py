@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
+from fmepy.framed import Framed
 from fmepy.sensitivity.collin import sensitivities_of, warn_of_zeros
 from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, subset_blocks
 from fmepy.sensitivity.printing import two_digits
@@ -38,7 +39,7 @@ _NAMED = 0.1  # a parameter belongs to a combination if its component exceeds th
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Identifiability:
+class Identifiability(Framed):
     """What sensitivities say of the parameters together; made by `identifiability`.
 
     Attributes
@@ -72,11 +73,6 @@ class Identifiability:
     weighted: bool
 
     @property
-    def columns(self) -> pd.Index:
-        """Columns of the frame."""
-        return self.frame.columns
-
-    @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters."""
         return tuple(map(str, self.frame.index))
@@ -86,12 +82,6 @@ class Identifiability:
         """The parameters of the largest identifiable sets, the most important set first."""
         names = np.array(self.parameters, dtype=object)
         return [tuple(names[row]) for row in self.sets.iloc[:, : len(names)].to_numpy(dtype=bool)]
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
 
     def told(self) -> list[str]:
         """Return the undetermined combinations in words, such as "+0.71 bet -0.70 n"."""

@@ -21,6 +21,7 @@ import pandas as pd
 
 from fmepy.costs.adapter import as_objective, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
+from fmepy.framed import Framed
 from fmepy.models.adapter import Simulator, as_simulator
 from fmepy.parameters import as_parameters, check_names
 from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences
@@ -39,7 +40,7 @@ _OWN_DIFFERENCES = "differences (central, relative step and tolerances chosen by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SensFun:
+class SensFun(Framed):
     """Sensitivities of outputs to parameters; made by `sensFun`.
 
     Attributes
@@ -76,17 +77,6 @@ class SensFun:
     def matrix(self) -> pd.DataFrame:
         """The parameter columns alone, shape (n_row, n_par)."""
         return self.frame.iloc[:, 2:]
-
-    @property
-    def columns(self) -> pd.Index:
-        """Columns of the frame."""
-        return self.frame.columns
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
 
     def summary(self, vars: bool = False) -> SensFunSummary:
         """Return L1, L2, mean, least and largest sensitivity per parameter, or per parameter and variable.

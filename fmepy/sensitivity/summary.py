@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import check_choice
+from fmepy.framed import Framed
 from fmepy.sensitivity.printing import two_digits
 from fmepy.types import Matrix
 
@@ -22,7 +23,7 @@ MEASURES = ("L1", "L2", "Mean", "Min", "Max")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SensFunSummary:
+class SensFunSummary(Framed):
     """Summary of sensitivities; printed with two significant digits, as R does.
 
     Attributes
@@ -35,17 +36,6 @@ class SensFunSummary:
 
     frame: pd.DataFrame
     by_variable: bool = False
-
-    @property
-    def columns(self) -> pd.Index:
-        """Columns of the frame."""
-        return self.frame.columns
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
 
     def ranking(self, by: str = "L2") -> pd.Series:
         """Return the rows by the size of a measure, the largest first (L1, L2, Mean, Min or Max)."""
