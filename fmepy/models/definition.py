@@ -21,6 +21,7 @@ from fmepy.models.equations import Equations, names_in, symbol
 from fmepy.models.forcing import Forcing, as_forcings
 from fmepy.models.text import parse_expression, parse_model
 from fmepy.models.tracing import as_expression, call_traced, traced
+from fmepy.models.values import ValueTable
 from fmepy.types import Vector
 
 __all__ = ["Definition", "RatesFunction", "as_times", "define"]
@@ -604,14 +605,10 @@ def _read_signature(
 
 def _numbers(values: Any, parms: Mapping[str, float]) -> Vector:
     """Return initial values as numbers."""
-    values = list(values)
-    symbols = [symbol(k) for k in parms]
-    if not any(getattr(v, "free_symbols", None) for v in values):
-        return np.array([float(v) for v in values])
     try:
-        return np.array(scalar_function([symbols], values)(list(parms.values())), dtype=float)
-    except (ValueError, OverflowError, ZeroDivisionError) as error:
-        raise ModelError(f"The initial values cannot be computed from the parameters: {error}.") from error
+        return ValueTable(list(values), list(parms)).value(list(parms.values()))
+    except SimulationError as error:
+        raise ModelError(f"The start cannot be computed from the parameters: {error}.") from error
 
 
 def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tuple[str, ...]:

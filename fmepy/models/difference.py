@@ -17,7 +17,7 @@ from fmepy.models.equations import symbol
 from fmepy.models.forcing import forcing_values, tell_outside
 from fmepy.models.switches import as_piecewise
 from fmepy.models.system import build_outputs
-from fmepy.models.timeline import ValueTable
+from fmepy.models.values import ValueTable
 from fmepy.parameters import check_names
 from fmepy.types import Cube, IntVector, Matrix, Vector
 

@@ -20,7 +20,8 @@ from fmepy.models.events import Event
 from fmepy.models.forcing import forcing_values
 from fmepy.models.switches import NotSmoothError
 from fmepy.models.system import InputLayout, System, build_system, switch_functions, system_rates
-from fmepy.models.timeline import EventTable, Timeline, ValueTable, run_segments
+from fmepy.models.timeline import EventTable, Timeline, run_segments
+from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
 __all__ = ["Runner", "SolverOptions", "adaptive_runner", "fixed_runner"]

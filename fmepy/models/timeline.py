@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -23,71 +22,16 @@ import numpy as np
 from fmepy.errors import SimulationError
 from fmepy.models.code import scalar_function
 from fmepy.models.engines.base import Stepper
-from fmepy.models.equations import symbol
 from fmepy.models.events import Event
 from fmepy.models.forcing import Forcing, forcing_knots, forcing_lines
 from fmepy.models.system import InputLayout, System, switch_derivatives, switch_functions, system_rates
+from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
-__all__ = ["EventTable", "Segment", "Timeline", "ValueTable", "run_segments"]
+__all__ = ["EventTable", "Segment", "Timeline", "run_segments"]
 
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
-
-
-class ValueTable:
-    """Numbers or expressions of parameters, with their derivatives to some of them.
-
-    Parameters
-    ----------
-    values : sequence of (float or sympy.Expr)
-    parameters : sequence of str
-        All parameters, in the order of p.
-    names : sequence of str
-        Those to take derivatives for.
-    """
-
-    def __init__(self, values: Sequence[Any], parameters: Sequence[str], names: Sequence[str]) -> None:
-        self.shape = (len(values), len(names))
-        self._constant: Vector | None = None
-        self._zero = np.zeros(self.shape)
-        if not any(getattr(v, "free_symbols", None) for v in values):
-            self._constant = np.array([float(v) for v in values])
-            return
-        self._value, self._slope = _value_functions(tuple(values), tuple(parameters), tuple(names))
-
-    def value(self, p: list[float]) -> Vector:
-        """Return the values, shape (n,); SimulationError where they have none."""
-        if self._constant is not None:
-            return self._constant
-        return self._computed(self._value, p)
-
-    def slope(self, p: list[float]) -> Matrix:
-        """Return the derivatives, shape (n, n_names)."""
-        if self._constant is not None:
-            return self._zero
-        return self._computed(self._slope, p).reshape(self.shape)
-
-    @staticmethod
-    def _computed(function: Any, p: list[float]) -> Vector:
-        try:
-            values = function(p)
-        except (ValueError, OverflowError, ZeroDivisionError) as error:
-            raise SimulationError(f"an initial or event value cannot be computed: {error}") from None
-        if not isfinite(sum(values)) and not all(map(isfinite, values)):  # a finite sum has finite terms
-            raise SimulationError("an initial or event value is not finite")
-        return np.array(values, dtype=float)
-
-
-@lru_cache(maxsize=64)
-def _value_functions(values: tuple[Any, ...], parameters: tuple[str, ...], names: tuple[str, ...]) -> tuple[Any, Any]:
-    """Return functions of p: the values, and their derivatives row by row."""
-    import sympy
-
-    p = [symbol(k) for k in parameters]
-    expressions = [sympy.sympify(v) for v in values]
-    slopes = [sympy.diff(e, symbol(k)) for e in expressions for k in names]
-    return scalar_function([p], expressions), scalar_function([p], slopes)
 
 
 class EventTable:
