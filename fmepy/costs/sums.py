@@ -131,6 +131,8 @@ class BoundSum:
         self.scales: Vector = _joined([p.scales for p in pieces])
         self.group_names: tuple[str, ...] = tuple(chain.from_iterable(p.group_names for p in pieces))
         self._blocks = tuple(blocks)
+        in_order = len(blocks) == 1 and np.array_equal(blocks[0].rows, np.arange(len(self.names)))
+        self._only = blocks[0] if in_order else None  # one run gives everything, in the order of the parts
 
     @property
     def retries(self) -> int:
@@ -140,6 +142,9 @@ class BoundSum:
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled, in the order of the parts."""
         self._need_residuals("residuals")
+        if self._only is not None:
+            r: Vector = self._only.bound.residuals(self._only.theta(theta))
+            return r
         out = np.empty(len(self.names))
         for b in self._blocks:
             out[b.rows] = b.bound.residuals(b.theta(theta))

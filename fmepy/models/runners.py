@@ -20,7 +20,7 @@ from fmepy.models.events import Event
 from fmepy.models.forcing import forcing_values
 from fmepy.models.switches import NotSmoothError
 from fmepy.models.system import InputLayout, System, build_system, switch_functions, system_rates
-from fmepy.models.timeline import EventTable, Timeline, run_segments
+from fmepy.models.timeline import EventTable, Timeline, finite_rows, run_segments
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
@@ -87,12 +87,26 @@ class _AdaptiveRunner(Runner):
         self._segments = None if system is not None and system.planned else self.timeline.segments()
         watched = len(system.watched) if system is not None and stepper.watches_switches else 0
         self._inputs = np.zeros(layout.size + watched)
+        self._is_smooth = self._one_smooth_stretch()
+
+    def _one_smooth_stretch(self) -> bool:
+        """Whether nothing happens between the start and the last row, so that one call of the engine gives all rows."""
+        has_switches = self._system is not None and bool(self._system.switches)
+        if has_switches or self._segments is None or len(self._segments) != 1 or self.timeline.first_events:
+            return False
+        if self._layout.n_forcings:
+            self._inputs[self._layout.lines] = self._segments[0].lines
+            self._inputs[self._layout.origin] = self.timeline.start
+        return True
 
     def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
         inputs = self._inputs.copy()
         inputs[: len(p)] = p
         if scales is not None:
             inputs[self._layout.scales] = scales
+        if self._is_smooth:
+            rows = self.timeline.rows
+            return finite_rows(self._stepper.advance(self.timeline.start, z, inputs, rows)[1], rows)
         return run_segments(
             self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events
         )
@@ -120,16 +134,7 @@ class _FixedRunner(Runner):
                 lambda t: forcing_values(self._forcings, t),
                 after,
             )
-        return _finite(Z, self.timeline.rows)
-
-
-def _finite(Z: Matrix, times: Vector) -> Matrix:
-    from fmepy.errors import SimulationError
-
-    if not np.isfinite(Z).all():
-        bad = int(np.flatnonzero(~np.isfinite(Z).all(axis=1))[0])
-        raise SimulationError("a state became NaN or infinite", time=float(times[bad]))
-    return Z
+        return finite_rows(Z, self.timeline.rows)
 
 
 def adaptive_runner(

@@ -28,7 +28,7 @@ from fmepy.models.system import InputLayout, System, switch_derivatives, switch_
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
-__all__ = ["EventTable", "Segment", "Timeline", "run_segments"]
+__all__ = ["EventTable", "Segment", "Timeline", "finite_rows", "run_segments"]
 
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
@@ -163,6 +163,14 @@ def _snapped(times: Vector, marks: Vector) -> Vector:
     return snapped
 
 
+def finite_rows(rows: Matrix, times: Vector) -> Matrix:
+    """Return the rows of a run if they are finite; else raise a SimulationError with the time of the first."""
+    if not isfinite(rows.sum()) and not np.isfinite(rows).all():  # a finite sum has finite terms
+        bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+        raise SimulationError("a state became NaN or infinite", time=float(times[bad]))
+    return rows
+
+
 def run_segments(
     stepper: Stepper,
     system: System | None,
@@ -211,9 +219,7 @@ def run_segments(
             if i == 0 or not segments[i - 1].flips:
                 modes.read(segment.start, z, segment.end - segment.start)
             rows = modes.advance(stepper, segment, z)
-        if not isfinite(rows.sum()) and not np.isfinite(rows).all():  # a finite sum has finite terms
-            bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-            raise SimulationError("a state became NaN or infinite", time=float(segment.times[bad]))
+        finite_rows(rows, segment.times)
         n = segment.rows.stop - segment.rows.start
         out[segment.rows] = rows[:n]
         z = rows[-1]
