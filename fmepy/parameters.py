@@ -128,7 +128,9 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
             check_names(names, own.index, argument=argument)
         return _checked(names, values, own is None and names == generated_names(len(names)), argument)
     items = list(p) if isinstance(p, Iterable) else [p]
-    if items and all(isinstance(k, str) for k in items):
+    if not items:
+        raise ParameterError(f"`{argument}` is empty; give at least one parameter.")
+    if all(isinstance(k, str) for k in items):
         if own is None:
             raise ParameterError(
                 f"`{argument}` is a list of names, but only fmepy models and costs know their own "
@@ -190,7 +192,11 @@ def _from_lmfit(p: Any, own: pd.Series | None, argument: str) -> Parameters:
 def check_names(names: Iterable[object], known: Iterable[object], *, argument: str, what: str = "parameter") -> None:
     """Raise a ParameterError for the first of `names` that is not `known`, with the nearest that is."""
     have = [str(k) for k in known]
+    seen: set[str] = set()
     for name in names:
+        if str(name) in seen:
+            raise ParameterError(f"`{argument}` names {str(name)!r} more than once.")
+        seen.add(str(name))
         if str(name) not in have:
             raise ParameterError(
                 f"`{argument}`: there is no {what} {str(name)!r}.{did_you_mean(name, have)} There are {listed(have)}."

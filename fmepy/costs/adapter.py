@@ -16,11 +16,13 @@ infinite cost. At the start it is an error of the caller.
 
 **Differences.** Where there is no Jacobian, it is taken by differences whose step fits the noise of `f`. The noise of
 a computed function (an ODE solver's tolerance, say) is read off a table of differences of seven evaluations along one
-line through the start (Hamming; Moré and Wild 2011)::
+line (Hamming; Moré and Wild 2011)::
 
-    eps_k^2 = (k!)^2 / (2k)!  mean_i (Delta^k f_i)^2,     eps = min over k = 3 .. 6
+    eps_k^2 = (k!)^2 / (2k)!  mean_i (Delta^k f_i)^2,     eps = median over k = 4, 5, 6
 
-for a smooth function high differences vanish, so what is left is noise. With ``e`` = eps relative to the response of f
+for a smooth function high differences vanish, so what is left is noise. An adaptive solver is smooth in patches: the
+table is made at two spacings through the start, and once more where a search ends; the largest noise counts, since too
+large a step costs little accuracy and too small a one all of it. With ``e`` = eps relative to the response of f
 to its parameters:
 
     e < 1e-13   "noise free": forward differences, step max(1.5e-8, 2 e^(1/2)) of the parameter's size
@@ -37,7 +39,7 @@ Moré, J. J. and Wild, S. M. (2011). Estimating computational noise. SIAM J. Sci
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import factorial, isfinite
 from typing import Any, Protocol
 
@@ -52,7 +54,8 @@ __all__ = ["Differences", "Objective", "as_objective", "is_cost", "is_model", "m
 
 _NOISE_FREE = 1e-13
 _FORWARD_STEP = 1.5e-8  # about the square root of the machine epsilon
-_NOISE_SPACING = 1e-4  # relative; at sixth order a smooth function leaves 1e-24 times its sixth derivative
+_NOISE_SPACINGS = (1e-4, 2e-3)  # relative; the wide one leaves the patch in which an adaptive solver is smooth
+_MUCH_NOISIER = 100.0  # a search with steps for so much less noise is taken up again
 
 
 def is_cost(f: Any) -> bool:
@@ -90,18 +93,21 @@ class Differences:
         Step of first derivatives, relative to a parameter's size.
     central : bool
         Central differences; else forward ones.
+    absolute : float
+        The noise itself, in the unit of the function.
     """
 
     noise: float
     step: float
     central: bool
+    absolute: float = 0.0
 
     @classmethod
-    def for_noise(cls, noise: float) -> Differences:
+    def for_noise(cls, noise: float, absolute: float = 0.0) -> Differences:
         """Return the differences that fit a relative noise."""
         if noise < _NOISE_FREE:
-            return cls(noise, max(_FORWARD_STEP, 2 * noise**0.5), False)
-        return cls(noise, float(min(1e-2, 0.3 * noise ** (1 / 3))), True)
+            return cls(noise, max(_FORWARD_STEP, 2 * noise**0.5), False, absolute)
+        return cls(noise, float(min(1e-2, 0.3 * noise ** (1 / 3))), True, absolute)
 
 
 class _Source(Protocol):
@@ -254,10 +260,17 @@ class Objective:
     # --- differences
 
     @property
+    def transforms(self) -> dict[str, str] | None:
+        """How the parameters of a fmepy cost are transformed, by name; None for a function, which does not say."""
+        if self.kind != "cost":
+            return None
+        return dict(getattr(getattr(self._source, "cost", None), "transforms", {}))
+
+    @property
     def differences(self) -> Differences:
         """Steps that fit the noise of the cost, estimated at the start on first use."""
         if self._differences is None:
-            self._differences = Differences.for_noise(self._noise())
+            self._differences = Differences.for_noise(*self._noise())
         return self._differences
 
     def steps(self, theta: Vector) -> Vector:
@@ -298,29 +311,47 @@ class Objective:
             columns.append((one[1] - base) / one[0])
         return np.stack(columns, axis=-1)
 
-    def _noise(self) -> float:
-        """Return the noise of the cost relative to its response, from a difference table through the start."""
+    def _noise(self) -> tuple[float, float]:
+        """Return the noise of the cost, relative to its response and as it is, from tables through the start."""
         if self.kind == "cost" and not self.is_scalar:
-            return 1e-6  # a prepared cost without a Jacobian of its own: a solver with default tolerances
-        size = magnitudes(self.theta0, self.lower, self.upper)
-        room_up, room_down = self.upper - self.theta0, self.theta0 - self.lower
+            return 1e-6, 0.0  # a prepared cost without a Jacobian of its own: a solver with default tolerances
+        return max(self._noise_at(self.theta0, spacing) for spacing in _NOISE_SPACINGS)
+
+    def look_again(self, theta: Vector) -> bool:
+        """Measure the noise where a search ended and keep the larger; tell whether its steps were much too small.
+
+        An adaptive solver is smooth in patches, and the start may lie well inside one.
+        """
+        if self.has_jacobian or (self.kind == "cost" and not self.is_scalar):
+            return False
+        were_used = self._differences is not None
+        old = self.differences.noise
+        new, absolute = self._noise_at(np.asarray(theta, dtype=float), _NOISE_SPACINGS[-1])
+        if new <= old:
+            self._differences = replace(self.differences, absolute=absolute)
+            return False
+        self._differences = Differences.for_noise(new, absolute)
+        return were_used and new > _MUCH_NOISIER * max(old, _NOISE_FREE)
+
+    def _noise_at(self, theta: Vector, relative: float) -> tuple[float, float]:
+        size = magnitudes(theta, self.lower, self.upper)
+        room_up, room_down = self.upper - theta, theta - self.lower
         direction = np.where(room_up >= room_down, 1.0, -1.0) * size * np.linspace(1.0, 0.6, size.size)
-        spacing = np.minimum(_NOISE_SPACING * np.abs(direction), np.maximum(room_up, room_down) / 8) * np.sign(
-            direction
-        )
+        spacing = np.minimum(relative * np.abs(direction), np.maximum(room_up, room_down) / 8) * np.sign(direction)
         table = []
         for k in range(7):
             try:
-                table.append(np.atleast_1d(self._evaluate(self.theta0 + k * spacing)))
+                table.append(np.atleast_1d(self._evaluate(theta + k * spacing)))
             except SimulationError:
-                return 1e-6
+                return 1e-6, 0.0
         values = np.array(table)
-        response = float(np.sqrt(np.mean(np.diff(values, axis=0) ** 2))) / _NOISE_SPACING
+        response = float(np.sqrt(np.mean(np.diff(values, axis=0) ** 2))) / relative
         if self.is_scalar:
             response = max(response, float(np.abs(values[0]).max()))
         if not response > 0:
-            return 0.0
-        return _difference_table_noise(values) / response
+            return 0.0, 0.0
+        noise = _difference_table_noise(values)
+        return noise / response, noise
 
     def _take_jacobian(self, theta: Vector) -> Matrix:
         self.jacobians += 1
@@ -404,10 +435,10 @@ def _difference_table_noise(values: Matrix) -> float:
     True
     """
     estimates = []
-    for k in range(3, values.shape[0]):
+    for k in range(4, values.shape[0]):
         factor = factorial(k) ** 2 / factorial(2 * k)
         estimates.append(factor * float(np.mean(np.diff(values, k, axis=0) ** 2)))
-    return float(np.sqrt(min(estimates)))
+    return float(np.sqrt(np.median(estimates)))
 
 
 # --- fmepy costs
@@ -595,7 +626,7 @@ def _classify(result: Any) -> tuple[str, Any]:
     if _is_modcost(result):
         return "modcost", np.array(result.res, dtype=float)
     try:
-        value = np.array(result, dtype=float)
+        value = np.array("nothing" if result is None else result, dtype=float)
     except (TypeError, ValueError):
         raise ArgumentError(
             f"`f` returned {type(result).__name__}; a ModCost, a one-dimensional array of residuals or one number "

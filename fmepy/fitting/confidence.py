@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.adapter import as_objective
-from fmepy.errors import ArgumentError, ConvergenceError, SimulationError
+from fmepy.errors import ArgumentError, ConvergenceError, SimulationError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.parameters import check_names, generated_names
 from fmepy.types import Vector
@@ -78,6 +78,17 @@ def confidence(
     objective = as_objective(f, fit.par if fit.tied is None else lmfit_at(fit), args=args, kwargs=kwargs)
     if objective.is_scalar:
         raise ArgumentError("confidence() tests sums of squares; this cost is one number, -2 log L.")
+    there = objective.value(fit.par.to_numpy(dtype=float))
+    if not abs(there - fit.ssr) <= 1e-3 * max(abs(fit.ssr), 1e-300):
+        raise ArgumentError(
+            f"The cost is {there:.6g} at the estimates, and the fit says {fit.ssr:.6g}: `f` is not what was fitted "
+            "(other data, or parameters on another scale)."
+        )
+    if fit.at_bound:
+        raise ArgumentError(
+            f"The fit lies on a bound of {listed(fit.at_bound)}, where profiles have no two sides. Fit again with "
+            "these parameters fixed at their bounds (left out of p), and take intervals of the others."
+        )
     inner = dict(zip(names, generated_names(len(names)), strict=True))  # lmfit takes Python names only
     params = lmfit.Parameters()
     for n in names:

@@ -194,6 +194,9 @@ class _OneFit:
             problem.need_finite_box(self.method)
         with np.errstate(over="ignore", invalid="ignore"):  # a search that runs away is told in the result
             outcome = METHODS[self.method].run(problem, self.control)
+            if self.hessian and objective.look_again(outcome.par):  # its steps were too small for the noise
+                problem = problem.taken_up(outcome.par)
+                outcome = METHODS[self.method].run(problem, self.control)
             return _result(problem, outcome, self.method, self.hessian, before)
 
 
@@ -287,6 +290,7 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
         lower=pd.Series(problem.lower.copy(), index=index),
         upper=pd.Series(problem.upper.copy(), index=index),
         tied=_tied(objective),
+        transforms=objective.transforms,
     )
 
 

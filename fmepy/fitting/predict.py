@@ -143,6 +143,7 @@ def _of_model(model: Any, fit: ModFit, times: Any) -> _Parts:
         raise ArgumentError(
             f"`model` has none of the fitted parameters {listed(fit.par.index)}; it has {listed(have)}."
         )
+    _check_scale(model, fit, used)
     if fit.tied is not None:
         model = _with_fixed(model, fit, have)
     bound = model.bind(used) if times is None else model.bind(used, times=np.asarray(times, dtype=float))
@@ -185,8 +186,29 @@ def _of_function(model: Any, fit: ModFit) -> _Parts:
     return str(base.columns[0]), base.iloc[:, 0].to_numpy(), variables, values, np.stack(columns, axis=-1), names
 
 
+def _check_scale(model: Any, fit: ModFit, used: list[str]) -> None:
+    """Refuse a model whose parameters are not on the scale of the fit's."""
+    if fit.transforms is None:  # a function was fitted; what it does with its parameters is its own affair
+        return
+    taken = getattr(model, "transforms", {})
+    for name in used:
+        fitted, has = fit.transforms.get(name), taken.get(name)
+        if fitted != has:
+            here = f"{fitted}({name})" if fitted else name
+            advice = f"predict(transformed(model, {fitted!r}), fit)" if fitted else "predict(model, fit)"
+            raise ArgumentError(
+                f"The fit is of {here}, and the model takes {f'{has}({name})' if has else name}. Pass the model on the "
+                f"scale of the fit: {advice}."
+            )
+
+
 def _reading_variance(fit: ModFit, variables: list[str]) -> Vector:
     """Return the residual variance of every variable, NaN for those never observed."""
+    if fit.cost is not None and not all(c.scale.is_identity for c, _ in fit.cost.pieces):
+        raise ArgumentError(
+            "reading=True adds the variance of the residuals, which this fit has on a transformed scale "
+            "(SimulationCost(transform=...)). Take the band of the curve, and add the variance on that scale."
+        )
     correction = fit.nobs / fit.df_residual if fit.df_residual > 0 else np.nan
     if isinstance(fit.var_ms_unweighted, pd.Series):
         by_name = fit.var_ms_unweighted.groupby(level=0).mean()

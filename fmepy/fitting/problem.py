@@ -99,6 +99,12 @@ class Problem:
         """Noise of the cost, relative: estimated where derivatives are differences, else 0."""
         return 0.0 if self.objective.has_jacobian else self.objective.differences.noise
 
+    def taken_up(self, theta: Vector) -> Problem:
+        """Return the same problem from another start, its trace going on."""
+        again = Problem(self.objective, self.inside(theta), self.lower, self.upper, self.prior, self.rng)
+        again.trace.extend(self.trace)
+        return again
+
     def need_finite_box(self, method: str) -> None:
         """Raise an ArgumentError unless all bounds are finite."""
         free = [
@@ -173,9 +179,9 @@ class Problem:
         if self.is_least_squares:
             J = self.jacobian(theta)
             return np.asarray(2 * J.T @ J)
-        return second_differences(
-            self.cost, theta, self.lower, self.upper, self.scale, self.objective.differences.noise
-        )
+        known = self.objective.differences
+        relative = known.absolute / max(abs(self.value(theta)), 1e-300) if known.absolute > 0 else known.noise
+        return second_differences(self.cost, theta, self.lower, self.upper, self.scale, min(relative, 1e-2))
 
     def note(self, theta: Vector, value: float) -> None:
         """Add an iteration to the trace."""

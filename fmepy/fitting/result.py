@@ -108,6 +108,7 @@ class ModFit:
     upper: pd.Series
     all_starts: pd.DataFrame | None = field(default=None, repr=False)
     tied: str | None = field(default=None, repr=False)
+    transforms: dict[str, str] | None = field(default=None, repr=False)
 
     @property
     def starts(self) -> pd.DataFrame:
@@ -218,6 +219,7 @@ class ModFit:
             stopmess=self.message,
             minus2loglik=self.minus2loglik,
             with_prior=self.with_prior,
+            no_covariance=" was asked for." if not cov or self.hessian is None else f": {self.message}",
         )
 
     def plot(self, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
@@ -276,6 +278,8 @@ class ModFitSummary:
         True if the fit converged.
     niter : int
     stopmess : str
+    no_covariance : str
+        Why there is none, where there is none.
     """
 
     par: pd.DataFrame
@@ -292,6 +296,7 @@ class ModFitSummary:
     stopmess: str
     minus2loglik: float
     with_prior: bool
+    no_covariance: str = ""
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -315,7 +320,7 @@ class ModFitSummary:
         if np.isfinite(self.correlation.to_numpy()).any():
             out += f"\nParameter correlation:\n{fixed_matrix(names, self.correlation.to_numpy())}\n"
         else:
-            out += f"\nNo covariance: {self.stopmess}\n"
+            out += f"\nNo covariance{self.no_covariance}\n"
         if not self.info:
             out += f"\nNOT converged: {self.stopmess}\n"
         return out

@@ -86,6 +86,8 @@ def best_of(
     fits: list[ModFit | None] = runs.results
     done = [(k, fit) for k, fit in enumerate(fits) if fit is not None]
     if not done:
+        if len(runs.failures) and (runs.failures["error"] == "Interrupted").all():
+            raise KeyboardInterrupt("before any start came to a result")
         first = runs.failures["message"].iloc[0] if len(runs.failures) else "none was done"
         raise ConvergenceError(f"None of {len(points)} starts came to a result. The first: {first}")
     best = min((fit for _, fit in done), key=lambda fit: fit.deviance)

@@ -418,6 +418,14 @@ def _number(value: Any) -> Any:
     return value if getattr(value, "free_symbols", None) else float(value)
 
 
+def check_time_name(names: Sequence[str]) -> None:
+    """Refuse a variable that has the name of the result's first column."""
+    if "time" in names:
+        raise ModelError(
+            "A state or output is called 'time', like the first column of the result; choose another name."
+        )
+
+
 def _need_initial(states: Sequence[str], initial: Mapping[str, Any]) -> None:
     missing = [s for s in states if s not in initial]
     if missing:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.models.code import scalar_function
-from fmepy.models.definition import Definition, as_times, define
+from fmepy.models.definition import Definition, as_times, check_time_name, define
 from fmepy.models.dynamic import DynamicModel, central_differences
 from fmepy.models.engines.difference_kernels import Kernels
 from fmepy.models.equations import symbol
@@ -132,6 +132,7 @@ class DifferenceModel(DynamicModel):
         )
         self.states: tuple[str, ...] = self._definition.states
         self.var_names: tuple[str, ...] = self._definition.var_names
+        check_time_name(self.var_names)
         self.engine, self.engine_note = _choose_engine(engine, self._definition)
         self._bound: BoundDifference | None = None
         if _like is None:

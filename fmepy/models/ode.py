@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, SimulationError, check_choice
-from fmepy.models.definition import MOST_TRACED_STATES, Definition, as_times, define
+from fmepy.models.definition import MOST_TRACED_STATES, Definition, as_times, check_time_name, define
 from fmepy.models.dynamic import DynamicModel, central_differences
 from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
 from fmepy.models.engines.diffsol import NotCompilableError, diffsl_code, is_available
@@ -161,6 +161,7 @@ class OdeModel(DynamicModel):
         )
         self.states: tuple[str, ...] = self._definition.states
         self.var_names: tuple[str, ...] = self._definition.var_names
+        check_time_name(self.var_names)
         self._events: tuple[Event, ...] = as_events(events, self.states)
         _check_event_names(self._events, self._definition.parameters)
         rtol, atol = _tolerances(rtol, atol, self.states)
