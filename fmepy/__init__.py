@@ -9,6 +9,7 @@ from fmepy import datasets, errors
 from fmepy.costs import BoundCost, Cost, ModCost, SimulationCost, SumCost, modCost
 from fmepy.datatools import cross2long, gaussianWeights
 from fmepy.fitting import ModFit, ModFitSummary, Prediction, PseudoOptim, confidence, modFit, predict, pseudoOptim
+from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
 from fmepy.models.base import BoundModel, Model
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.equations import Equations
@@ -63,6 +64,7 @@ __all__ = [
     "ModCost",
     "ModFit",
     "ModFitSummary",
+    "ModMCMC",
     "Model",
     "Norm",
     "OdeModel",
@@ -90,11 +92,13 @@ __all__ = [
     "modCRL",
     "modCost",
     "modFit",
+    "modMCMC",
     "obsplot",
     "ode",
     "plot_model",
     "predict",
     "pseudoOptim",
+    "resume_mcmc",
     "run_many",
     "sensFun",
     "sensRange",

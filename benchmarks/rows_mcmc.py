@@ -1,0 +1,120 @@
+"""Rows of modMCMC: what a chain takes, what it adds to the runs, and what each kernel is worth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import fmepy as fme
+from benchmarks import hiv
+from benchmarks.rows import R_TIMINGS, Row, at_least, at_most
+from benchmarks.timing import side_by_side
+from fmepy.costs.adapter import as_objective
+from fmepy.mcmc import modMCMC
+from fmepy.mcmc.diagnostics import ess_bulk
+
+__all__ = ["ROWS"]
+
+NITER, PEER_NITER = 5000, 100
+CASES = {c["id"]: c for c in json.loads((R_TIMINGS.parent / "modMCMC_hiv.json").read_text(encoding="utf-8"))["cases"]}
+
+
+class Instant:
+    """A cost with the face of fmepy's that takes no time: a standard normal in five dimensions, as five residuals."""
+
+    is_scalar = has_jacobian = False
+    retries = 0
+    x = np.arange(5.0)
+    weights, scales, groups = np.ones(5), np.ones(2), np.array([0, 0, 0, 1, 1])
+    group_names, names = ("a", "b"), ["a", "a", "a", "b", "b"]
+    parms = pd.Series(np.zeros(5), index=hiv.FITTED)
+
+    def bind(self, names: Sequence[str] | None = None, **_: Any) -> Instant:
+        """Return itself."""
+        self.parameter_names = tuple(names or self.parms.index)
+        self.theta0, self.lower, self.upper = np.zeros(5), np.full(5, -np.inf), np.full(5, np.inf)
+        return self
+
+    def residuals(self, theta: np.ndarray) -> np.ndarray:
+        """Return theta."""
+        return theta
+
+
+def chain_hiv() -> Row:
+    """Draw 5,000 times with up to two tries, fixed variances; what the runner adds to each iteration."""
+    case = CASES["hiv_dr"]
+    start, args = case["inputs"]["p"], case["inputs"]["args"]
+    settings = {"jump": np.array(args["jump"]["matrix"]), "var0": {"logV": 0.2025, "T": 20.25}, "ntrydr": 2, "seed": 1}
+    cost = fme.transformed(hiv.cost(hiv.model()), "log")
+    peer_cost = fme.transformed(hiv.cost(hiv.odeint_model()), "log")
+    chain = modMCMC(cost, start, niter=NITER, **settings)
+    long = case["outputs"]["long_chain"]
+    assert all(abs(chain.pars[k].mean() - long["mean"][k]) < long["sd"][k] for k in start), chain
+    bare, point = hiv.bare_solve(), np.array(list(hiv.TRUTH.values()))
+    ours, peer, solve = side_by_side(
+        lambda: modMCMC(cost, start, niter=NITER, **settings),
+        lambda: modMCMC(peer_cost, start, niter=PEER_NITER, **settings),
+        lambda: bare(point),
+        rounds=3,
+    )
+    runs = (NITER + int(chain.count["dr_steps"].sum())) * solve
+    goals = [
+        at_most(ours, 1.2, "{:.2f} s"),
+        at_least(peer * NITER / PEER_NITER / ours, 5, "{:.1f} times the peer's speed"),
+        (f"{ours / runs:.2f} times its runs as bare solves", True),
+    ]
+    work = f"modMCMC HIV, {NITER:,} iterations, up to 2 tries"
+    name = f"the same through odeint ({PEER_NITER} iterations, scaled)"
+    return Row(work, ours, name, peer * NITER / PEER_NITER, goals, float(case["outputs"]["seconds"]))
+
+
+def overhead() -> Row:
+    """Run chains on a cost that takes no time."""
+    cost = Instant()
+    kinds = {
+        "plain": {},
+        "adaptive": {"updatecov": 100},
+        "up to 2 tries": {"ntrydr": 2},
+        "sampled variances": {"wvar0": 1},
+    }
+    niter = 10_000
+    basic = {"jump": 1.0, "var0": {"a": 1.0, "b": 1.0}, "niter": niter, "seed": 1}
+    chain = modMCMC(cost, None, **basic)
+    assert abs(float(chain.pars.to_numpy().std()) - 1) < 0.1
+    evaluations = [niter + int(modMCMC(cost, None, **basic, **k).count["dr_steps"].sum()) for k in kinds.values()]
+    objective = as_objective(cost, None)
+    points = list(np.random.default_rng(1).standard_normal((niter, 5)))
+    *times, bare = side_by_side(
+        *(lambda k=k: modMCMC(cost, None, **basic, **k) for k in kinds.values()),
+        lambda: [objective.residuals(point) for point in points],
+        rounds=3,
+    )
+    own = [1e6 * (t - n * bare / niter) / niter for t, n in zip(times, evaluations, strict=True)]
+    goals = [at_most(us, 25, "{:.1f} us an iteration beyond the cost, " + k) for k, us in zip(kinds, own, strict=True)]
+    return Row("modMCMC, 10,000 iterations of nothing", times[0], "with up to 2 tries", times[2], goals)
+
+
+def kernels() -> Row:
+    """Count effective draws a second of every kernel, on the instant normal in five dimensions."""
+    cost, rates, seconds = Instant(), [], {}
+    methods = {
+        "dram": {"updatecov": 100, "niter": 10_000, "burninlength": 2000},
+        "dram, up to 2 tries": {"updatecov": 100, "ntrydr": 2, "niter": 8000, "burninlength": 2000},
+        "demcz": {"method": "demcz", "niter": 6000, "burninlength": 1000},
+        "emcee": {"method": "emcee", "niter": 1000, "burninlength": 200},
+    }
+    for name, settings in methods.items():
+        full = {"jump": 1.0, "var0": {"a": 1.0, "b": 1.0}, "seed": 1, **settings}
+        (seconds[name],) = side_by_side(lambda full=full: modMCMC(cost, None, **full), rounds=2)
+        draws = modMCMC(cost, None, **full).draws()
+        worst = min(float(ess_bulk(draws[:, :, j])) for j in range(draws.shape[2]))
+        assert abs(draws.std() - 1) < 0.1
+        rates.append((f"{worst / seconds[name]:.0f} effective draws a second, {name}", True))
+    return Row("modMCMC, five normal parameters", seconds["dram"], "demcz", seconds["demcz"], rates)
+
+
+ROWS: list[Callable[[], Row]] = [chain_hiv, overhead, kernels]

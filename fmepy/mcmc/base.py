@@ -1,0 +1,137 @@
+"""What a kernel promises, and what a new one must provide.
+
+A **kernel** knows how to move; the runner (`fmepy.mcmc.runner`) owns iterations, thinning, burn-in, progress and
+checkpoints. A kernel moves `n_member` points at a time: 1 for Metropolis, the whole population for an ensemble.
+
+1. ``start(starts, dispersed, rng)``: a first state;
+2. ``step(state, rng) -> state, info``;
+3. ``record(state)``: what a row of the chain holds;
+4. ``counts(state)``: what was counted over all iterations;
+5. ``arrays(state)`` and ``restore(arrays)``: the state as plain arrays and back.
+
+All chance comes from `rng`, and all that a later step depends on is in the state and in the stream of `rng`: this is
+what makes a resumed chain the very chain that an uninterrupted run gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fmepy.errors import ArgumentError
+from fmepy.mcmc.proposals import JumpFunction, default_sd
+from fmepy.mcmc.target import Point, Target
+from fmepy.types import Matrix, Vector
+
+__all__ = ["Counts", "Dispersion", "Info", "Kernel", "Record"]
+
+_TRIALS = 200  # tries of a dispersed start before it is given up
+_SHRINK = 0.95  # each try of a dispersed start is so much nearer
+_SPREAD = 2.0  # dispersed starts lie so many proposal standard deviations around the start
+
+
+class Info(NamedTuple):
+    """What a step did: accepted moves, and tries made."""
+
+    accepted: int
+    tries: int
+
+
+class Record(NamedTuple):
+    """What is saved of a state, one row per member."""
+
+    pars: Matrix  # (n_member, n_par) or (n_par,)
+    SS: Any  # (n_member,), or a number
+    sig: Any  # (n_member, n_variance), (n_variance,), or None
+    prior: Any
+    log_posterior: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """What is counted over all iterations, by member."""
+
+    accepted: Vector
+    dr_steps: int
+    alfasteps: int
+    covupdates: int
+    best: Vector
+    best_log_posterior: float
+
+
+class Kernel(Protocol):
+    """A way to move, see the module's text."""
+
+    @property
+    def n_member(self) -> int: ...
+
+    def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> Any:
+        """Return the first state; `starts` has one row per member, or one row.
+
+        One row is where the first member stands and the others are dispersed around; all are, if `dispersed`.
+        """
+        ...
+
+    def step(self, state: Any, rng: np.random.Generator) -> tuple[Any, Info]:
+        """Return the next state (the old one is used up) and what happened."""
+        ...
+
+    def record(self, state: Any) -> Record:
+        """Return what a row of the chain holds; the arrays are copied by the caller."""
+        ...
+
+    def counts(self, state: Any) -> Counts:
+        """Return what was counted so far."""
+        ...
+
+    def arrays(self, state: Any) -> dict[str, Any]:
+        """Return the state as plain arrays."""
+        ...
+
+    def restore(self, arrays: Mapping[str, Any]) -> Any:
+        """Return the state that `arrays` was made of."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dispersion:
+    """Where chains start that the user gave no start.
+
+    A start is ``p + 2 s L z`` with z standard normal and L L' the proposal covariance of `jump` (0.1 |p| where jump is
+    a function). It must lie inside the bounds and have a finite posterior; each failure shrinks s from 1 by 5 %.
+    """
+
+    target: Target
+    chol: Matrix
+
+    @classmethod
+    def of(cls, target: Target, jump: Matrix | JumpFunction, theta0: Vector) -> Dispersion:
+        """Return the dispersion that goes with a proposal."""
+        if isinstance(jump, JumpFunction):
+            jump = np.diag(default_sd(theta0, target.lower, target.upper))
+        return cls(target, jump)
+
+    def given(self, theta: Vector) -> Point:
+        """Return what is known at a start of the user's."""
+        point = self.target.evaluate(np.array(theta, dtype=float))
+        if point is None:
+            named = dict(zip(self.target.names, map(float, theta), strict=True))
+            why = self.target.objective.last_failure if self.target.failures else "the prior excludes it."
+            raise ArgumentError(f"The start {named} has zero probability: {why} Give another start.")
+        return point
+
+    def around(self, theta: Vector, rng: np.random.Generator) -> Point:
+        """Return a dispersed start."""
+        scale = _SPREAD
+        for _ in range(_TRIALS):
+            point = self.target.evaluate(theta + scale * (self.chol @ rng.standard_normal(theta.size)))
+            if point is not None:
+                return point
+            scale *= _SHRINK
+        raise ArgumentError(
+            f"No dispersed start of nonzero probability was found around {theta.tolist()} in {_TRIALS} tries. Give a "
+            "smaller `jump`, or a table of starts as `p`."
+        )

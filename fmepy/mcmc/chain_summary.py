@@ -1,0 +1,376 @@
+"""What a chain found, in a table, and when not to believe it, in sentences.
+
+The table has the rows of R's ``summary`` with quantiles that are what their labels say: FME calls the 25, 50 and 75 %
+quantiles q025, q050 and q075; here they are ``25%``, ``50%`` and ``75%``, beside ``2.5%`` and ``97.5%``.
+
+A sample is not believed when (thresholds of Vehtari et al. 2021 for the first two):
+
+* R-hat of a parameter or variance exceeds 1.01;
+* it is worth fewer than 400 independent draws, or fewer than 100 a chain, in its middle or its tails (the members of an
+  ensemble are not chains of this kind: there 400 do);
+* less than 5 % or more than 70 % of the proposals of a chain were accepted;
+* runs of the model failed;
+* a chain never moves, or rests at one point for a tenth of its draws;
+* draws crowd at a bound.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError
+from fmepy.mcmc.diagnostics import chain_diagnostics
+
+if TYPE_CHECKING:
+    from fmepy.types import BoolVector, Matrix, Vector
+
+__all__ = ["Chain", "ChainSummary", "Remove", "kept_rows", "sampled_values", "summarise"]
+
+Remove = int | slice | range | Sequence[int] | None
+
+_QUANTILES = {"2.5%": 0.025, "25%": 0.25, "50%": 0.5, "75%": 0.75, "97.5%": 0.975}
+_RHAT = 1.01
+_ESS, _ESS_A_CHAIN = 400, 100
+_ACCEPTED = (0.05, 0.70)
+_ENSEMBLES = ("demcz", "emcee")
+_RESTING = 0.1
+_FEWEST_RESTING = 20  # draws; in a short chain a tenth is soon spent at one point
+_BESIDE = 0.05  # within this share of the 95 % interval's width, a draw lies beside its bound
+_LEANING = 0.03  # a sample that is uniform between its bounds has 5 % there, one that ends 2 sd from its mean 1 %
+_FEWEST_LEANING = 5
+
+
+class Chain(Protocol):
+    """What summaries and pictures need of a sample; modMCMC's result has it.
+
+    Attributes
+    ----------
+    pars : DataFrame, shape (n_row, n_par)
+        Draws, indexed by (chain, iteration).
+    SS : array_like, shape (n_row,)
+        Sum of squares of each draw.
+    sig : DataFrame, shape (n_row, n_variance), or None
+        Sampled variances.
+    acceptance_rate : float or array_like, shape (n_chain,)
+        Shares of accepted proposals.
+    failures : int
+        Runs that failed.
+    method : str
+        "dram", or the name of an ensemble sampler.
+    lower, upper : array_like, shape (n_par,)
+        Bounds; infinite where there is none.
+    """
+
+    @property
+    def pars(self) -> pd.DataFrame: ...  # noqa: D102    # told above
+    @property
+    def SS(self) -> Any: ...  # noqa: D102, N802
+    @property
+    def sig(self) -> pd.DataFrame | None: ...  # noqa: D102
+    @property
+    def acceptance_rate(self) -> Any: ...  # noqa: D102
+    @property
+    def failures(self) -> int: ...  # noqa: D102
+    @property
+    def method(self) -> str: ...  # noqa: D102
+    @property
+    def lower(self) -> Any: ...  # noqa: D102
+    @property
+    def upper(self) -> Any: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ChainSummary:
+    """A table of what was sampled, and advice.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        Rows mean, sd, min, 2.5%, 25%, 50%, 75%, 97.5%, max; a column per parameter and per sampled variance, in their
+        units.
+    advice : list of str
+        Why not to trust the sample, and what to try; empty if nothing speaks against it.
+    diagnostics : DataFrame
+        What the advice rests on: `fmepy.mcmc.diagnostics.chain_diagnostics` of the same columns.
+    n_chain : int
+    n_draw : int
+        Draws of all chains that were summarised.
+    """
+
+    frame: pd.DataFrame
+    advice: list[str]
+    diagnostics: pd.DataFrame
+    n_chain: int
+    n_draw: int
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.frame[key]
+
+    @property
+    def columns(self) -> pd.Index:
+        """Columns of the frame."""
+        return self.frame.columns
+
+    def __repr__(self) -> str:
+        parts = [self.frame.to_string(), f"{self.n_draw} draws, {_chains(self.n_chain)}"]
+        parts += [
+            textwrap.fill(a, 100, initial_indent="! ", subsequent_indent="  ", break_on_hyphens=False)
+            for a in self.advice
+        ]
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        items = "".join(f"<li>{html.escape(a)}</li>" for a in self.advice)
+        told = f"<ul>{items}</ul>" if items else ""
+        return f"{self.frame.to_html()}<p>{self.n_draw} draws, {_chains(self.n_chain)}</p>{told}"
+
+
+def summarise(chain: Chain, remove: Remove = None) -> ChainSummary:
+    """Return the table of what a chain found, with advice when it should not be trusted.
+
+    Parameters
+    ----------
+    chain : Chain
+        What modMCMC returns, or anything with these fields.
+    remove : int, slice, range or sequence of int, optional
+        Draws to leave out, *of every chain*, from the parameters and from the variances: a number n means the first n,
+        anything else positions from 0 (negative ones count from the chain's end).
+
+    Returns
+    -------
+    ChainSummary
+
+    Raises
+    ------
+    ArgumentError
+        Positions that a chain does not have; nothing left.
+
+    Notes
+    -----
+    FME: ``summary.modMCMC``. One variance keeps its name (var_model), several are called sig.<name>, as in R.
+
+    Differs from FME: quantiles carry their right names; `remove` acts on the variances too (R shortens the parameters
+    only); there is advice.
+    """
+    values = sampled_values(chain)[kept_rows(chain, remove)]
+    diagnostics = chain_diagnostics(values)
+    chains = _by_chain(values)
+    n_par = chain.pars.shape[1]
+    advice = [
+        *_on_mixing(diagnostics, len(chains), independent=chain.method not in _ENSEMBLES),
+        *_on_acceptance(chain.acceptance_rate),
+        *_on_failures(chain.failures),
+        *_on_resting([c[:, :n_par] for c in chains]),
+        *_on_bounds(values.iloc[:, :n_par], chain.lower, chain.upper),
+    ]
+    return ChainSummary(_table(values), advice, diagnostics, len(chains), len(values))
+
+
+def _table(values: pd.DataFrame) -> pd.DataFrame:
+    x = values.to_numpy(dtype=float)
+    deviation = x.std(axis=0, ddof=1) if len(x) > 1 else np.full(x.shape[1], np.nan)
+    rows: dict[str, Vector] = {"mean": x.mean(axis=0), "sd": deviation, "min": x.min(axis=0)}
+    rows |= {label: np.quantile(x, q, axis=0) for label, q in _QUANTILES.items()}
+    rows["max"] = x.max(axis=0)
+    return pd.DataFrame(rows, index=values.columns).T
+
+
+# --- what a chain holds, row by row
+
+
+def sampled_values(chain: Chain) -> pd.DataFrame:
+    """Return parameters and variances side by side, indexed as the parameters; several variances as sig.<name>."""
+    pars = chain.pars
+    if chain.sig is None:
+        return pars.copy()
+    sig = pd.DataFrame(chain.sig)
+    names = [str(c) if sig.shape[1] == 1 else f"sig.{c}" for c in sig.columns]
+    both = np.column_stack([pars.to_numpy(dtype=float), sig.to_numpy(dtype=float)])
+    return pd.DataFrame(both, index=pars.index, columns=[*map(str, pars.columns), *names])
+
+
+def kept_rows(chain: Chain, remove: Remove) -> BoolVector:
+    """Return which rows of `chain.pars` stay when `remove` is left out of every chain.
+
+    Parameters
+    ----------
+    chain : Chain
+        What modMCMC returns, or anything with these fields.
+    remove : int, slice, range, sequence of int, or None
+        See `summarise`.
+
+    Raises
+    ------
+    ArgumentError
+        Positions that a chain does not have; nothing left.
+    """
+    kept: BoolVector = np.ones(len(chain.pars), dtype=bool)
+    if remove is None:
+        return kept
+    labels = _labels(chain.pars)
+    for c in np.unique(labels):
+        rows = np.flatnonzero(labels == c)
+        kept[rows[_positions(remove, len(rows))]] = False
+        if not kept[rows].any():
+            raise ArgumentError(f"`remove={_shown(remove)}` leaves nothing of the {len(rows)} draws of chain {c}.")
+    return kept
+
+
+def _positions(remove: Any, n: int) -> slice | Vector:
+    """Return what selects the rows to drop of a chain of n draws."""
+    if isinstance(remove, slice):
+        return remove
+    if isinstance(remove, (int, np.integer)) and not isinstance(remove, bool):
+        if remove < 0:
+            raise ArgumentError(f"`remove={remove}` must not be negative: it is the number of first draws to drop.")
+        return slice(int(remove))
+    try:
+        positions = np.asarray(remove)
+    except (TypeError, ValueError):
+        positions = np.asarray(None)
+    if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
+        raise ArgumentError(
+            f"`remove` must be a number of first draws, a slice, or positions from 0 in each chain; got {remove!r}."
+        )
+    wrong = positions[(positions >= n) | (positions < -n)]
+    if len(wrong):
+        raise ArgumentError(
+            f"`remove`: a chain has no draw {int(wrong[0])}; its {n} draws are counted from 0 to {n - 1}."
+        )
+    return positions.astype(np.intp)
+
+
+def _shown(remove: Any) -> str:
+    text = repr(remove)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _labels(frame: pd.DataFrame) -> Any:
+    if isinstance(frame.index, pd.MultiIndex):
+        return frame.index.get_level_values(0).to_numpy()
+    return np.zeros(len(frame), dtype=int)
+
+
+def _by_chain(values: pd.DataFrame) -> list[Matrix]:
+    labels, x = _labels(values), values.to_numpy(dtype=float)
+    return [x[labels == c] for c in pd.unique(pd.Series(labels))]
+
+
+# --- advice: each returns sentences, none if all is well
+
+
+def _on_mixing(diagnostics: pd.DataFrame, n_chain: int, *, independent: bool) -> list[str]:
+    out = []
+    apart = diagnostics["rhat"][diagnostics["rhat"] > _RHAT].sort_values(ascending=False)
+    if len(apart):
+        where = "the chains do not agree" if n_chain > 1 else "the halves of the chain do not agree"
+        out.append(
+            f"R-hat of {_worst(apart, '.3g')} is above {_RHAT}: {where}. Run longer (niter), drop the beginning "
+            "(burninlength, or remove here), or start from a fit and jump with its covariance (p=fit.par, "
+            "jump=fit.cov_scaled)."
+        )
+    needed = max(_ESS, _ESS_A_CHAIN * n_chain) if independent else _ESS
+    worth = diagnostics[["ess_bulk", "ess_tail"]].min(axis=1)
+    few = worth[worth < needed].sort_values()
+    if len(few):
+        out.append(
+            f"The sample of {_worst(few, '.0f')} is worth fewer than {needed} independent draws"
+            + (f" ({_ESS_A_CHAIN} a chain)" if needed > _ESS else "")
+            + ": quantiles and sd are rough. Run longer (niter) or mix better (updatecov, ntrydr=2)."
+        )
+    return out
+
+
+def _worst(values: pd.Series, form: str) -> str:
+    """Return "a (1.08), b (1.03)" of the first three, and how many more there are."""
+    told = ", ".join(f"{name} ({value:{form}})" for name, value in values.iloc[:3].items())
+    return told + (f" and {len(values) - 3} more" if len(values) > 3 else "")
+
+
+def _on_acceptance(rate: Any) -> list[str]:
+    rates = np.atleast_1d(np.asarray(rate, dtype=float))
+    low, high = rates[rates < _ACCEPTED[0]], rates[rates > _ACCEPTED[1]]
+    out = []
+    if len(low):
+        out.append(
+            f"Only {low.min():.1%} of the proposals were accepted{_in_chains(low, rates)}: the jumps are too long or "
+            "in the wrong directions. Take a smaller jump, the covariance of a fit, updatecov, or ntrydr=2."
+        )
+    if len(high):
+        out.append(
+            f"{high.max():.0%} of the proposals were accepted{_in_chains(high, rates)}: the jumps are so short that "
+            "the chain crawls. Take a larger jump, or updatecov."
+        )
+    return out
+
+
+def _in_chains(some: Vector, rates: Vector) -> str:
+    return "" if len(rates) == 1 else f" in {len(some)} of {len(rates)} chains"
+
+
+def _on_failures(failures: int) -> list[str]:
+    if failures == 0:
+        return []
+    runs = "1 run of the model" if failures == 1 else f"{failures} runs of the model"
+    return [
+        f"{runs} failed and counted as impossible: where the model cannot be run, nothing was sampled. Bounds "
+        "(lower, upper) that leave the region out, or tighter tolerances, help."
+    ]
+
+
+def _on_resting(chains: list[Matrix]) -> list[str]:
+    still = [i for i, c in enumerate(chains) if len(c) > 1 and (np.ptp(c, axis=0) == 0).all()]
+    rests = {i: _longest_rest(c) for i, c in enumerate(chains) if i not in still}
+    slow = {i: n for i, n in rests.items() if n >= max(_RESTING * len(chains[i]), _FEWEST_RESTING)}
+    out = []
+    if still:
+        which = "The chain" if len(chains) == 1 else f"Of {len(chains)} chains, {len(still)}"
+        out.append(
+            f"{which} never moved from its start. Start where the model runs and fits (p=fit.par), with a smaller jump."
+        )
+    if slow:
+        longest = max(slow, key=lambda i: slow[i])
+        which = "" if len(chains) == 1 else f" (chain {longest})"
+        out.append(
+            f"The chain{which} was stuck at one point for {slow[longest]} of its {len(chains[longest])} draws. Take a "
+            "smaller jump or ntrydr=2; if only one chain is stuck, it may stand on a local optimum."
+        )
+    return out
+
+
+def _longest_rest(x: Matrix) -> int:
+    """Return the largest number of successive draws that are equal."""
+    moved = np.flatnonzero((x[1:] != x[:-1]).any(axis=1)) + 1
+    return int(np.diff(np.concatenate([[0], moved, [len(x)]])).max())
+
+
+def _on_bounds(pars: pd.DataFrame, lower: Any, upper: Any) -> list[str]:
+    x = pars.to_numpy(dtype=float)
+    reach = _BESIDE * (np.quantile(x, 0.975, axis=0) - np.quantile(x, 0.025, axis=0))
+    limits = {"lower": np.asarray(lower, dtype=float), "upper": np.asarray(upper, dtype=float)}
+    out = []
+    for side, bound in limits.items():
+        beside = (np.abs(x - bound) <= reach).sum(axis=0)  # none of them where there is no bound
+        leans = (beside >= max(_LEANING * len(x), _FEWEST_LEANING)) & (np.ptp(x, axis=0) > 0)
+        if leans.any():
+            shares = pd.Series(beside / len(x), index=pars.columns)[leans].sort_values(ascending=False)
+            out.append(
+                f"Draws crowd at the {side} bound of {_worst(shares, '.0%')}: the bound decides there, not the data. "
+                "Widen it if it is not physical; else read quantiles rather than mean and sd."
+            )
+    return out
+
+
+def _chains(n: int) -> str:
+    return "1 chain" if n == 1 else f"{n} chains"

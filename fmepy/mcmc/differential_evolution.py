@@ -1,0 +1,233 @@
+r"""Differential evolution Markov chain with an archive of past states: DE-MC(Z).
+
+N members move in turn, with differences of states drawn from the archive Z of the past of all of them. With z1, z2
+drawn from Z, d parameters and a small normal e::
+
+    parallel (90 %)    y = x + gamma (z1 - z2) + e,     gamma = 2.38 / sqrt(2 d);  every tenth time gamma = 1
+    snooker (10 %)     y = x + g P (z1 - z2),           P: projects on the line through x and a third z; g ~ U(1.2, 2.2)
+
+the snooker move being accepted with probability min(1, pi(y) / pi(x) (\|y - z\| / \|x - z\|)^(d - 1)), the other as
+Metropolis. Every `thin` generations the N states join Z; adaptation diminishes, as 1/generation. Needs no covariance,
+finds several modes, and takes 3 members also for many parameters.
+
+Sampled variances are integrated out for the move, and drawn given the state when it is recorded.
+
+Memory: when Z is full (10,000 states) every second state is dropped and `thin` doubled.
+
+References
+----------
+ter Braak, C. J. F. and Vrugt, J. A. (2008). Differential Evolution Markov Chain with snooker updater and fewer chains.
+Stat. Comput. 18, 435-446.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+
+from fmepy.mcmc.base import Counts, Dispersion, Info, Record
+from fmepy.mcmc.target import Target
+from fmepy.types import Matrix, Vector
+
+__all__ = ["DEMCZ", "Population"]
+
+_JITTER = 1e-4  # sd of e, relative to that of the proposal given
+_ONE_IN = 0.1  # parallel moves with gamma = 1: from mode to mode
+_LARGEST = 10_000
+
+
+@dataclass(slots=True, eq=False)
+class Population:
+    """The members and what is known of them; `step` changes it in place. Ensembles of emcee use it too."""
+
+    theta: Matrix  # (n_member, n_par)
+    SS: Matrix  # (n_member, n_variance)
+    prior: Vector
+    log_posterior: Vector
+    sig: Matrix  # (n_member, n_variance); (n_member, 0) without var0
+    accepted: Any
+    best: Vector
+    best_log_posterior: float
+    iteration: int = 0
+    archive: Matrix | None = None
+    thin: int = 0
+
+    def arrays(self) -> dict[str, Any]:
+        """Return all of it as plain arrays."""
+        out = {name: getattr(self, name) for name in ("theta", "SS", "prior", "log_posterior", "sig", "accepted")}
+        out["best"], out["best_log_posterior"] = self.best, np.array(self.best_log_posterior)
+        out["counters"] = np.array([self.iteration, self.thin], dtype=np.int64)
+        out["archive"] = np.empty((0, self.theta.shape[1])) if self.archive is None else self.archive
+        return out
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, Any]) -> Population:
+        """Return the population that `arrays` was made of."""
+        iteration, thin = (int(v) for v in arrays["counters"])
+        return cls(
+            theta=arrays["theta"],
+            SS=arrays["SS"],
+            prior=arrays["prior"],
+            log_posterior=arrays["log_posterior"],
+            sig=arrays["sig"],
+            accepted=arrays["accepted"],
+            best=arrays["best"],
+            best_log_posterior=float(arrays["best_log_posterior"]),
+            iteration=iteration,
+            archive=arrays["archive"] if len(arrays["archive"]) else None,
+            thin=thin,
+        )
+
+    def counts(self) -> Counts:
+        """Return what was counted."""
+        return Counts(self.accepted.copy(), 0, 0, 0, self.best, self.best_log_posterior)
+
+    def record(self, target: Target) -> Record:
+        """Return one row per member."""
+        sig = None if target.variances is None else self.sig
+        return Record(self.theta, self.SS.sum(axis=1), sig, self.prior, self.log_posterior)
+
+    def draw_variances(self, target: Target, rng: np.random.Generator) -> None:
+        """Draw the variances given the states."""
+        if target.sampled:
+            for i in range(len(self.theta)):
+                self.sig[i] = 1.0 / target.draw_precision(self.SS[i], rng)
+
+    def keep_best(self) -> None:
+        """Remember the best of the members."""
+        i = int(np.argmax(self.log_posterior))
+        if self.log_posterior[i] > self.best_log_posterior:
+            self.best, self.best_log_posterior = self.theta[i].copy(), float(self.log_posterior[i])
+
+
+def first_population(
+    dispersion: Dispersion, starts: Matrix, dispersed: bool, n_member: int, rng: np.random.Generator
+) -> Population:
+    """Return a population: all members given; or the first given (unless `dispersed`), the others around it."""
+    target = dispersion.target
+    if len(starts) == n_member:
+        points = [dispersion.given(row) for row in starts]
+    else:
+        points = [dispersion.around(starts[0], rng) if dispersed else dispersion.given(starts[0])]
+        points += [dispersion.around(starts[0], rng) for _ in range(n_member - 1)]
+    n_variance = 0 if target.variances is None else len(target.precision0)
+    log_posterior = np.array([p.log_posterior for p in points])
+    best = int(np.argmax(log_posterior))
+    population = Population(
+        np.array([p.theta for p in points]), np.array([p.SS for p in points]), np.array([p.prior for p in points]),
+        log_posterior, np.tile(1.0 / target.precision0[:n_variance], (n_member, 1)),
+        np.zeros(n_member, dtype=np.int64), points[best].theta.copy(), float(log_posterior[best]),
+    )  # fmt: skip
+    population.draw_variances(target, rng)
+    return population
+
+
+class DEMCZ:
+    """The kernel behind ``method="demcz"``.
+
+    Parameters
+    ----------
+    target : Target
+    dispersion : Dispersion
+        Where the first members and the first archive lie.
+    population : int
+        Members, at least 3.
+    archive : int
+        States in the first archive.
+    thin : int
+        Generations between additions to the archive.
+    snooker : float
+        Probability of a snooker move.
+    gamma : float or None
+        Factor of the parallel move; None: 2.38 / sqrt(2 n_par).
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        dispersion: Dispersion,
+        *,
+        population: int,
+        archive: int,
+        thin: int,
+        snooker: float,
+        gamma: float | None,
+    ) -> None:
+        self.target, self.dispersion = target, dispersion
+        self.n_member, self.n_archive, self.thin, self.snooker = population, archive, thin, snooker
+        self.gamma = 2.38 / np.sqrt(2 * target.n_par) if gamma is None else gamma
+        self.jitter: Vector = _JITTER * np.sqrt(np.sum(dispersion.chol**2, axis=1))
+
+    def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> Population:
+        """Return the first state."""
+        state = first_population(self.dispersion, starts, dispersed, self.n_member, rng)
+        more = [self.dispersion.around(starts[0], rng).theta for _ in range(self.n_archive - self.n_member)]
+        state.archive = np.vstack([state.theta, *more]) if more else state.theta.copy()
+        state.thin = self.thin
+        return state
+
+    def step(self, state: Population, rng: np.random.Generator) -> tuple[Population, Info]:
+        """Move every member once."""
+        accepted = 0
+        assert state.archive is not None
+        for i in range(self.n_member):
+            y, log_factor = self._proposal(state.theta[i], state.archive, rng)
+            u = rng.random()
+            point = self.target.evaluate(y)
+            if point is None:
+                continue
+            change = point.log_posterior - state.log_posterior[i] + log_factor
+            if change >= 0 or (u > 0 and log(u) < change):
+                state.theta[i], state.SS[i], state.prior[i] = point.theta, point.SS, point.prior
+                state.log_posterior[i] = point.log_posterior
+                state.accepted[i] += 1
+                accepted += 1
+            if point.log_posterior > state.best_log_posterior:
+                state.best, state.best_log_posterior = point.theta, point.log_posterior
+        state.draw_variances(self.target, rng)
+        state.iteration += 1
+        if state.iteration % state.thin == 0:
+            state.archive = np.vstack([state.archive, state.theta])
+            if len(state.archive) > _LARGEST:
+                state.archive, state.thin = state.archive[::2].copy(), 2 * state.thin
+        return state, Info(accepted, self.n_member)
+
+    def _proposal(self, x: Vector, archive: Matrix, rng: np.random.Generator) -> tuple[Vector, float]:
+        """Return a proposal, and the logarithm of its factor in the acceptance probability."""
+        n = len(archive)
+        kind = rng.random()
+        a = int(rng.integers(n))
+        b = (a + 1 + int(rng.integers(n - 1))) % n
+        if kind >= self.snooker:
+            gamma = 1.0 if rng.random() < _ONE_IN else self.gamma
+            return x + gamma * (archive[a] - archive[b]) + self.jitter * rng.standard_normal(x.size), 0.0
+        pole = archive[int(rng.integers(n))]
+        line = x - pole
+        length2 = float(line @ line)
+        step = rng.uniform(1.2, 2.2)
+        if length2 == 0.0:
+            return x.copy(), 0.0  # the pole is the point itself: no line, no move
+        y = x + (step * float((archive[a] - archive[b]) @ line) / length2) * line
+        away = y - pole
+        ratio = float(away @ away) / length2
+        return y, 0.5 * (x.size - 1) * log(ratio) if ratio > 0 else -np.inf
+
+    def record(self, state: Population) -> Record:
+        """Return one row per member."""
+        return state.record(self.target)
+
+    def counts(self, state: Population) -> Counts:
+        """Return what was counted so far."""
+        return state.counts()
+
+    def arrays(self, state: Population) -> dict[str, Any]:
+        """Return the state as plain arrays."""
+        return state.arrays()
+
+    def restore(self, arrays: Mapping[str, Any]) -> Population:
+        """Return the state that `arrays` was made of."""
+        return Population.restore(arrays)

@@ -1,0 +1,100 @@
+"""The affine-invariant ensemble of emcee, moved by emcee's own stretch move.
+
+Sampled variances are integrated out for the move, and drawn given the state when it is recorded. emcee's move draws
+from the same stream of random numbers as everything else, so that a resumed ensemble is the uninterrupted one.
+
+References
+----------
+Goodman, J. and Weare, J. (2010). Ensemble samplers with affine invariance. Comm. App. Math. Comp. Sci. 5, 65-80.
+Foreman-Mackey, D. et al. (2013). emcee: the MCMC hammer. PASP 125, 306-312.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fmepy.mcmc.base import Counts, Dispersion, Info, Record
+from fmepy.mcmc.differential_evolution import Population, first_population
+from fmepy.mcmc.target import Target
+from fmepy.types import Matrix, Vector
+
+__all__ = ["Ensemble"]
+
+
+class Ensemble:
+    """The kernel behind ``method="emcee"``.
+
+    Parameters
+    ----------
+    target : Target
+    dispersion : Dispersion
+        Where the walkers start.
+    walkers : int
+        At least twice the number of parameters.
+    stretch : float
+        emcee's ``a``, above 1.
+    """
+
+    def __init__(self, target: Target, dispersion: Dispersion, *, walkers: int, stretch: float) -> None:
+        import emcee
+
+        self.target, self.dispersion, self.n_member = target, dispersion, walkers
+        self._emcee = emcee
+        self._move = emcee.moves.StretchMove(a=stretch)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.target, self.dispersion, self.n_member, self._move.a)
+
+    def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> Population:
+        """Return the first state."""
+        return first_population(self.dispersion, starts, dispersed, self.n_member, rng)
+
+    def step(self, state: Population, rng: np.random.Generator) -> tuple[Population, Info]:
+        """Move both halves of the ensemble once."""
+        # what is known of a walker travels as emcee's "blobs"
+        blobs = np.column_stack([state.prior, state.SS])
+        before = self._emcee.State(state.theta, log_prob=state.log_posterior, blobs=blobs)
+        model = self._emcee.model.Model(
+            None, self._densities, map, np.random.RandomState(rng.bit_generator)
+        )  # what emcee needs
+        after, accepted = self._move.propose(model, before)
+        state.theta, state.log_posterior = after.coords, after.log_prob
+        state.prior, state.SS = after.blobs[:, 0].copy(), after.blobs[:, 1:].copy()
+        state.accepted = state.accepted + accepted
+        state.keep_best()
+        state.draw_variances(self.target, rng)
+        state.iteration += 1
+        return state, Info(int(accepted.sum()), self.n_member)
+
+    def _densities(self, coords: Matrix) -> tuple[Vector, Matrix]:
+        """Return log posterior and blobs of some points; a point of zero density gets -inf."""
+        n_variance = len(self.target.precision0)
+        log_posterior, blobs = np.full(len(coords), -np.inf), np.zeros((len(coords), 1 + n_variance))
+        for i, theta in enumerate(coords):
+            point = self.target.evaluate(theta.copy())
+            if point is not None:
+                log_posterior[i], blobs[i, 0], blobs[i, 1:] = point.log_posterior, point.prior, point.SS
+        return log_posterior, blobs
+
+    def record(self, state: Population) -> Record:
+        """Return one row per walker."""
+        return state.record(self.target)
+
+    def counts(self, state: Population) -> Counts:
+        """Return what was counted so far."""
+        return state.counts()
+
+    def arrays(self, state: Population) -> dict[str, Any]:
+        """Return the state as plain arrays."""
+        return state.arrays()
+
+    def restore(self, arrays: Mapping[str, Any]) -> Population:
+        """Return the state that `arrays` was made of."""
+        return Population.restore(arrays)
+
+
+def _rebuilt(target: Target, dispersion: Dispersion, walkers: int, stretch: float) -> Ensemble:
+    return Ensemble(target, dispersion, walkers=walkers, stretch=stretch)

@@ -1,0 +1,265 @@
+r"""Metropolis with adaptation of the proposal covariance and delayed rejection of any order (DRAM).
+
+One iteration from x, with L L' the proposal covariance and z standard normal::
+
+    first try     y1 = x + L z,             accepted with probability min(1, pi(y1) / pi(x))
+    k-th try      yk = x + s_k L z,         s_k = drscale_1 * ... * drscale_(k-1), accepted as `delayed_rejection` says
+    variances     1/sigma^2 | x drawn anew, where they are sampled
+    adaptation    every updatecov + 1 iterations:  L L' = covscale (C + 1e-12 diag(C)),
+                  C the covariance of all states so far; during burn-in only, if there is one
+
+References
+----------
+Haario, H., Saksman, E. and Tamminen, J. (2001). An adaptive Metropolis algorithm. Bernoulli 7, 223-242.
+Haario, H., Laine, M., Mira, A. and Saksman, E. (2006). DRAM: efficient adaptive MCMC. Stat. Comput. 16, 339-354.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log
+from typing import Any
+
+import numpy as np
+
+from fmepy.mcmc.base import Counts, Dispersion, Info, Record
+from fmepy.mcmc.delayed_rejection import Path, acceptance, n_terms
+from fmepy.mcmc.proposals import JumpFunction, factor
+from fmepy.mcmc.target import Point, Target
+from fmepy.types import Matrix, Vector
+
+__all__ = ["Metropolis", "MetropolisState"]
+
+_LEAST_ACCEPTED = 5  # adaptation waits for more accepted moves than these (FME)
+_RIDGE = 1e-12  # relative; keeps a covariance definite whose draws lie in a plane
+_INF = float("inf")
+_COUNTERS = ("iteration", "accepted", "dr_steps", "alfasteps", "covupdates", "last_update", "pending", "seen")
+
+
+@dataclass(slots=True, eq=False)
+class MetropolisState:
+    """Where the chain stands, and what the adaptation has seen; `step` changes it in place."""
+
+    point: Point
+    precision: Vector
+    energy: float  # -2 log posterior at the current precision
+    chol: Matrix
+    best: Point
+    iteration: int = 0
+    accepted: int = 0
+    dr_steps: int = 0
+    alfasteps: int = 0
+    covupdates: int = 0
+    last_update: int = 0
+    pending: int = 0  # iterations at the current point that `mean` and `scatter` have not seen
+    seen: int = 0
+    mean: Vector | None = None  # of the states seen
+    scatter: Matrix | None = None  # sum of (x - mean)(x - mean)'
+
+
+class Metropolis:
+    """The kernel behind ``method="dram"``, one chain at a time.
+
+    Parameters
+    ----------
+    target : Target
+    jump : ndarray, shape (n_par, n_par), or JumpFunction
+        Lower factor of the proposal covariance, or the user's function.
+    drscale : sequence of float, length ntrydr - 1
+        Factors of the second and later tries, each on top of the one before.
+    updatecov : int
+        Iterations between adaptations; 0 for none.
+    covscale : float
+    adapt_until : int
+        The last iteration that may adapt.
+    """
+
+    n_member = 1
+
+    def __init__(
+        self,
+        target: Target,
+        jump: Matrix | JumpFunction,
+        *,
+        drscale: Sequence[float] = (),
+        updatecov: int = 0,
+        covscale: float = 1.0,
+        adapt_until: int = 0,
+        dispersion: Dispersion,
+    ) -> None:
+        self.target, self.jump, self.dispersion = target, jump, dispersion
+        self.scales: list[float] = [1.0, *np.cumprod(np.asarray(drscale, dtype=float)).tolist()]
+        self._halves = [-0.5 / s**2 for s in self.scales]
+        self.n_try = len(self.scales)
+        self.updatecov, self.covscale, self.adapt_until = updatecov, covscale, adapt_until
+        self.function = jump if isinstance(jump, JumpFunction) else None
+
+    def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> MetropolisState:
+        """Return the first state: at the start given, or dispersed around it."""
+        point = self.dispersion.around(starts[0], rng) if dispersed else self.dispersion.given(starts[0])
+        chol = np.empty((0, 0)) if isinstance(self.jump, JumpFunction) else self.jump
+        precision = self.target.draw_precision(point.SS, rng) if self.target.sampled else self.target.precision0
+        n = self.target.n_par
+        return MetropolisState(
+            point, precision, float(point.SS @ precision) + point.prior, chol, point,
+            mean=np.zeros(n), scatter=np.zeros((n, n)),
+        )  # fmt: skip
+
+    def step(self, state: MetropolisState, rng: np.random.Generator) -> tuple[MetropolisState, Info]:
+        """Make one iteration."""
+        target, x = self.target, state.point.theta
+        tries = 1
+        z: Vector | None = None
+        if self.function is not None:
+            y = self.function(x, rng)
+        else:
+            z = rng.standard_normal(x.size)
+            y = x + state.chol @ z
+        point = target.evaluate(y)
+        u = rng.random()
+        moved = False
+        energy = _INF
+        if point is not None:
+            energy = self._energy(point, state.precision)
+            if point.log_posterior > state.best.log_posterior:
+                state.best = point
+            moved = energy <= state.energy or (u > 0.0 and log(u) < 0.5 * (state.energy - energy))
+        if not moved and self.n_try > 1 and z is not None:
+            point, energy, tries = self._delayed(state, z, energy, rng)
+            moved = point is not None
+        if moved and point is not None:
+            if state.pending:
+                _absorb(state)
+            state.point, state.energy = point, energy
+            state.accepted += 1
+        state.iteration += 1
+        if target.sampled:
+            state.precision = target.draw_precision(state.point.SS, rng)
+            state.energy = float(state.point.SS @ state.precision) + state.point.prior
+        if self.updatecov and state.iteration <= self.adapt_until:
+            state.pending += 1
+            if state.iteration > state.last_update + self.updatecov and state.accepted > _LEAST_ACCEPTED:
+                self._adapt(state)
+        return state, Info(int(moved), tries)
+
+    def _delayed(
+        self, state: MetropolisState, z: Vector, first: float, rng: np.random.Generator
+    ) -> tuple[Point | None, float, int]:
+        """Make the second and later tries; return the point moved to (None: stay), its energy, the tries made.
+
+        The tries are x + L w; log densities of proposals are those of w, up to a constant of the order:
+        log q_k(a -> b) = -|w_b - w_a|^2 / (2 s_k^2).
+        """
+        x, chol, halves = state.point.theta, state.chol, self._halves
+        w = [np.zeros_like(z), z]
+        log_pi = [-0.5 * state.energy, -0.5 * first]
+        known: dict[Path, float] = {(0, 1): 0.0 if first == _INF else exp(min(0.0, log_pi[1] - log_pi[0]))}
+        between: dict[tuple[int, int], float] = {}  # squared distances
+
+        def log_q(path: Path) -> float:
+            a, b = path[0], path[-1]
+            pair = (a, b) if a < b else (b, a)
+            squared = between.get(pair)
+            if squared is None:
+                d = w[a] - w[b]
+                between[pair] = squared = float(d @ d)
+            return halves[len(path) - 2] * squared
+
+        for order in range(2, self.n_try + 1):
+            w.append(self.scales[order - 1] * rng.standard_normal(x.size))
+            point = self.target.evaluate(x + chol @ w[-1])
+            u = rng.random()
+            state.dr_steps += 1
+            state.alfasteps += n_terms(order)
+            if point is None:
+                log_pi.append(-_INF)
+                continue
+            energy = self._energy(point, state.precision)
+            log_pi.append(-0.5 * energy)
+            if point.log_posterior > state.best.log_posterior:
+                state.best = point
+            if u < acceptance(log_pi, log_q, None, known):
+                return point, energy, order
+        return None, _INF, self.n_try
+
+    def _energy(self, point: Point, precision: Vector) -> float:
+        """Return -2 log posterior at these precisions."""
+        if self.target.sampled:
+            return float(point.SS @ precision) + point.prior
+        return -2.0 * point.log_posterior
+
+    def _adapt(self, state: MetropolisState) -> None:
+        """Take over the covariance of the states so far."""
+        _absorb(state)
+        assert state.scatter is not None
+        cov = state.scatter / (state.seen - 1)
+        chol = factor(self.covscale * (cov + _RIDGE * np.diag(np.diag(cov))))
+        state.last_update = state.iteration
+        if chol is not None:
+            state.chol = chol
+            state.covupdates += 1
+
+    def record(self, state: MetropolisState) -> Record:
+        """Return one row; the variance is the current draw."""
+        p = state.point
+        sig = None if self.target.variances is None else 1.0 / state.precision
+        return Record(p.theta, p.SS[0] if len(p.SS) == 1 else p.SS.sum(), sig, p.prior, p.log_posterior)
+
+    def counts(self, state: MetropolisState) -> Counts:
+        """Return what was counted so far."""
+        return Counts(
+            np.array([state.accepted]), state.dr_steps, state.alfasteps, state.covupdates,
+            state.best.theta, state.best.log_posterior,
+        )  # fmt: skip
+
+    def arrays(self, state: MetropolisState) -> dict[str, Any]:
+        """Return the state as plain arrays."""
+        return {
+            **_packed("point", state.point),
+            **_packed("best", state.best),
+            "precision": state.precision,
+            "energy": np.array(state.energy),
+            "chol": state.chol,
+            "mean": state.mean,
+            "scatter": state.scatter,
+            "counters": np.array([getattr(state, name) for name in _COUNTERS], dtype=np.int64),
+        }
+
+    def restore(self, arrays: Mapping[str, Any]) -> MetropolisState:
+        """Return the state that `arrays` was made of."""
+        return MetropolisState(
+            _unpacked("point", arrays),
+            arrays["precision"],
+            float(arrays["energy"]),
+            arrays["chol"],
+            _unpacked("best", arrays),
+            **{name: int(value) for name, value in zip(_COUNTERS, arrays["counters"], strict=True)},
+            mean=arrays["mean"],
+            scatter=arrays["scatter"],
+        )
+
+
+def _absorb(state: MetropolisState) -> None:
+    """Take the current point into mean and scatter, as often as it stood (Welford's update, weighted)."""
+    assert state.mean is not None
+    assert state.scatter is not None
+    w = state.pending
+    n = state.seen + w
+    d = state.point.theta - state.mean
+    state.mean = state.mean + d * (w / n)
+    state.scatter = state.scatter + (w * state.seen / n) * (d[:, None] * d)
+    state.seen, state.pending = n, 0
+
+
+def _packed(name: str, point: Point) -> dict[str, Any]:
+    return {
+        f"{name}_theta": point.theta,
+        f"{name}_SS": point.SS,
+        f"{name}_density": np.array([point.prior, point.log_posterior]),
+    }
+
+
+def _unpacked(name: str, arrays: Mapping[str, Any]) -> Point:
+    prior, log_posterior = (float(v) for v in arrays[f"{name}_density"])
+    return Point(arrays[f"{name}_theta"], arrays[f"{name}_SS"], prior, log_posterior)

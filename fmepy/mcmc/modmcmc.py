@@ -1,0 +1,705 @@
+"""modMCMC: how sure the parameters are, by sampling their posterior."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.adapter import Objective, as_objective
+from fmepy.errors import ArgumentError, check_choice, listed
+from fmepy.mcmc.base import Dispersion, Kernel
+from fmepy.mcmc.checkpoint import Folder
+from fmepy.mcmc.differential_evolution import DEMCZ
+from fmepy.mcmc.ensemble import Ensemble
+from fmepy.mcmc.metropolis import Metropolis
+from fmepy.mcmc.proposals import JumpFunction, as_jump
+from fmepy.mcmc.result import ModMCMC
+from fmepy.mcmc.runner import ChainRun, Job, Plan, run_chains
+from fmepy.mcmc.target import Target, Variances, variances
+from fmepy.parameters import as_bounds, as_prior, check_inside, generated_names
+from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
+
+__all__ = ["METHODS", "modMCMC", "resume_mcmc"]
+
+METHODS = ("dram", "demcz", "emcee")
+
+_CONTROL: dict[str, dict[str, Any]] = {
+    "dram": {},
+    "demcz": {"population": 3, "archive": None, "thin": 10, "snooker": 0.1, "gamma": None},
+    "emcee": {"walkers": None, "stretch": 2.0},
+}
+_DRSCALE = (1 / 5, 1 / 4, 1 / 3)  # FME's; 1/3 from the third on
+_AGREE = 1e-9  # relative; the cost at the start must be the one that the checkpoint keeps
+
+
+def modMCMC(
+    f: Any,
+    p: UserParameters = None,
+    *,
+    jump: Any = None,
+    lower: UserBounds = -np.inf,
+    upper: UserBounds = np.inf,
+    prior: Any = None,
+    var0: Any = None,
+    wvar0: Any = None,
+    n0: Any = None,
+    niter: int = 1000,
+    outputlength: int | None = None,
+    burninlength: int = 0,
+    updatecov: int | None = None,
+    covscale: float | None = None,
+    ntrydr: int = 1,
+    drscale: Any = None,
+    method: str = "dram",
+    control: Mapping[str, Any] | None = None,
+    chains: int = 1,
+    checkpoint: Any = None,
+    checkpoint_every: int = 1000,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    seed: Seed = None,
+    executor: Any = None,
+    progress: Any = False,
+) -> ModMCMC:
+    r"""Return draws from the posterior of the parameters (and of the error variances).
+
+    Parameters
+    ----------
+    f : fmepy cost, or callable ``f(p, *args, **kwargs)``
+        Returns -2 log likelihood (a number), residuals (a one-dimensional array; needs `var0`), or a ModCost.
+    p : dict, Series, sequence, number, lmfit.Parameters; for a fmepy cost also names, or None for all; or a table
+        The start. A table of several rows gives every chain its own (for ensembles also: every member).
+    jump : None, number, sequence, dict by name, matrix, table, or function
+        Standard deviations of the proposal (negative: 0.1 \|p\|), or its covariance (a table is matched by its labels),
+        such as ``fit.cov_scaled * 2.4**2 / n_par``. None: 0.1 \|p\|, a hundredth of the box (or 0.1) where p is 0. A
+        function ``jump(p)`` returns the next point, symmetrically; ``jump(p, rng)`` gets the random numbers to use.
+        For ensembles it says how far the members start apart.
+    lower, upper : number, sequence, or dict by name
+        Bounds; None and NaN mean none. Outside, `f` is not called. A cost's own bounds hold unless told otherwise.
+    prior : dict of frozen scipy.stats distributions by name, or callable
+        A callable returns -2 log density of what `f` receives.
+    var0 : number, sequence, or Series or dict by variable
+        Variance of the residuals: one for all of them, one per variable of the cost (matched by name where it has
+        names, repeated names by order), or one per datum. Residuals of a ModCost are then unweighted, except for one
+        per datum. See `fmepy.mcmc.target`.
+    wvar0, n0 : number or one per variance
+        Weight of `var0` as a prior, relative to the data (``n0 = wvar0 * N``) or as a number of data: the variances are
+        then sampled; 0 means that nothing is known beforehand. None: the variances stay at `var0`.
+    niter : int
+        Iterations of every chain, burn-in included.
+    outputlength : int, optional
+        Most rows to keep of each chain; evenly thinned, see Notes. None: all after burn-in.
+    burninlength : int
+        First iterations that are not kept; adaptation ends with them.
+    updatecov : int, optional
+        Iterations between adaptations of the proposal to the covariance of the chain so far. None or 0: never.
+    covscale : float, optional
+        Factor of that covariance; ``2.4**2 / n_par``.
+    ntrydr : int
+        Most tries of an iteration: above 1, delayed rejection.
+    drscale : number or sequence of length ntrydr - 1, optional
+        Factor of the width of each further try relative to the one before: 1/5, 1/4, 1/3, 1/3, ...
+    method : str
+        "dram": Metropolis, with `updatecov` and `ntrydr` what Haario et al. call DRAM. "demcz": differential evolution
+        from an archive of the past, which needs no covariance. "emcee": the affine-invariant ensemble of emcee.
+    control : dict, optional
+        Of "demcz": population (3), archive (10 n_par, at least), thin (10), snooker (0.1), gamma (None). Of "emcee":
+        walkers (4 n_par, at least 20), stretch (2).
+    chains : int
+        Independent chains (ensembles). The first starts at `p`, the others are dispersed: ``p + 2 L z``, z standard
+        normal and L L' the covariance of the proposal, inside the bounds and of nonzero posterior (each failure draws
+        5 % nearer).
+    checkpoint : path, optional
+        A folder that holds no chain yet; parts are written to it, from which `resume_mcmc` goes on.
+    checkpoint_every : int
+        Iterations between parts.
+    args, kwargs
+        Passed on to `f`.
+    seed : int, Generator or None
+        Every chain draws from a child of it: the same chains for any number of workers.
+    executor, progress
+        See `fmepy.parallel.run_many`. A callable `progress` gets (iterations done, all) of all chains.
+
+    Returns
+    -------
+    ModMCMC
+
+    Raises
+    ------
+    ParameterError
+        A start outside its bounds, crossed bounds, a wrong number of them, an unknown name.
+    ArgumentError
+        A covariance that is not positive definite; a start of zero probability; residuals without `var0`, or a number
+        with it; an `f` that fails at the start or returns another number of residuals than before; no iterations left
+        after burn-in; adaptation or delayed rejection with a function as `jump` or with an ensemble; a folder that
+        holds a chain.
+
+    Notes
+    -----
+    Saved are iterations ``burninlength + k * interval``, ``interval = ceil((niter - burninlength) / outputlength)``.
+    Iterations after the last of them are not run.
+
+    With SS the sums of squares and sigma^2 their variances, E = (sum SS / sigma^2 + prior) / 2 is minus the log
+    posterior: a move is accepted with probability min(1, exp(E_old - E_new)). A run that fails, or is not finite,
+    counts as zero likelihood and in ``failures``. The members of an ensemble are chains in the result; variances that
+    are sampled are integrated out for their moves, and drawn given each state.
+
+    Adaptation (no burn-in) makes the chain depend on its past; what is written of convergence holds for a frozen
+    proposal, that is with burn-in. Ctrl-C returns the rows there are. Memory is bounded by `outputlength`.
+
+    *Differs from FME*:
+
+    * A ModCost without `var0` gives 2 minlogp; FME's chain has the factor 2 missing, and sds too large by sqrt(2).
+    * One `var0` for several variables pools all data; FME draws it from the first variable alone.
+    * A variance per datum is drawn with N = 1, not with the number of data.
+    * ``sig`` is the current draw of the variances, not that of the last acceptance.
+    * Delayed rejection: a first try outside the bounds has density zero (FME's chain is biased near bounds); a later
+      one does not end the iteration; standard deviations as `jump` shrink like a covariance.
+    * `covscale` acts for one parameter too.
+    * `updatecov` counts iterations, not saved rows; the covariance is that of all iterations so far, and what keeps it
+      definite is relative (1e-12), not 1e-16.
+    * ``bestpar`` may come from a delayed try; with sampled variances it has the highest posterior of the parameters
+      alone, and so ``bestfunp`` is minus that.
+    * Named `var0` is matched by name.
+    * ``jump(p)`` takes one argument.
+    * A parameter at 0 moves also without `jump`; a start of zero probability is refused.
+
+    References
+    ----------
+    Haario, H., Laine, M., Mira, A. and Saksman, E. (2006). DRAM: efficient adaptive MCMC. Stat. Comput. 16, 339-354.
+    ter Braak, C. J. F. and Vrugt, J. A. (2008). Stat. Comput. 18, 435-446. Foreman-Mackey et al. (2013). PASP 125, 306.
+    FME: modMCMC.
+
+    Examples
+    --------
+    >>> def minus2log(p):                     # a normal of mean (1, 2) and sd 0.1
+    ...     return float(np.sum(((p - np.array([1.0, 2.0])) / 0.1) ** 2))
+    >>> chain = modMCMC(minus2log, [0, 1], jump=0.5, niter=3000, burninlength=1000, updatecov=100, seed=1)
+    >>> chain.pars.shape, chain.count["num_covupdate"].tolist()
+    ((2000, 2), [9])
+    >>> bool(np.all(np.abs(chain.pars.mean() - [1, 2]) < 0.03))
+    True
+    """
+    check_choice(method, METHODS, "method")
+    niter = _count(niter, "niter", 1)
+    burninlength = _count(burninlength, "burninlength", 0)
+    plan = _plan(niter, burninlength, outputlength)
+    chains = _count(chains, "chains", 1)
+    every = _count(checkpoint_every, "checkpoint_every", 1)
+    first, starts, chains = _starts(p, chains)
+    objective = as_objective(f, first, args=args, kwargs=kwargs)
+    if starts is None:
+        starts = objective.theta0[None, :].copy()
+    low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
+    for row in starts:
+        check_inside(row, low, high, objective.parameter_names)
+    known = as_prior(prior, objective.parameters)
+    target = Target(objective, low, high, known, variances(objective, var0, wvar0, n0))
+    proposal = as_jump(jump, objective.parameters, low, high, objective.theta0)
+    n_par = target.n_par
+    settings = _Settings(
+        method=method,
+        updatecov=0 if updatecov is None else _count(updatecov, "updatecov", 0),
+        covscale=_positive(2.4**2 / n_par if covscale is None else covscale, "covscale"),
+        drscale=_drscale(drscale, _count(ntrydr, "ntrydr", 1)),
+        control=_control(control, method, n_par),
+        # without burn-in adaptation has no end
+        adapt_until=burninlength or sys.maxsize,
+    )
+    _check_settings(settings, proposal, covscale, drscale, burninlength)
+    kernel = _kernel(settings, target, proposal)
+    if kernel.n_member > 1 and len(starts) not in (1, chains, chains * kernel.n_member):
+        raise ArgumentError(
+            f"`p` is a table of {len(starts)} starts; {chains} (one per chain) or {chains * kernel.n_member} (one per "
+            "member) are needed."
+        )
+    _check_starts(target, starts)
+    root = _root(seed)
+    jobs = _jobs(starts, chains, kernel.n_member, root.spawn(chains))
+    folder = None
+    if checkpoint is not None:
+        folder = Folder(checkpoint)
+        folder.create(_header(settings, target, plan, proposal, starts, jobs, every))
+    found, notes = run_chains(
+        kernel, target, plan, jobs, folder=folder, every=every, executor=executor, progress=progress
+    )
+    return _result(target, plan, settings, found, notes)
+
+
+def resume_mcmc(
+    f: Any,
+    checkpoint: Any,
+    *,
+    niter: int | None = None,
+    prior: Any = None,
+    jump: Any = None,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    executor: Any = None,
+    progress: Any = False,
+) -> ModMCMC:
+    """Return the chain that `modMCMC` would have returned had it not been stopped, bit for bit.
+
+    Parameters
+    ----------
+    f : fmepy cost, or callable
+        The same as before: functions are never stored.
+    checkpoint : path
+        The folder given to `modMCMC`. New parts are written to it.
+    niter : int, optional
+        Iterations in all; more than before makes the chain longer, at the interval between saved rows that it has.
+    prior
+        The same as before, if there was one.
+    jump
+        The same function, if it was one. A function with random numbers of its own (not ``jump(p, rng)``) starts them
+        anew, so that the chain is another one.
+    args, kwargs, executor, progress
+        As for `modMCMC`.
+
+    Returns
+    -------
+    ModMCMC
+
+    Raises
+    ------
+    ArgumentError
+        No chain in the folder; a cost or prior that is not the one of the checkpoint, by its parameters, its kind, its
+        data, or its value at the start; fewer iterations than are done.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> def minus2log(p):
+    ...     return float(p["x"] ** 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     short = modMCMC(minus2log, {"x": 1}, jump=2, niter=200, checkpoint=folder + "/chain", seed=1)
+    ...     longer = resume_mcmc(minus2log, folder + "/chain", niter=500)
+    >>> longer.pars.equals(modMCMC(minus2log, {"x": 1}, jump=2, niter=500, seed=1).pars)
+    True
+    """
+    folder = Folder(checkpoint)
+    header = folder.read_header()
+    starts = np.array(header["starts"], dtype=float)
+    names, positional = tuple(header["names"]), bool(header["positional"])
+    first: Any = starts[0].copy() if positional else dict(zip(names, map(float, starts[0]), strict=True))
+    if positional and hasattr(f, "bind"):
+        raise ArgumentError("The checkpoint is of a function of an array; `f` is a fmepy cost. Give the same `f`.")
+    try:
+        objective = as_objective(f, first, args=args, kwargs=kwargs)
+    except ArgumentError as error:
+        raise ArgumentError(f"The checkpoint is of another problem: {error}") from error
+    low, high = np.array(header["lower"]), np.array(header["upper"])
+    if (prior is not None) != bool(header["has_prior"]):
+        raise ArgumentError(
+            "The checkpoint has a prior: give the same `prior` again, functions are never stored."
+            if header["has_prior"]
+            else "The checkpoint is of a chain without `prior`; leave it out."
+        )
+    kept = header["variances"]
+    var = None
+    if kept is not None:
+        var = Variances(
+            tuple(kept["labels"]), np.array(kept["var0"]), np.array(kept["n0"]), np.array(kept["N"]),
+            bool(kept["sampled"]), str(kept["grouping"]),
+        )  # fmt: skip
+    _compare(header["problem"], _identity(objective))
+    target = Target(objective, low, high, as_prior(prior, objective.parameters), var)
+    _compare_values(header, target, starts[0])
+    proposal: Matrix | JumpFunction
+    if header["jump"] is None:
+        if not callable(jump):
+            raise ArgumentError("The checkpoint is of a chain with a function as `jump`: give the same function again.")
+        proposal = JumpFunction(jump, objective.parameters)
+    else:
+        if jump is not None:
+            raise ArgumentError("`jump` is kept in the checkpoint; leave it out. Only functions are given again.")
+        proposal = np.array(header["jump"], dtype=float)
+    s = header["settings"]
+    settings = _Settings(
+        s["method"], s["updatecov"], s["covscale"], tuple(s["drscale"]), s["control"], s["adapt_until"]
+    )
+    plan = Plan(header["niter"], header["burninlength"], header["interval"])
+    jobs = [
+        Job(
+            j["number"],
+            np.random.SeedSequence(j["entropy"], spawn_key=tuple(j["spawn_key"]), pool_size=j["pool_size"]),
+            np.array(j["starts"], dtype=float),
+            bool(j["dispersed"]),
+        )
+        for j in header["jobs"]
+    ]
+    folder.sweep()
+    if niter is not None:
+        plan = _longer(plan, _count(niter, "niter", 1), folder, jobs)
+        if plan.niter != header["niter"]:
+            folder.write_header({**header, "niter": plan.niter})
+    kernel = _kernel(settings, target, proposal)
+    found, notes = run_chains(
+        kernel, target, plan, jobs, folder=folder, every=int(header["every"]), executor=executor, progress=progress
+    )
+    return _result(target, plan, settings, found, notes)
+
+
+# --- arguments
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """How the chain moves, in values that a checkpoint can hold."""
+
+    method: str
+    updatecov: int
+    covscale: float
+    drscale: tuple[float, ...]
+    control: dict[str, Any]
+    adapt_until: int
+
+
+def _count(value: Any, name: str, least: int) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer, float)) or value != int(value):
+        raise ArgumentError(f"`{name}={value!r}` must be a whole number.")
+    if value < least:
+        raise ArgumentError(f"`{name}={value!r}` must be at least {least}.")
+    return int(value)
+
+
+def _positive(value: Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"`{name}={value!r}` must be a positive number.") from None
+    if not 0 < number < np.inf:
+        raise ArgumentError(f"`{name}={value!r}` must be a positive number.")
+    return number
+
+
+def _plan(niter: int, burninlength: int, outputlength: Any) -> Plan:
+    if burninlength >= niter:
+        raise ArgumentError(
+            f"`burninlength={burninlength}` leaves nothing of `niter={niter}` iterations; niter includes the burn-in."
+        )
+    most = niter - burninlength
+    if outputlength is None:
+        return Plan.of(niter, burninlength, most)
+    length = _count(outputlength, "outputlength", 1)
+    if length > most:
+        warnings.warn(
+            f"`outputlength={length}` is more than the {most} iterations after burn-in; it is set to {most}.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return Plan.of(niter, burninlength, length)
+
+
+def _starts(p: Any, chains: int) -> tuple[Any, Matrix | None, int]:
+    """Return what the objective is made with, the table of starts (None: `p` is one), and the number of chains."""
+    if isinstance(p, np.ndarray) and p.ndim == 2:
+        p = pd.DataFrame(p, columns=list(generated_names(p.shape[1])))
+    if not isinstance(p, pd.DataFrame) or len(p) == 1:
+        return p, None, chains
+    if len(p) == 0:
+        raise ArgumentError("`p` is a table without rows; give one start a chain.")
+    try:
+        table = p.to_numpy(dtype=float, copy=True)
+    except (TypeError, ValueError):
+        raise ArgumentError("`p` is a table that holds something else than numbers.") from None
+    if not np.isfinite(table).all():
+        raise ArgumentError("`p` is a table with values that are not finite.")
+    chains = len(p) if chains == 1 else chains
+    if len(p) % chains:
+        raise ArgumentError(f"`p` is a table of {len(p)} starts for {chains} chains; give one start a chain.")
+    return p.iloc[0], table, chains
+
+
+def _drscale(drscale: Any, ntrydr: int) -> tuple[float, ...]:
+    n = ntrydr - 1
+    if drscale is None:
+        return tuple(_DRSCALE[min(k, len(_DRSCALE) - 1)] for k in range(n))
+    try:
+        values = np.atleast_1d(np.array(drscale, dtype=float))
+    except (TypeError, ValueError):
+        raise ArgumentError(f"`drscale={drscale!r}` must hold positive numbers.") from None
+    if values.size == 1:
+        values = np.repeat(values, max(n, 1))
+    if values.ndim != 1 or values.size < n or not np.all((values > 0) & np.isfinite(values)):
+        raise ArgumentError(
+            f"`drscale={drscale!r}` must be a positive number, or {n} of them: one for each try after the first."
+        )
+    return tuple(float(v) for v in values[:n])
+
+
+def _control(control: Mapping[str, Any] | None, method: str, n_par: int) -> dict[str, Any]:
+    known = _CONTROL[method]
+    given = dict(control or {})
+    for name in given:
+        if not known:
+            raise ArgumentError("method='dram' has no `control`; use updatecov, covscale, ntrydr and drscale.")
+        check_choice(name, known, "control")
+    out = {**known, **given}
+    if method == "demcz":
+        out["population"] = _count(out["population"], "control: population", 3)
+        least = max(10 * n_par, 4 * out["population"])
+        out["archive"] = _count(least if out["archive"] is None else out["archive"], "control: archive", 4)
+        out["thin"] = _count(out["thin"], "control: thin", 1)
+        out["gamma"] = None if out["gamma"] is None else _positive(out["gamma"], "control: gamma")
+        if not 0 <= float(out["snooker"]) <= 1:
+            raise ArgumentError(f"`control`: snooker={out['snooker']!r} must be a probability.")
+    if method == "emcee":
+        walkers = max(4 * n_par, 20) if out["walkers"] is None else out["walkers"]
+        out["walkers"] = _count(walkers, "control: walkers", max(2 * n_par, 4))
+        out["stretch"] = _positive(out["stretch"], "control: stretch")
+        if out["stretch"] <= 1:
+            raise ArgumentError(f"`control`: stretch={out['stretch']!r} must be above 1.")
+    return out
+
+
+def _check_settings(
+    settings: _Settings, proposal: Matrix | JumpFunction, covscale: Any, drscale: Any, burninlength: int
+) -> None:
+    delayed = bool(settings.drscale)
+    if settings.method != "dram":
+        given = {"updatecov": settings.updatecov, "covscale": covscale, "ntrydr": delayed, "drscale": drscale}
+        wrong = [name for name, value in given.items() if value is not None and value is not False and value != 0]
+        if wrong:
+            raise ArgumentError(
+                f"{listed(wrong)} belong to method='dram'; {settings.method!r} adapts by itself. Leave them out."
+            )
+        if isinstance(proposal, JumpFunction):
+            raise ArgumentError(
+                f"`jump` as a function belongs to method='dram'; {settings.method!r} makes proposals of its own. Give "
+                "standard deviations, by which its members start apart."
+            )
+    elif isinstance(proposal, JumpFunction):
+        if settings.updatecov:
+            raise ArgumentError(
+                "`updatecov` adapts a covariance, but `jump` is a function. Leave one of them out, or give the "
+                "covariance of the first proposals as `jump`."
+            )
+        if delayed:
+            raise ArgumentError(
+                "`ntrydr` above 1 must know the density of the proposals, but `jump` is a function. Give a covariance."
+            )
+
+
+def _check_starts(target: Target, starts: Matrix) -> None:
+    """Raise an ArgumentError for a start of zero probability."""
+    dispersion = Dispersion(target, np.zeros((target.n_par, target.n_par)))
+    for row in starts:
+        dispersion.given(row)
+
+
+def _kernel(settings: _Settings, target: Target, proposal: Matrix | JumpFunction) -> Kernel:
+    dispersion = Dispersion.of(target, proposal, target.objective.theta0)
+    if settings.method == "dram":
+        return Metropolis(
+            target,
+            proposal,
+            drscale=settings.drscale,
+            updatecov=settings.updatecov,
+            covscale=settings.covscale,
+            adapt_until=settings.adapt_until,
+            dispersion=dispersion,
+        )
+    if settings.method == "demcz":
+        return DEMCZ(target, dispersion, **settings.control)
+    return Ensemble(target, dispersion, **settings.control)
+
+
+def _root(seed: Seed) -> Any:
+    if seed is None:
+        return np.random.SeedSequence()
+    if isinstance(seed, np.random.Generator):
+        return seed.bit_generator.seed_seq  # spawning counts on, so that a second call draws anew
+    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0:
+        return np.random.SeedSequence(int(seed))
+    raise ArgumentError(f"`seed={seed!r}` must be a whole number >= 0, a numpy Generator, or None.")
+
+
+def _jobs(starts: Matrix, chains: int, n_member: int, seeds: list[np.random.SeedSequence]) -> list[Job]:
+    if len(starts) == 1:
+        return [Job(k, seeds[k], starts, k > 0) for k in range(chains)]
+    each = len(starts) // chains
+    if each not in (1, n_member):
+        raise ArgumentError(f"`p` is a table of {len(starts)} starts for {chains} chains; give one start a chain.")
+    return [Job(k, seeds[k], starts[k * each : (k + 1) * each], False) for k in range(chains)]
+
+
+# --- checkpoints
+
+
+def _identity(objective: Objective) -> dict[str, Any]:
+    """Return what makes a problem the same as another, as JSON keeps it."""
+    return {
+        "parameters": list(objective.parameter_names),
+        "kind of cost": "-2 log likelihood" if objective.is_scalar else "residuals",
+        "number of residuals": objective.n_obs,
+        "variables": list(objective.group_names),
+    }
+
+
+def _header(
+    settings: _Settings,
+    target: Target,
+    plan: Plan,
+    proposal: Matrix | JumpFunction,
+    starts: Matrix,
+    jobs: list[Job],
+    every: int,
+) -> dict[str, Any]:
+    objective, var = target.objective, target.variances
+    given = objective.parameters.lmfit
+    if given is not None and len(given) > len(objective.parameters):
+        raise ArgumentError(
+            "`checkpoint` cannot keep lmfit parameters that are fixed or tied (their expressions are code). Give the "
+            "free ones as a dict, and fix the others in the model."
+        )
+    point = target.evaluate(starts[0])
+    assert point is not None
+    return {
+        "names": list(target.names),
+        "positional": objective.parameters.positional,
+        "starts": starts.tolist(),
+        "lower": target.lower.tolist(),
+        "upper": target.upper.tolist(),
+        "has_prior": target.prior is not None,
+        "variances": None
+        if var is None
+        else {
+            "labels": list(var.labels),
+            "var0": var.var0.tolist(),
+            "n0": var.n0.tolist(),
+            "N": var.N.tolist(),
+            "sampled": var.sampled,
+            "grouping": var.grouping,
+        },
+        "problem": _identity(objective),
+        "at_start": {"SS": point.SS.tolist(), "prior": point.prior},
+        "jump": None if isinstance(proposal, JumpFunction) else proposal.tolist(),
+        "settings": {
+            "method": settings.method,
+            "updatecov": settings.updatecov,
+            "covscale": settings.covscale,
+            "drscale": list(settings.drscale),
+            "control": settings.control,
+            "adapt_until": settings.adapt_until,
+        },
+        "niter": plan.niter,
+        "burninlength": plan.burninlength,
+        "interval": plan.interval,
+        "every": every,
+        "jobs": [
+            {
+                "number": j.number,
+                "entropy": _plain_entropy(j.seed.entropy),
+                "spawn_key": [int(k) for k in j.seed.spawn_key],
+                "pool_size": j.seed.pool_size,
+                "starts": j.starts.tolist(),
+                "dispersed": j.dispersed,
+            }
+            for j in jobs
+        ],
+    }
+
+
+def _plain_entropy(entropy: Any) -> Any:
+    return int(entropy) if isinstance(entropy, (int, np.integer)) else [int(e) for e in entropy]
+
+
+def _compare(kept: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name, value in kept.items():
+        if value != now[name]:
+            raise ArgumentError(
+                f"The checkpoint is of another problem: its {name} is {value!r}, that of `f` is {now[name]!r}. Give "
+                "the same `f` (and args, kwargs), or begin a new chain in another folder."
+            )
+
+
+def _compare_values(header: Mapping[str, Any], target: Target, start: Vector) -> None:
+    point = target.evaluate(start)
+    kept = header["at_start"]
+    SS = np.array(kept["SS"])
+    if point is None or point.SS.shape != SS.shape or not np.allclose(point.SS, SS, rtol=_AGREE, atol=1e-300):
+        have = "zero probability" if point is None else point.SS.tolist()
+        raise ArgumentError(
+            f"The checkpoint is of another problem: at its start the sums of squares (or -2 log L) were {SS.tolist()}, "
+            f"`f` gives {have}. Give the same `f`, data and args."
+        )
+    if not np.isclose(point.prior, kept["prior"], rtol=_AGREE, atol=1e-12):
+        raise ArgumentError(
+            f"The checkpoint is of another prior: -2 log prior at its start was {kept['prior']:.10g}, it is now "
+            f"{point.prior:.10g}. Give the same `prior`."
+        )
+
+
+def _longer(plan: Plan, niter: int, folder: Folder, jobs: list[Job]) -> Plan:
+    done = max((parts[-1].iteration for j in jobs if (parts := folder.parts(j.number))), default=0)
+    longer = plan.longer(niter)
+    if longer.niter < done or niter <= plan.burninlength:
+        raise ArgumentError(f"`niter={niter}` is less than the {done} iterations that the checkpoint holds.")
+    return longer
+
+
+# --- the result
+
+
+def _result(
+    target: Target, plan: Plan, settings: _Settings, found: list[tuple[int, ChainRun]], notes: list[str]
+) -> ModMCMC:
+    names = list(target.names)
+    table: dict[str, list[Any]] = {k: [] for k in ("pars", "SS", "prior", "log_posterior", "sig", "chain", "saved")}
+    by_chain: list[dict[str, Any]] = []
+    for number, run in found:
+        n_row, n_member, _ = run.rows["pars"].shape
+        for m in range(n_member):
+            label = number * n_member + m
+            for key in ("pars", "SS", "prior", "log_posterior", "sig"):
+                table[key].append(run.rows[key][:, m])
+            table["chain"].append(np.full(n_row, label))
+            table["saved"].append(run.rows["saved"])
+            by_chain.append(
+                {
+                    "chain": label,
+                    "dr_steps": run.counts.dr_steps,
+                    "Alfasteps": run.counts.alfasteps,
+                    "num_accepted": int(run.counts.accepted[m]),
+                    "num_covupdate": run.counts.covupdates,
+                    "iterations": run.iterations,
+                }
+            )
+    rows = {key: np.concatenate(parts) for key, parts in table.items()}
+    index = pd.MultiIndex.from_arrays([rows["chain"], rows["saved"]], names=["chain", "iteration"])
+    counts = pd.DataFrame(by_chain).set_index("chain")
+    iterations = counts.pop("iterations")
+    best = max((run for _, run in found), key=lambda run: run.counts.best_log_posterior).counts
+    failures = sum(run.failures for _, run in found)
+    last_failure = next((run.last_failure for _, run in reversed(found) if run.last_failure), "")
+    if failures:
+        runs = "1 run failed and counts" if failures == 1 else f"{failures} runs failed and count"
+        notes = [*notes, f"{runs} as zero likelihood; the last one: {last_failure}"]
+    var = target.variances
+    return ModMCMC(
+        pars=pd.DataFrame(rows["pars"], index=index, columns=names),
+        SS=pd.Series(rows["SS"], index=index, name="SS"),
+        sig=None if var is None else pd.DataFrame(rows["sig"], index=index, columns=var.columns),
+        prior=pd.Series(rows["prior"], index=index, name="prior"),
+        bestpar=pd.Series(best.best.copy(), index=names),
+        bestfunp=-best.best_log_posterior,
+        naccepted=counts["num_accepted"].rename("naccepted"),
+        count=counts,
+        settings="constant variance = 1" if var is None else var.settings(),
+        log_posterior=pd.Series(rows["log_posterior"], index=index, name="log_posterior"),
+        iterations=iterations,
+        failures=failures,
+        last_failure=last_failure,
+        method=settings.method,
+        burninlength=plan.burninlength,
+        lower=pd.Series(target.lower.copy(), index=names),
+        upper=pd.Series(target.upper.copy(), index=names),
+        message=" ".join(notes),
+    )

@@ -1,0 +1,167 @@
+"""Where the next try may lie: what the user gives as `jump`, as a proposal."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.adapter import magnitudes
+from fmepy.errors import ArgumentError, listed
+from fmepy.parameters import Parameters, check_names
+from fmepy.types import Matrix, Vector
+
+__all__ = ["JumpFunction", "as_jump", "default_sd", "factor"]
+
+_DEFAULT = 0.1  # FME's: a tenth of the parameter
+
+
+def default_sd(theta0: Vector, lower: Vector, upper: Vector) -> Vector:
+    """Return the standard deviations used where the user gives none: 0.1 |p|; for p = 0 a hundredth of its box, or 0.1.
+
+    Examples
+    --------
+    >>> default_sd(np.array([-2.0, 0.0]), np.full(2, -np.inf), np.full(2, np.inf))
+    array([0.2, 0.1])
+    """
+    return _DEFAULT * magnitudes(theta0, lower, upper)
+
+
+def factor(cov: Matrix) -> Matrix | None:
+    """Return the lower Cholesky factor of a covariance, None if it is not positive definite."""
+    try:
+        chol = np.linalg.cholesky(cov)
+    except np.linalg.LinAlgError:
+        return None
+    return np.asarray(chol, dtype=np.float64) if np.all(np.isfinite(chol)) else None
+
+
+class JumpFunction:
+    """A user's own symmetric proposal: ``jump(p)``, or ``jump(p, rng=...)`` if it says that it takes `rng`."""
+
+    def __init__(self, function: Callable[..., Any], parameters: Parameters) -> None:
+        self.function, self.parameters = function, parameters
+        try:
+            self.takes_rng = "rng" in inspect.signature(function).parameters
+        except (TypeError, ValueError):
+            self.takes_rng = False
+
+    def __call__(self, theta: Vector, rng: np.random.Generator) -> Vector:
+        """Return the proposal, shape (n_par,)."""
+        p = self.parameters.given(theta)
+        given = self.function(p, rng=rng) if self.takes_rng else self.function(p)
+        names = self.parameters.names
+        if isinstance(given, (Mapping, pd.Series)) and set(map(str, given.keys())) >= set(names):
+            given = [given[n] for n in names]
+        elif isinstance(given, Mapping):
+            raise ArgumentError(f"`jump` returned {listed(given)}; all of {listed(names)} are needed.")
+        out = np.array(given, dtype=float).reshape(-1)
+        if out.shape != (len(names),):
+            raise ArgumentError(f"`jump` returned {out.size} values for {len(names)} parameters.")
+        return out
+
+
+def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, theta0: Vector) -> Matrix | JumpFunction:
+    """Return `jump` as the lower factor L of the proposal covariance L L', or as a function.
+
+    Parameters
+    ----------
+    jump : None, number, sequence, dict or Series by name, matrix, table, or callable
+        None: standard deviations 0.1 |p|, see `default_sd`. A number or a vector: standard deviations, negative ones
+        replaced by the default. A matrix: the covariance; a table is matched by its labels. A callable gives the next
+        point.
+
+    Raises
+    ------
+    ArgumentError
+        The wrong number of values, an unknown name, a zero, a covariance that is not symmetric positive definite.
+
+    Examples
+    --------
+    >>> p = Parameters(("a", "b"), np.array([1.0, 2.0]))
+    >>> as_jump([0.5, -1], p, np.full(2, -np.inf), np.full(2, np.inf), p.values)
+    array([[0.5, 0. ],
+           [0. , 0.2]])
+    """
+    if callable(jump) and not isinstance(jump, (Mapping, pd.Series, pd.DataFrame)):
+        return JumpFunction(jump, parameters)
+    names = parameters.names
+    sd = default_sd(theta0, lower, upper)
+    if jump is None:
+        return np.diag(sd)
+    if isinstance(jump, pd.DataFrame):
+        return _covariance(_labelled_matrix(jump, names), names)
+    if isinstance(jump, (Mapping, pd.Series)):
+        given = _labelled_vector(jump, names)
+    else:
+        try:
+            given = np.array(jump, dtype=float)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"`jump` must hold numbers, or be a function; got {jump!r}.") from None
+    if given.ndim == 2:
+        return _covariance(given, names)
+    if given.ndim > 2 or given.size not in (1, len(names)):
+        raise ArgumentError(
+            f"`jump` has shape {given.shape} for {len(names)} parameters ({listed(names)}). Give one standard "
+            "deviation, one for each, or a covariance matrix."
+        )
+    given = np.broadcast_to(given.reshape(-1), (len(names),))
+    if not np.all(np.isfinite(given)) or np.any(given == 0):
+        raise ArgumentError(
+            f"`jump` has the standard deviations {given.tolist()}; one that is 0 never moves its parameter. Leave the "
+            "parameter out of `p` to keep it fixed."
+        )
+    return np.diag(np.where(given < 0, sd, given))
+
+
+def _labelled_vector(jump: Any, names: Sequence[str]) -> Vector:
+    labels = [str(k) for k in jump.keys()]  # noqa: SIM118    # a Series iterates over its values
+    values = np.array(list(jump.values()) if isinstance(jump, Mapping) else jump, dtype=float)
+    if labels == [str(i) for i in range(len(names))]:  # a Series without labels
+        return values
+    check_names(labels, names, argument="jump")
+    missing = [n for n in names if n not in labels]
+    if missing:
+        raise ArgumentError(f"`jump` has nothing for {listed(missing)}. Give a standard deviation for each parameter.")
+    return values[[labels.index(n) for n in names]]
+
+
+def _labelled_matrix(jump: pd.DataFrame, names: Sequence[str]) -> Matrix:
+    columns = [str(c) for c in jump.columns]
+    if set(columns) != set(names):
+        if columns == [str(i) for i in range(len(names))] and jump.shape == (len(names), len(names)):
+            return jump.to_numpy(dtype=float)
+        raise ArgumentError(
+            f"`jump` is a table of {listed(columns)}, but the parameters are {listed(names)}. Select them, such as "
+            "cov.loc[names, names]."
+        )
+    order = [columns.index(n) for n in names]
+    values = jump.to_numpy(dtype=float)
+    rows = [str(r) for r in jump.index]
+    row_order = [rows.index(n) for n in names] if set(rows) == set(names) else order
+    return values[np.ix_(row_order, order)]
+
+
+def _covariance(cov: Matrix, names: Sequence[str]) -> Matrix:
+    n = len(names)
+    if cov.shape != (n, n):
+        raise ArgumentError(f"`jump` has shape {cov.shape}; a covariance of {n} parameters is ({n}, {n}).")
+    if not np.all(np.isfinite(cov)):
+        raise ArgumentError(
+            "`jump` is a covariance with values that are not finite. A fit whose data leave a combination of "
+            "parameters undetermined has none: give standard deviations instead."
+        )
+    size = np.sqrt(np.abs(np.outer(np.diag(cov), np.diag(cov))))
+    if not np.allclose(cov, cov.T, rtol=1e-8, atol=1e-8 * float(size.max())):
+        raise ArgumentError("`jump` is a matrix that is not symmetric; a covariance is needed.")
+    chol = factor(0.5 * (cov + cov.T))
+    if chol is None:
+        smallest = float(np.linalg.eigvalsh(0.5 * (cov + cov.T)).min())
+        raise ArgumentError(
+            f"`jump` is not positive definite (smallest eigenvalue {smallest:.3g}), so it is no covariance. Give "
+            "standard deviations, such as np.sqrt(np.diag(cov)), or leave it out."
+        )
+    return chol

@@ -1,0 +1,274 @@
+"""What modMCMC returns: FME's fields, one table of everything, and how it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError
+from fmepy.types import Cube
+
+if TYPE_CHECKING:
+    from fmepy.mcmc.chain_summary import ChainSummary
+
+__all__ = ["ModMCMC"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModMCMC:
+    """Result of `modMCMC`: draws from the posterior, one row per draw, indexed (chain, iteration).
+
+    `pars`, `SS`, `sig`, `prior` and `log_posterior` share that index; the iteration counts from 1, burn-in included.
+
+    Attributes
+    ----------
+    pars : DataFrame
+        The parameters, one column each.
+    SS : Series
+        Sum of squares of the draw (not divided by the variance), or -2 log likelihood where there is no `var0`.
+    sig : DataFrame or None
+        The variances of the draw, columns "var_<name>" ("var_model" where var0 had no name); None without `var0`.
+    prior : Series
+        -2 log prior density.
+    bestpar : Series
+        The point of highest posterior among all that were evaluated.
+    bestfunp : float
+        Minus its log posterior, up to the same constant as `log_posterior`.
+    naccepted : Series
+        Accepted moves by chain, burn-in included.
+    count : DataFrame
+        By chain: ``dr_steps`` second and later tries, ``Alfasteps`` evaluations of the acceptance probability of
+        delayed rejection as its recursion counts them, ``num_accepted``, ``num_covupdate`` adaptations.
+    settings : DataFrame or str
+        The table ``var0, n0, N`` by variance where variances are sampled; else a sentence.
+    log_posterior : Series
+        Log posterior density up to a constant: of the parameters alone, variances that are sampled integrated out.
+    iterations : Series
+        Iterations run by chain, burn-in included.
+    failures : int
+        Runs of the cost that failed; they count as zero likelihood. `last_failure` tells the last one.
+    method : str
+        "dram", "demcz" or "emcee".
+    burninlength : int
+        Iterations before the first that could be saved.
+    lower, upper : Series
+        The bounds.
+    message : str
+        What a reader should know: interrupted, failures.
+
+    Notes
+    -----
+    The members of an ensemble ("demcz", "emcee") are chains here; those of one ensemble depend on each other.
+
+    *Differs from FME*: iteration numbers and the log posterior are kept; `sig` is the current draw, not that of the
+    last acceptance; `bestpar` may come from a delayed try, and compares posteriors that can be compared.
+    """
+
+    pars: pd.DataFrame
+    SS: pd.Series
+    sig: pd.DataFrame | None
+    prior: pd.Series
+    bestpar: pd.Series
+    bestfunp: float
+    naccepted: pd.Series
+    count: pd.DataFrame
+    settings: pd.DataFrame | str
+    log_posterior: pd.Series
+    iterations: pd.Series
+    failures: int
+    last_failure: str
+    method: str
+    burninlength: int
+    lower: pd.Series
+    upper: pd.Series
+    message: str = field(default="")
+
+    # --- numbers
+
+    @property
+    def acceptance_rate(self) -> pd.Series:
+        """Accepted moves per iteration, by chain."""
+        rate: pd.Series = self.naccepted / self.iterations
+        return rate.rename("acceptance_rate")
+
+    @property
+    def chains(self) -> tuple[int, ...]:
+        """The numbers of the chains."""
+        return tuple(int(k) for k in self.pars.index.unique(level=0))
+
+    @property
+    def n_draw(self) -> int:
+        """Draws of the shortest chain."""
+        return int(self.pars.groupby(level=0).size().min())
+
+    def draws(self) -> Cube:
+        """Return the parameters as an array, shape (n_chain, n_draw, n_par), cut to the shortest chain."""
+        n = self.n_draw
+        return np.stack([self.pars.loc[k].to_numpy()[:n] for k in self.chains])
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One table: parameters, variances, ``SS``, ``prior``, ``log_posterior``."""
+        tables: list[Any] = [self.pars] + ([] if self.sig is None else [self.sig])
+        whole: pd.DataFrame = pd.concat([*tables, self.SS, self.prior, self.log_posterior], axis=1)
+        return whole
+
+    def __len__(self) -> int:
+        return len(self.pars)
+
+    def transform(self, function: Callable[[Any], Any]) -> ModMCMC:
+        """Return the chain with its parameters transformed: ``function`` of the table, such as ``numpy.exp``.
+
+        Parameters
+        ----------
+        function : callable
+            Gets a table, one column per parameter, and returns one of the same shape. `bestpar` and the bounds go the
+            same way (bounds only where the result is a number).
+
+        Notes
+        -----
+        `log_posterior` stays the density on the scale that was sampled.
+        """
+        pars = _like(function(self.pars.copy()), self.pars)
+        best = _like(function(self.bestpar.to_frame().T), self.bestpar.to_frame().T).iloc[0]
+        with np.errstate(all="ignore"):
+            ends = [_bound(function, b) for b in (self.lower, self.upper)]
+        lower = pd.Series(np.fmin(ends[0], ends[1]), index=self.lower.index).fillna(-np.inf)
+        upper = pd.Series(np.fmax(ends[0], ends[1]), index=self.upper.index).fillna(np.inf)
+        return replace(self, pars=pars, bestpar=best.rename(None), lower=lower, upper=upper)
+
+    def to_arviz(self) -> Any:
+        """Return the chain as ArviZ knows it: posterior, and ``lp`` and ``SS`` as statistics of the sample.
+
+        Raises
+        ------
+        ArgumentError
+            ArviZ is not installed.
+        """
+        try:
+            import arviz  # type: ignore[import-not-found, unused-ignore]    # optional
+        except ImportError as error:
+            raise ArgumentError(
+                "to_arviz() needs ArviZ, which is not installed. Install it: pip install arviz. diagnostics() and "
+                "summary() work without it."
+            ) from error
+        n = self.n_draw
+        tables = [self.pars] if self.sig is None else [self.pars, self.sig]
+        posterior = {
+            str(name): np.stack([table[name].loc[k].to_numpy()[:n] for k in self.chains])
+            for table in tables
+            for name in table.columns.unique()
+        }
+        stats = {
+            name: np.stack([column.loc[k].to_numpy()[:n] for k in self.chains])
+            for name, column in (("lp", self.log_posterior), ("SS", self.SS))
+        }
+        groups = {"posterior": posterior, "sample_stats": stats}
+        if int(str(arviz.__version__).split(".")[0]) >= 1:
+            return arviz.from_dict(groups)
+        return arviz.from_dict(**groups)
+
+    # --- words and pictures, each of them elsewhere
+
+    def summary(self, remove: Any = None) -> ChainSummary:
+        """Return mean, sd, extremes and quantiles, and whether the sample can be trusted, see `ChainSummary`."""
+        from fmepy.mcmc.chain_summary import summarise
+
+        return summarise(self, remove=remove)
+
+    def diagnostics(self) -> pd.DataFrame:
+        """Return effective sample sizes, R-hat, Monte Carlo errors and the like, one row per parameter."""
+        from fmepy.mcmc.diagnostics import chain_diagnostics
+
+        return chain_diagnostics(self.pars)
+
+    def plot(self, Full: bool = False, which: Any = None, trace: bool = True, remove: Any = None, **kwargs: Any) -> Any:
+        """Draw the trace of each parameter, see `fmepy.plotting.chains.plot_chains`."""
+        from fmepy.plotting.chains import plot_chains
+
+        return plot_chains(self, Full=Full, which=which, trace=trace, remove=remove, **kwargs)
+
+    def pairs(
+        self, Full: bool = False, which: Any = None, remove: Any = None, nsample: int | None = None, **kwargs: Any
+    ) -> Any:
+        """Draw the parameters against each other, see `fmepy.plotting.chains.pairs_chains`."""
+        from fmepy.plotting.chains import pairs_chains
+
+        return pairs_chains(self, Full=Full, which=which, remove=remove, nsample=nsample, **kwargs)
+
+    def hist(self, Full: bool = False, which: Any = None, remove: Any = None, **kwargs: Any) -> Any:
+        """Draw histograms, see `fmepy.plotting.chains.hist_chains`."""
+        from fmepy.plotting.chains import hist_chains
+
+        return hist_chains(self, Full=Full, which=which, remove=remove, **kwargs)
+
+    def cumuplot(self, which: Any = None, **kwargs: Any) -> Any:
+        """Draw the running quantiles, see `fmepy.plotting.chains.cumuplot`."""
+        from fmepy.plotting.chains import cumuplot
+
+        return cumuplot(self, which=which, **kwargs)
+
+    def autocorrelation(self, which: Any = None, **kwargs: Any) -> Any:
+        """Draw the autocorrelation of each parameter by lag, see `fmepy.plotting.chains.plot_autocorrelation`."""
+        from fmepy.plotting.chains import plot_autocorrelation
+
+        return plot_autocorrelation(self, which=which, **kwargs)
+
+    def ranks(self, which: Any = None, **kwargs: Any) -> Any:
+        """Draw histograms of the ranks by chain, see `fmepy.plotting.chains.plot_ranks`."""
+        from fmepy.plotting.chains import plot_ranks
+
+        return plot_ranks(self, which=which, **kwargs)
+
+    # --- printed
+
+    def _head(self) -> str:
+        per_chain = self.pars.groupby(level=0).size()
+        draws = f"{per_chain.min()}" + ("" if per_chain.min() == per_chain.max() else f" to {per_chain.max()}")
+        rate = self.acceptance_rate
+        rates = f"{rate.min():.3g}" + (f" to {rate.max():.3g}" if len(rate) > 1 else "")
+        n = len(per_chain)
+        return (
+            f"ModMCMC by {self.method}: {n} {'chain' if n == 1 else 'chains'} of {draws} draws, "
+            f"{int(self.iterations.max())} iterations, {self.burninlength} of them burn-in; acceptance rate {rates}"
+        )
+
+    def _table(self) -> pd.DataFrame:
+        tables = [self.pars] if self.sig is None else [self.pars, self.sig]
+        whole = pd.concat(tables, axis=1)
+        return pd.DataFrame(
+            {"mean": whole.mean().to_numpy(), "sd": whole.std().to_numpy()}, index=whole.columns
+        ).assign(best=[*self.bestpar, *[np.nan] * (whole.shape[1] - len(self.bestpar))])
+
+    def __repr__(self) -> str:
+        table = self._table().to_string(float_format="{:.6g}".format, na_rep="")
+        return "\n".join([self._head(), table] + ([self.message] if self.message else []))
+
+    def _repr_html_(self) -> str:
+        table = self._table().to_html(float_format="{:.6g}".format, na_rep="")
+        return f"<p>{escape(self._head())}</p>{table}" + (f"<p>{escape(self.message)}</p>" if self.message else "")
+
+
+def _like(values: Any, table: pd.DataFrame) -> pd.DataFrame:
+    """Return `values` with the labels of `table`."""
+    array = np.asarray(values, dtype=float)
+    if array.shape != table.shape:
+        raise ArgumentError(
+            f"`function` returned shape {array.shape} for a table of shape {table.shape}; one value per value is "
+            "needed, such as numpy.exp gives."
+        )
+    if isinstance(values, pd.DataFrame) and list(values.columns) != list(table.columns):
+        raise ArgumentError(f"`function` changed the columns {list(table.columns)} to {list(values.columns)}.")
+    return pd.DataFrame(array, index=table.index, columns=table.columns)
+
+
+def _bound(function: Callable[[Any], Any], bound: pd.Series) -> Any:
+    try:
+        return np.asarray(function(bound.to_frame().T), dtype=float).ravel()
+    except Exception:  # a function of draws need not know what to do at infinity
+        return np.full(len(bound), np.nan)

@@ -1,0 +1,368 @@
+"""The runner of one chain: iterations, thinning, burn-in, progress, checkpoints; and of several, through `parallel`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from fmepy.errors import ArgumentError, FmepyError
+from fmepy.mcmc.base import Counts, Kernel, Record
+from fmepy.mcmc.checkpoint import Folder, Part
+from fmepy.mcmc.target import Target
+from fmepy.parallel import run_many
+from fmepy.types import Matrix
+
+__all__ = ["ChainRun", "Job", "Plan", "run_chain", "run_chains"]
+
+_FIRST_ROWS = 4096
+_WORTH_PROCESSES = 2.0  # seconds of work a chain, below which several chains run one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which iterations are run and saved.
+
+    Attributes
+    ----------
+    niter, burninlength : int
+        Iterations, and those before the first that may be saved.
+    interval : int
+        Saved are iterations burninlength + interval, burninlength + 2 interval, ...
+    """
+
+    niter: int
+    burninlength: int
+    interval: int
+
+    @classmethod
+    def of(cls, niter: int, burninlength: int, outputlength: int) -> Self:
+        """Return the plan of a run of at most `outputlength` rows; iterations after the last row are dropped.
+
+        Examples
+        --------
+        >>> plan = Plan.of(1003, 100, 300)
+        >>> plan.niter, plan.interval, plan.rows
+        (1000, 4, 225)
+        """
+        length = min(outputlength, niter - burninlength)
+        interval = -(-(niter - burninlength) // length)
+        return cls(niter - (niter - burninlength) % interval, burninlength, interval)
+
+    def longer(self, niter: int) -> Plan:
+        """Return the same plan with other `niter`; the interval stays."""
+        return Plan(niter - (niter - self.burninlength) % self.interval, self.burninlength, self.interval)
+
+    @property
+    def rows(self) -> int:
+        """Rows saved of every member."""
+        return (self.niter - self.burninlength) // self.interval
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One chain to be run: its number, its seed, its starts (one row, or one per member)."""
+
+    number: int
+    seed: np.random.SeedSequence
+    starts: Matrix
+    dispersed: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChainRun:
+    """What one chain gave; rows by member.
+
+    Attributes
+    ----------
+    pars : ndarray, shape (n_row, n_member, n_par)
+    SS, prior, log_posterior : ndarray, shape (n_row, n_member)
+    sig : ndarray, shape (n_row, n_member, n_variance)
+    saved : ndarray of int, shape (n_row,)
+        The iterations that were saved.
+    counts : Counts
+    iterations, failures : int
+    last_failure : str
+    interrupted : bool
+    """
+
+    rows: dict[str, Any]
+    counts: Counts
+    iterations: int
+    failures: int
+    last_failure: str
+    interrupted: bool
+
+
+class _Rows:
+    """The rows saved so far, in arrays that grow up to what the plan needs."""
+
+    names = ("pars", "SS", "prior", "log_posterior", "sig")
+
+    def __init__(self, plan: Plan, n_member: int, n_par: int, n_variance: int) -> None:
+        self.plan, self.n, self.size = plan, 0, min(plan.rows, _FIRST_ROWS)
+        trailing = {"pars": (n_par,), "SS": (), "prior": (), "log_posterior": (), "sig": (n_variance,)}
+        self.arrays = {name: np.empty((self.size, n_member, *trailing[name])) for name in self.names}
+        self.written = 0
+
+    def add(self, record: Record) -> None:
+        if self.n == self.size:
+            self._grow(self.n + 1)
+        n, arrays = self.n, self.arrays
+        arrays["pars"][n] = record.pars
+        arrays["SS"][n] = record.SS
+        arrays["prior"][n] = record.prior
+        arrays["log_posterior"][n] = record.log_posterior
+        if record.sig is not None:
+            arrays["sig"][n] = record.sig
+        self.n = n + 1
+
+    def _grow(self, least: int) -> None:
+        self.size = max(least, min(2 * self.size, self.plan.rows))
+        for name, array in self.arrays.items():
+            larger = np.empty((self.size, *array.shape[1:]))
+            larger[: self.n] = array[: self.n]
+            self.arrays[name] = larger
+
+    def load(self, part: Part) -> None:
+        """Take in the rows of a part."""
+        n = len(part.rows["SS"])
+        if self.n + n > self.size:
+            self._grow(self.n + n)
+        for name in self.names:
+            self.arrays[name][self.n : self.n + n] = part.rows[name]
+        self.n += n
+        self.written = self.n
+
+    def new(self) -> dict[str, Any]:
+        """Return the rows that no part holds yet."""
+        out = {name: array[self.written : self.n] for name, array in self.arrays.items()}
+        self.written = self.n
+        return out
+
+    def all(self) -> dict[str, Any]:
+        """Return all rows, and the iterations they belong to."""
+        out: dict[str, Any] = {name: array[: self.n] for name, array in self.arrays.items()}
+        out["saved"] = self.plan.burninlength + self.plan.interval * np.arange(1, self.n + 1)
+        return out
+
+
+def run_chain(
+    kernel: Kernel,
+    target: Target,
+    plan: Plan,
+    job: Job,
+    *,
+    folder: Folder | None = None,
+    every: int = 0,
+    report: Callable[[int], object] | None = None,
+) -> ChainRun:
+    """Return one chain, from its start or from where its checkpoint ends.
+
+    Parameters
+    ----------
+    kernel, target, plan, job
+    folder : Folder, optional
+        Where parts are written, and read if there are any of this chain.
+    every : int
+        Iterations between parts.
+    report : callable, optional
+        Gets the iterations done, now and then.
+
+    Notes
+    -----
+    Ctrl-C ends the chain: what was saved so far is returned, `interrupted` is true.
+    """
+    rng = np.random.Generator(np.random.PCG64(job.seed))
+    n_variance = 0 if target.variances is None else len(target.precision0)
+    rows = _Rows(plan, kernel.n_member, target.n_par, n_variance)
+    failed_before, failed_here = 0, target.failures
+    last_failure = ""
+    parts = folder.parts(job.number) if folder is not None else []
+    if parts:
+        for part in parts:
+            rows.load(part)
+        last = parts[-1]
+        state = kernel.restore(last.state)
+        rng.bit_generator.state = last.rng
+        done, failed_before, last_failure = last.iteration, last.failures, last.last_failure
+    else:
+        state, done = kernel.start(job.starts, job.dispersed, rng), 0
+    number = len(parts)
+    del parts
+
+    def failures() -> int:
+        return failed_before + target.failures - failed_here
+
+    def told() -> str:
+        return target.objective.last_failure if target.failures > failed_here else last_failure
+
+    def write() -> None:
+        nonlocal number
+        if folder is None:
+            return
+        part = Part(done, rows.new(), kernel.arrays(state), _plain(rng.bit_generator.state), failures(), told())
+        folder.append(job.number, number, part)
+        number += 1
+
+    step, record, burnin, interval = kernel.step, kernel.record, plan.burninlength, plan.interval
+    pause = max(1, plan.niter // 200)
+    next_report = done + pause
+    next_part = done + every if folder is not None and every else -1
+    interrupted = False
+    try:
+        if number == 0:
+            write()
+        while done < plan.niter:
+            state, _ = step(state, rng)
+            done += 1
+            if done > burnin and (done - burnin) % interval == 0:
+                rows.add(record(state))
+            if done == next_part:
+                write()
+                next_part = done + every
+            if done == next_report:
+                next_report = done + pause
+                if report is not None:
+                    report(done)
+        if folder is not None and done != next_part - every:
+            write()
+    except KeyboardInterrupt:
+        interrupted = True
+    if report is not None:
+        report(done)
+    return ChainRun(rows.all(), kernel.counts(state), done, failures(), told(), interrupted)
+
+
+def _plain(state: Any) -> Any:
+    """Return the state of a bit generator as JSON can hold it."""
+    if isinstance(state, dict):
+        return {k: _plain(v) for k, v in state.items()}
+    if isinstance(state, np.ndarray):
+        return state.tolist()
+    return int(state) if isinstance(state, np.integer) else state
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Work:
+    """What travels to workers."""
+
+    kernel: Kernel
+    target: Target
+    plan: Plan
+    folder: Folder | None
+    every: int
+
+    def __call__(self, job: Job, report: Callable[[int], object] | None = None) -> ChainRun:
+        return run_chain(self.kernel, self.target, self.plan, job, folder=self.folder, every=self.every, report=report)
+
+
+def run_chains(
+    kernel: Kernel,
+    target: Target,
+    plan: Plan,
+    jobs: list[Job],
+    *,
+    folder: Folder | None = None,
+    every: int = 0,
+    executor: Any = None,
+    progress: Any = False,
+) -> tuple[list[tuple[int, ChainRun]], list[str]]:
+    """Return the chains that came to something, by number, and what there is to say of the others.
+
+    Raises
+    ------
+    ArgumentError
+        What a chain found wrong with what the user gave.
+    KeyboardInterrupt
+        Ctrl-C before any row was saved.
+    """
+    work = _Work(kernel, target, plan, folder, every)
+    if executor is None or (isinstance(executor, int) and len(jobs) == 1 and not isinstance(executor, bool)):
+        found, notes = _one_after_the_other(work, jobs, progress)
+    else:
+        found, notes = _spread(work, jobs, executor, progress)
+    found = [(number, run) for number, run in found if len(run.rows["saved"])]
+    if not found:
+        raise KeyboardInterrupt
+    return found, notes
+
+
+def _one_after_the_other(work: _Work, jobs: list[Job], progress: Any) -> tuple[list[tuple[int, ChainRun]], list[str]]:
+    found: list[tuple[int, ChainRun]] = []
+    total = work.plan.niter * len(jobs)
+    with _Told(progress, total) as told:
+        for k, job in enumerate(jobs):
+            try:
+                run = work(job, told.after(k * work.plan.niter))
+            except KeyboardInterrupt:  # before the chain began
+                return found, [f"Interrupted before chain {job.number}."]
+            found.append((job.number, run))
+            if run.interrupted:
+                return found, [f"Interrupted in chain {job.number} at iteration {run.iterations} of {work.plan.niter}."]
+    return found, []
+
+
+def _spread(work: _Work, jobs: list[Job], executor: Any, progress: Any) -> tuple[list[tuple[int, ChainRun]], list[str]]:
+    niter = work.plan.niter
+    tell = (lambda done, total: progress(done * niter, total * niter)) if callable(progress) else progress
+    runs = run_many(work, jobs, executor=executor, progress=tell, force=_costly(work, jobs))
+    notes = []
+    failed: Any = runs.failures.itertuples()
+    for failure in failed:
+        if failure.error in ("ArgumentError", "ParameterError", "DataError", "ModelError"):
+            raise ArgumentError(str(failure.message))
+        notes.append(f"Chain {jobs[failure.run].number} is missing: {failure.error}: {failure.message}")
+    found = [(job.number, run) for job, run in zip(jobs, runs.results, strict=True) if run is not None]
+    if not found and any(e != "Interrupted" for e in runs.failures["error"]):
+        raise FmepyError(" ".join(notes))
+    notes += [
+        f"Interrupted in chain {number} at iteration {run.iterations} of {niter}."
+        for number, run in found
+        if run.interrupted
+    ]
+    return found, notes
+
+
+def _costly(work: _Work, jobs: list[Job]) -> bool:
+    """Tell whether a chain takes long enough for processes: by the time of one evaluation beside the start."""
+    theta = jobs[0].starts[0] * (1 + 1e-9)
+    began = time.perf_counter()
+    work.target.evaluate(theta)
+    spent = time.perf_counter() - began
+    return spent * work.plan.niter * work.kernel.n_member > _WORTH_PROCESSES
+
+
+class _Told:
+    """Progress: nobody, a bar, or a callable of (done, total)."""
+
+    def __init__(self, progress: Any, total: int) -> None:
+        if not callable(progress) and not isinstance(progress, (bool, np.bool_)) and progress is not None:
+            raise ArgumentError(f"`progress={progress!r}` must be True, False, or a callable of (done, total).")
+        self.total, self.callback, self.bar = total, progress if callable(progress) else None, None
+        if self.callback is None and progress:
+            from tqdm.auto import tqdm
+
+            self.bar = tqdm(total=total, unit="iteration")
+
+    def after(self, earlier: int) -> Callable[[int], object] | None:
+        """Return what tells the progress of a chain, `earlier` iterations having been done before it."""
+        if self.bar is None and self.callback is None:
+            return None
+        return lambda done: self(earlier + done)
+
+    def __call__(self, done: int) -> None:
+        if self.bar is not None:
+            self.bar.update(done - self.bar.n)
+        elif self.callback is not None:
+            self.callback(done, self.total)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()

@@ -1,0 +1,319 @@
+"""The log posterior that is sampled, as a function of a plain vector, and the draw of the error variances.
+
+With the sums of squares SS_j of the variance groups j, their precisions d_j = 1/sigma_j^2 and the prior as -2 log
+density::
+
+    -2 log posterior(theta | d) = sum_j SS_j d_j + prior(theta) + const
+
+    f returns             var0                SS                                          N
+    -2 log L              none                that number, d = 1
+    ModCost, cost         none                2 minlogp = sum r^2 + const, d = 1
+    residuals             one                 sum r^2                                     n
+    residuals             one per residual    r_i^2 each                                  1 each
+    ModCost, cost         one                 sum over all data of (mod - obs)^2          n
+    ModCost, cost         one per variable    SSR.unweighted of its row of `var`          N of that row
+    ModCost, cost         one per datum       res_i^2 (weighted)                          1 each
+
+A variance with a prior of n0 "data" around var0 is drawn anew after every iteration (Gibbs), since it is conjugate::
+
+    1/sigma_j^2 ~ Gamma(shape = (n0_j + N_j) / 2, rate = (n0_j var0_j + SS_j) / 2)
+
+and can be integrated out: log posterior(theta) = -1/2 sum_j (n0_j + N_j) log(n0_j var0_j + SS_j) - 1/2 prior(theta).
+
+References
+----------
+Gelman, A. et al. (2013). Bayesian Data Analysis, 3rd ed., section 3.2. Haario et al. (2006). FME: modMCMC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.adapter import Objective
+from fmepy.errors import ArgumentError, SimulationError, listed
+from fmepy.parameters import Prior
+from fmepy.types import Vector
+
+__all__ = ["Point", "Target", "Variances", "variances"]
+
+_TINY = float(np.finfo(float).tiny)  # keeps logarithms and quotients of sums of squares that are zero finite
+
+
+class Point(NamedTuple):
+    """A point of nonzero posterior density: where it is, and what is known there."""
+
+    theta: Vector
+    SS: Vector  # (n_variance,), or (1,) without var0
+    prior: float
+    log_posterior: float  # sampled variances integrated out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Variances:
+    """The error variances: fixed, or sampled.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        What `var0` called them, "" where it had no names.
+    var0, n0, N : ndarray, shape (n_variance,)
+        The prior variance, its weight as a number of data, the number of data.
+    sampled : bool
+        False: the variances stay at `var0`.
+    grouping : str
+        "pooled", "variable" or "datum".
+    """
+
+    labels: tuple[str, ...]
+    var0: Vector
+    n0: Vector
+    N: Vector
+    sampled: bool
+    grouping: str
+
+    @property
+    def columns(self) -> list[str]:
+        """Labels of the columns of ``sig``."""
+        return [f"var_{label or 'model'}" for label in self.labels]
+
+    def settings(self) -> pd.DataFrame | str:
+        """Return the table ``var0, n0, N`` where variances are sampled, else a sentence."""
+        if not self.sampled:
+            return "constant variance = " + ", ".join(f"{v:.15g}" for v in self.var0)
+        index = list(self.labels) if any(self.labels) else list(range(len(self.labels)))
+        return pd.DataFrame({"var0": self.var0, "n0": self.n0, "N": self.N}, index=index)
+
+
+def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances | None:
+    """Return the variances that `var0`, `wvar0` and `n0` ask for; None without `var0`.
+
+    Raises
+    ------
+    ArgumentError
+        `var0` is missing where residuals need it, or given with a number; a length that fits neither the variables nor
+        the data; an unknown name; a value that is not positive; `wvar0` or `n0` negative, or without `var0`.
+    """
+    if var0 is None:
+        if wvar0 is not None or n0 is not None:
+            raise ArgumentError("`wvar0` and `n0` weigh `var0`, which is missing. Give the variance too.")
+        if objective.kind == "vector":
+            raise ArgumentError(
+                "`f` returns residuals, whose size says nothing without their variance. Give `var0`, such as "
+                "fit.summary().modVariance; or return -2 log L, or a ModCost with errors."
+            )
+        return None
+    if objective.is_scalar:
+        raise ArgumentError(
+            "`var0` is the variance of residuals, but `f` returns one number, -2 log L, with the variance in it. Leave "
+            "`var0` out, or return the residuals."
+        )
+    names, values = _named(var0, "var0")
+    groups = objective.group_names
+    n_obs, n_group = objective.n_obs, max(len(groups), 1)
+    if names is not None and groups and len(values) > 1:
+        values = _by_name(names, values, groups, "var0")
+        names = list(groups)
+    if names is not None and len(values) == 1 and groups and names[0] not in groups:
+        raise ArgumentError(f"`var0`: there is no variable {names[0]!r}. There are {listed(groups)}.")
+    if len(values) == 1:
+        if names is not None and len(set(groups)) > 1:
+            raise ArgumentError(
+                f"`var0` names {names[0]!r} only, but there are {listed(groups)}. Give all of them, or one number for "
+                "all data together."
+            )
+        grouping, N = "pooled", np.array([float(n_obs)])
+    elif len(values) == n_group:
+        grouping, N = "variable", np.bincount(objective.groups, minlength=n_group).astype(float)
+    elif len(values) == n_obs:
+        grouping, N = "datum", np.ones(n_obs)
+    else:
+        fits = f"1, {n_group} (variables) or {n_obs} (data)" if n_group > 1 else f"1 or {n_obs} (data)"
+        raise ArgumentError(f"`var0` has {len(values)} values; {fits} are needed.")
+    if not np.all(np.isfinite(values) & (values > 0)):
+        raise ArgumentError(f"`var0` must be positive variances; got {values.tolist()}.")
+    labels = tuple(names) if names is not None else ("",) * len(values)
+    weight = _weights(wvar0, "wvar0", labels)
+    count = _weights(n0, "n0", labels)
+    if count is None and weight is not None:
+        count = weight * N
+    return Variances(labels, values, np.zeros(len(values)) if count is None else count, N, count is not None, grouping)
+
+
+def _named(given: Any, argument: str) -> tuple[list[str] | None, Vector]:
+    """Return the names, if there are any, and the values."""
+    if isinstance(given, pd.DataFrame):
+        raise ArgumentError(f"`{argument}` is a table; a number, a sequence, or a Series or dict by name is needed.")
+    try:
+        if isinstance(given, pd.Series):
+            unnamed = isinstance(given.index, pd.RangeIndex)
+            return None if unnamed else [str(k) for k in given.index], given.to_numpy(dtype=float, copy=True)
+        if isinstance(given, Mapping):
+            return [str(k) for k in given], np.array([float(v) for v in given.values()])
+        items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+        return None, np.array([float(v) for v in items])
+    except (TypeError, ValueError):
+        raise ArgumentError(f"`{argument}` must hold numbers; got {given!r}.") from None
+
+
+def _by_name(names: Sequence[str], values: Vector, wanted: Sequence[str], argument: str) -> Vector:
+    """Return values in the order of `wanted`; a repeated name is matched by order."""
+    left = list(zip(names, values, strict=True))
+    out = []
+    for name in wanted:
+        place = next((i for i, (have, _) in enumerate(left) if have == name), None)
+        if place is None:
+            raise ArgumentError(
+                f"`{argument}` has {listed(names)}, the cost has the variables {listed(wanted)}: nothing is left for "
+                f"{name!r}. Give one value for each."
+            )
+        out.append(left.pop(place)[1])
+    if left:
+        raise ArgumentError(
+            f"`{argument}` has more than the variables {listed(wanted)} of the cost: {listed(k for k, _ in left)}."
+        )
+    return np.array(out)
+
+
+def _weights(given: Any, argument: str, labels: tuple[str, ...]) -> Vector | None:
+    if given is None:
+        return None
+    names, values = _named(given, argument)
+    if names is not None and any(labels) and len(values) > 1:
+        values = _by_name(names, values, labels, argument)
+    if len(values) not in (1, len(labels)):
+        raise ArgumentError(
+            f"`{argument}` has {len(values)} values for {len(labels)} variances; give one, or one each."
+        )
+    if not np.all(np.isfinite(values) & (values >= 0)):
+        raise ArgumentError(f"`{argument}` must be 0 or more; got {values.tolist()}.")
+    return np.broadcast_to(values, (len(labels),)).copy()
+
+
+class Target:
+    """The posterior, seen from a kernel.
+
+    Parameters
+    ----------
+    objective : Objective
+    lower, upper : ndarray, shape (n_par,)
+        Outside them the density is zero, and the cost is not evaluated.
+    prior : Prior or None
+    variances : Variances or None
+
+    Attributes
+    ----------
+    n_par : int
+    precision0 : ndarray
+        1 / var0, or 1 without it.
+    sampled : bool
+        True if variances are drawn.
+    failures : int
+        Failed runs so far (of the cost, and of the prior).
+    """
+
+    def __init__(
+        self, objective: Objective, lower: Vector, upper: Vector, prior: Prior | None, variances: Variances | None
+    ) -> None:
+        self.objective, self.lower, self.upper, self.variances = objective, lower, upper, variances
+        self.names = objective.parameter_names
+        self.n_par = len(self.names)
+        self.bounded = bool(np.isfinite(lower).any() or np.isfinite(upper).any())
+        self.prior = None if prior is None else _quick_prior(prior)
+        self.sampled = variances is not None and variances.sampled
+        self.precision0: Vector = np.ones(1) if variances is None else 1.0 / variances.var0
+        self._squares = _squares(objective, variances)
+        if variances is not None and variances.sampled:
+            self._shape: list[float] = (0.5 * (variances.n0 + variances.N)).tolist()
+            self._prior_squares: list[float] = (variances.n0 * variances.var0).tolist()
+
+    @property
+    def failures(self) -> int:
+        """Failed runs so far."""
+        return self.objective.failures
+
+    def inside(self, theta: Vector) -> bool:
+        """Tell whether theta lies inside the bounds."""
+        return not self.bounded or bool((theta >= self.lower).all() and (theta <= self.upper).all())
+
+    def evaluate(self, theta: Vector) -> Point | None:
+        """Return what is known at theta, None where the density is zero: outside the bounds, or a failed run."""
+        if not self.inside(theta):
+            return None
+        prior = 0.0 if self.prior is None else self.prior(theta)
+        if not -np.inf < prior < np.inf:
+            return None
+        try:
+            SS = self._squares(theta)
+        except SimulationError:
+            return None
+        log_posterior = self.log_posterior(SS, prior)
+        return Point(theta, SS, prior, log_posterior) if isfinite(log_posterior) else None
+
+    def log_posterior(self, SS: Vector, prior: float) -> float:
+        """Return the log posterior up to a constant; at var0, or with sampled variances integrated out."""
+        if not self.sampled:
+            return -0.5 * (float(SS @ self.precision0) + prior)
+        # plain floats: there are few variances, and numpy takes longer for them
+        logs = [
+            a * log(max(q + s, _TINY)) for a, q, s in zip(self._shape, self._prior_squares, SS.tolist(), strict=True)
+        ]
+        return -sum(logs) - 0.5 * prior
+
+    def draw_precision(self, SS: Vector, rng: np.random.Generator) -> Vector:
+        """Return a draw of 1/sigma^2 given the sums of squares, shape (n_variance,)."""
+        gamma = rng.standard_gamma
+        draws = [
+            max(gamma(a), _TINY) / max(0.5 * (q + s), _TINY)
+            for a, q, s in zip(self._shape, self._prior_squares, SS.tolist(), strict=True)
+        ]
+        return np.array(draws)
+
+
+def _quick_prior(prior: Prior) -> Callable[[Vector], float]:
+    """Return -2 log prior; normal ones as sums of squares, which saves most of the time that scipy takes."""
+    if not prior.all_normal:
+        return prior.minus2log
+    place = np.array([i for i, _, _ in prior.normal], dtype=np.intp)
+    mean = np.array([m for _, m, _ in prior.normal])
+    sd = np.array([s for _, _, s in prior.normal])
+    constant = prior.constant
+
+    def minus2log(theta: Vector) -> float:
+        z = (theta[place] - mean) / sd
+        return float(z @ z) + constant
+
+    return minus2log
+
+
+def _squares(objective: Objective, variances: Variances | None) -> Callable[[Vector], Vector]:
+    """Return the function that gives SS, shape (n_variance,)."""
+    if objective.is_scalar:
+        return lambda theta: np.array([objective.minus2loglik(theta)])
+    if variances is None:
+        constant = float(objective.n_obs * np.log(2 * np.pi) - 2 * np.sum(np.log(objective.weights)))
+
+        def minus2loglik(theta: Vector) -> Vector:
+            r = objective.residuals(theta)
+            return np.array([r @ r + constant])
+
+        return minus2loglik
+    if variances.grouping == "datum":
+        return lambda theta: objective.residuals(theta) ** 2
+    inverse = None if np.all(objective.weights == 1) else 1.0 / objective.weights
+    groups, n_group = objective.groups, len(variances.var0)
+
+    def pooled(theta: Vector) -> Vector:
+        r = objective.residuals(theta) if inverse is None else objective.residuals(theta) * inverse
+        return np.array([r @ r])
+
+    def by_variable(theta: Vector) -> Vector:
+        r = objective.residuals(theta) if inverse is None else objective.residuals(theta) * inverse
+        return np.bincount(groups, weights=r * r, minlength=n_group).astype(float, copy=False)
+
+    return pooled if variances.grouping == "pooled" else by_variable

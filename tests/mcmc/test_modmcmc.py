@@ -1,0 +1,396 @@
+"""modMCMC as a verb: what it takes and refuses, chains, failures, interruption, and what it returns."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import lognorm, norm
+
+import fmepy as fme
+from fmepy.errors import ArgumentError, ParameterError
+from fmepy.mcmc import modMCMC
+from tests.mcmc.problems import cases, monod_residuals, normal3, two_monods
+
+START = {"mumax": 0.145, "ks": 49.0}
+COV = np.array([[7e-4, 0.72], [0.72, 924.0]])
+
+
+def square(p):
+    return float(sum(v**2 for v in (p.values() if isinstance(p, dict) else p)))
+
+
+# --- what the arguments may be
+
+
+def test_shapes_and_labels_are_those_of_r():
+    rules = cases("modMCMC_rules")
+    type1 = modMCMC(square, [0, 1, 2], jump=0.1, niter=200, outputlength=100, seed=1)
+    type2 = modMCMC(monod_residuals, START, jump=COV, var0=1e-4, lower=0, niter=200, outputlength=100, seed=1)
+    drawn = modMCMC(monod_residuals, START, jump=COV, var0=1e-4, wvar0=1, lower=0, niter=200, outputlength=100, seed=1)
+    for chain, name in ((type1, "shape_type1"), (type2, "shape_type2"), (drawn, "shape_type2_upd")):
+        out = rules[name]["outputs"]
+        assert list(chain.pars.shape) == out["pars_dim"]
+        assert list(chain.pars.columns) == out["pars_columns"]
+        assert len(chain.SS) == out["SS_length"]
+        assert list(chain.count.columns) == out["count_names"]
+        assert (None if chain.sig is None else list(chain.sig.columns)) == out["sig_columns"]
+    assert type1.settings == "constant variance = 1"
+    assert type2.settings == "constant variance = 0.0001"
+    assert drawn.settings.to_dict("list") == {"var0": [1e-4], "n0": [7.0], "N": [7.0]}
+
+
+def test_a_table_of_variances_is_that_of_r():
+    out = cases("modMCMC_rules")["shape_type5"]["outputs"]["settings"]
+    case = {"inputs": {"problem": {**cases("modMCMC")["monod2_two_var0"]["inputs"]["problem"]}}}
+    chain = modMCMC(
+        two_monods(case), START, jump=COV / 10, lower=0, var0={"z": 2e-4, "y": 1e-4}, wvar0=0.5, niter=3, seed=1
+    )
+    assert list(chain.settings.columns) == out["columns"]
+    assert chain.settings.loc["y"].tolist() == [1e-4, 3.5, 7.0]
+
+
+def test_n0_and_wvar0_say_the_same():
+    a = modMCMC(monod_residuals, START, jump=COV, var0=1e-4, wvar0=2, niter=50, seed=1)
+    b = modMCMC(monod_residuals, START, jump=COV, var0=1e-4, n0=14, niter=50, seed=1)
+    pd.testing.assert_frame_equal(a.sig, b.sig)
+
+
+def test_wvar0_zero_samples_without_a_prior():
+    chain = modMCMC(monod_residuals, START, jump=COV, var0=1e-4, wvar0=0, niter=50, seed=1)
+    assert chain.settings["n0"].tolist() == [0.0]
+    assert chain.sig["var_model"].nunique() == 50
+
+
+def test_a_prior_of_distributions_is_that_of_a_function():
+    given = {"a": norm(1, 2), "b": lognorm(0.5)}
+
+    def function(p):
+        return -2 * (norm.logpdf(p["a"], 1, 2) + lognorm.logpdf(p["b"], 0.5))
+
+    a = modMCMC(square, {"a": 1, "b": 1}, jump=1, prior=given, niter=100, seed=1)
+    b = modMCMC(square, {"a": 1, "b": 1}, jump=1, prior=function, niter=100, seed=1)
+    pd.testing.assert_frame_equal(a.pars, b.pars)
+    assert (a.pars["b"] > 0).all()  # where the prior is zero the chain never is
+    one = modMCMC(square, {"a": 1.0}, jump=1, prior={"a": norm(1, 2)}, niter=20, seed=1)
+    np.testing.assert_allclose(one.prior, -2 * norm.logpdf(one.pars["a"], 1, 2), rtol=1e-12)
+
+
+def test_what_a_chain_gives_can_be_fed_back():
+    chain = modMCMC(normal3, [1, 2, 3], jump=0.1, niter=20, seed=1)
+    again = modMCMC(normal3, chain.pars.iloc[-1], jump=chain.pars.cov(), niter=20, seed=1)
+    assert list(again.pars.columns) == ["p1", "p2", "p3"]
+    assert modMCMC(normal3, chain.bestpar, jump=0.1, niter=5, seed=1).pars.shape == (5, 3)
+
+
+def test_a_covariance_is_matched_by_its_labels():
+    cov = pd.DataFrame(COV, index=list(START), columns=list(START))
+    turned = cov.loc[["ks", "mumax"], ["ks", "mumax"]]
+    a, b = (modMCMC(monod_residuals, START, jump=j, var0=1e-4, niter=50, seed=1) for j in (cov, turned))
+    pd.testing.assert_frame_equal(a.pars, b.pars)
+
+
+def test_args_reach_the_function():
+    chain = modMCMC(
+        lambda p, a, b: float(((p[0] - a) / b) ** 2), 5, jump=1, niter=2000, args=(5,), kwargs={"b": 0.1}, seed=1
+    )
+    assert abs(chain.pars["p1"].mean() - 5) < 0.1
+
+
+def test_a_prepared_cost_of_fmepy_is_sampled_by_its_arrays():
+    model = fme.OdeModel("d(N)/dt = -k * N", state={"N": 1}, times=np.arange(6), parms={"k": 0.5}, engine="scipy")
+    cost = fme.SimulationCost(model, pd.DataFrame({"time": [1, 2, 3], "N": [0.6, 0.37, 0.22]}))
+    chain = modMCMC(cost, ["k"], jump=0.02, var0=4e-4, lower=0, niter=300, seed=1)
+    assert abs(chain.pars["k"].mean() - 0.5) < 0.05
+    assert chain.SS.iloc[-1] == pytest.approx(cost(chain.pars.iloc[-1]).var["SSR.unweighted"][0], rel=1e-9)
+    no_var0 = modMCMC(cost, None, jump=0.5, niter=5, seed=1)
+    assert no_var0.SS.iloc[-1] == pytest.approx(2 * cost(no_var0.pars.iloc[-1]).minlogp, rel=1e-9)
+
+
+# --- chains
+
+
+@pytest.mark.parametrize("method", ["dram", "demcz"])
+def test_chains_are_the_same_for_any_number_of_workers(method):
+    settings = {"jump": 0.3, "niter": 60, "chains": 3, "seed": 5, "method": method}
+    here = modMCMC(normal3, [1, 2, 3], **settings)
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as pool:
+        pd.testing.assert_frame_equal(modMCMC(normal3, [1, 2, 3], executor=pool, **settings).pars, here.pars)
+    pd.testing.assert_frame_equal(modMCMC(normal3, [1, 2, 3], executor=2, **settings).pars, here.pars)
+    if method == "dram":
+        alone = modMCMC(normal3, [1, 2, 3], **{**settings, "chains": 1})
+        np.testing.assert_array_equal(alone.pars.to_numpy(), here.pars.loc[[0]].to_numpy())
+
+
+def test_chains_start_apart_inside_the_bounds():
+    starts = []
+
+    def f(p):
+        starts.append(p.copy())
+        return square(p)
+
+    modMCMC(f, [0.5, 0.5], jump=0.2, chains=5, niter=1, lower=0, upper=1, seed=1)
+    spread = np.array(starts)
+    assert len(np.unique(spread.round(12), axis=0)) >= 6
+    assert (spread >= 0).all()
+    assert (spread <= 1).all()
+
+
+def test_a_table_gives_every_chain_its_start():
+    starts = pd.DataFrame({"a": [0.0, 5.0, -5.0], "b": [1.0, 2.0, 3.0]})
+    chain = modMCMC(square, starts, jump=1e-6, niter=1, seed=1)
+    np.testing.assert_allclose(chain.pars.to_numpy(), starts.to_numpy(), atol=1e-4)
+    assert chain.chains == (0, 1, 2)
+
+
+def test_seeds_make_chains():
+    def run(seed):
+        return modMCMC(normal3, [1, 2, 3], jump=0.1, niter=30, seed=seed).pars.to_numpy()
+
+    assert np.array_equal(run(0), run(0))
+    assert not np.array_equal(run(0), run(1))
+    rng = np.random.default_rng(1)
+    assert not np.array_equal(run(rng), run(rng))  # a generator goes on
+
+
+def test_progress_tells_all_iterations():
+    told = []
+    modMCMC(normal3, [1, 2, 3], niter=50, chains=2, seed=1, progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (100, 100)
+    assert [d for d, _ in told] == sorted(d for d, _ in told)
+
+
+# --- failures and interruption
+
+
+def test_a_failing_run_is_zero_likelihood_counted_and_shown():
+    def f(p):
+        if p[0] > 0.5:
+            raise RuntimeError("the solver gave up")
+        return float("nan") if p[0] < -2 else float(p[0] ** 2)
+
+    chain = modMCMC(f, 0.0, jump=1, niter=3000, ntrydr=2, seed=1)
+    assert chain.pars["p1"].between(-2, 0.5).all()
+    assert chain.failures > 100
+    assert "count as zero likelihood" in repr(chain)
+    assert "gave up" in chain.last_failure or "not finite" in chain.last_failure
+
+
+def test_another_number_of_residuals_is_an_error():
+    def f(p):
+        return np.ones(3 if p[0] < 1.05 else 4) * p[0]
+
+    with pytest.raises(ArgumentError, match=r"4 residuals at .* 3 residuals at the start"):
+        modMCMC(f, 1.0, jump=2, var0=1, niter=100, seed=1)
+    with pytest.raises(ArgumentError, match="4 residuals at"):
+        modMCMC(f, 1.0, jump=2, var0=1, niter=100, seed=1, chains=2, executor=2)
+
+
+def test_ctrl_c_ends_with_what_there_is():
+    calls = []
+
+    def f(p):
+        calls.append(1)
+        if len(calls) == 150:
+            raise KeyboardInterrupt
+        return square(p)
+
+    chain = modMCMC(f, [0.0], jump=1, niter=100, chains=3, seed=1)
+    assert chain.chains == (0, 1)
+    assert len(chain.pars.loc[0]) == 100
+    assert 30 < len(chain.pars.loc[1]) < 60
+    assert "Interrupted in chain 1" in chain.message
+    whole = modMCMC(square, [0.0], jump=1, niter=100, chains=3, seed=1)
+    n = len(chain.pars.loc[1])
+    np.testing.assert_array_equal(chain.pars.loc[1], whole.pars.loc[1][:n])
+    assert chain.draws().shape == (2, n, 1)
+
+
+def test_ctrl_c_before_the_first_row_is_ctrl_c():
+    def f(p):
+        calls.append(1)
+        if len(calls) > 20:
+            raise KeyboardInterrupt
+        return square(p)
+
+    calls = []
+    with pytest.raises(KeyboardInterrupt):
+        modMCMC(f, [0.0], niter=100, burninlength=50, seed=1)
+
+
+def test_memory_is_bounded_by_outputlength():
+    import tracemalloc
+
+    modMCMC(normal3, [1, 2, 3], niter=200, seed=1)
+    tracemalloc.start()
+    chain = modMCMC(normal3, [1, 2, 3], jump=0.1, niter=6000, outputlength=50, updatecov=100, seed=1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(chain.pars) == 50
+    assert peak < 200_000  # 6,000 rows of seven numbers would be 336,000 bytes
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"jump": [[1, 2], [2, 1]]}, "not positive definite .smallest eigenvalue -1"),
+        ({"jump": [[1, 0.5], [0.1, 1]]}, "not symmetric"),
+        ({"jump": [1, 2, 3]}, r"shape \(3,\) for 2 parameters"),
+        ({"jump": [1, 0]}, "one that is 0 never moves"),
+        ({"jump": [1, np.nan]}, "never moves"),
+        ({"jump": {"a": 1}}, "nothing for 'b'"),
+        ({"jump": {"a": 1, "c": 1}}, "no parameter 'c'"),
+        ({"jump": lambda p: p, "updatecov": 10}, "`updatecov` adapts a covariance, but `jump` is a function"),
+        ({"jump": lambda p: p, "ntrydr": 2}, "`ntrydr` above 1 must know the density"),
+        ({"jump": lambda p: p, "method": "demcz"}, "belongs to method='dram'"),
+        ({"jump": lambda p: [1.0]}, "returned 1 values for 2 parameters"),
+        ({"lower": 2}, "outside its bounds"),
+        ({"lower": [0, 0, 0]}, "3 values for 2 parameters"),
+        ({"prior": lambda p: np.inf}, "zero probability: the prior excludes it"),
+        ({"burninlength": 100, "niter": 100}, "leaves nothing of `niter=100`"),
+        ({"niter": 0}, "`niter=0` must be at least 1"),
+        ({"niter": 10.5}, "whole number"),
+        ({"chains": 0}, "at least 1"),
+        ({"var0": 1.0}, "`f` returns one number"),
+        ({"wvar0": 1.0}, "`var0`, which is missing"),
+        ({"method": "dramm"}, "Did you mean 'dram'"),
+        ({"method": "emcee", "updatecov": 10}, "'updatecov' belong"),
+        ({"method": "emcee", "ntrydr": 2}, "'ntrydr' belong"),
+        ({"method": "emcee", "control": {"walkers": 3}}, "at least 4"),
+        ({"method": "emcee", "control": {"walker": 30}}, "Did you mean 'walkers'"),
+        ({"method": "demcz", "control": {"snooker": 2}}, "probability"),
+        ({"control": {"walkers": 3}}, "has no `control`"),
+        ({"ntrydr": 3, "drscale": [0.5, -1]}, "positive number"),
+        ({"ntrydr": 4, "drscale": [0.5, 0.5]}, "3 of them"),
+        ({"seed": -1}, "seed"),
+        ({"progress": "yes"}, "progress"),
+        ({"outputlength": 0}, "at least 1"),
+    ],
+)
+def test_bad_input_is_told(more, message):
+    with pytest.raises(ArgumentError, match=message):
+        modMCMC(square, {"a": 1.0, "b": 1.0}, **{"seed": 1, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({}, "residuals, whose size says nothing without their variance"),
+        ({"var0": [1, 1, 1]}, r"`var0` has 3 values; 1 or 7 \(data\)"),
+        ({"var0": -1.0}, "positive"),
+        ({"var0": 1.0, "wvar0": -1}, "0 or more"),
+        ({"var0": "a"}, "must hold numbers"),
+        ({"var0": 1.0, "n0": [1, 2]}, "`n0` has 2 values for 1 variances"),
+    ],
+)
+def test_bad_variances_are_told(more, message):
+    with pytest.raises(ArgumentError, match=message):
+        modMCMC(monod_residuals, START, **more)
+
+
+@pytest.mark.parametrize(
+    ("var0", "message"),
+    [
+        ([1, 1, 1], r"1, 2 \(variables\) or 14 \(data\)"),
+        ({"y": 1, "q": 2}, "nothing is left for 'z'"),
+        ({"q": 1}, "'q'"),
+        ({"y": 1}, "names 'y' only"),
+        (pd.Series([1, 2, 3.0], index=["y", "z", "y"]), "more than the variables"),
+    ],
+)
+def test_variances_that_fit_no_variable_are_told(var0, message):
+    cost = two_monods(cases("modMCMC")["monod2_two_var0"])
+    with pytest.raises(ArgumentError, match=message):
+        modMCMC(cost, START, var0=var0, jump=COV)
+
+
+def test_a_cost_that_fails_at_the_start_is_told():
+    with pytest.raises(ArgumentError, match="at the start"):
+        modMCMC(lambda p: np.nan, [1.0])
+    with pytest.raises(ArgumentError, match=r"list|number|array"):
+        modMCMC(lambda p: [[1, 2], [3, 4]], [1.0])
+    with pytest.raises(ParameterError):
+        modMCMC(square, [np.nan])
+
+
+def test_too_long_an_output_is_clamped_and_said_once():
+    with pytest.warns(UserWarning, match="`outputlength=500` is more than the 80") as told:
+        chain = modMCMC(square, [0.0], niter=100, burninlength=20, outputlength=500, seed=1, chains=2)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert len(chain.pars) == 160
+
+
+# --- the result
+
+
+@pytest.fixture(scope="module")
+def chain():
+    return modMCMC(monod_residuals, START, jump=COV, lower=0, var0=1e-4, wvar0=1, niter=400, chains=2, seed=1)
+
+
+def test_the_result_prints_pickles_and_shows_all_in_one_table(chain):
+    again = pickle.loads(pickle.dumps(chain))
+    pd.testing.assert_frame_equal(again.pars, chain.pars)
+    assert "2 chains of 400 draws" in repr(chain)
+    assert "mumax" in chain._repr_html_()
+    assert list(chain.frame.columns) == ["mumax", "ks", "var_model", "SS", "prior", "log_posterior"]
+    assert len(chain) == 800
+    assert chain.acceptance_rate.tolist() == pytest.approx((chain.naccepted / 400).tolist())
+
+
+def test_the_log_posterior_belongs_to_its_row(chain):
+    SS = np.array([np.sum(monod_residuals(row.to_dict()) ** 2) for _, row in chain.pars.iloc[:5].iterrows()])
+    np.testing.assert_allclose(chain.SS.iloc[:5], SS, rtol=1e-12)
+    np.testing.assert_allclose(chain.log_posterior.iloc[:5], -0.5 * 14 * np.log(7e-4 + SS), rtol=1e-12)
+
+
+def test_transform_changes_parameters_bounds_and_best_point(chain):
+    log = chain.transform(np.log)
+    np.testing.assert_allclose(log.pars, np.log(chain.pars))
+    assert log.bestpar["ks"] == pytest.approx(np.log(chain.bestpar["ks"]))
+    assert log.lower.tolist() == [-np.inf, -np.inf]
+    pd.testing.assert_frame_equal(log.sig, chain.sig)
+    with pytest.raises(ArgumentError, match="shape"):
+        chain.transform(lambda t: t.sum())
+
+
+def test_summary_and_diagnostics_are_reached_from_the_result(chain):
+    assert {"mumax", "ks", "var_model"} <= set(chain.summary().frame.columns)
+    assert list(chain.diagnostics().index) == ["mumax", "ks"]
+
+
+def test_arviz_is_asked_for_plainly_where_it_is_missing(chain):
+    try:
+        import arviz  # noqa: F401
+    except ImportError:
+        with pytest.raises(ArgumentError, match="pip install arviz"):
+            chain.to_arviz()
+    else:
+        assert chain.to_arviz().posterior["mumax"].shape == (2, 400)
+
+
+def test_to_arviz_hands_over_posterior_and_statistics(chain, monkeypatch):
+    import types
+
+    fake = types.ModuleType("arviz")
+    fake.__version__ = "0.20"
+    fake.from_dict = lambda **groups: groups
+    monkeypatch.setitem(sys.modules, "arviz", fake)
+    groups = chain.to_arviz()
+    np.testing.assert_array_equal(groups["posterior"]["ks"][1], chain.pars["ks"].loc[1])
+    assert set(groups["posterior"]) == {"mumax", "ks", "var_model"}
+    assert groups["sample_stats"]["lp"].shape == (2, 400)
+
+
+def test_importing_the_room_loads_neither_matplotlib_nor_emcee():
+    code = "import sys, fmepy.mcmc; print([m for m in ('matplotlib', 'emcee', 'arviz', 'tqdm') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
