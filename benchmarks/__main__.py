@@ -17,7 +17,7 @@ means, taken in turn with the peer's. A bare solve is pydiffsol's own, of the sa
 same through odeint" is the same fmepy call on the same model as a plain Python function that scipy's odeint solves;
 "odeint by hand" is a function that a user would write without fmepy. R's figures (FME 1.3.6.4 on R 4.2.2, another
 machine, models as R functions) are for orientation."""
-VERSIONS = ["fmepy", "numpy", "scipy", "pandas", "pydiffsol", "sympy", "lmfit"]
+VERSIONS = ["fmepy", "numpy", "scipy", "pandas", "pydiffsol", "sympy", "lmfit", "pints"]
 
 
 def in_words(seconds: float | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +21,7 @@ from fmepy.mcmc.diagnostics import ess_bulk
 
 __all__ = ["ROWS"]
 
-NITER, PEER_NITER = 5000, 100
+NITER, PEER_NITER, PINTS_NITER = 5000, 100, 1000
 CASES = {c["id"]: c for c in json.loads((R_TIMINGS.parent / "modMCMC_hiv.json").read_text(encoding="utf-8"))["cases"]}
 
 
@@ -117,4 +119,78 @@ def kernels() -> Row:
     return Row("modMCMC, five normal parameters", seconds["dram"], "demcz", seconds["demcz"], rates)
 
 
-ROWS: list[Callable[[], Row]] = [chain_hiv, overhead, kernels]
+def beside_pints() -> Row:
+    """Draw 1,000 times with an adapting proposal; the same likelihood through PINTS and odeint, each evaluation."""
+    case = CASES["hiv_dr"]
+    start, jump = case["inputs"]["p"], np.array(case["inputs"]["args"]["jump"]["matrix"])
+    long, point = case["outputs"]["long_chain"], np.array(list(start.values()))
+    settings: dict[str, Any] = {"jump": jump, "var0": {"logV": 0.2025, "T": 20.25}, "updatecov": 100, "seed": 1}
+    cost = fme.transformed(hiv.cost(hiv.model()), "log")
+
+    def ours() -> pd.DataFrame:
+        return modMCMC(cost, start, niter=PINTS_NITER, **settings).pars
+
+    def assert_agrees(draws: Any) -> None:
+        for k, x in zip(start, np.asarray(draws).T, strict=True):
+            assert abs(x.mean() - long["mean"][k]) < long["sd"][k], (k, x.mean())
+
+    assert list(start) == hiv.FITTED
+    assert_agrees(ours())
+    work = f"modMCMC HIV, {PINTS_NITER:,} iterations, adaptive: an evaluation"
+    try:
+        import pints  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError:
+        (seconds,) = side_by_side(ours, rounds=3)
+        return Row(
+            work,
+            seconds / PINTS_NITER,
+            "PINTS is not installed (extra `bench`)",
+            np.nan,
+            [("not compared; goal >= 6", False)],
+        )
+
+    plain, counted = hiv.plain_residuals(), [0]
+
+    class Likelihood(pints.LogPDF):  # type: ignore[misc, unused-ignore]
+        """That of the chain: the residuals over the sds of the data, which are the roots of var0."""
+
+        def n_parameters(self) -> int:
+            """Return 5."""
+            return len(start)
+
+        def __call__(self, theta: np.ndarray) -> float:
+            """Return the logarithm of the likelihood, up to a constant."""
+            counted[0] += 1
+            r = plain(dict(zip(start, np.exp(theta), strict=True)))
+            return -0.5 * float(r @ r)
+
+    def theirs() -> np.ndarray:
+        mcmc = pints.MCMCController(Likelihood(), 1, [point], sigma0=jump, method=pints.HaarioBardenetACMC)
+        mcmc.set_max_iterations(PINTS_NITER)
+        mcmc.set_initial_phase_iterations(100)
+        mcmc.set_log_to_screen(False)
+        np.random.seed(1)  # noqa: NPY002    # the only generator that PINTS draws from
+        with warnings.catch_warnings():  # odeint says so where a far proposal is too much for it
+            warnings.simplefilter("ignore")
+            return np.asarray(mcmc.run()[0])
+
+    likelihood, bound = Likelihood(), cost.bind(list(start))
+    by_hand = [likelihood(t) for t in (point, point + 0.01)]
+    in_chain = [-0.5 * float(np.sum(bound.residuals(t) ** 2)) for t in (point, point + 0.01)]
+    assert abs(np.diff(by_hand) - np.diff(in_chain)) < 0.01 * abs(np.diff(by_hand)), (by_hand, in_chain)
+    points = itertools.cycle(ours().to_numpy()[::10])
+    counted[0] = 0
+    assert_agrees(theirs())
+    assert counted[0] == PINTS_NITER, counted
+    seconds, peer, solve, peer_solve = side_by_side(
+        ours, theirs, lambda: bound.residuals(next(points)), lambda: likelihood(next(points)), rounds=5
+    )
+    seconds, peer = seconds / PINTS_NITER, peer / PINTS_NITER
+    goals = [
+        at_least(peer / seconds, 6, "{:.1f} times the peer's speed"),
+        (f"{seconds / solve:.2f} costs at points of the chain, the peer {peer / peer_solve:.2f} of its own", True),
+    ]
+    return Row(work, seconds, "PINTS, HaarioBardenetACMC, odeint by hand", peer, goals)
+
+
+ROWS: list[Callable[[], Row]] = [chain_hiv, overhead, kernels, beside_pints]
