@@ -21,8 +21,8 @@ line (Hamming; Moré and Wild 2011)::
     eps_k^2 = (k!)^2 / (2k)!  mean_i (Delta^k f_i)^2,     eps = median over k = 4, 5, 6
 
 for a smooth function high differences vanish, so what is left is noise. An adaptive solver is smooth in patches: the
-table is made at two spacings through the start, and once more where a search ends; the largest noise counts, since too
-large a step costs little accuracy and too small a one all of it. With ``e`` = eps relative to the response of f
+table reaches 1.2 % from the start, and is made once more where a search ends; the larger noise counts, since too large
+a step costs little accuracy and too small a one all of it. With ``e`` = eps relative to the response of f
 to its parameters:
 
     e < 1e-13   "noise free": forward differences, step max(1.5e-8, 2 e^(1/2)) of the parameter's size
@@ -54,7 +54,7 @@ __all__ = ["Differences", "Objective", "as_objective", "is_cost", "is_model", "m
 
 _NOISE_FREE = 1e-13
 _FORWARD_STEP = 1.5e-8  # about the square root of the machine epsilon
-_NOISE_SPACINGS = (1e-4, 2e-3)  # relative; the wide one leaves the patch in which an adaptive solver is smooth
+_NOISE_SPACING = 2e-3  # relative; wide enough to leave the patch in which an adaptive solver is smooth
 _MUCH_NOISIER = 100.0  # a search with steps for so much less noise is taken up again
 
 
@@ -315,7 +315,7 @@ class Objective:
         """Return the noise of the cost, relative to its response and as it is, from tables through the start."""
         if self.kind == "cost" and not self.is_scalar:
             return 1e-6, 0.0  # a prepared cost without a Jacobian of its own: a solver with default tolerances
-        return max(self._noise_at(self.theta0, spacing) for spacing in _NOISE_SPACINGS)
+        return self._noise_at(self.theta0)
 
     def look_again(self, theta: Vector) -> bool:
         """Measure the noise where a search ended and keep the larger; tell whether its steps were much too small.
@@ -326,18 +326,20 @@ class Objective:
             return False
         were_used = self._differences is not None
         old = self.differences.noise
-        new, absolute = self._noise_at(np.asarray(theta, dtype=float), _NOISE_SPACINGS[-1])
+        new, absolute = self._noise_at(np.asarray(theta, dtype=float))
         if new <= old:
             self._differences = replace(self.differences, absolute=absolute)
             return False
         self._differences = Differences.for_noise(new, absolute)
         return were_used and new > _MUCH_NOISIER * max(old, _NOISE_FREE)
 
-    def _noise_at(self, theta: Vector, relative: float) -> tuple[float, float]:
+    def _noise_at(self, theta: Vector) -> tuple[float, float]:
         size = magnitudes(theta, self.lower, self.upper)
         room_up, room_down = self.upper - theta, theta - self.lower
         direction = np.where(room_up >= room_down, 1.0, -1.0) * size * np.linspace(1.0, 0.6, size.size)
-        spacing = np.minimum(relative * np.abs(direction), np.maximum(room_up, room_down) / 8) * np.sign(direction)
+        spacing = np.minimum(_NOISE_SPACING * np.abs(direction), np.maximum(room_up, room_down) / 8) * np.sign(
+            direction
+        )
         table = []
         for k in range(7):
             try:
@@ -345,7 +347,7 @@ class Objective:
             except SimulationError:
                 return 1e-6, 0.0
         values = np.array(table)
-        response = float(np.sqrt(np.mean(np.diff(values, axis=0) ** 2))) / relative
+        response = float(np.sqrt(np.mean(np.diff(values, axis=0) ** 2))) / _NOISE_SPACING
         if self.is_scalar:
             response = max(response, float(np.abs(values[0]).max()))
         if not response > 0:
