@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
 
 from fmepy.costs.base import BoundCost, Cost
 from fmepy.costs.modcost import ModCost
@@ -37,12 +36,16 @@ def _logit(p: Vector) -> Vector:
     return np.log(p) - np.log1p(-p)
 
 
+def _expit(theta: Any) -> Any:
+    return np.exp(-np.logaddexp(0.0, -theta))  # scipy.special takes as long to import as all of fmepy
+
+
 def _pow10(theta: Vector) -> Vector:
     return np.power(10.0, theta)
 
 
 _FORWARD: dict[str, Callable[[Any], Any]] = {"log": np.log, "log10": np.log10, "logit": _logit}
-_BACK: dict[str, Callable[[Any], Any]] = {"log": np.exp, "log10": _pow10, "logit": expit}
+_BACK: dict[str, Callable[[Any], Any]] = {"log": np.exp, "log10": _pow10, "logit": _expit}
 _UPPER_END = {"log": np.inf, "log10": np.inf, "logit": 1.0}
 
 
