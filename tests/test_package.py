@@ -24,7 +24,8 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [{"sensitivity"}],  # its loop of select and fit stands on fits
     [{"fitting"}, {"montecarlo"}, {"mcmc"}],
     [{"costs", "transforms"}, {"dmi"}],
-    [{"filtering"}, {"models"}],
+    [{"filtering"}],
+    [{"models"}],
     [{"parallel", "parameters", "errors", "types", "framed", "datasets", "datatools"}],
 ]
 

@@ -1,0 +1,338 @@
+"""`FimlofCost`: full-information maximum likelihood via optimal filtering; predict, score, correct, go on.
+
+For samples in order of time, x the state, th the parameters (Schweppe 1965, Peterson 1976)::
+
+    x(n) = f(x(n-1), u(n), w(n), n; th)     w ~ N(0, Q)          or  dx = f dt + G dB
+    z(n) = h(x(n), n; th) + v(n)            v ~ N(0, R)
+    -2 log L = sum_n ln det S(n) + delta(n)' S(n)^-1 delta(n) + m_n ln 2 pi
+
+with delta(n) the datum minus its prediction from all data before it, and S(n) the covariance of that prediction, both
+from an extended Kalman filter (`fmepy.filtering`). Its limits are the two simple costs: no process noise and a known
+start give the weighted simulation cost plus a constant; no measurement error and all states measured give one-step
+least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.fimlof_bound import BoundFimlof
+from fmepy.costs.fimlof_data import EntityData, read_entities
+from fmepy.costs.sums import AddableCost
+from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
+from fmepy.filtering.specification import Specification, read_specification
+from fmepy.models.base import Model
+from fmepy.parameters import check_names, merge_parameters
+from fmepy.types import UserParameters
+
+__all__ = ["FimlofCost"]
+
+_ARGUMENTS = (
+    *("model", "obs", "process_noise", "measurement_noise", "x", "y", "err", "transform", "parms", "initial"),
+    *("initial_sd", "noise_kind", "entity", "entity_parms", "accumulate", "propagation", "dt", "update", "algorithm"),
+    "threshold",
+)
+_MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FimlofCost(AddableCost):
+    """A noisy dynamic model held against noisy data: -2 log L by an optimal filter. Call it with parameters.
+
+    Parameters
+    ----------
+    model : OdeModel or DifferenceModel
+        Its outputs are what may be observed; its start holds at ``model.times[0]``. Data may go on after its last time.
+    obs : DataFrame, or mapping of names to columns
+        The data, wide or long, as `modCost` takes them. Several rows of one time are several readings.
+    process_noise : mapping of state or parameter to sd, or labelled covariance table
+        Noise of a state is added to its next value, or to its rate; noise of a parameter enters where the parameter
+        does, whose value is its mean. An sd is a number, an expression of anything in the model (``"sd_w"``,
+        ``"0.1 * x"``), or ``"estimate"``: then it is a parameter ``sd_w_<key>``. Difference equations: sd per step.
+    measurement_noise : mapping of observed variable to sd, or labelled covariance table, optional
+        As above; ``"estimate"`` makes ``sd_v_<variable>``. Expressions may hold the variables of the model, evaluated
+        at the prediction (``"0.1 * z"``), and ``err``, the datum's own error (``"scale * err"``). Variables left out
+        have their errors in the column `err`.
+    x, y, err : str, optional
+        Columns of time, of the values and of the standard errors of a long table.
+    transform : {"log", "sqrt"} or dict by variable, optional
+        Filter transformed readings; errors are on that scale. To compare with a fit of untransformed data add
+        ``FilterResult.log_jacobian`` to the log-likelihood.
+    parms : mapping, optional
+        Values of the parameters that only the noise knows.
+    initial : {"known", "data", "diffuse"}
+        The start: the model's initial values, with sds `initial_sd` (default 0: exactly known); for directly measured
+        states their first datum, which is then used up; or nothing known but for the states in `initial_sd`. Unknown
+        initial values may also be parameters of the model (``state={"x": "x0"}``).
+    initial_sd : mapping of state to sd, or labelled covariance table, optional
+    noise_kind : {"per_step", "brownian"}, optional
+        What the sd of a differential equation's noise means. "brownian": per root of time, variance dt sd^2 in a step;
+        "per_step": a constant rate of that sd during every fixed step, variance dt^2 sd^2. Default "brownian".
+        Changing `dt` changes the meaning of the second.
+    entity : str, optional
+        Column that names the entity of a row; entities are filtered apart and share the parameters.
+    entity_parms : sequence of str
+        Parameters that every entity has for itself, as ``name[entity]``.
+    accumulate : mapping of variable to length or (length, "mean"), optional
+        The variable was read as a sum (integral) over so many units of time before its reading, or as a mean.
+    propagation : {"euler", "rk4", "ode", "moment"}, optional
+        For differential equations: fixed steps of at most `dt` (default for models that run so); an adaptive solver for
+        state, tangent and noise integral (default for the others; exact for linear equations with constant
+        coefficients); or for state and covariance.
+    dt : float, optional
+        Longest fixed step; default the model's.
+    update : {"ekf", "iterated", "second_order", "unscented"}
+    algorithm : {"sequential", "joint", "sqrt"}
+        One reading after the other; all of a sample at once; square roots of covariances.
+    threshold : float
+        Of the flags of suspected data, in standard deviations.
+
+    Attributes
+    ----------
+    parms, lower, upper : Series
+        The model's parameters, then those of the noise; sds are not below zero.
+    nobs : int
+        Scalar data that count.
+    dropped : Series
+        Missing observations by variable.
+
+    Raises
+    ------
+    ArgumentError, DataError, ParameterError, ModelError
+        Whatever cannot be, with the nearest name where one is unknown.
+
+    See Also
+    --------
+    SimulationCost : for little process noise.
+    modFit : its method "scoring" is made for this cost.
+
+    Notes
+    -----
+    A filter that breaks down (a state or covariance not finite, an innovation without variance) gives infinite cost;
+    `filter` says where. `cost.bind(names)` offers ``score`` and ``information`` (Fisher's, expected).
+
+    References
+    ----------
+    Schweppe (1965), IEEE Trans. Inf. Theory 11. Peterson (1976), MIT (GPSIE). Jazwinski (1970). de Jong (1991).
+
+    Examples
+    --------
+    >>> from fmepy.models.difference import DifferenceModel
+    >>> def walk(n, level):
+    ...     return level
+    >>> model = DifferenceModel(walk, state={"level": 0.0}, times=[0, 1, 2])
+    >>> cost = FimlofCost(model, {"time": [1, 2], "level": [1.0, 3.0]}, process_noise={"level": "sd_w"},
+    ...                   measurement_noise={"level": 1.0}, parms={"sd_w": 1.0}, initial_sd={"level": 1.0})
+    >>> round(cost(), 6), round(cost({"sd_w": 2.0}), 6)
+    (8.130196, 7.799711)
+    """
+
+    model: Any
+    obs: Any
+    _: KW_ONLY
+    process_noise: Any
+    measurement_noise: Any = None
+    x: str = "time"
+    y: str | None = None
+    err: str | None = None
+    transform: Any = None
+    parms: Any = None  # type: ignore[assignment]  # given as a mapping, kept as the Series of all parameters
+    initial: str = "known"
+    initial_sd: Any = None
+    noise_kind: str | None = None
+    entity: str | None = None
+    entity_parms: Sequence[str] = ()
+    accumulate: Any = None
+    propagation: str | None = None
+    dt: float | None = None
+    update: str = "ekf"
+    algorithm: str = "sequential"
+    threshold: float = 4.0
+    specification: Specification = field(init=False)
+    entities: tuple[EntityData, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check_model(self.model)
+        check_choice(self.initial, ("known", "data", "diffuse"), "initial")
+        if not (np.isfinite(self.threshold) and self.threshold > 0):
+            raise ArgumentError(f"`threshold={self.threshold!r}` must be a positive number of standard deviations.")
+        entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
+                                 transform=self.transform)  # fmt: skip
+        given = dict(self.parms) if self.parms is not None else {}
+        specification = read_specification(
+            self.model,
+            entities[0].variables,
+            process_noise=self.process_noise,
+            measurement_noise=self.measurement_noise,
+            has_errors=self.err is not None,
+            transforms=entities[0].transforms,
+            parms=given,
+            initial=self.initial,
+            initial_sd=self.initial_sd,
+            noise_kind=self.noise_kind,
+            accumulate=self.accumulate,
+            propagation=self.propagation,
+            dt=self.dt,
+            update=self.update,
+            algorithm=self.algorithm,
+            guesses=lambda variable: _guess(entities, variable),
+        )
+        object.__setattr__(self, "_given", {"parms": given})
+        object.__setattr__(self, "specification", specification)
+        object.__setattr__(self, "entities", entities)
+        per_entity = _per_entity(self.entity_parms, self.entity, specification.parameters)
+        names = [str(e.label) for e in entities]
+        values: dict[str, float] = {}
+        for k, value in specification.parms.items():
+            for name in [f"{k}[{e}]" for e in names] if k in per_entity else [k]:
+                values[name] = given.get(name, float(value))
+        object.__setattr__(self, "parms", pd.Series(values, dtype=float))
+        object.__setattr__(self, "_per_entity", per_entity)
+
+    @property
+    def lower(self) -> pd.Series:
+        """Lower bounds: zero for the sds of the noise."""
+        scales = self.specification.scales
+        return pd.Series([0.0 if k.split("[")[0] in scales else -np.inf for k in self.parms.index], self.parms.index)
+
+    @property
+    def upper(self) -> pd.Series:
+        """Upper bounds: none."""
+        return pd.Series(np.inf, index=self.parms.index)
+
+    @property
+    def nobs(self) -> int:
+        """Scalar data that count in the likelihood."""
+        return int(self._bound.nobs)
+
+    @property
+    def dropped(self) -> pd.Series:
+        """Missing observations by variable."""
+        total = np.sum([e.n_missing for e in self.entities], axis=0)
+        return pd.Series(total, index=list(self.entities[0].variables))
+
+    def __call__(self, parms: UserParameters = None) -> float:
+        """Return -2 log L; infinite where the filter breaks down.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            Some or all of the parameters; the others stay at the cost's own values.
+        """
+        theta = merge_parameters(self.parms, parms).to_numpy(dtype=float)
+        try:
+            return self._bound.minus2loglik(theta)
+        except SimulationError:
+            return np.inf
+
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundFimlof:
+        """Return the cost as a function of the parameters `names` (None: all)."""
+        wanted = tuple(self.parms.index) if names is None else tuple(map(str, names))
+        check_names(wanted, self.parms.index, argument="names")
+        return BoundFimlof(
+            self.specification,
+            self.entities,
+            self.parms,
+            self._per_entity,  # type: ignore[attr-defined]
+            wanted,
+            (self.lower, self.upper),
+        )
+
+    def replace(self, **arguments: Any) -> FimlofCost:
+        """Return a copy with some arguments of the constructor changed; dicts are merged.
+
+        Parameters of the noise that the new one has no use for are dropped.
+        """
+        for name in arguments:
+            if name not in _ARGUMENTS:
+                raise ArgumentError(
+                    f"FimlofCost has no argument {name!r}.{did_you_mean(name, _ARGUMENTS)} There are "
+                    f"{listed(_ARGUMENTS)}."
+                )
+        new = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given["parms"]}  # type: ignore[attr-defined]
+        for name, value in arguments.items():
+            old = new[name]
+            merges = name in _MERGED and isinstance(value, Mapping) and isinstance(old, Mapping)
+            new[name] = {**old, **value} if merges else value
+        explicit = set(arguments.get("parms") or ())
+        new["parms"] = _still_used(new, explicit)
+        return FimlofCost(new.pop("model"), new.pop("obs"), **new)
+
+    def filter(self, parms: UserParameters = None, *, smooth: bool = True) -> Any:
+        """Return states, residuals and diagnostics at some parameters.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            As in a call.
+        smooth : bool
+            False leaves out what needs the data that come later.
+
+        Returns
+        -------
+        FilterResult
+        """
+        from fmepy.filtering.result import filter_result
+
+        theta = merge_parameters(self.parms, parms)
+        return filter_result(self, theta, smooth)
+
+    def __repr__(self) -> str:
+        first = self.entities[0]
+        counts = np.sum([np.bincount(e.readings.variables, minlength=len(first.variables)) for e in self.entities], 0)
+        told = ", ".join(f"{name} ({n})" for name, n in zip(first.variables, counts, strict=True))
+        of = f"; {len(self.entities)} entities" if self.entity is not None else ""
+        lost = int(self.dropped.sum())
+        return f"FimlofCost: {told}{of}; {len(self.parms)} parameters" + (f"; {lost} dropped" if lost else "")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_bound"}
+
+    @cached_property
+    def _bound(self) -> BoundFimlof:
+        return self.bind()
+
+
+def _check_model(model: Any) -> None:
+    if isinstance(model, Model) and hasattr(model, "_definition"):
+        return
+    advice = " A filter needs the model's equations, not its output." if callable(model) else ""
+    raise ArgumentError(f"`model` must be an OdeModel or a DifferenceModel; got {type(model).__name__}.{advice}")
+
+
+def _per_entity(names: Sequence[str], entity: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise ArgumentError(f"`entity_parms` must be a list of names, such as [{names!r}]; got the text {names!r}.")
+    names = tuple(map(str, names))
+    check_names(names, known, argument="entity_parms")
+    if names and entity is None:
+        raise ArgumentError("`entity_parms` needs `entity`, the column that names the entity of a row.")
+    return names
+
+
+def _guess(entities: Sequence[EntityData], variable: str) -> float:
+    """Return a size for the noise of a variable: half the rms change from one reading to the next."""
+    changes = []
+    for e in entities:
+        if variable in e.variables:
+            mine = e.readings.values[e.readings.variables == e.variables.index(variable)]
+            changes.append(np.diff(mine))
+    together = np.concatenate(changes) if changes else np.empty(0)
+    size = 0.5 * float(np.sqrt(np.mean(together**2))) if len(together) else 0.0
+    return size if size > 0 else 1.0
+
+
+def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:
+    """Return the given parameters that the noise still uses, and those that were named just now."""
+    from fmepy.filtering.specification import names_of_noise
+
+    used = names_of_noise(*(arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd")))
+    bare = {k: str(k).split("[")[0] for k in arguments["parms"]}
+    own = set(arguments["model"].parms.index)
+    return {k: v for k, v in arguments["parms"].items() if k in explicit or bare[k] in used or bare[k] in own}

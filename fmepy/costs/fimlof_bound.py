@@ -1,0 +1,276 @@
+"""A `FimlofCost` as a function of a plain vector: -2 log L, score, expected information.
+
+Derivatives of innovations and their variances are central differences of whole passes of the filter: generic for every
+kind of propagation and update, without second derivatives of the model, and accurate to about 1e-8 (SPEC: Peterson's
+GPSIE did the same). An sd may be moved below zero for that: a filter sees its square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.fimlof_data import EntityData
+from fmepy.errors import SimulationError
+from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of
+from fmepy.filtering.plan import Plan, Readings
+from fmepy.filtering.run import Pass, run_filter
+from fmepy.filtering.scheme import Machine, plan_of, settings_of
+from fmepy.filtering.specification import Specification, uses_errors
+from fmepy.types import BoolVector, IntVector, Matrix, Vector
+
+__all__ = ["BoundFimlof", "effective_readings"]
+
+STEP = 6e-6
+"""Relative step of differences of the filter: the cube root of the machine epsilon."""
+ADAPTIVE_STEP = 1e-3
+"""The same where an adaptive solver ran at 1e-8."""
+_MOST_SHIFTS = 20
+_SMALL = 1e-10
+
+_WHY = {
+    1: "a predicted state became NaN or infinite",
+    2: "the variance of an innovation is not positive",
+    3: "the covariance of a predicted state became NaN or infinite",
+}
+
+
+def effective_readings(spec: Specification, entity: EntityData) -> Readings:
+    """Return the readings with the multiplier of every sd: the datum's own error where it counts, else 1."""
+    with_error = np.array(uses_errors(spec, bool(np.any(entity.readings.errors != 1.0))))
+    r = entity.readings
+    return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
+
+
+class BoundFimlof:
+    """A likelihood by filtering as a function of a plain vector; see `fmepy.costs.base.BoundCost`.
+
+    Attributes
+    ----------
+    parameter_names, theta0, lower, upper, is_scalar, has_jacobian, names, x, weights, groups, scales, group_names
+        As in `BoundCost`; there are no residuals, so the constants are empty.
+    scale_parameters : ndarray of bool, shape (n_par,)
+        Parameters that scale sds of noise and do nothing else: a search moves their logarithms.
+    nobs : int
+        Scalar data that count.
+    retries : int
+        0.
+    """
+
+    def __init__(
+        self,
+        spec: Specification,
+        entities: Sequence[EntityData],
+        parms: pd.Series,
+        per_entity: tuple[str, ...],
+        names: tuple[str, ...],
+        bounds: tuple[pd.Series, pd.Series],
+    ) -> None:
+        self.spec, self.entities = spec, tuple(entities)
+        self.parameter_names = names
+        self._values = parms.to_numpy(dtype=float, copy=True)
+        index = {k: i for i, k in enumerate(map(str, parms.index))}
+        self._at = np.array([index[k] for k in names], dtype=np.intp)
+        self.theta0: Vector = self._values[self._at]
+        order = list(names)
+        self.lower: Vector = bounds[0][order].to_numpy(dtype=float)
+        self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
+        self.is_scalar, self.has_jacobian, self.retries = True, False, 0
+        self.names: tuple[str, ...] = ()
+        self.group_names: tuple[str, ...] = ()
+        self.x: Vector = np.empty(0)
+        self.weights: Vector = np.empty(0)
+        self.scales: Vector = np.empty(0)
+        self.groups: IntVector = np.empty(0, dtype=np.intp)
+        self.scale_parameters: BoolVector = np.array([k.split("[")[0] in spec.scales for k in names], dtype=bool)
+        self._take = [
+            np.array([index[f"{k}[{e.label}]" if k in per_entity else k] for k in spec.parameters], dtype=np.intp)
+            for e in self.entities
+        ]
+        self._machine = Machine(spec)
+        self._plans: list[tuple[Plan, Readings | None]] = [
+            plan_of(spec, effective_readings(spec, e)) for e in self.entities
+        ]
+        self.nobs = sum(len(plan.readings) for plan, _ in self._plans) - len(spec.free_states) * len(self.entities)
+        self._iterates = bool(spec.free_states) and not spec.space.is_linear
+        self._remembered: tuple[bytes, list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
+        self.inflation = 1.0
+
+    @property
+    def places(self) -> IntVector:
+        """Positions of the parameters among all of the cost's."""
+        return self._at
+
+    def minus2loglik(self, theta: Vector) -> float:
+        """Return -2 log L; raise SimulationError where the filter breaks down."""
+        values = self._full(theta)
+        total = 0.0
+        for k in range(len(self.entities)):
+            total += self._likelihood(k, values).loglik
+        if not np.isfinite(total):
+            raise SimulationError(
+                "The likelihood is not finite: the data say nothing of a part of the unknown start "
+                f"({', '.join(self.spec.definition.states[i] for i in self.spec.free_states)})."
+                if self.spec.free_states
+                else "The likelihood is not finite."
+            )
+        return -2.0 * total
+
+    def likelihoods(self, theta: Vector) -> list[Likelihood]:
+        """Return the likelihood of every entity."""
+        values = self._full(theta)
+        return [self._likelihood(k, values) for k in range(len(self.entities))]
+
+    def score(self, theta: Vector) -> Vector:
+        """Return d log L / d theta, shape (n_par,)."""
+        likelihoods, slopes = self._derivatives(theta)
+        total = np.zeros(len(self._at))
+        for one, (nu, s, extra) in zip(likelihoods, slopes, strict=True):
+            total += score_of(one.nu, one.s, nu, s) + extra
+        return total
+
+    def information(self, theta: Vector) -> Matrix:
+        """Return the expected information of theta, shape (n_par, n_par)."""
+        likelihoods, slopes = self._derivatives(theta)
+        p = len(self._at)
+        return np.asarray(
+            sum((expected_information(a.s, nu, s) for a, (nu, s, _) in zip(likelihoods, slopes, strict=True)),
+                np.zeros((p, p)))
+        )  # fmt: skip
+
+    def sample_scores(self, theta: Vector) -> Matrix:
+        """Return the score of every sample (entity and time), shape (n_sample, n_par)."""
+        likelihoods, slopes = self._derivatives(theta)
+        out = []
+        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self._plans, strict=True):
+            of_row = -(one.nu / one.s)[:, None] * nu - 0.5 * (1 / one.s - (one.nu / one.s) ** 2)[:, None] * s
+            nodes = plan.nodes_of_rows
+            sums = np.zeros((len(plan.times), of_row.shape[1]))
+            np.add.at(sums, nodes, of_row)
+            out.append(sums[np.unique(nodes)])
+        return np.concatenate(out)
+
+    def sensitivity_rows(self, theta: Vector) -> tuple[list[str], Vector, Matrix]:
+        """Return variable, time and row of two rows a datum, nu_ij / sqrt(s) and s_ij / (sqrt(2) s).
+
+        S'S of the rows, shape (2 n_obs, n_par), is the expected information.
+        """
+        likelihoods, slopes = self._derivatives(theta)
+        names, x, rows = [], [], []
+        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self._plans, strict=True):
+            mine = [self.spec.variables[i] for i in plan.readings.variables]
+            names += [name for name in mine for _ in range(2)]
+            x.append(np.repeat(plan.readings.times, 2))
+            pair = np.stack([nu / np.sqrt(one.s)[:, None], s / (np.sqrt(2) * one.s)[:, None]], axis=1)
+            rows.append(pair.reshape(-1, pair.shape[2]))
+        return names, np.concatenate(x), np.concatenate(rows)
+
+    def passes(self, theta: Vector, record: bool = False, plans: Any = None) -> list[tuple[Pass, Likelihood | None]]:
+        """Return the passes of all entities, with their likelihoods (None where one broke down)."""
+        values = self._full(theta)
+        return [self._pass(k, values, record, plans) for k in range(len(self.entities))]
+
+    # ---
+
+    def _full(self, theta: Vector) -> Vector:
+        values = self._values.copy()
+        values[self._at] = theta
+        return values
+
+    def _likelihood(self, k: int, values: Vector) -> Likelihood:
+        run, likelihood = self._pass(k, values)
+        if likelihood is None:
+            raise self._broken(k, run, values)
+        return likelihood
+
+    def _pass(
+        self, k: int, values: Vector, record: bool = False, plans: Any = None
+    ) -> tuple[Pass, Likelihood | None]:
+        """Run the filter of one entity; with an unknown start and a model that is not linear, until the start stands."""
+        plan, used = self._plans[k] if plans is None else plans[k]
+        p = values[self._take[k]]
+        machine = self._machine
+        inputs, events, correlation = settings_of(machine, p)
+        shift = np.zeros(len(self.spec.free_states))
+        for _ in range(_MOST_SHIFTS):
+            start = machine.start(p, used, plan.inputs[0], float(plan.times[0]), shift)
+            run = run_filter(machine.scheme, plan, start, inputs, events, correlation, record)
+            if run.node >= 0:
+                return run, None
+            likelihood = likelihood_of(run)
+            if not self._iterates or not np.isfinite(likelihood.loglik):
+                break
+            move = likelihood.shift
+            if move @ likelihood.A @ move < _SMALL:
+                break
+            shift = shift + move
+        return run, likelihood
+
+    def _broken(self, k: int, run: Pass, values: Vector) -> SimulationError:
+        plan = self._plans[k][0]
+        time = float(plan.times[run.node])
+        label = self.entities[k].label
+        who = "" if label is None else f" of entity {label!r}"
+        what = ""
+        if run.reason == 2:
+            what = f" ({self.spec.variables[plan.readings.variables[run.row]]!r})"
+        sample = int(np.sum(np.unique(plan.readings.times) <= time))
+        p = values[self._take[k]]
+        return SimulationError(
+            f"The filter{who} broke down at time {time:.6g} (sample {sample}): {_WHY[run.reason]}{what}.",
+            parameters=dict(zip(self.spec.parameters, p.tolist(), strict=True)),
+            time=time,
+        )
+
+    def _derivatives(self, theta: Vector) -> tuple[list[Likelihood], list[tuple[Matrix, Matrix, Vector]]]:
+        """Return likelihoods at theta, and by entity dnu, ds, shape (n_obs, n_par), and the rest of the score."""
+        theta = np.asarray(theta, dtype=float)
+        key = theta.tobytes()
+        if self._remembered is not None and self._remembered[0] == key:
+            return self._remembered[1], self._remembered[2]
+        base = self.likelihoods(theta)
+        p = len(theta)
+        slopes = [(np.zeros((len(b.nu), p)), np.zeros((len(b.nu), p)), np.zeros(p)) for b in base]
+        for j in range(p):
+            for k, (nu, s, extra) in enumerate(slopes):
+                if not self._concerns(k, j):
+                    continue
+                ahead, behind, width = self._two_sides(theta, j, k, base[k])
+                nu[:, j] = (ahead.nu - behind.nu) / width
+                s[:, j] = (ahead.s - behind.s) / width
+                if self.spec.free_states:
+                    of_data = score_of(base[k].nu, base[k].s, nu[:, j : j + 1], s[:, j : j + 1])
+                    extra[j] = (ahead.loglik - behind.loglik) / width - float(of_data[0])
+        self._remembered = (key, base, slopes)
+        return base, slopes
+
+    def _concerns(self, k: int, j: int) -> bool:
+        """Tell whether parameter j is one of entity k's."""
+        return bool(np.any(self._take[k] == self._at[j]))
+
+    def _two_sides(self, theta: Vector, j: int, k: int, base: Likelihood) -> tuple[Likelihood, Likelihood, float]:
+        """Return the likelihood of an entity on both sides of theta_j; at theta itself where one side fails."""
+        relative = STEP if self.spec.propagation not in ("ode", "moment") else ADAPTIVE_STEP
+        size = max(abs(theta[j]), 1e-3 * abs(float(self.theta0[j])))
+        h = relative * (size if size > 0 else 1.0)
+        sides = []
+        for sign in (1.0, -1.0):
+            moved = theta.copy()
+            moved[j] += sign * h
+            try:
+                sides.append((moved[j], self._likelihood(k, self._full(moved))))
+            except SimulationError:
+                sides.append((theta[j], base))
+        (up, ahead), (down, behind) = sides
+        if up == down:
+            raise SimulationError(
+                f"No derivative to {self.parameter_names[j]!r} could be taken: the filter breaks down on both sides.",
+                parameters=dict(zip(self.parameter_names, map(float, theta), strict=True)),
+            )
+        return ahead, behind, float(up - down)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_remembered": None}

@@ -1,0 +1,155 @@
+"""The data of a filter: one set of readings for every entity, in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
+from fmepy.costs.observations import Observations, as_table, check_observed, column_position, read_observations
+from fmepy.errors import DataError
+from fmepy.filtering.plan import Readings
+from fmepy.models.difference import whole_steps
+from fmepy.types import IntVector, Vector
+
+__all__ = ["EntityData", "read_entities"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntityData:
+    """The data of one entity.
+
+    Attributes
+    ----------
+    label : any
+        Its name in the column of entities; None without one.
+    variables : tuple of str
+        All that are observed, of whichever entity.
+    transforms : tuple of (str or None)
+    readings : Readings
+        Sorted by time, then in the order of the variables; values on the scale of comparison, `errors` the data's own.
+    raw : ndarray, shape (n_obs,)
+        The values as given.
+    n_missing : ndarray of int, shape (n_var,)
+    """
+
+    label: Any
+    variables: tuple[str, ...]
+    transforms: tuple[str | None, ...]
+    readings: Readings
+    raw: Vector
+    n_missing: IntVector
+
+    def with_values(self, raw: Vector) -> EntityData:
+        """Return the entity with other data in the same places."""
+        return replace(self, raw=raw, readings=replace(self.readings, values=self._compared(raw)))
+
+    def _compared(self, raw: Vector) -> Vector:
+        kinds = [self.transforms[v] for v in self.readings.variables]
+        return observation_scale(kinds).forward(raw)
+
+    @property
+    def log_jacobian(self) -> float:
+        """Sum of log |dT/dz|: what a fit of transformed data lacks to be compared with one of untransformed."""
+        kinds = [self.transforms[v] for v in self.readings.variables]
+        with np.errstate(divide="ignore"):
+            return float(np.sum(np.log(observation_scale(kinds).slope(self.raw))))
+
+
+def read_entities(
+    obs: Any, model: Any, *, x: str, y: str | None, err: str | None, entity: str | None, transform: Any
+) -> tuple[EntityData, ...]:
+    """Return the data by entity, in order of first appearance.
+
+    Raises
+    ------
+    DataError
+        What `read_observations` refuses; times before the model's start, or, for difference equations, between its
+        steps; data that cannot be transformed.
+    """
+    table = as_table(obs)
+    if not isinstance(x, str):
+        raise DataError(f"`x={x!r}` must name the column of times: a filter goes from one time to the next.")
+    groups: list[tuple[Any, pd.DataFrame]] = [(None, table)]
+    if entity is not None:
+        column_position(table, entity, "entity")
+        if table[entity].isna().any():
+            raise DataError(f"`entity={entity!r}`: the name is missing in row {table.index[table[entity].isna()][0]}.")
+        groups = [(label, part.drop(columns=entity)) for label, part in table.groupby(entity, sort=False)]
+        if y is None:  # a variable may be missing in one entity
+            groups = [(label, part.loc[:, _kept_columns(part, x, err)]) for label, part in groups]
+    read = [(label, read_observations(part, x=x, y=y, err=err)) for label, part in groups]
+    variables = tuple(dict.fromkeys(name for _, o in read for name in o.names))
+    check_observed(variables, model.var_names)
+    kinds = transforms_by_variable(transform, variables)
+    transforms = tuple(kinds[v] for v in variables)
+    return tuple(_entity(label, o, variables, transforms, model, x) for label, o in read)
+
+
+def _kept_columns(part: pd.DataFrame, x: str, err: str | None) -> list[str]:
+    return [c for c in part.columns if c in (x, err) or not part[c].isna().all()]
+
+
+def _entity(
+    label: Any,
+    observations: Observations,
+    variables: tuple[str, ...],
+    transforms: tuple[str | None, ...],
+    model: Any,
+    x: str,
+) -> EntityData:
+    of = "" if label is None else f" of entity {label!r}"
+    times, values, errors = [], [], []
+    which: list[int] = []
+    labels: list[Any] = []
+    n_missing = np.zeros(len(variables), dtype=np.intp)
+    for v in observations.variables:
+        place = variables.index(v.name)
+        n_missing[place] = v.n_missing
+        _check_times(v.name, v.x, v.rows, model, x, of)
+        bad = observation_scale([transforms[place]] * len(v.values)).first_undefined(v.values)
+        if bad is not None:
+            raise DataError(
+                f"The observation of {v.name!r}{of} in row {v.rows[bad]} is {v.values[bad]:g}, which has no "
+                f"{transforms[place]}. Drop it, or choose another transform."
+            )
+        times.append(v.x)
+        values.append(v.values)
+        errors.append(np.ones(len(v.values)) if v.errors is None else v.errors)
+        which += [place] * len(v.values)
+        labels += list(v.rows)
+    all_times = np.concatenate(times)
+    if model._definition.kind == "difference":  # rounding of times that are steps must not make two nodes of one
+        start = float(model.times[0])
+        all_times = start + np.rint(all_times - start)
+    order = np.lexsort((np.arange(len(which)), np.array(which), all_times))
+    raw = np.concatenate(values)[order]
+    readings = Readings(
+        all_times[order],
+        np.array(which, dtype=np.int64)[order],
+        raw,
+        np.concatenate(errors)[order],
+        tuple(labels[i] for i in order),
+    )
+    entity = EntityData(label, variables, transforms, readings, raw, n_missing)
+    return entity.with_values(raw)
+
+
+def _check_times(name: str, times: Vector, rows: Sequence[Any], model: Any, x: str, of: str) -> None:
+    start = float(model.times[0])
+    early = np.flatnonzero(times < start - 1e-12 * max(1.0, abs(start)))
+    if len(early):
+        i = int(early[0])
+        raise DataError(
+            f"The observation of {name!r}{of} in row {rows[i]} is of {x} = {times[i]:g}, before the model's start at "
+            f"{start:g}. Let the model start earlier: times=, whose first entry is where its initial values hold."
+        )
+    if model._definition.kind == "difference":
+        try:
+            whole_steps(np.sort(times), start)
+        except Exception as error:
+            raise DataError(f"Observations of {name!r}{of}: {error}") from None

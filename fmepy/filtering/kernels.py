@@ -1,0 +1,216 @@
+"""The arithmetic of one prediction and one update, on arrays in place.
+
+In the letters of the code, n states, q noise inputs, d diffuse columns::
+
+    predict     P <- F P F' + A A'          A A' = G Q G';  X <- F X
+    update      for each row i of a sample: h = H_i
+        c = P h',  s = h c + r_i,  nu = delta_i - h (x - x(n|n-1)),  k = c / s
+        x <- x + k nu,  P <- P - k c' - c k' + k s k'  (scalar Joseph form),  X <- X - k (h X)
+
+The columns X = dx/dx0 belong to the components of the start of which nothing is known. Correlated measurement errors are
+made independent first: with R = L D L' (L unit lower) the rows of z and H are multiplied by L^-1 and have variances D.
+The conditional innovations nu_i and their variances s_i are then those of the joint update, S = L_S diag(s) L_S'.
+
+Nothing here raises: what has no value becomes NaN or infinite, and the loop (`filtering.loop`) looks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["conditional_rows", "covariance_to_next", "factor_times", "joint_update", "sequential_update"]
+
+_COMPILED = {"cache": True, "error_model": "numpy", "nogil": True}
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def covariance_to_next(P, F, A, M, T):  # type: ignore[no-untyped-def]
+    """Set P to F P F' + A A'; M and T are work space of the same shape. Zeros of F and A are skipped."""
+    n = P.shape[0]
+    for i in range(n):
+        for j in range(n):
+            M[i, j] = 0.0
+        for k in range(n):
+            f = F[i, k]
+            if f != 0.0:
+                for j in range(n):
+                    M[i, j] += f * P[k, j]
+    for i in range(n):
+        for j in range(n):
+            T[i, j] = M[j, i]
+    for i in range(n):
+        for j in range(i + 1):
+            P[i, j] = 0.0
+        for k in range(n):
+            f = F[i, k]
+            if f != 0.0:
+                for j in range(i + 1):
+                    P[i, j] += f * T[k, j]
+        for k in range(A.shape[1]):
+            a = A[i, k]
+            if a != 0.0:
+                for j in range(i + 1):
+                    P[i, j] += a * A[j, k]
+    for i in range(n):
+        for j in range(i):
+            P[j, i] = P[i, j]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def factor_times(F, X, work):  # type: ignore[no-untyped-def]
+    """Set X to F X, shape (n, d)."""
+    n, d = X.shape
+    for i in range(n):
+        for j in range(d):
+            work[i, j] = 0.0
+        for k in range(n):
+            f = F[i, k]
+            if f != 0.0:
+                for j in range(d):
+                    work[i, j] += f * X[k, j]
+    for i in range(n):
+        for j in range(d):
+            X[i, j] = work[i, j]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def conditional_rows(delta, H, sd, correlation, variables, r, L):  # type: ignore[no-untyped-def]
+    """Turn rows with correlated errors into rows with independent ones of variances r.
+
+    delta (m,), H (m, n) are changed in place; `sd` (m,) are the rows' error sds, `variables` (m,) their places in
+    `correlation`. Without correlation (shape (0, 0)) only r = sd^2 is set. L (m, m) is work space: unit lower factor.
+    """
+    m, n = H.shape
+    if correlation.shape[0] == 0:
+        for i in range(m):
+            r[i] = sd[i] * sd[i]
+        return
+    for i in range(m):
+        for j in range(i):
+            # rows of the same variable at the same time are repeated readings, with errors of their own
+            same = variables[i] == variables[j]
+            total = 0.0 if same else sd[i] * sd[j] * correlation[variables[i], variables[j]]
+            for k in range(j):
+                total -= L[i, k] * L[j, k] * r[k]
+            L[i, j] = total / r[j] if r[j] > 0.0 else 0.0
+        total = sd[i] * sd[i]
+        for k in range(i):
+            total -= L[i, k] * L[i, k] * r[k]
+        r[i] = max(total, 0.0)
+    for i in range(m):
+        for j in range(i):
+            w = L[i, j]
+            if w != 0.0:
+                delta[i] -= w * delta[j]
+                for k in range(n):
+                    H[i, k] -= w * H[j, k]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def sequential_update(x, P, X, delta, H, r, x0, c, k, nu, s, v):  # type: ignore[no-untyped-def]
+    """Update by one row after the other; return the number of the row whose variance is not positive, or -1.
+
+    x, P, X are changed in place; x0 and c, k are work space (n,); nu, s (m,) and v (m, d) are results, with v = dnu/dx0.
+    """
+    m, n = H.shape
+    d = X.shape[1]
+    for i in range(n):
+        x0[i] = x[i]
+    for row in range(m):
+        h = H[row]
+        for i in range(n):
+            c[i] = 0.0
+        e = delta[row]
+        for j in range(n):
+            w = h[j]
+            if w != 0.0:
+                e -= w * (x[j] - x0[j])
+                for i in range(n):
+                    c[i] += w * P[j, i]
+        variance = r[row]
+        for j in range(n):
+            variance += h[j] * c[j]
+        nu[row] = e
+        s[row] = variance
+        if not (variance > 0.0 and variance < np.inf):
+            return row
+        for i in range(n):
+            k[i] = c[i] / variance
+            x[i] += k[i] * e
+        for i in range(n):
+            for j in range(n):
+                P[i, j] -= (k[i] * c[j] + c[i] * k[j]) - (k[i] * k[j]) * variance
+        for j in range(d):
+            total = 0.0
+            for i in range(n):
+                total += h[i] * X[i, j]
+            v[row, j] = -total
+            for i in range(n):
+                X[i, j] -= k[i] * total
+    return -1
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def joint_update(x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-untyped-def]
+    """Update by all rows at once through S = L_S diag(s) L_S' and the full Joseph form; the rest as above."""
+    m, n = H.shape
+    d = X.shape[1]
+    C, S, L = np.zeros((n, m)), np.zeros((m, m)), np.eye(m)
+    for i in range(n):
+        for a in range(m):
+            for j in range(n):
+                C[i, a] += P[i, j] * H[a, j]
+    for a in range(m):
+        for b in range(a + 1):
+            for i in range(n):
+                S[a, b] += H[a, i] * C[i, b]
+        S[a, a] += r[a]
+    for i in range(m):
+        for j in range(i):
+            total = S[i, j]
+            for q in range(j):
+                total -= L[i, q] * L[j, q] * s[q]
+            L[i, j] = total / s[j]
+        total = S[i, i]
+        for q in range(i):
+            total -= L[i, q] * L[i, q] * s[q]
+        s[i] = total
+        if not (total > 0.0 and total < np.inf):
+            return i
+    for i in range(m):
+        nu[i] = delta[i]
+        for q in range(i):
+            nu[i] -= L[i, q] * nu[q]
+    K = np.empty((n, m))  # K S = C, row by row: forward, scale, back
+    for i in range(n):
+        for a in range(m):
+            K[i, a] = C[i, a]
+            for q in range(a):
+                K[i, a] -= L[a, q] * K[i, q]
+        for a in range(m):
+            K[i, a] /= s[a]
+        for a in range(m - 1, -1, -1):
+            for q in range(a + 1, m):
+                K[i, a] -= L[q, a] * K[i, q]
+    B, A = np.eye(n), np.empty((n, m))
+    for i in range(n):
+        for a in range(m):
+            x[i] += K[i, a] * delta[a]
+            A[i, a] = K[i, a] * np.sqrt(r[a])
+            for j in range(n):
+                B[i, j] -= K[i, a] * H[a, j]
+    covariance_to_next(P, B, A, np.empty((n, n)), np.empty((n, n)))  # (I - K H) P (I - K H)' + K R K'
+    for j in range(d):
+        for i in range(m):
+            total = 0.0
+            for q in range(n):
+                total -= H[i, q] * X[q, j]
+            v[i, j] = total
+        for i in range(n):
+            for a in range(m):
+                X[i, j] += K[i, a] * v[a, j]
+        for i in range(m):  # to the conditional innovations
+            for q in range(i):
+                v[i, j] -= L[i, q] * v[q, j]
+    return -1

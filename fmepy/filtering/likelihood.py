@@ -1,0 +1,98 @@
+"""Conditional innovations -> likelihood, its score and its expected information.
+
+With the conditional innovations nu_i and variances s_i of all data (Schweppe 1965)::
+
+    xi     = - 1/2 sum_i (ln s_i + nu_i^2 / s_i)             Peterson 1976
+    loglik = xi - 1/2 ln(2 pi) n_obs
+    SUMSQ  = sum_i nu_i^2 / s_i
+
+and with their derivatives nu_ij, s_ij to parameter j::
+
+    d xi / d theta_j = - sum_i [ nu_i nu_ij / s_i + 1/2 s_ij (1/s_i - nu_i^2/s_i^2) ]
+    I_jk             =   sum_i [ nu_ij nu_ik / s_i + 1/2 s_ij s_ik / s_i^2 ]
+
+Diffuse start (de Jong 1991): with v_i = d nu_i / d x0, A = sum v_i v_i' / s_i and b = sum v_i nu_i / s_i the start that
+the data want is moved by d = - A^-1 b, and::
+
+    loglik_diffuse = loglik + 1/2 b'A^-1 b - 1/2 ln det A + 1/2 d ln(2 pi)
+
+so that the data which are used up by the start are not counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmepy.filtering.run import Pass
+from fmepy.types import Matrix, Vector
+
+__all__ = ["Likelihood", "expected_information", "likelihood_of", "score_of", "start_of"]
+
+_SINGULAR = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Likelihood:
+    """The likelihood of one entity's data.
+
+    Attributes
+    ----------
+    xi, loglik, sumsq : float
+    nobs : int
+        Scalar data that count; those that a diffuse start uses up do not.
+    nu, s : ndarray, shape (n_obs,)
+        Innovations from the start that was estimated, where it was, and their variances given that start.
+    shift : ndarray, shape (d,)
+        What the data add to the free components of the start.
+    A : ndarray, shape (d, d)
+        Information of the data on the start.
+    """
+
+    xi: float
+    loglik: float
+    sumsq: float
+    nobs: int
+    nu: Vector
+    s: Vector
+    shift: Vector
+    A: Matrix
+
+
+def likelihood_of(run: Pass) -> Likelihood:
+    """Return the likelihood of a pass that came to its end; -inf if the data say nothing of a part of the start."""
+    nu, s, d = run.nu, run.s, run.v.shape[1]
+    shift, A = np.zeros(d), np.zeros((d, d))
+    extra = 0.0
+    if d:
+        A, b = start_of(run)
+        size = 1 / np.sqrt(np.maximum(np.diag(A), 1e-300))
+        values, vectors = np.linalg.eigh(A * np.outer(size, size))
+        if values[0] <= _SINGULAR * values[-1]:
+            extra = -np.inf
+        else:
+            shift = -size * (vectors @ ((vectors.T @ (size * b)) / values))
+            nu = nu + run.v @ shift
+            extra = -0.5 * float(np.sum(np.log(values)) - 2 * np.sum(np.log(size)))
+    sumsq = float(np.sum(nu * nu / s))
+    xi = -0.5 * (float(np.sum(np.log(s))) + sumsq) + extra
+    nobs = len(nu) - d
+    return Likelihood(xi, xi - 0.5 * np.log(2 * np.pi) * nobs, sumsq, nobs, nu, s, shift, A)
+
+
+def start_of(run: Pass) -> tuple[Matrix, Vector]:
+    """Return A and b of the free components of the start."""
+    scaled = run.v / run.s[:, None]
+    return scaled.T @ run.v, scaled.T @ run.nu
+
+
+def score_of(nu: Vector, s: Vector, nu_slopes: Matrix, s_slopes: Matrix) -> Vector:
+    """Return d xi / d theta, shape (n_par,); the slopes have shape (n_obs, n_par)."""
+    return np.asarray(-(nu / s) @ nu_slopes - 0.5 * (1 / s - (nu / s) ** 2) @ s_slopes)
+
+
+def expected_information(s: Vector, nu_slopes: Matrix, s_slopes: Matrix) -> Matrix:
+    """Return the expected information of theta, shape (n_par, n_par)."""
+    a, b = nu_slopes / np.sqrt(s)[:, None], s_slopes / (np.sqrt(2) * s)[:, None]
+    return np.asarray(a.T @ a + b.T @ b)

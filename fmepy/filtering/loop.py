@@ -1,0 +1,276 @@
+"""The loop of a filter: predict from node to node, update where there are data; compiled once, for all models.
+
+A *node* is a time at which something happens: a sample, an event, a row of the result. The loop receives a model as two
+small functions (see `filtering.statespace`) and a plan of nodes, steps and rows (see `filtering.plan`); both functions
+are called by address, so nothing here is compiled again for a new model. `interpreted` is the same loop as Python, for
+models that give no equations and for propagation by an adaptive solver.
+
+A step is one of
+
+    DIFFERENCE   f = next x, F = its derivative, A A' = G Q G'
+    EULER, RK4   f = rates;  Phi = I + h F, or the tangent of Runge and Kutta;  A A' times h (Brownian) or h^2 (a draw a step)
+    TRANSITION   f = next x, F = Phi, A A' = the noise integral over the step: an adaptive solver did it
+    MOMENTS      f = next x, F = Phi; A holds P and is replaced by the next P
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from fmepy.filtering.kernels import conditional_rows, covariance_to_next, factor_times, joint_update, sequential_update
+
+__all__ = ["ADVANCE", "DIFFERENCE", "EULER", "JOINT", "MOMENTS", "OBSERVE", "RK4", "SEQUENTIAL", "compiled", "interpreted"]
+
+DIFFERENCE, EULER, RK4, TRANSITION, MOMENTS = range(5)
+SEQUENTIAL, JOINT = range(2)
+
+STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE = 1, 2, 3
+"""Why a filter stopped."""
+
+_F, _I = types.float64, types.int64
+_V, _M, _C, _W = _F[::1], _F[:, ::1], _F[:, :, ::1], _I[::1]
+ADVANCE = types.void(_F, _F, _V, _V, _V, _V, _M, _M)
+"""``advance(t, h, x, p, u, f, F, A)``."""
+OBSERVE = types.void(_F, _V, _V, _V, _V, _M, _V)
+"""``observe(t, x, p, u, z, H, sd)``."""
+
+_COMPILED = {"cache": True, "error_model": "numpy", "nogil": True}
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _copied(a, b):  # type: ignore[no-untyped-def]
+    """Write a matrix into another one."""
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            b[i, j] = a[i, j]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _add_scaled(x, h, f, y):  # type: ignore[no-untyped-def]
+    for i in range(x.shape[0]):
+        y[i] = x[i] + h * f[i]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _tangent(F, T, h, K):  # type: ignore[no-untyped-def]
+    """Set K to F (I + h T)."""
+    n = F.shape[0]
+    for i in range(n):
+        for j in range(n):
+            K[i, j] = F[i, j]
+        for k in range(n):
+            f = h * F[i, k]
+            if f != 0.0:
+                for j in range(n):
+                    K[i, j] += f * T[k, j]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _event(kind, i, value, x, P, X, T):  # type: ignore[no-untyped-def]
+    """Replace (0), add to (1) or multiply (2) state i; T, the map since the last node, follows."""
+    n = x.shape[0]
+    factor = 1.0
+    if kind == 0:
+        x[i], factor = value, 0.0
+    elif kind == 1:
+        x[i] += value
+    else:
+        x[i] *= value
+        factor = value
+    if factor != 1.0:
+        for j in range(n):
+            P[i, j] *= factor
+            T[i, j] *= factor
+        for j in range(n):
+            P[j, i] *= factor
+        for j in range(X.shape[1]):
+            X[i, j] *= factor
+
+
+def _loop(  # type: ignore[no-untyped-def]
+    advance,
+    observe,
+    step_kind,
+    per_step,
+    algorithm,
+    n_noise,
+    n_vars,
+    x,
+    P,
+    X,
+    p,
+    times,
+    step_at,
+    step_times,
+    step_lengths,
+    step_inputs,
+    row_at,
+    row_vars,
+    row_values,
+    row_errors,
+    inputs,
+    event_at,
+    event_states,
+    event_kinds,
+    event_values,
+    correlation,
+    nu,
+    s,
+    v,
+    failed,
+    x_predicted,
+    P_predicted,
+    x_filtered,
+    P_filtered,
+    transitions,
+    row_predictions,
+    row_gradients,
+    row_sds,
+):
+    """Run a filter; see `filtering.run` for the arguments. Return the node at which it broke down, or -1."""
+    n, m, d = x.shape[0], n_vars, X.shape[1]
+    recording = x_predicted.shape[0] > 0
+    f, y, x0, c, k = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    k2, k3, k4 = np.empty(n), np.empty(n), np.empty(n)
+    F, M, T = np.zeros((n, n)), np.empty((n, n)), np.empty((n, n))
+    fixed = step_kind == EULER or step_kind == RK4
+    Phi = np.empty((n, n)) if fixed else F  # F keeps zeros that are never written
+    rk = n if step_kind == RK4 else 0
+    F2, F3, F4 = np.zeros((rk, rk)), np.zeros((rk, rk)), np.zeros((rk, rk))
+    K2, K3, K4 = np.zeros((rk, rk)), np.zeros((rk, rk)), np.zeros((rk, rk))
+    A, unused = np.zeros((n, n_noise)), np.zeros((rk, n_noise))
+    XW, TW = np.empty((n, d)), np.empty((n, n))
+    z, H, sd = np.empty(m), np.zeros((m, n)), np.empty(m)
+    most = 0
+    for node in range(times.shape[0]):
+        most = max(most, row_at[node + 1] - row_at[node])
+    delta, rows, errors, variances, L = np.empty(most), np.empty((most, n)), np.empty(most), np.empty(most), np.eye(most)
+    transition = np.zeros((n, n))
+
+    for node in range(times.shape[0]):
+        if recording:
+            for i in range(n):
+                for j in range(n):
+                    transition[i, j] = 1.0 if i == j else 0.0
+            if node > 0:
+                for e in range(event_at[node - 1], event_at[node]):  # the map since the last node begins with them
+                    if event_kinds[e] != 1:
+                        for j in range(n):
+                            transition[event_states[e], j] *= 0.0 if event_kinds[e] == 0 else event_values[e]
+        for step in range(step_at[node], step_at[node + 1]):
+            t, h, u = step_times[step], step_lengths[step], step_inputs[step]
+            if step_kind == MOMENTS:
+                _copied(P, A)
+            advance(t, h, x, p, u[0], f, F, A)
+            if not fixed:
+                for i in range(n):
+                    x[i] = f[i]
+            else:
+                scale = h if per_step else np.sqrt(h)
+                for i in range(n):
+                    for j in range(n_noise):
+                        A[i, j] *= scale
+                if step_kind == EULER:
+                    for i in range(n):
+                        x[i] += h * f[i]
+                        for j in range(n):
+                            Phi[i, j] = h * F[i, j]
+                else:
+                    _add_scaled(x, 0.5 * h, f, y)
+                    advance(t + 0.5 * h, h, y, p, u[1], k2, F2, unused)
+                    _tangent(F2, F, 0.5 * h, K2)
+                    _add_scaled(x, 0.5 * h, k2, y)
+                    advance(t + 0.5 * h, h, y, p, u[1], k3, F3, unused)
+                    _tangent(F3, K2, 0.5 * h, K3)
+                    _add_scaled(x, h, k3, y)
+                    advance(t + h, h, y, p, u[2], k4, F4, unused)
+                    _tangent(F4, K3, h, K4)
+                    for i in range(n):
+                        x[i] = x[i] + h / 6 * (f[i] + 2 * (k2[i] + k3[i]) + k4[i])
+                        for j in range(n):
+                            Phi[i, j] = h / 6 * (F[i, j] + 2 * (K2[i, j] + K3[i, j]) + K4[i, j])
+                for i in range(n):
+                    Phi[i, i] += 1.0
+            if step_kind == MOMENTS:
+                _copied(A, P)
+            else:
+                covariance_to_next(P, Phi, A, M, T)
+            if d > 0:
+                factor_times(Phi, X, XW)
+            if recording:
+                factor_times(Phi, transition, TW)
+        total = 0.0
+        for i in range(n):
+            total += 0.0 * x[i]
+        if not total == 0.0:
+            failed[0], failed[1] = STATE_NOT_FINITE, 0
+            return node
+        total = 0.0
+        for i in range(n):
+            for j in range(n):
+                total += 0.0 * P[i, j]
+        if not total == 0.0:
+            failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
+            return node
+        if recording:
+            _add_scaled(x, 0.0, x, x_predicted[node])
+            _copied(P, P_predicted[node])
+            _copied(transition, transitions[node])
+        first, last = row_at[node], row_at[node + 1]
+        count = last - first
+        if count > 0:
+            observe(times[node], x, p, inputs[node], z, H, sd)
+            for i in range(count):
+                var = row_vars[first + i]
+                delta[i] = row_values[first + i] - z[var]
+                errors[i] = abs(sd[var] * row_errors[first + i])
+                for j in range(n):
+                    rows[i, j] = H[var, j]
+            if recording:
+                for i in range(count):
+                    row_predictions[first + i] = z[row_vars[first + i]]
+                    for j in range(n):
+                        row_gradients[first + i, j] = rows[i, j]
+                    row_sds[first + i] = errors[i]
+            conditional_rows(
+                delta[:count], rows[:count], errors[:count], correlation, row_vars[first:last], variances, L
+            )
+            if algorithm == JOINT:
+                bad = joint_update(
+                    x, P, X, delta[:count], rows[:count], variances, nu[first:last], s[first:last], v[first:last]
+                )
+            else:
+                bad = sequential_update(
+                    x, P, X, delta[:count], rows[:count], variances, x0, c, k, nu[first:last], s[first:last],
+                    v[first:last],
+                )  # fmt: skip
+            if bad >= 0:
+                failed[0], failed[1] = VARIANCE_NOT_POSITIVE, first + bad
+                return node
+        if recording:
+            _add_scaled(x, 0.0, x, x_filtered[node])
+            _copied(P, P_filtered[node])
+        for e in range(event_at[node], event_at[node + 1]):
+            _event(event_kinds[e], event_states[e], event_values[e], x, P, X, T)
+    return -1
+
+
+_SIGNATURE = _I(
+    types.FunctionType(ADVANCE), types.FunctionType(OBSERVE), _I, types.boolean, _I, _I, _I,
+    _V, _M, _M, _V,
+    _V, _W, _V, _V, _C,
+    _W, _W, _V, _V, _M,
+    _W, _W, _W, _V,
+    _M,
+    _V, _V, _M, _W,
+    _M, _C, _M, _C, _C, _V, _M, _V,
+)  # fmt: skip
+
+interpreted: Callable[..., int] = _loop
+"""The loop as Python: the two functions are any callables."""
+compiled: Any = njit(_SIGNATURE, **_COMPILED)(_loop)
+"""The loop in machine code: the two functions are given by address."""

@@ -1,0 +1,233 @@
+"""Noise as a user writes it: sds, expressions, names of parameters, "estimate", or a labelled covariance table.
+
+A key of process noise is a state (the noise is added to its rate or its next value) or a parameter (the noise enters
+where the parameter does; its value is the noise's mean). A key of measurement noise is an observed variable. Values::
+
+    number                    a standard deviation
+    text                      an expression: a parameter's name, "0.1 * z", "scale * err"
+    "estimate"                a parameter of that name is made: sd_w_<key>, sd_v_<variable>
+    a table of all pairs      a covariance, entries numbers or expressions of parameters
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.models.code import scalar_function
+from fmepy.models.equations import names_in, symbol
+from fmepy.models.text import parse_expression
+from fmepy.types import Matrix, Vector
+
+__all__ = ["Covariance", "Noise", "read_noise", "scale_parameters"]
+
+ESTIMATE = "estimate"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Covariance:
+    """A covariance whose entries are numbers or expressions of parameters.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Its rows and columns.
+    entries : tuple of sympy.Expr
+        Lower triangle, row by row.
+    """
+
+    names: tuple[str, ...]
+    entries: tuple[Any, ...]
+
+    def function(self, parameters: Sequence[str]) -> Callable[[list[float]], Matrix]:
+        """Return the matrix as a function of the parameters' values."""
+        n = len(self.names)
+        values = scalar_function([[symbol(k) for k in parameters]], self.entries)
+        rows, columns = np.tril_indices(n)
+
+        def matrix(p: list[float]) -> Matrix:
+            out = np.zeros((n, n))
+            out[rows, columns] = out[columns, rows] = values(p)
+            return out
+
+        return matrix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noise:
+    """Noise of some keys.
+
+    Attributes
+    ----------
+    keys : tuple of str
+    sds : tuple of sympy.Expr
+        One for each key; of a covariance the roots of its diagonal.
+    covariance : Covariance or None
+        None: the noises are independent.
+    made : tuple of (str, str)
+        (parameter, key) of the sds that are to be estimated.
+    """
+
+    keys: tuple[str, ...]
+    sds: tuple[Any, ...]
+    covariance: Covariance | None
+    made: tuple[tuple[str, str], ...]
+
+    def names(self) -> set[str]:
+        """Return every name that occurs."""
+        return names_in([*self.sds, *(self.covariance.entries if self.covariance is not None else ())])
+
+
+def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefix: str) -> Noise:
+    """Return what the user gave as noise.
+
+    Parameters
+    ----------
+    given : None, mapping of key to sd, or square DataFrame
+    argument : str
+        What the argument is called in messages.
+    known : sequence of str
+        Names that may be keys; `what` they are.
+    prefix : str
+        Of the parameters that "estimate" makes.
+
+    Raises
+    ------
+    ArgumentError
+        An unknown key, a negative or infinite sd, a table that is not square, symmetric or non-negative.
+    """
+    if given is None:
+        return Noise((), (), None, ())
+    if isinstance(given, pd.DataFrame):
+        return _of_table(given, argument, known, what)
+    if isinstance(given, pd.Series):
+        given = given.to_dict()
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"`{argument}` must be a dict of names and standard deviations, or a labelled covariance table; "
+            f"got {type(given).__name__}."
+        )
+    keys, sds, made = [], [], []
+    for key, value in given.items():
+        name = str(key)
+        _check_key(name, argument, known, what)
+        if value == ESTIMATE:
+            made.append((f"{prefix}{name}", name))
+            value = made[-1][0]
+        keys.append(name)
+        sds.append(_sd(value, f"{argument}[{name!r}]"))
+    return Noise(tuple(keys), tuple(sds), None, tuple(made))
+
+
+def _check_key(name: str, argument: str, known: Sequence[str], what: str) -> None:
+    if name not in known:
+        raise ArgumentError(
+            f"`{argument}`: {name!r} is no {what}.{did_you_mean(name, known)} There are {listed(known)}."
+        )
+
+
+def _sd(value: Any, where: str) -> Any:
+    """Return a standard deviation as an expression."""
+    import sympy
+
+    if isinstance(value, str):
+        return parse_expression(value, where=where)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"`{where}` is {value!r}; a number, an expression such as 'sd_w' or '0.1 * z', or 'estimate' is needed."
+        ) from None
+    if not (np.isfinite(number) and number >= 0):
+        raise ArgumentError(f"`{where}` is {number:g}; a standard deviation is finite and not below zero.")
+    return sympy.Float(number, precision=53)
+
+
+def _of_table(table: pd.DataFrame, argument: str, known: Sequence[str], what: str) -> Noise:
+    import sympy
+
+    names = tuple(str(c) for c in table.columns)
+    if tuple(str(r) for r in table.index) != names or len(set(names)) != len(names):
+        raise ArgumentError(
+            f"`{argument}`: a covariance table has the same names as rows and columns, in the same order; rows are "
+            f"{listed(table.index)}, columns {listed(names)}."
+        )
+    for name in names:
+        _check_key(name, argument, known, what)
+    cells = [[_entry(table.iat[i, j], f"{argument}[{a!r}, {b!r}]") for j, b in enumerate(names)]
+             for i, a in enumerate(names)]  # fmt: skip
+    for i, a in enumerate(names):
+        for j, b in enumerate(names[:i]):
+            if sympy.simplify(cells[i][j] - cells[j][i]) != 0:
+                raise ArgumentError(f"`{argument}` is not symmetric at {a!r}, {b!r}: {cells[i][j]} and {cells[j][i]}.")
+    if not any(c.free_symbols for row in cells for c in row):
+        check_covariance(np.array(cells, dtype=float), argument, names)
+    entries = tuple(cells[i][j] for i in range(len(names)) for j in range(i + 1))
+    return Noise(names, tuple(sympy.sqrt(cells[i][i]) for i in range(len(names))), Covariance(names, entries), ())
+
+
+def _entry(value: Any, where: str) -> Any:
+    import sympy
+
+    if isinstance(value, str):
+        return parse_expression(value, where=where)
+    if not np.isfinite(float(value)):
+        raise ArgumentError(f"`{where}` is {value!r}; a finite number or an expression is needed.")
+    return sympy.Float(float(value), precision=53)
+
+
+def check_covariance(matrix: Matrix, argument: str, names: Sequence[str]) -> None:
+    """Raise an ArgumentError unless a matrix is a covariance (zero variances are)."""
+    values = np.linalg.eigvalsh(matrix)
+    if values[0] < -1e-10 * max(abs(values[-1]), 1e-300):
+        raise ArgumentError(
+            f"`{argument}` is no covariance of {listed(names)}: it has the negative eigenvalue {values[0]:.4g}."
+        )
+
+
+def semidefinite_factor(matrix: Matrix) -> Matrix:
+    """Return C with C C' = matrix, lower triangular; a matrix that is not a covariance gives NaN.
+
+    Rows of zero variance are allowed.
+    """
+    n = len(matrix)
+    C = np.zeros((n, n))
+    floor = 1e-14 * max(float(np.max(np.diag(matrix), initial=0.0)), 0.0)
+    for i in range(n):
+        for j in range(i + 1):
+            total = matrix[i, j] - C[i, :j] @ C[j, :j]
+            if i == j:
+                if total < -floor:
+                    return np.full((n, n), np.nan)
+                C[i, i] = np.sqrt(max(total, 0.0)) if total > floor else 0.0
+            elif C[j, j] > 0:
+                C[i, j] = total / C[j, j]
+    return C
+
+
+def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
+    """Return the parameters that are scales: every sd they occur in is proportional to them, and nothing else uses them.
+
+    Such a parameter cannot be negative, and its logarithm is what a search should move.
+    """
+    import sympy
+
+    out = []
+    for s in sorted({s for e in sds for s in e.free_symbols}, key=lambda s: s.name):
+        if s.name in elsewhere or s.name == "err":
+            continue
+        with_it = [e for e in sds if s in e.free_symbols]
+        if all(s not in sympy.cancel(e / s).free_symbols for e in with_it):
+            out.append(s.name)
+    return out
+
+
+def numbers(values: Sequence[Any], parameters: Sequence[str]) -> Callable[[list[float]], Vector]:
+    """Return expressions of parameters as a function of their values."""
+    function = scalar_function([[symbol(k) for k in parameters]], list(values))
+    return lambda p: np.array(function(p), dtype=float)

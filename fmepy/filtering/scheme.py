@@ -1,0 +1,207 @@
+"""Specification -> what runs: the loop, the model's functions, the start, at given parameters.
+
+A `Machine` is made once for a bound cost and asked again and again; it holds what is compiled and does not travel.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import SimulationError
+from fmepy.filtering.noise import numbers, semidefinite_factor
+from fmepy.filtering.plan import EVENT_KINDS, Change, Plan, Readings, build_plan
+from fmepy.filtering.run import Scheme, Start
+from fmepy.filtering.specification import Accumulator, Specification
+from fmepy.models.code import scalar_function
+from fmepy.models.equations import symbol
+from fmepy.models.values import ValueTable
+from fmepy.types import Matrix, Vector
+
+__all__ = ["Machine", "plan_of", "settings_of"]
+
+
+def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None) -> tuple[Plan, Readings | None]:
+    """Return the plan of one entity, and the readings that its start uses up (initial="data").
+
+    rows : ndarray, optional
+        Further times at which the state is wanted.
+    """
+    start, used = float(spec.grid[0]), None
+    if spec.initial == "data":
+        start = float(readings.times[0])
+        first = readings.times == start
+        used, readings = readings.only(first), readings.only(~first)
+    changes = [Change(e.time, e.state, EVENT_KINDS[e.method], k) for k, e in enumerate(spec.events)]
+    for accumulator in spec.accumulators:
+        changes += _resets(accumulator, readings, start)
+    kind = "fixed" if spec.propagation in ("euler", "rk4") else spec.propagation
+    kind = "adaptive" if kind in ("ode", "moment") else kind
+    forcings = spec.definition.forcings
+    plan = build_plan(
+        kind,
+        start,
+        readings,
+        changes,
+        forcings,
+        rows=np.empty(0) if rows is None else rows[rows >= start],
+        grid=spec.grid,
+        dt=spec.dt,
+        stages=3 if spec.propagation == "rk4" else 1,
+    )
+    return plan, used
+
+
+def _resets(accumulator: Accumulator, readings: Readings, start: float) -> list[Change]:
+    """Return the resets of an accumulator: one length before each of its readings."""
+    times = np.unique(readings.times[readings.variables == accumulator.variable])
+    at = np.maximum(times - accumulator.length, start)
+    return [Change(float(t), accumulator.state, EVENT_KINDS["replace"]) for t in np.unique(at)]
+
+
+class Machine:
+    """A specification made to run.
+
+    Parameters
+    ----------
+    spec : Specification
+    """
+
+    def __init__(self, spec: Specification) -> None:
+        self.spec = spec
+        parameters = spec.parameters
+        n = len(spec.definition.states)
+        self._initial = ValueTable(spec.definition.initial, parameters)
+        self._events = ValueTable([e.value for e in spec.events], parameters) if spec.events else None
+        self._start_sds = numbers(spec.start.sds, parameters) if spec.start.covariance is None else None
+        self._start_places = [spec.definition.states.index(k) for k in spec.start.keys]
+        self._free = np.array(spec.free_states, dtype=np.intp)
+        self._n, self._total = n, len(spec.space.states)
+
+    @cached_property
+    def scheme(self) -> Scheme:
+        """The loop and the model's functions."""
+        spec = self.spec
+        from fmepy.filtering import loop
+
+        kinds = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4}
+        algorithm = {"sequential": loop.SEQUENTIAL, "joint": loop.JOINT}[spec.algorithm]
+        common = (algorithm, spec.per_step, spec.space.n_noise, len(spec.variables))
+        if spec.propagation in kinds:
+            return Scheme(loop.compiled, *spec.space.compiled(), kinds[spec.propagation], *common)
+        from fmepy.filtering.adaptive import adaptive_functions
+
+        return adaptive_functions(spec, common)
+
+    def inputs(self, p: Vector) -> Vector:
+        """Return what the functions see: the parameters, then the factor of a correlated noise."""
+        covariance = self.spec.noise.covariance
+        if covariance is None:
+            return np.ascontiguousarray(p)
+        C = semidefinite_factor(covariance.function(self.spec.parameters)(p.tolist()))
+        return np.concatenate([p, C[np.tril_indices(len(C))]])
+
+    def event_values(self, p: Vector) -> Vector:
+        """Return the values of the events, and the zero of resets."""
+        values = np.empty(0) if self._events is None else self._events.value(p.tolist())
+        return np.append(values, 0.0)
+
+    def correlation(self, p: Vector) -> Matrix:
+        """Return the correlation of the measurement errors by observed variable; empty if they are independent."""
+        errors = self.spec.errors
+        if errors.covariance is None:
+            return np.empty((0, 0))
+        matrix = errors.covariance.function(self.spec.parameters)(p.tolist())
+        sd = np.sqrt(np.diag(matrix))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = np.where(np.outer(sd, sd) > 0, matrix / np.outer(sd, sd), 0.0)
+        out = np.eye(len(self.spec.variables))
+        at = [self.spec.variables.index(k) for k in errors.keys]
+        out[np.ix_(at, at)] = own
+        out[np.diag_indices_from(out)] = 1.0
+        return np.ascontiguousarray(out)
+
+    def start(self, p: Vector, used: Readings | None, u: Vector, t: float, shift: Vector | None = None) -> Start:
+        """Return the start at the parameters.
+
+        used : Readings, optional
+            Data that directly measured states start from.
+        u, t : ndarray, float
+            Forcings and time there.
+        shift : ndarray, optional
+            To be added to the free components.
+        """
+        plain = p.tolist()
+        x, P = np.zeros(self._total), np.zeros((self._total, self._total))
+        x[: self._n] = self._initial.value(plain)
+        at = self._start_places
+        if self._start_sds is not None:
+            P[at, at] = self._start_sds(plain) ** 2
+        else:
+            assert self.spec.start.covariance is not None, "sds or a covariance"
+            P[np.ix_(at, at)] = self.spec.start.covariance.function(self.spec.parameters)(plain)
+        if used is not None:
+            self._from_data(x, P, p, used, u, t)
+        if shift is not None:
+            x[self._free] += shift
+        return Start(x, P, self._free)
+
+    def _from_data(self, x: Vector, P: Matrix, p: Vector, used: Readings, u: Vector, t: float) -> None:
+        """Set directly measured states to their first data, with the covariance of the errors."""
+        direct = dict(self.spec.direct)
+        found: dict[int, tuple[int, list[int]]] = {}
+        for i, variable in enumerate(used.variables.tolist()):
+            if variable in direct:
+                found.setdefault(direct[variable], (variable, []))[1].append(i)
+        for state, (variable, rows) in found.items():
+            x[state] = float(np.mean(_untransformed(used.values[rows], self.spec.transforms[variable])))
+        sds = np.abs(np.array(self._sds((t,), x.tolist(), p.tolist(), u.tolist()), dtype=float))
+        correlation = self.correlation(p)
+        spread = {}
+        for state, (variable, rows) in found.items():
+            sd = sds[variable] * used.errors[rows]
+            w = np.where(sd > 0, 1.0, 0.0) / np.maximum(sd, 1e-300) ** 2 if (sd > 0).all() else np.ones(len(sd))
+            z = float(np.average(used.values[rows], weights=w))
+            x[state], slope = _back(z, self.spec.transforms[variable])
+            P[state, :] = P[:, state] = 0.0
+            spread[state] = (variable, slope * float(np.sqrt(1 / np.sum(w))) if (sd > 0).all() else 0.0)
+        for a, (va, sa) in spread.items():
+            for b, (vb, sb) in spread.items():
+                rho = 1.0 if a == b else (correlation[va, vb] if len(correlation) else 0.0)
+                P[a, b] = rho * sa * sb
+
+    @cached_property
+    def _sds(self) -> Any:
+        space = self.spec.space
+        parameters = space.parameters[: len(self.spec.parameters)]
+        groups = [[symbol(space.time)], *([symbol(k) for k in g] for g in (space.states, parameters, space.forcings))]
+        return scalar_function(groups, space.sds)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("scheme", "_sds")}
+
+
+def _untransformed(values: Vector, how: str | None) -> Vector:
+    return np.array([_back(float(z), how)[0] for z in values])
+
+
+def _back(z: float, how: str | None) -> tuple[float, float]:
+    """Return the state whose transform is z, and dx/dz."""
+    if how == "log":
+        return float(np.exp(z)), float(np.exp(z))
+    if how == "sqrt":
+        return z * z, 2 * z
+    return z, 1.0
+
+
+def settings_of(machine: Machine, p: Vector) -> tuple[Vector, Vector, Matrix]:
+    """Return what the loop needs beside plan and start: inputs, event values, correlation of errors."""
+    try:
+        return machine.inputs(p), machine.event_values(p), machine.correlation(p)
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        if isinstance(error, SimulationError):
+            raise
+        raise SimulationError(f"the noise has no value: {error}") from None
+

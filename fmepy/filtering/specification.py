@@ -1,0 +1,386 @@
+"""What a filter is told of a model, checked and turned into equations: noise, start, accumulators, propagation.
+
+A `Specification` holds everything of a `FimlofCost` that does not depend on the data but for the names of what was
+observed. It is immutable and pickles; what is compiled from it is made where it is needed (`scheme`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, ModelError, ParameterError, check_choice, did_you_mean, listed
+from fmepy.filtering.noise import Covariance, Noise, check_covariance, read_noise, scale_parameters
+from fmepy.filtering.statespace import StateSpace, build_state_space
+from fmepy.models.definition import Definition
+from fmepy.models.engines.fixed import METHODS as FIXED
+from fmepy.models.equations import Equations, names_in, symbol
+from fmepy.models.events import Event
+from fmepy.types import Vector
+
+__all__ = ["Accumulator", "Specification", "names_of_noise", "read_specification"]
+
+PROPAGATIONS = ("euler", "rk4", "ode", "moment")
+UPDATES = ("ekf", "iterated", "second_order", "unscented")
+ALGORITHMS = ("sequential", "joint", "sqrt")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accumulator:
+    """A variable that was read as a sum or mean over the time before its reading.
+
+    Attributes
+    ----------
+    variable : int
+        Position among the observed variables.
+    state : int
+        Position of its state.
+    length : float
+    """
+
+    variable: int
+    state: int
+    length: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Specification:
+    """A model with noise, ready to be filtered.
+
+    Attributes
+    ----------
+    definition : Definition
+        The model.
+    grid : ndarray
+        The model's times; the start holds at the first.
+    events : tuple of Event
+    parms : Series
+        All parameters: the model's, then those that only the noise knows.
+    space : StateSpace
+    noise, errors : Noise
+        Of the process, of the measurements.
+    transforms : tuple of (str or None)
+        By observed variable.
+    initial : {"known", "data", "diffuse"}
+    start : Noise
+        Sds or covariance of the start, by state.
+    direct : tuple of (int, int)
+        (observed variable, state) of the states that are measured directly.
+    accumulators : tuple of Accumulator
+    propagation : {"difference", "euler", "rk4", "ode", "moment"}
+    dt : float or None
+    per_step : bool
+    update, algorithm : str
+    scales : tuple of str
+        Parameters that scale sds and do nothing else.
+    """
+
+    definition: Definition
+    grid: Vector
+    events: tuple[Event, ...]
+    parms: pd.Series
+    space: StateSpace
+    noise: Noise
+    errors: Noise
+    transforms: tuple[str | None, ...]
+    variables: tuple[str, ...]
+    initial: str
+    start: Noise
+    direct: tuple[tuple[int, int], ...]
+    accumulators: tuple[Accumulator, ...]
+    propagation: str
+    dt: float | None
+    per_step: bool
+    update: str
+    algorithm: str
+    scales: tuple[str, ...]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of all parameters."""
+        return tuple(self.parms.index)
+
+    @property
+    def free_states(self) -> tuple[int, ...]:
+        """Positions of the states of whose start nothing is known."""
+        if self.initial != "diffuse":
+            return ()
+        return tuple(i for i, s in enumerate(self.definition.states) if s not in self.start.keys)
+
+
+def names_of_noise(*given: Any) -> set[str]:
+    """Return the names that noise specifications use, as far as they can be read."""
+    from fmepy.models.text import parse_expression
+
+    texts: list[Any] = []
+    for one in given:
+        if isinstance(one, pd.DataFrame):
+            texts += list(one.to_numpy().ravel())
+        elif isinstance(one, Mapping | pd.Series):
+            texts += list(dict(one).values())
+    return names_in([parse_expression(t, where="noise") for t in texts if isinstance(t, str) and t != "estimate"])
+
+
+def read_specification(
+    model: Any,
+    variables: Sequence[str],
+    *,
+    process_noise: Any,
+    measurement_noise: Any,
+    has_errors: bool,
+    transforms: Sequence[str | None],
+    parms: Mapping[str, float],
+    initial: str,
+    initial_sd: Any,
+    noise_kind: str | None,
+    accumulate: Any,
+    propagation: str | None,
+    dt: float | None,
+    update: str,
+    algorithm: str,
+    guesses: Callable[[str], float],
+) -> Specification:
+    """Return the specification of a filter; for the arguments see `fmepy.costs.fimlof.FimlofCost`."""
+    definition: Definition = model._definition
+    equations = _equations(definition)
+    check_choice(update, UPDATES, "update")
+    check_choice(algorithm, ALGORITHMS, "algorithm")
+    propagation, dt, per_step = _propagation(model, definition, propagation, dt, noise_kind)
+    own = definition.parameters
+    noise = read_noise(process_noise, "process_noise", (*equations.states, *own), "state or parameter", "sd_w_")
+    errors = read_noise(measurement_noise, "measurement_noise", variables, "observed variable", "sd_v_")
+    start = read_noise(initial_sd, "initial_sd", equations.states, "state", "sd_0_")
+    if start.made:
+        raise ArgumentError("`initial_sd` cannot be estimated from one start; give a number, or a parameter's name.")
+    made = {}
+    for name, key in (*noise.made, *errors.made):
+        made[name] = guesses(key) if key in variables else max(0.1 * abs(float(definition.parms.get(key, 0.0))), 0.1)
+    values = _parameters(definition, parms, made, noise, errors, start)
+    sds = _error_sds(equations, variables, errors, has_errors, tuple(values))
+    _check_names(noise, "process_noise", (*values, *equations.states, *equations.forcings, equations.time))
+    _check_names(start, "initial_sd", tuple(values))
+    accumulated, accumulators = _accumulators(accumulate, equations, variables)
+    readings, direct = _readings(equations, variables, transforms, accumulated)
+    space = build_state_space(
+        equations,
+        tuple(values),
+        noise.keys,
+        None if noise.covariance is not None else noise.sds,
+        readings,
+        sds,
+        [(name, g) for name, g, _ in accumulated.values()],
+    )
+    elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
+    elsewhere |= {e for c in (noise.covariance, errors.covariance, start.covariance) if c for e in names_in(c.entries)}
+    _check_some_noise(noise, errors, has_errors, variables)
+    events: tuple[Event, ...] = getattr(model, "_events", ())
+    elsewhere |= names_in([e.value for e in events])
+    return Specification(
+        definition=definition,
+        grid=model.times,
+        events=events,
+        parms=pd.Series(values, dtype=float),
+        space=space,
+        noise=noise,
+        errors=errors,
+        transforms=tuple(transforms),
+        variables=tuple(variables),
+        initial=initial,
+        start=start,
+        direct=direct,
+        accumulators=accumulators,
+        propagation=propagation,
+        dt=dt,
+        per_step=per_step,
+        update=update,
+        algorithm=algorithm,
+        scales=tuple(scale_parameters([*noise.sds, *sds, *start.sds], elsewhere)),
+    )
+
+
+def _equations(definition: Definition) -> Equations:
+    if definition.equations is None:
+        raise ModelError(f"A filter needs the model's equations, and the function gives none: {definition.note}.")
+    return definition.equations
+
+
+def _propagation(
+    model: Any, definition: Definition, propagation: str | None, dt: float | None, noise_kind: str | None
+) -> tuple[str, float | None, bool]:
+    """Return how the state goes on between samples, the fixed step, and whether noise is drawn once a step."""
+    if noise_kind is not None:
+        check_choice(noise_kind, ("brownian", "per_step"), "noise_kind")
+    if definition.kind == "difference":
+        for name, value in (("propagation", propagation), ("dt", dt)):
+            if value is not None:
+                raise ArgumentError(f"`{name}` is for differential equations; a DifferenceModel goes step by step.")
+        if noise_kind == "brownian":
+            raise ArgumentError("`noise_kind='brownian'` is for differential equations; here an sd is per step.")
+        return "difference", None, True
+    own = model.method if model.method in FIXED else None
+    chosen = check_choice(propagation, PROPAGATIONS, "propagation") if propagation is not None else own or "ode"
+    if chosen not in FIXED:
+        if dt is not None:
+            raise ArgumentError(f"`dt` is for propagation='euler' or 'rk4'; here it is {chosen!r}.")
+        if noise_kind == "per_step":
+            raise ArgumentError(
+                f"`noise_kind='per_step'` needs fixed steps: pass propagation='euler' and dt; here it is {chosen!r}."
+            )
+        return chosen, None, False
+    step = dt if dt is not None else model._options.dt
+    if step is not None and not (np.isfinite(step) and step > 0):
+        raise ArgumentError(f"`dt={dt!r}` must be a positive number.")
+    return chosen, step, noise_kind == "per_step"
+
+
+def _parameters(
+    definition: Definition, given: Mapping[str, float], made: Mapping[str, float], *noises: Noise
+) -> dict[str, float]:
+    """Return all parameters: the model's, those of the noise in `given`, those that were made."""
+    out = {k: float(v) for k, v in definition.parms.items()}
+    used = set().union(*(n.names() for n in noises))
+    for name, value in given.items():
+        key = str(name)
+        if "[" in key:
+            continue
+        if key in out:
+            raise ParameterError(
+                f"`parms`: {key!r} is a parameter of the model. Change it there: model.replace(parms={{{key!r}: ...}})."
+            )
+        if key not in used and key not in made:
+            raise ParameterError(f"`parms`: {key!r} is used nowhere in the noise.{did_you_mean(key, used)}")
+        if not np.isfinite(float(value)):
+            raise ParameterError(f"`parms`: {key!r} is {value!r}; a finite number is needed.")
+        out[key] = float(value)
+    for name, value in made.items():
+        if name in definition.parms.index:
+            raise ParameterError(f"'estimate' would make a parameter {name!r}, which the model has already.")
+        out.setdefault(name, float(value))
+    return out
+
+
+def _check_names(noise: Noise, argument: str, known: Sequence[str]) -> None:
+    own = {*known} if noise.covariance is None else {*known}
+    for name in sorted(noise.names()):
+        if name not in own:
+            raise ArgumentError(
+                f"`{argument}` uses {name!r}, which has no value. Give it in `parms`.{did_you_mean(name, known)}"
+            )
+
+
+def _error_sds(
+    equations: Equations, variables: Sequence[str], errors: Noise, has_errors: bool, parameters: Sequence[str]
+) -> list[Any]:
+    """Return the sd of every observed variable, of one reading with error 1 where it has an own."""
+    import sympy
+
+    outputs = {symbol(k): e for k, e in equations.outputs}
+    known = (*parameters, *equations.states, *equations.forcings, equations.time, *(k for k, _ in equations.outputs))
+    err = symbol("err")
+    out = []
+    for name in variables:
+        if name not in errors.keys:
+            if not has_errors:
+                raise ArgumentError(
+                    f"`measurement_noise` says nothing of {name!r}, and there is no column of errors. Give its sd, such "
+                    f"as measurement_noise={{{name!r}: 0.1}} or 'estimate', or name the column: err=."
+                )
+            out.append(sympy.Float(1.0))
+            continue
+        sd = errors.sds[errors.keys.index(name)]
+        for used in sorted(names_in([sd])):
+            if used not in known and used != "err":
+                raise ArgumentError(
+                    f"`measurement_noise[{name!r}]` uses {used!r}, which has no value. Give it in `parms`."
+                    f"{did_you_mean(used, known)}"
+                )
+        if err in sd.free_symbols:
+            if not has_errors:
+                raise ArgumentError(f"`measurement_noise[{name!r}]` uses 'err': name the column of errors, err=.")
+            if err in sympy.cancel(sd / err).free_symbols:
+                raise ArgumentError(
+                    f"`measurement_noise[{name!r}]` must be proportional to 'err', such as 'scale * err'; it is {sd}."
+                )
+        out.append(sd.xreplace(outputs))
+    return out
+
+
+def uses_errors(specification: Specification, has_errors: bool) -> list[bool]:
+    """Tell of every observed variable whether the errors of its data multiply its sd."""
+    keys, sds = specification.errors.keys, specification.errors.sds
+    return [
+        has_errors and (name not in keys or symbol("err") in sds[keys.index(name)].free_symbols)
+        for name in specification.variables
+    ]
+
+
+def _accumulators(
+    given: Any, equations: Equations, variables: Sequence[str]
+) -> tuple[dict[str, tuple[str, Any, Any]], tuple[Accumulator, ...]]:
+    """Return (state, summand, reading) by variable, and the accumulators."""
+    if given is None:
+        return {}, ()
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"`accumulate` must be a dict of variable and length; got {type(given).__name__}.")
+    outputs = dict(equations.outputs)
+    found, accumulators = {}, []
+    for key, value in given.items():
+        name = str(key)
+        if name not in variables:
+            raise ArgumentError(f"`accumulate`: {name!r} is no observed variable.{did_you_mean(name, variables)}")
+        length, kind = value if isinstance(value, tuple | list) and len(value) == 2 else (value, "sum")
+        check_choice(kind, ("sum", "mean"), f"accumulate[{name!r}] kind")
+        if isinstance(length, bool) or not isinstance(length, int | float | np.number) or not 0 < float(length) < np.inf:
+            raise ArgumentError(f"`accumulate[{name!r}]` is {length!r}; a length of time above zero is needed.")
+        state = f"sum of {name}"
+        g = outputs.get(name, symbol(name))
+        found[name] = (state, g, symbol(state) / float(length) if kind == "mean" else symbol(state))
+        accumulators.append(
+            Accumulator(list(variables).index(name), len(equations.states) + len(accumulators), float(length))
+        )
+    return found, tuple(accumulators)
+
+
+def _readings(
+    equations: Equations,
+    variables: Sequence[str],
+    transforms: Sequence[str | None],
+    accumulated: Mapping[str, tuple[str, Any, Any]],
+) -> tuple[list[Any], tuple[tuple[int, int], ...]]:
+    """Return what is read, on the scale of comparison, and which states are measured directly."""
+    import sympy
+
+    outputs = dict(equations.outputs)
+    readings, direct = [], []
+    for i, (name, how) in enumerate(zip(variables, transforms, strict=True)):
+        e = accumulated[name][2] if name in accumulated else outputs.get(name, symbol(name))
+        if name not in accumulated and getattr(e, "is_Symbol", False) and e.name in equations.states:
+            direct.append((i, equations.states.index(e.name)))
+        readings.append(sympy.log(e) if how == "log" else sympy.sqrt(e) if how == "sqrt" else e)
+    return readings, tuple(direct)
+
+
+def _check_some_noise(noise: Noise, errors: Noise, has_errors: bool, variables: Sequence[str]) -> None:
+    exact = [v for v in variables if v in errors.keys and errors.sds[errors.keys.index(v)] == 0]
+    if exact and all(sd == 0 for sd in noise.sds):
+        raise ArgumentError(
+            f"Neither the process nor the measurement of {listed(exact)} has any noise, so its prediction has no "
+            "variance. Give `process_noise` or `measurement_noise` an sd above zero."
+        )
+
+
+def covariance_at(covariance: Covariance, parameters: tuple[str, ...], p: list[float], argument: str) -> Any:
+    """Return a covariance at the parameters' values."""
+    matrix = _matrix_of(covariance, parameters)(p)
+    check_covariance(matrix, argument, covariance.names)
+    return matrix
+
+
+@lru_cache(maxsize=64)
+def _matrix_of(covariance: Covariance, parameters: tuple[str, ...]) -> Callable[[list[float]], Any]:
+    return covariance.function(parameters)

@@ -1,0 +1,212 @@
+"""Equations with noise -> the two small functions that a filter calls.
+
+A `StateSpace` is what the loop needs to know of a model, in symbols. Beside the model's states it may hold
+accumulators; its parameters are the model's, those of the noise, and the factor of a correlated noise::
+
+    advance(t, h, x, p, u, f, F, A)     f: rates or next states;  F = df/dx;  A = G C with C C' = Q
+    observe(t, x, p, u, z, H, sd)       z: readings on the scale of comparison;  H = dz/dx;  sd: their errors' sds
+
+with G = df/dw at the noise's mean. Only entries that are not zero everywhere are written: the loop keeps the matrices
+and clears them once. ``compiled()`` gives the functions by address, for the compiled loop, ``interpreted()`` as
+callables for the loop in Python. Both are generated source, kept and imported as `models.engines.numba_code` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from fmepy.models.engines.numba_code import HEADER, load, straight_line
+from fmepy.models.equations import Equations, symbol
+from fmepy.models.switches import as_piecewise
+
+__all__ = ["StateSpace", "build_state_space"]
+
+MOST_TOGETHER = 400
+"""Entries that one function computes; more of them are computed by several."""
+
+_TYPES = "V, M = types.float64[::1], types.float64[:, ::1]\nD = types.float64\n"
+_SIGNATURES = {"advance": "types.void(D, D, V, V, V, V, M, M)", "observe": "types.void(D, V, V, V, V, M, V)"}
+_ARGUMENTS = {"advance": "t, h, x, p, u, f, F, A", "observe": "t, x, p, u, z, H, sd"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateSpace:
+    """A model with noise, in symbols.
+
+    Attributes
+    ----------
+    kind : {"ode", "difference"}
+    time : str
+    states, parameters, forcings : tuple of str
+        The order of x, p and u; `parameters` end with the factor's entries of a correlated noise.
+    rates : tuple of sympy.Expr
+        Rates, or next states.
+    gains : tuple of (int, int, sympy.Expr)
+        The entries of A that are not zero.
+    n_noise : int
+        Columns of A.
+    readings, sds : tuple of sympy.Expr
+        One for each observed variable.
+    """
+
+    kind: Literal["ode", "difference"]
+    time: str
+    states: tuple[str, ...]
+    parameters: tuple[str, ...]
+    forcings: tuple[str, ...]
+    rates: tuple[Any, ...]
+    gains: tuple[tuple[int, int, Any], ...]
+    n_noise: int
+    readings: tuple[Any, ...]
+    sds: tuple[Any, ...]
+
+    def slopes(self) -> list[tuple[int, int, Any]]:
+        """Return the entries of F that are not zero."""
+        return _slopes(self.rates, self.states)
+
+    def reading_slopes(self) -> list[tuple[int, int, Any]]:
+        """Return the entries of H that are not zero."""
+        return _slopes(self.readings, self.states)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether rates and readings are linear in the states, and noise does not depend on them."""
+        states = {symbol(s) for s in self.states}
+        parts = [e for _, _, e in (*self.slopes(), *self.reading_slopes(), *self.gains)]
+        return not any(e.free_symbols & states for e in (*parts, *self.sds))
+
+    def compiled(self) -> tuple[Any, Any]:
+        """Return (advance, observe) by address."""
+        return self._functions("cfunc")
+
+    def interpreted(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Return (advance, observe) as functions to be called from Python."""
+        advance, observe = self._functions("njit")
+        return advance, observe
+
+    def _functions(self, decorator: str) -> tuple[Any, Any]:
+        module = load(_source(self, decorator), f"the filter of a model of {len(self.states)} states")
+        return module.advance, module.observe
+
+
+def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int, int, Any]]:
+    import sympy
+
+    out = []
+    for i, e in enumerate(expressions):
+        for j, name in enumerate(names):
+            s = symbol(name)
+            if s in e.free_symbols and (slope := sympy.diff(e, s)) != 0:
+                out.append((i, j, as_piecewise(slope)))
+    return out
+
+
+@lru_cache(maxsize=64)
+def _source(space: StateSpace, decorator: str) -> str:
+    """Return the module with both functions."""
+    names = {symbol(space.time): "t"}
+    for letter, group in (("y", space.states), ("p", space.parameters), ("u", space.forcings)):
+        names.update({symbol(k): f"{letter}{i}" for i, k in enumerate(group)})
+    advance = [(f"f[{i}]", as_piecewise(e)) for i, e in enumerate(space.rates)]
+    advance += [(f"F[{i}, {j}]", e) for i, j, e in space.slopes()]
+    advance += [(f"A[{i}, {j}]", as_piecewise(e)) for i, j, e in space.gains]
+    observe = [(f"z[{i}]", as_piecewise(e)) for i, e in enumerate(space.readings)]
+    observe += [(f"H[{i}, {j}]", e) for i, j, e in space.reading_slopes()]
+    observe += [(f"sd[{i}]", as_piecewise(e)) for i, e in enumerate(space.sds)]
+    lines = _written("advance", advance, names, decorator) + _written("observe", observe, names, decorator)
+    return HEADER + "from numba import cfunc, types\n\n" + _TYPES + "\n".join(lines)
+
+
+def _written(what: str, targets: list[tuple[str, Any]], names: dict[Any, str], decorator: str) -> list[str]:
+    """Return the source of one function; very many targets are spread over several, which it calls."""
+    arguments = _ARGUMENTS[what]
+    if len(targets) <= MOST_TOGETHER:
+        return _function(what, arguments, _body(targets, names), f"@{decorator}({_SIGNATURES[what]}, {_OPTIONS})")
+    lines, calls = [], []
+    for start in range(0, len(targets), MOST_TOGETHER):
+        part = f"{what}{start}"
+        body = _body(targets[start : start + MOST_TOGETHER], names)
+        lines += _function(part, arguments, body, f"@njit({_OPTIONS})")
+        calls.append(f"{part}({arguments})")
+    return lines + _function(what, arguments, calls, f"@{decorator}({_SIGNATURES[what]}, {_OPTIONS})")
+
+
+_OPTIONS = 'cache=True, error_model="numpy"'
+
+
+def _body(targets: list[tuple[str, Any]], names: dict[Any, str]) -> list[str]:
+    used = {s for _, e in targets for s in e.free_symbols}
+    arrays = {"y": "x", "p": "p", "u": "u"}
+    read = [f"{n} = {arrays[n[0]]}[{n[1:]}]" for s, n in names.items() if s in used and n != "t"]
+    return [*read, *straight_line(targets, names)]
+
+
+def _function(name: str, arguments: str, body: list[str], decorator: str) -> list[str]:
+    return ["", "", decorator, f"def {name}({arguments}):", *(f"    {line}" for line in body or ["pass"]), ""]
+
+
+def build_state_space(
+    equations: Equations,
+    parameters: Sequence[str],
+    noise_keys: Sequence[str],
+    noise_sds: Sequence[Any] | None,
+    readings: Sequence[Any],
+    sds: Sequence[Any],
+    accumulated: Sequence[tuple[str, Any]] = (),
+) -> StateSpace:
+    """Return the state space of a model with noise.
+
+    Parameters
+    ----------
+    equations : Equations
+    parameters : sequence of str
+        All of them, in order.
+    noise_keys : sequence of str
+        States and parameters that the noise enters at.
+    noise_sds : sequence of sympy.Expr, or None
+        One for each key; None: correlated, then the factor's entries (row by row) are further inputs.
+    readings, sds : sequence of sympy.Expr
+        Of every observed variable; readings may name accumulators.
+    accumulated : sequence of (str, sympy.Expr)
+        Name and summand of the accumulators: a[n] = a[n-1] + g(x[n]), or da/dt = g(x).
+    """
+    import sympy
+
+    states = (*equations.states, *(name for name, _ in accumulated))
+    w = [sympy.Dummy(f"w{j}", real=True) for j in range(len(noise_keys))]
+    shifted = {symbol(k): symbol(k) + w[j] for j, k in enumerate(noise_keys) if k not in equations.states}
+    rates = []
+    for s, e in zip(equations.states, equations.rates, strict=True):
+        e = as_piecewise(e).xreplace(shifted)
+        rates.append(e + w[noise_keys.index(s)] if s in noise_keys else e)
+    if accumulated and equations.kind == "difference":
+        new = {symbol(s): e for s, e in zip(equations.states, rates, strict=True)}
+        rates += [symbol(name) + as_piecewise(g).xreplace(new) for name, g in accumulated]
+    else:
+        rates += [as_piecewise(g) for _, g in accumulated]
+    at_mean = dict.fromkeys(w, sympy.S.Zero)
+    G = [[sympy.diff(e, wj).xreplace(at_mean) if wj in e.free_symbols else sympy.S.Zero for wj in w] for e in rates]
+    factor: tuple[str, ...] = ()
+    q = len(w)
+    if noise_sds is None:
+        C = {(a, b): f"factor {a} {b}" for a in range(q) for b in range(a + 1)}
+        factor = tuple(C.values())
+        A = [[sum((G[i][a] * symbol(C[a, b]) for a in range(b, q)), sympy.S.Zero) for b in range(q)]
+             for i in range(len(rates))]  # fmt: skip
+    else:
+        A = [[G[i][j] * noise_sds[j] for j in range(q)] for i in range(len(rates))]
+    return StateSpace(
+        kind=equations.kind,
+        time=equations.time,
+        states=states,
+        parameters=(*parameters, *factor),
+        forcings=equations.forcings,
+        rates=tuple(e.xreplace(at_mean) for e in rates),
+        gains=tuple((i, j, e) for i, row in enumerate(A) for j, e in enumerate(row) if e != 0),
+        n_noise=q,
+        readings=tuple(readings),
+        sds=tuple(sds),
+    )
