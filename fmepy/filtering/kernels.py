@@ -75,13 +75,13 @@ def factor_times(F, X, work):  # type: ignore[no-untyped-def]
 
 
 @njit(**_COMPILED)  # type: ignore[untyped-decorator]
-def conditional_rows(delta, H, sd, correlation, variables, r, L):  # type: ignore[no-untyped-def]
-    """Turn rows with correlated errors into rows with independent ones of variances r.
+def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):  # type: ignore[no-untyped-def]
+    """Turn m rows with correlated errors into rows with independent ones of variances r.
 
-    delta (m,), H (m, n) are changed in place; `sd` (m,) are the rows' error sds, `variables` (m,) their places in
-    `correlation`. Without correlation (shape (0, 0)) only r = sd^2 is set. L (m, m) is work space: unit lower factor.
+    delta (m,), H (m, n) are changed in place; `sd` (m,) are the rows' error sds, `variables` from `first` on their
+    places in `correlation`. Without correlation (shape (0, 0)) only r = sd^2 is set. L is work space: unit lower factor.
     """
-    m, n = H.shape
+    n = H.shape[1]
     if correlation.shape[0] == 0:
         for i in range(m):
             r[i] = sd[i] * sd[i]
@@ -89,8 +89,8 @@ def conditional_rows(delta, H, sd, correlation, variables, r, L):  # type: ignor
     for i in range(m):
         for j in range(i):
             # rows of the same variable at the same time are repeated readings, with errors of their own
-            same = variables[i] == variables[j]
-            total = 0.0 if same else sd[i] * sd[j] * correlation[variables[i], variables[j]]
+            a, b = variables[first + i], variables[first + j]
+            total = 0.0 if a == b else sd[i] * sd[j] * correlation[a, b]
             for k in range(j):
                 total -= L[i, k] * L[j, k] * r[k]
             L[i, j] = total / r[j] if r[j] > 0.0 else 0.0
@@ -108,31 +108,29 @@ def conditional_rows(delta, H, sd, correlation, variables, r, L):  # type: ignor
 
 
 @njit(**_COMPILED)  # type: ignore[untyped-decorator]
-def sequential_update(x, P, X, delta, H, r, x0, c, k, nu, s, v):  # type: ignore[no-untyped-def]
-    """Update by one row after the other; return the number of the row whose variance is not positive, or -1.
+def sequential_update(m, first, x, P, X, delta, H, r, x0, c, k, nu, s, v):  # type: ignore[no-untyped-def]
+    """Update by m rows, one after the other; return the number of the row whose variance is not positive, or -1.
 
-    x, P, X are changed in place; x0 and c, k are work space (n,); nu, s (m,) and v (m, d) are results, with v = dnu/dx0.
+    x, P, X are changed in place; x0 and c, k are work space (n,). Results are nu, s and v = dnu/dx0, from row `first` on.
     """
-    m, n = H.shape
-    d = X.shape[1]
+    n, d = X.shape
     for i in range(n):
         x0[i] = x[i]
     for row in range(m):
-        h = H[row]
         for i in range(n):
             c[i] = 0.0
         e = delta[row]
         for j in range(n):
-            w = h[j]
+            w = H[row, j]
             if w != 0.0:
                 e -= w * (x[j] - x0[j])
                 for i in range(n):
                     c[i] += w * P[j, i]
         variance = r[row]
         for j in range(n):
-            variance += h[j] * c[j]
-        nu[row] = e
-        s[row] = variance
+            variance += H[row, j] * c[j]
+        nu[first + row] = e
+        s[first + row] = variance
         if not (variance > 0.0 and variance < np.inf):
             return row
         for i in range(n):
@@ -144,18 +142,17 @@ def sequential_update(x, P, X, delta, H, r, x0, c, k, nu, s, v):  # type: ignore
         for j in range(d):
             total = 0.0
             for i in range(n):
-                total += h[i] * X[i, j]
-            v[row, j] = -total
+                total += H[row, i] * X[i, j]
+            v[first + row, j] = -total
             for i in range(n):
                 X[i, j] -= k[i] * total
     return -1
 
 
 @njit(**_COMPILED)  # type: ignore[untyped-decorator]
-def joint_update(x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-untyped-def]
+def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-untyped-def]
     """Update by all rows at once through S = L_S diag(s) L_S' and the full Joseph form; the rest as above."""
-    m, n = H.shape
-    d = X.shape[1]
+    n, d = X.shape
     C, S, L = np.zeros((n, m)), np.zeros((m, m)), np.eye(m)
     for i in range(n):
         for a in range(m):
@@ -170,18 +167,18 @@ def joint_update(x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-untyped-def
         for j in range(i):
             total = S[i, j]
             for q in range(j):
-                total -= L[i, q] * L[j, q] * s[q]
-            L[i, j] = total / s[j]
+                total -= L[i, q] * L[j, q] * s[first + q]
+            L[i, j] = total / s[first + j]
         total = S[i, i]
         for q in range(i):
-            total -= L[i, q] * L[i, q] * s[q]
-        s[i] = total
+            total -= L[i, q] * L[i, q] * s[first + q]
+        s[first + i] = total
         if not (total > 0.0 and total < np.inf):
             return i
     for i in range(m):
-        nu[i] = delta[i]
+        nu[first + i] = delta[i]
         for q in range(i):
-            nu[i] -= L[i, q] * nu[q]
+            nu[first + i] -= L[i, q] * nu[first + q]
     K = np.empty((n, m))  # K S = C, row by row: forward, scale, back
     for i in range(n):
         for a in range(m):
@@ -189,7 +186,7 @@ def joint_update(x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-untyped-def
             for q in range(a):
                 K[i, a] -= L[a, q] * K[i, q]
         for a in range(m):
-            K[i, a] /= s[a]
+            K[i, a] /= s[first + a]
         for a in range(m - 1, -1, -1):
             for q in range(a + 1, m):
                 K[i, a] -= L[q, a] * K[i, q]
@@ -206,11 +203,11 @@ def joint_update(x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-untyped-def
             total = 0.0
             for q in range(n):
                 total -= H[i, q] * X[q, j]
-            v[i, j] = total
+            v[first + i, j] = total
         for i in range(n):
             for a in range(m):
-                X[i, j] += K[i, a] * v[a, j]
+                X[i, j] += K[i, a] * v[first + a, j]
         for i in range(m):  # to the conditional innovations
             for q in range(i):
-                v[i, j] -= L[i, q] * v[q, j]
+                v[first + i, j] -= L[i, q] * v[first + q, j]
     return -1

@@ -236,18 +236,11 @@ def _loop(  # type: ignore[no-untyped-def]
                     for j in range(n):
                         row_gradients[first + i, j] = rows[i, j]
                     row_sds[first + i] = errors[i]
-            conditional_rows(
-                delta[:count], rows[:count], errors[:count], correlation, row_vars[first:last], variances, L
-            )
+            conditional_rows(count, first, delta, rows, errors, correlation, row_vars, variances, L)
             if algorithm == JOINT:
-                bad = joint_update(
-                    x, P, X, delta[:count], rows[:count], variances, nu[first:last], s[first:last], v[first:last]
-                )
+                bad = joint_update(count, first, x, P, X, delta, rows, variances, nu, s, v)
             else:
-                bad = sequential_update(
-                    x, P, X, delta[:count], rows[:count], variances, x0, c, k, nu[first:last], s[first:last],
-                    v[first:last],
-                )  # fmt: skip
+                bad = sequential_update(count, first, x, P, X, delta, rows, variances, x0, c, k, nu, s, v)
             if bad >= 0:
                 failed[0], failed[1] = VARIANCE_NOT_POSITIVE, first + bad
                 return node

@@ -111,6 +111,16 @@ class Pass:
     record: Record | None
 
 
+def _empty_record(nodes: int, rows: int, n: int) -> Record:
+    return Record(
+        *(np.empty((nodes, n)), np.empty((nodes, n, n)), np.empty((nodes, n)), np.empty((nodes, n, n))),
+        *(np.empty((nodes, n, n)), np.empty(rows), np.empty((rows, n)), np.empty(rows)),
+    )
+
+
+_NOTHING = _empty_record(0, 0, 0)
+
+
 def run_filter(
     scheme: Scheme,
     plan: Plan,
@@ -138,11 +148,7 @@ def run_filter(
     X[start.free, np.arange(d)] = 1.0
     nu, s, v = np.empty(n_obs), np.empty(n_obs), np.empty((n_obs, d))
     failed = np.zeros(2, dtype=np.int64)
-    nodes, rows = (n_node, n_obs) if record else (0, 0)
-    kept = Record(
-        *(np.empty((nodes, n)), np.empty((nodes, n, n)), np.empty((nodes, n)), np.empty((nodes, n, n))),
-        *(np.empty((nodes, n, n)), np.empty(rows), np.empty((rows, n)), np.empty(rows)),
-    )
+    kept = _empty_record(n_node, n_obs, n) if record else _NOTHING
     r = plan.readings
     with np.errstate(all="ignore"):
         node = scheme.loop(

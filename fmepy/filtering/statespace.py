@@ -80,7 +80,11 @@ class StateSpace:
 
     def compiled(self) -> tuple[Any, Any]:
         """Return (advance, observe) by address."""
-        return self._functions("cfunc")
+        from fmepy.filtering.address import Address
+        from fmepy.filtering.loop import ADVANCE, OBSERVE
+
+        advance, observe = self._functions("cfunc")
+        return Address(advance, ADVANCE), Address(observe, OBSERVE)
 
     def interpreted(self) -> tuple[Callable[..., None], Callable[..., None]]:
         """Return (advance, observe) as functions to be called from Python."""
