@@ -24,7 +24,7 @@ from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice
 from fmepy.models.base import BoundModel, Model
 from fmepy.parameters import check_names, generated_names, merge_parameters
-from fmepy.types import Cube, IntVector, Matrix, UserParameters, Vector
+from fmepy.types import BoolVector, Cube, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["ParameterScale", "TransformedCost", "TransformedFunction", "TransformedModel", "transformed"]
 
@@ -106,6 +106,14 @@ class ParameterScale:
                 parameters=dict(zip(self.names, map(float, theta), strict=True)),
             )
         return p
+
+    @property
+    def is_identity(self) -> BoolVector:
+        """Which parameters are as they are."""
+        out = np.ones(len(self.names), dtype=bool)
+        for _, where in self.parts:
+            out[where] = False
+        return out
 
     def slopes(self, p: Vector) -> Vector:
         """Return dp/dtheta of every parameter."""
@@ -281,6 +289,7 @@ class BoundTransformedCost:
         self.group_names = inner.group_names
         self._inner: Any = inner
         self._scale = _scale(names, kinds)
+        self._kinds = kinds
 
     @property
     def retries(self) -> int:
@@ -311,18 +320,39 @@ class BoundTransformedCost:
 class BoundTransformedLikelihood(BoundTransformedCost):
     """The same for a cost that has the score and the expected information of its likelihood."""
 
-    def score(self, theta: Vector) -> Vector:
+    def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return the derivative of the likelihood to the transformed parameters, shape (n_par,)."""
         p = self._scale.back(theta)
-        score: Vector = self._inner.score(p) * self._scale.slopes(p)
+        score: Vector = self._inner.score(p, rough) * self._scale.slopes(p)
         return score
 
-    def information(self, theta: Vector) -> Matrix:
+    def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the expected information of the transformed parameters, shape (n_par, n_par)."""
         p = self._scale.back(theta)
         d = self._scale.slopes(p)
-        information: Matrix = self._inner.information(p) * np.outer(d, d)
+        information: Matrix = self._inner.information(p, rough) * np.outer(d, d)
         return information
+
+    @property
+    def nobs(self) -> float:
+        """Scalar data that count."""
+        return float(self._inner.nobs)
+
+    @property
+    def scale_parameters(self) -> BoolVector:
+        """Parameters that scale noise and are not transformed."""
+        return np.asarray(self._inner.scale_parameters & self._scale.is_identity)
+
+    def inflated(self, factor: float) -> BoundTransformedLikelihood | None:
+        """Return the same with the process noise inflated, see `fmepy.costs.base`."""
+        inner = self._inner.inflated(factor)
+        return None if inner is None else BoundTransformedLikelihood(inner, self._kinds)
+
+    def sensitivity_rows(self, theta: Vector) -> tuple[list[str], Vector, Matrix]:
+        """Return variable, x and row of what the expected information is made of."""
+        p = self._scale.back(theta)
+        names, x, rows = self._inner.sensitivity_rows(p)
+        return names, x, rows * self._scale.slopes(p)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -39,6 +39,7 @@ Moré, J. J. and Wild, S. M. (2011). Estimating computational noise. SIAM J. Sci
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from math import factorial, isfinite
 from typing import Any, Protocol
@@ -48,7 +49,7 @@ import numpy as np
 from fmepy.costs.modcost import ModCost
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.parameters import Parameters, as_parameters
-from fmepy.types import IntVector, Matrix, UserParameters, Vector
+from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["Differences", "Objective", "as_objective", "is_cost", "is_model", "magnitudes"]
 
@@ -249,13 +250,29 @@ class Objective:
         """Number of residuals; 0 for a number."""
         return self._source.n_obs
 
-    def score(self, theta: Vector) -> Vector:
+    def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, where the cost has it."""
-        return np.asarray(self._bound.score(theta), dtype=float)
+        return np.asarray(self._bound.score(theta, rough), dtype=float)
 
-    def information(self, theta: Vector) -> Matrix:
+    def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the expected information of theta, shape (n_par, n_par), where the cost has it."""
-        return np.asarray(self._bound.information(theta), dtype=float)
+        return np.asarray(self._bound.information(theta, rough), dtype=float)
+
+    @property
+    def scale_parameters(self) -> BoolVector:
+        """Parameters that scale noise, as a scored cost declares them, shape (n_par,)."""
+        mine = getattr(self._bound, "scale_parameters", None) if self.has_score else None
+        return np.zeros(self.theta0.size, dtype=bool) if mine is None else np.asarray(mine)
+
+    def inflated(self, factor: float) -> Objective | None:
+        """Return the objective with the process noise of its cost inflated; None where there is none."""
+        bound = self._bound.inflated(factor) if self.has_score and hasattr(self._bound, "inflated") else None
+        if bound is None:
+            return None
+        out = copy(self)
+        out._bound, out._source = bound, _BoundSource(getattr(self._source, "cost", None), bound, None)
+        out._memory, out._best, out._differences = {}, (np.inf, b""), None
+        return out
 
     # --- differences
 

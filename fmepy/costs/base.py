@@ -18,6 +18,14 @@ Quantities, for observation i of group j (a group is a row of ``ModCost.var``: o
     residuals   r_i = (mod_i - obs_i) * weights_i          weights = 1 / error;  after `transform` on both sides
     scaled      scales_j^(3/2) * r_i                       their sum of squares is FME's field `model`
     -2 log L    sum_i r_i^2 + log(2 pi) - 2 log weights_i  twice FME's `minlogp`
+
+A bound cost that is one number, -2 log L, may be a *scored* one, which has also
+
+* ``score(theta, rough=False)``, d log L / d theta, and ``information(theta, rough=False)``, its expected covariance;
+  `rough` may be cheaper and good for a direction only;
+* ``nobs``, the data that count, and ``sensitivity_rows(theta) -> (names, x, rows)`` with rows'rows = information;
+* ``scale_parameters``, a mask of the parameters that scale noise: a search moves their logarithms, or ends at zero;
+* ``inflated(factor)``, the same with the sds of its process noise times `factor` (None where there is none).
 """
 
 from __future__ import annotations

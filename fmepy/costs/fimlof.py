@@ -142,7 +142,7 @@ class FimlofCost(AddableCost):
     y: str | None = None
     err: str | None = None
     transform: Any = None
-    parms: Any = None  # type: ignore[assignment]  # given as a mapping, kept as the Series of all parameters
+    parms: Any = None  # given as a mapping, kept as the Series of all parameters
     initial: str = "known"
     initial_sd: Any = None
     noise_kind: str | None = None
@@ -190,7 +190,7 @@ class FimlofCost(AddableCost):
         names = [str(e.label) for e in entities]
         values: dict[str, float] = {}
         for k, value in specification.parms.items():
-            for name in [f"{k}[{e}]" for e in names] if k in per_entity else [k]:
+            for name in [f"{k}[{e}]" for e in names] if k in per_entity else [str(k)]:
                 values[name] = given.get(name, float(value))
         object.__setattr__(self, "parms", pd.Series(values, dtype=float))
         object.__setattr__(self, "_per_entity", per_entity)

@@ -1,13 +1,15 @@
 """A `FimlofCost` as a function of a plain vector: -2 log L, score, expected information.
 
 Derivatives of innovations and their variances are central differences of whole passes of the filter: generic for every
-kind of propagation and update, without second derivatives of the model, and accurate to about 1e-8 (SPEC: Peterson's
-GPSIE did the same). An sd may be moved below zero for that: a filter sees its square.
+kind of propagation and update, without second derivatives of the model, and accurate to about 1e-8. Far from the
+maximum, where a search only needs a direction, forward differences do (about 1e-5, half the passes). An sd may be moved
+below zero for that: a filter sees its square.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,9 @@ from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 __all__ = ["BoundFimlof", "effective_readings"]
 
-STEP = 6e-6
-"""Relative step of differences of the filter: the cube root of the machine epsilon."""
-ADAPTIVE_STEP = 1e-3
+STEP, ROUGH_STEP = 6e-6, 1e-7
+"""Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
+ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
 """The same where an adaptive solver ran at 1e-8."""
 _MOST_SHIFTS = 20
 _SMALL = 1e-10
@@ -96,20 +98,30 @@ class BoundFimlof:
         ]
         self.nobs = sum(len(plan.readings) for plan, _ in self._plans) - len(spec.free_states) * len(self.entities)
         self._iterates = bool(spec.free_states) and not spec.space.is_linear
-        self._remembered: tuple[bytes, list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
-        self.inflation = 1.0
+        self._last: tuple[bytes, list[Likelihood]] | None = None
+        self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
+        self._inflation = 1.0
 
     @property
     def places(self) -> IntVector:
         """Positions of the parameters among all of the cost's."""
         return self._at
 
+    def inflated(self, factor: float) -> BoundFimlof | None:
+        """Return the same with all sds of the process noise times `factor`; None if there is no process noise.
+
+        The filter then follows the data, and the likelihood is smooth far from its maximum: where a search may begin.
+        """
+        if not self.spec.space.gains:
+            return None
+        out = copy(self)
+        out._inflation, out._remembered, out._last = factor, None, None
+        return out
+
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L; raise SimulationError where the filter breaks down."""
-        values = self._full(theta)
-        total = 0.0
-        for k in range(len(self.entities)):
-            total += self._likelihood(k, values).loglik
+        found = self.likelihoods(theta)
+        total = float(sum(one.loglik for one in found))
         if not np.isfinite(total):
             raise SimulationError(
                 "The likelihood is not finite: the data say nothing of a part of the unknown start "
@@ -121,20 +133,23 @@ class BoundFimlof:
 
     def likelihoods(self, theta: Vector) -> list[Likelihood]:
         """Return the likelihood of every entity."""
-        values = self._full(theta)
-        return [self._likelihood(k, values) for k in range(len(self.entities))]
+        key = np.asarray(theta, dtype=float).tobytes()
+        if self._last is None or self._last[0] != key:
+            values = self._full(theta)
+            self._last = (key, [self._likelihood(k, values) for k in range(len(self.entities))])
+        return self._last[1]
 
-    def score(self, theta: Vector) -> Vector:
-        """Return d log L / d theta, shape (n_par,)."""
-        likelihoods, slopes = self._derivatives(theta)
+    def score(self, theta: Vector, rough: bool = False) -> Vector:
+        """Return d log L / d theta, shape (n_par,); `rough`: by forward differences."""
+        likelihoods, slopes = self._derivatives(theta, rough)
         total = np.zeros(len(self._at))
         for one, (nu, s, extra) in zip(likelihoods, slopes, strict=True):
             total += score_of(one.nu, one.s, nu, s) + extra
         return total
 
-    def information(self, theta: Vector) -> Matrix:
-        """Return the expected information of theta, shape (n_par, n_par)."""
-        likelihoods, slopes = self._derivatives(theta)
+    def information(self, theta: Vector, rough: bool = False) -> Matrix:
+        """Return the expected information of theta, shape (n_par, n_par); `rough`: by forward differences."""
+        likelihoods, slopes = self._derivatives(theta, rough)
         p = len(self._at)
         return np.asarray(
             sum((expected_information(a.s, nu, s) for a, (nu, s, _) in zip(likelihoods, slopes, strict=True)),
@@ -186,14 +201,12 @@ class BoundFimlof:
             raise self._broken(k, run, values)
         return likelihood
 
-    def _pass(
-        self, k: int, values: Vector, record: bool = False, plans: Any = None
-    ) -> tuple[Pass, Likelihood | None]:
-        """Run the filter of one entity; with an unknown start and a model that is not linear, until the start stands."""
+    def _pass(self, k: int, values: Vector, record: bool = False, plans: Any = None) -> tuple[Pass, Likelihood | None]:
+        """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands."""
         plan, used = self._plans[k] if plans is None else plans[k]
         p = values[self._take[k]]
         machine = self._machine
-        inputs, events, correlation = settings_of(machine, p)
+        inputs, events, correlation = settings_of(machine, p, self._inflation)
         shift = np.zeros(len(self.spec.free_states))
         for _ in range(_MOST_SHIFTS):
             start = machine.start(p, used, plan.inputs[0], float(plan.times[0]), shift)
@@ -225,10 +238,12 @@ class BoundFimlof:
             time=time,
         )
 
-    def _derivatives(self, theta: Vector) -> tuple[list[Likelihood], list[tuple[Matrix, Matrix, Vector]]]:
+    def _derivatives(
+        self, theta: Vector, rough: bool = False
+    ) -> tuple[list[Likelihood], list[tuple[Matrix, Matrix, Vector]]]:
         """Return likelihoods at theta, and by entity dnu, ds, shape (n_obs, n_par), and the rest of the score."""
         theta = np.asarray(theta, dtype=float)
-        key = theta.tobytes()
+        key = (theta.tobytes(), rough)
         if self._remembered is not None and self._remembered[0] == key:
             return self._remembered[1], self._remembered[2]
         base = self.likelihoods(theta)
@@ -238,7 +253,7 @@ class BoundFimlof:
             for k, (nu, s, extra) in enumerate(slopes):
                 if not self._concerns(k, j):
                     continue
-                ahead, behind, width = self._two_sides(theta, j, k, base[k])
+                ahead, behind, width = self._two_sides(theta, j, k, base[k], rough)
                 nu[:, j] = (ahead.nu - behind.nu) / width
                 s[:, j] = (ahead.s - behind.s) / width
                 if self.spec.free_states:
@@ -251,15 +266,21 @@ class BoundFimlof:
         """Tell whether parameter j is one of entity k's."""
         return bool(np.any(self._take[k] == self._at[j]))
 
-    def _two_sides(self, theta: Vector, j: int, k: int, base: Likelihood) -> tuple[Likelihood, Likelihood, float]:
-        """Return the likelihood of an entity on both sides of theta_j; at theta itself where one side fails."""
-        relative = STEP if self.spec.propagation not in ("ode", "moment") else ADAPTIVE_STEP
+    def _two_sides(
+        self, theta: Vector, j: int, k: int, base: Likelihood, rough: bool
+    ) -> tuple[Likelihood, Likelihood, float]:
+        """Return an entity's likelihood ahead of theta_j and behind it; at theta where one side fails, or `rough`."""
+        adaptive = self.spec.propagation in ("ode", "moment")
+        relative = (ROUGH_ADAPTIVE_STEP if rough else ADAPTIVE_STEP) if adaptive else ROUGH_STEP if rough else STEP
         size = max(abs(theta[j]), 1e-3 * abs(float(self.theta0[j])))
         h = relative * (size if size > 0 else 1.0)
-        sides = []
+        sides: list[tuple[float, Likelihood]] = []
         for sign in (1.0, -1.0):
             moved = theta.copy()
             moved[j] += sign * h
+            if rough and len(sides) == 1 and sides[0][0] != theta[j]:
+                sides.append((theta[j], base))
+                continue
             try:
                 sides.append((moved[j], self._likelihood(k, self._full(moved))))
             except SimulationError:
@@ -273,4 +294,4 @@ class BoundFimlof:
         return ahead, behind, float(up - down)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_remembered": None}
+        return {**self.__dict__, "_remembered": None, "_last": None}

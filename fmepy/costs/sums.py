@@ -8,7 +8,7 @@ only satisfy the contract of `fmepy.costs.base`; if one of them gives -2 log L a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import chain
 from operator import add
@@ -21,7 +21,7 @@ from fmepy.costs.base import Cost
 from fmepy.costs.modcost import ModCost
 from fmepy.errors import ArgumentError, ParameterError, listed
 from fmepy.parameters import check_names, merge_parameters
-from fmepy.types import IntVector, Matrix, UserParameters, Vector
+from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["AddableCost", "BoundSum", "SumCost"]
 
@@ -171,11 +171,88 @@ class BoundSum:
             found.update(zip(b.parts, b.modcosts(theta), strict=True))
         return reduce(add, (found[k] for k in sorted(found)))
 
+    @property
+    def nobs(self) -> float:
+        """Scalar data that count, of all parts; NaN if a part does not say."""
+        own = [b.bound.nobs if b.bound.is_scalar and hasattr(b.bound, "nobs") else np.nan for b in self._blocks]
+        return float(
+            sum(len(b.bound.names) if not b.bound.is_scalar else n for b, n in zip(self._blocks, own, strict=True))
+        )
+
     def _need_residuals(self, what: str) -> None:
         if self.is_scalar:
             raise ArgumentError(
                 f"This sum has no {what}: a part of it gives -2 log L alone. Use minus2loglik, or a scalar method."
             )
+
+
+class BoundScoredSum(BoundSum):
+    """A sum whose likelihood has a score and an expected information; see `fmepy.costs.base`.
+
+    Parts with residuals r of known errors have the score - J'r and the information J'J.
+    """
+
+    def score(self, theta: Vector, rough: bool = False) -> Vector:
+        """Return d log L / d theta, shape (n_par,)."""
+        out = np.zeros(len(self.parameter_names))
+        for b in self._moving():
+            mine = b.theta(theta)
+            out[b.take] += (
+                b.bound.score(mine, rough) if b.bound.is_scalar else -b.bound.jacobian(mine).T @ b.bound.residuals(mine)
+            )
+        return out
+
+    def information(self, theta: Vector, rough: bool = False) -> Matrix:
+        """Return the expected information of theta, shape (n_par, n_par)."""
+        out = np.zeros((len(self.parameter_names),) * 2)
+        for b in self._moving():
+            mine = b.theta(theta)
+            J = None if b.bound.is_scalar else b.bound.jacobian(mine)
+            out[np.ix_(b.take, b.take)] += b.bound.information(mine, rough) if J is None else J.T @ J
+        return out
+
+    def sensitivity_rows(self, theta: Vector) -> tuple[list[str], Vector, Matrix]:
+        """Return variable, x and row of what the expected information is made of."""
+        names: list[str] = []
+        x, rows = [], []
+        for b in self._moving():
+            mine = b.theta(theta)
+            if b.bound.is_scalar:
+                labels, at, own = b.bound.sensitivity_rows(mine)
+            else:
+                labels, at, own = list(b.bound.names), b.bound.x, b.bound.jacobian(mine)
+            wide = np.zeros((len(own), len(self.parameter_names)))
+            wide[:, b.take] = own
+            names += labels
+            x.append(at)
+            rows.append(wide)
+        return names, np.concatenate(x), np.concatenate(rows)
+
+    @property
+    def scale_parameters(self) -> BoolVector:
+        """Parameters that scale noise in every part that has them."""
+        out = np.zeros(len(self.parameter_names), dtype=bool)
+        not_everywhere = np.zeros(len(self.parameter_names), dtype=bool)
+        for b in self._moving():
+            mine = b.bound.scale_parameters if b.bound.is_scalar else np.zeros(len(b.take), dtype=bool)
+            out[b.take] |= mine
+            not_everywhere[b.take] |= ~mine
+        return np.asarray(out & ~not_everywhere)
+
+    def inflated(self, factor: float) -> BoundScoredSum | None:
+        """Return the same with the process noise of all parts inflated; None if there is none."""
+        found = [b.bound.inflated(factor) if b.bound.is_scalar else None for b in self._blocks]
+        if all(f is None for f in found):
+            return None
+        blocks = [b if f is None else replace(b, bound=f) for b, f in zip(self._blocks, found, strict=True)]
+        return BoundScoredSum(blocks, self.parameter_names, self.theta0, self.lower, self.upper)
+
+    def _moving(self) -> list[_Block]:
+        return [b for b in self._blocks if b.held is None]
+
+
+def _is_scored(bound: Any) -> bool:
+    return not bound.is_scalar or (callable(getattr(bound, "score", None)) and hasattr(bound, "information"))
 
 
 def _joined(arrays: list[Any], dtype: Any = np.float64) -> Any:
@@ -280,7 +357,8 @@ class SumCost(AddableCost):
             for block, members, mine, pieces in bound
         ]
         order = list(names)
-        return BoundSum(
+        scored = any(b.bound.is_scalar for b in blocks) and all(_is_scored(b.bound) for b in blocks)
+        return (BoundScoredSum if scored else BoundSum)(
             blocks,
             names,
             self.parms[order].to_numpy(dtype=float),

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.models.code import scalar_function
 from fmepy.models.equations import names_in, symbol
 from fmepy.models.text import parse_expression
@@ -47,7 +47,7 @@ class Covariance:
     def function(self, parameters: Sequence[str]) -> Callable[[list[float]], Matrix]:
         """Return the matrix as a function of the parameters' values."""
         n = len(self.names)
-        values = scalar_function([[symbol(k) for k in parameters]], self.entries)
+        values = numbers(self.entries, parameters)
         rows, columns = np.tril_indices(n)
 
         def matrix(p: list[float]) -> Matrix:
@@ -211,7 +211,7 @@ def semidefinite_factor(matrix: Matrix) -> Matrix:
 
 
 def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
-    """Return the parameters that are scales: every sd they occur in is proportional to them, and nothing else uses them.
+    """Return the parameters that are scales: every sd that has one is proportional to it, and nothing else uses it.
 
     Such a parameter cannot be negative, and its logarithm is what a search should move.
     """
@@ -230,4 +230,13 @@ def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
 def numbers(values: Sequence[Any], parameters: Sequence[str]) -> Callable[[list[float]], Vector]:
     """Return expressions of parameters as a function of their values."""
     function = scalar_function([[symbol(k) for k in parameters]], list(values))
-    return lambda p: np.array(function(p), dtype=float)
+
+    def at(p: list[float]) -> Vector:
+        try:
+            return np.array(function(p), dtype=float)
+        except (ValueError, OverflowError, ZeroDivisionError, TypeError) as error:
+            raise SimulationError(
+                f"the noise has no value: {error}", parameters=dict(zip(parameters, p, strict=True))
+            ) from None
+
+    return at

@@ -4,7 +4,7 @@ A node is a time at which something happens. Between two nodes lie steps:
 
 * difference equations: one step a unit of time; t is the time of the new state, forcings are those of it;
 * fixed steps: the model's own times, the samples and the events are grid points, each interval divided into equal
-  steps no longer than `dt`; so what is simulated is what `OdeModel(method="euler")` runs, where samples lie on its grid;
+  steps no longer than `dt`; where samples lie on the model's grid these are the steps of `OdeModel(method="euler")`;
 * an adaptive solver: one step from node to node.
 
 At a node data come first, then events: a row at an event time is the state before it.
@@ -19,6 +19,7 @@ import numpy as np
 
 from fmepy.models.engines.fixed import fixed_grid, stage_times
 from fmepy.models.forcing import Forcing, forcing_values
+from fmepy.models.timeline import snapped
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 __all__ = ["Change", "Plan", "Readings", "build_plan"]
@@ -147,11 +148,16 @@ def build_plan(
     """
     last = max(float(readings.times[-1]) if len(readings) else start, float(rows[-1]) if len(rows) else start)
     changes = [c for c in changes if start <= c.time <= last]
-    at = np.array([c.time for c in changes])
+    marks = np.unique(np.concatenate([[start], grid, rows, readings.times]))
+    marks = snapped(marks, np.unique(np.concatenate([[start], grid])))  # 0.1 * 3 and 0.3 are one node
+    readings = replace(readings, times=snapped(readings.times, marks))
+    rows = snapped(rows, marks)
+    at: Vector = snapped(np.array([c.time for c in changes], dtype=float), marks)
     times = np.unique(np.concatenate([[start], readings.times, rows[(rows >= start) & (rows <= last)], at]))
     if kind == "difference":
-        ends = start + np.arange(1, round(last - start) + 1)
-        begins, lengths = ends, np.ones(len(ends))  # a difference equation sees the time of the new state
+        ends: Vector = start + np.arange(1.0, round(last - start) + 1)
+        begins: Vector = ends
+        lengths: Vector = np.ones(len(ends))  # a difference equation sees the time of the new state
     elif kind == "fixed":
         inner = grid[(grid > start) & (grid < last)]
         points = fixed_grid(np.unique(np.concatenate([times, inner])), dt, np.empty(0))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import SimulationError
 from fmepy.filtering.noise import numbers, semidefinite_factor
 from fmepy.filtering.plan import EVENT_KINDS, Change, Plan, Readings, build_plan
 from fmepy.filtering.run import Scheme, Start
@@ -95,13 +94,13 @@ class Machine:
 
         return adaptive_functions(spec, common)
 
-    def inputs(self, p: Vector) -> Vector:
-        """Return what the functions see: the parameters, then the factor of a correlated noise."""
+    def inputs(self, p: Vector, inflation: float = 1.0) -> Vector:
+        """Return what the functions see: the parameters, the factor of a correlated noise, what all noise is times."""
         covariance = self.spec.noise.covariance
         if covariance is None:
-            return np.ascontiguousarray(p)
+            return np.append(p, inflation)
         C = semidefinite_factor(covariance.function(self.spec.parameters)(p.tolist()))
-        return np.concatenate([p, C[np.tril_indices(len(C))]])
+        return np.concatenate([p, C[np.tril_indices(len(C))], [inflation]])
 
     def event_values(self, p: Vector) -> Vector:
         """Return the values of the events, and the zero of resets."""
@@ -196,12 +195,6 @@ def _back(z: float, how: str | None) -> tuple[float, float]:
     return z, 1.0
 
 
-def settings_of(machine: Machine, p: Vector) -> tuple[Vector, Vector, Matrix]:
+def settings_of(machine: Machine, p: Vector, inflation: float = 1.0) -> tuple[Vector, Vector, Matrix]:
     """Return what the loop needs beside plan and start: inputs, event values, correlation of errors."""
-    try:
-        return machine.inputs(p), machine.event_values(p), machine.correlation(p)
-    except (ValueError, OverflowError, ZeroDivisionError) as error:
-        if isinstance(error, SimulationError):
-            raise
-        raise SimulationError(f"the noise has no value: {error}") from None
-
+    return machine.inputs(p, inflation), machine.event_values(p), machine.correlation(p)

@@ -242,7 +242,7 @@ def _parameters(
     definition: Definition, given: Mapping[str, float], made: Mapping[str, float], *noises: Noise
 ) -> dict[str, float]:
     """Return all parameters: the model's, those of the noise in `given`, those that were made."""
-    out = {k: float(v) for k, v in definition.parms.items()}
+    out = {str(k): float(v) for k, v in definition.parms.items()}
     used = set().union(*(n.names() for n in noises))
     for name, value in given.items():
         key = str(name)
@@ -265,9 +265,8 @@ def _parameters(
 
 
 def _check_names(noise: Noise, argument: str, known: Sequence[str]) -> None:
-    own = {*known} if noise.covariance is None else {*known}
     for name in sorted(noise.names()):
-        if name not in own:
+        if name not in known:
             raise ArgumentError(
                 f"`{argument}` uses {name!r}, which has no value. Give it in `parms`.{did_you_mean(name, known)}"
             )
@@ -287,8 +286,8 @@ def _error_sds(
         if name not in errors.keys:
             if not has_errors:
                 raise ArgumentError(
-                    f"`measurement_noise` says nothing of {name!r}, and there is no column of errors. Give its sd, such "
-                    f"as measurement_noise={{{name!r}: 0.1}} or 'estimate', or name the column: err=."
+                    f"`measurement_noise` says nothing of {name!r}, and there is no column of errors. Give its sd, "
+                    f"such as measurement_noise={{{name!r}: 0.1}} or 'estimate', or name the column: err=."
                 )
             out.append(sympy.Float(1.0))
             continue
@@ -328,14 +327,19 @@ def _accumulators(
     if not isinstance(given, Mapping):
         raise ArgumentError(f"`accumulate` must be a dict of variable and length; got {type(given).__name__}.")
     outputs = dict(equations.outputs)
-    found, accumulators = {}, []
+    found: dict[str, tuple[str, Any, Any]] = {}
+    accumulators: list[Accumulator] = []
     for key, value in given.items():
         name = str(key)
         if name not in variables:
             raise ArgumentError(f"`accumulate`: {name!r} is no observed variable.{did_you_mean(name, variables)}")
         length, kind = value if isinstance(value, tuple | list) and len(value) == 2 else (value, "sum")
         check_choice(kind, ("sum", "mean"), f"accumulate[{name!r}] kind")
-        if isinstance(length, bool) or not isinstance(length, int | float | np.number) or not 0 < float(length) < np.inf:
+        if (
+            isinstance(length, bool)
+            or not isinstance(length, int | float | np.number)
+            or not 0 < float(length) < np.inf
+        ):
             raise ArgumentError(f"`accumulate[{name!r}]` is {length!r}; a length of time above zero is needed.")
         state = f"sum of {name}"
         g = outputs.get(name, symbol(name))

@@ -24,6 +24,8 @@ from fmepy.models.switches import as_piecewise
 
 __all__ = ["StateSpace", "build_state_space"]
 
+INFLATION = "inflation of noise"
+"""The last input: what all process noise is multiplied by (1, but for the first part of a search)."""
 MOST_TOGETHER = 400
 """Entries that one function computes; more of them are computed by several."""
 
@@ -41,7 +43,7 @@ class StateSpace:
     kind : {"ode", "difference"}
     time : str
     states, parameters, forcings : tuple of str
-        The order of x, p and u; `parameters` end with the factor's entries of a correlated noise.
+        The order of x, p and u; `parameters` end with the factor's entries of a correlated noise, and the inflation.
     rates : tuple of sympy.Expr
         Rates, or next states.
     gains : tuple of (int, int, sympy.Expr)
@@ -202,14 +204,15 @@ def build_state_space(
              for i in range(len(rates))]  # fmt: skip
     else:
         A = [[G[i][j] * noise_sds[j] for j in range(q)] for i in range(len(rates))]
+    inflation = symbol(INFLATION)
     return StateSpace(
         kind=equations.kind,
         time=equations.time,
         states=states,
-        parameters=(*parameters, *factor),
+        parameters=(*parameters, *factor, INFLATION),
         forcings=equations.forcings,
         rates=tuple(e.xreplace(at_mean) for e in rates),
-        gains=tuple((i, j, e) for i, row in enumerate(A) for j, e in enumerate(row) if e != 0),
+        gains=tuple((i, j, inflation * e) for i, row in enumerate(A) for j, e in enumerate(row) if e != 0),
         n_noise=q,
         readings=tuple(readings),
         sds=tuple(sds),

@@ -20,9 +20,10 @@ import numpy as np
 
 from fmepy.types import Matrix, Vector
 
-__all__ = ["correlation_of", "covariance_of", "second_differences", "undetermined"]
+__all__ = ["correlation_of", "covariance_of", "second_differences", "undetermined", "whitened_second_differences"]
 
 _SINGULAR = 1e-7
+_WHITE_STEP = 0.03
 
 
 def covariance_of(hessian: Matrix) -> Matrix:
@@ -31,6 +32,7 @@ def covariance_of(hessian: Matrix) -> Matrix:
     Parameters
     ----------
     hessian : ndarray, shape (n_par, n_par)
+        Rows and columns that are NaN belong to parameters that are left out; they stay NaN.
 
     Examples
     --------
@@ -40,6 +42,10 @@ def covariance_of(hessian: Matrix) -> Matrix:
     """
     half = 0.5 * np.asarray(hessian, dtype=float)
     nothing = np.full(half.shape, np.nan)
+    kept = ~np.isnan(np.diag(half))
+    if kept.any() and not kept.all():
+        nothing[np.ix_(kept, kept)] = covariance_of(2 * half[np.ix_(kept, kept)])
+        return nothing
     if not np.isfinite(half).all() or not (np.diag(half) > 0).all():
         return nothing
     size = 1 / np.sqrt(np.diag(half))
@@ -76,6 +82,11 @@ def undetermined(hessian: Matrix, names: Sequence[str], scale: Vector) -> str:
     '+1.00 a -1.00 b'
     """
     H = np.asarray(hessian, dtype=float) * np.outer(scale, scale)
+    kept = ~np.isnan(np.diag(H))
+    if kept.any() and not kept.all():
+        return undetermined(
+            hessian[np.ix_(kept, kept)], [n for n, k in zip(names, kept, strict=True) if k], scale[kept]
+        )
     if not np.isfinite(H).all():
         return ""
     diagonal = np.diag(H)
@@ -139,6 +150,58 @@ def second_differences(
         for k in range(j):
             H[j, k] = H[k, j] = _mixed(cost, centre, h, j, k)
     return H
+
+
+def whitened_second_differences(cost: Callable[[Vector], float], theta: Vector, information: Matrix) -> Matrix:
+    """Return the second derivatives of -2 log L where its expected information is known.
+
+    Parameters
+    ----------
+    cost : callable
+    theta : ndarray, shape (n_par,)
+    information : ndarray, shape (n_par, n_par)
+        Expected; half the second derivatives to be found, about.
+
+    Returns
+    -------
+    ndarray, shape (n_par, n_par)
+        Twice the expected information where a probe failed or directions carry no information.
+
+    Notes
+    -----
+    With information = B'B the coordinates psi = B (theta' - theta) have the expected information one. Central
+    differences with the step h = 0.03 in psi::
+
+        d2F/dpsi_j^2       = (F(+j) - 2 F + F(-j)) / h^2
+        d2F/dpsi_j dpsi_k  = (F(+j+k) + F(-j-k) - F(+j) - F(-j) - F(+k) - F(-k) + 2 F) / (2 h^2)
+    """
+    from fmepy.errors import SimulationError
+
+    information = np.asarray(information, dtype=float)
+    expected = 2 * information
+    if not (np.diag(information) > 0).all() or not np.isfinite(information).all():
+        return expected
+    size = 1 / np.sqrt(np.diag(information))
+    values, vectors = np.linalg.eigh(information * np.outer(size, size))
+    if values[0] <= _SINGULAR**2 * values[-1]:
+        return expected
+    back = size[:, None] * vectors / np.sqrt(values)  # theta - theta0 = back psi
+    forth = (vectors * np.sqrt(values)).T / size
+    n, h = theta.size, _WHITE_STEP
+    steps = h * back
+    try:
+        centre = cost(theta)
+        single = np.array([[cost(theta + sign * steps[:, j]) for sign in (1, -1)] for j in range(n)])
+        H = np.diag(single.sum(axis=1) - 2 * centre)
+        for j in range(n):
+            for k in range(j):
+                both = steps[:, j] + steps[:, k]
+                mixed = cost(theta + both) + cost(theta - both) - single[j].sum() - single[k].sum() + 2 * centre
+                H[j, k] = H[k, j] = 0.5 * mixed
+    except SimulationError:
+        return expected
+    H = forth.T @ (H / h**2) @ forth
+    return np.asarray(0.5 * (H + H.T)) if np.isfinite(H).all() else expected
 
 
 def _centre(theta: Vector, h: Vector, lower: Vector, upper: Vector) -> Vector:

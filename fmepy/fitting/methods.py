@@ -14,7 +14,7 @@ from fmepy.fitting.gradient import bfgs, conjugate_gradients, lbfgsb, newton, po
 from fmepy.fitting.least_squares import levenberg_marquardt
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.pseudo_optim import PSEUDO_CONTROL
-from fmepy.fitting.scoring import scoring
+from fmepy.fitting.scoring import SCORING_CONTROL, scoring
 from fmepy.fitting.stochastic import pseudo, simulated_annealing
 
 __all__ = ["METHODS", "Method"]
@@ -75,5 +75,5 @@ METHODS: dict[str, Method] = {
         {"maxiter": 10000, "reltol": 1e-9, "rhobeg": 0.1, "rhoend": 1e-9},
         {**_OPTIM, "maxfun": "maxiter", "maxeval": "maxiter"},
     ),
-    "scoring": Method(scoring, {"maxiter": 200, "reltol": 1e-8}, {"maxit": "maxiter"}),
+    "scoring": Method(scoring, SCORING_CONTROL, {"maxit": "maxiter"}),
 }

@@ -1,89 +1,239 @@
 """scoring: Fisher's method of scoring for costs that know their score and expected information.
 
-A step solves I d = u with the score u = d log L / d theta and the expected information I, prior added by differences;
-parameters that are on a bound and pushed against it are held, the step is projected onto the box and halved until
--2 log L falls. It ends when the step promises less than `reltol` of a standard error squared::
+With the score u = d log L / d theta and the expected information I, both with the prior's part, a step solves::
+
+    (I + lam diag I) d = u
+
+and is taken if -2 log L falls; else lam grows. It ends when a full step promises a gain of -2 log L below `reltol`::
 
     u' I^-1 u < reltol
+
+Parameters that scale noise (sds) are moved by their logarithms, at most by a factor of ten a step. An sd may have its
+best value at zero, where its logarithm is endless: one that has fallen to a millionth of where it was is set to zero,
+if -2 log L does not rise, and held there.
+
+The likelihood of a filter has local maxima far from the true one. Where the cost has process noise, a search therefore
+begins with all process noise times `inflate`: the filter follows the data, and the likelihood is smooth; from where
+that comes to it goes on as the cost is (Peterson 1976). A second search of the same kind, from a start nearby
+(log-normal, a tenth), has to come to the same log L within `agree`; if it does not, further ones follow until two of
+the best agree, at most `tries` in all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.fitting.covariance import second_differences
-from fmepy.fitting.problem import Outcome, Problem
-from fmepy.types import Matrix, Vector
+from fmepy.fitting.problem import Outcome, Problem, second_differences_of
+from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["scoring"]
+__all__ = ["SCORING_CONTROL", "scoring"]
+
+SCORING_CONTROL = {"maxiter": 200, "reltol": 1e-10, "inflate": 10.0, "agree": 0.05, "tries": 6}
+_COARSE = {"maxiter": 25, "reltol": 0.1}
+_LARGEST_STEP = np.log(10.0)
+_VANISHED = 1e-6
+_ROUGH_UNTIL = 1e-2  # promise below which derivatives are to be accurate
+_SPREAD = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Climb:
+    """Where a search came to."""
+
+    theta: Vector
+    value: float
+    converged: bool
+    message: str
+    iterations: int
 
 
 def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
-    """Minimise -2 log L by Fisher scoring with step halving; bounds by projection."""
+    """Minimise -2 log L by Fisher scoring, from several sides where there is process noise."""
     if not problem.objective.has_score:
         raise ArgumentError(
             "method='scoring' needs a cost with a score and an expected information: a FimlofCost. For residuals use "
             "'Marq', for other numbers 'BFGS' or 'Port'."
         )
-    theta, value = problem.start.copy(), problem.cost(problem.start)
-    message, converged = f"The limit of {control['maxiter']} iterations is reached.", False
-    iterations = 0
-    for iterations in range(1, int(control["maxiter"]) + 1):  # noqa: B007    # the count is told
+    first = _search(problem, problem.start, control)
+    if first is None:
+        best = _climb(problem, problem.start, control)
+        return Outcome(best.theta, best.converged, best.message, best.iterations, "fmepy scoring")
+    climbs, agree = [first], 2 * float(control["agree"])
+    while len(climbs) < int(control["tries"]) and not _agreed(climbs, agree):
+        best = min(climbs, key=lambda c: c.value)
+        further = _search(problem, _nearby(problem), control, enough=best.value + agree)
+        assert further is not None, "there is process noise to inflate, as before"
+        climbs.append(further)
+    best = min(climbs, key=lambda c: c.value)
+    iterations = sum(c.iterations for c in climbs)
+    return Outcome(best.theta, best.converged, f"{best.message} {_told(climbs, agree)}", iterations, "fmepy scoring")
+
+
+# --- several searches
+
+
+def _search(problem: Problem, start: Vector, control: Mapping[str, Any], enough: float = -np.inf) -> _Climb | None:
+    """Return what a search with inflated, then with the proper noise comes to; None if there is none to inflate.
+
+    enough : float
+        A value at which the search may stop: it has come to where another one did.
+    """
+    factor = float(control["inflate"])
+    objective = problem.objective.inflated(factor) if factor not in (0.0, 1.0) else None
+    if objective is None:
+        return None
+    coarse = Problem(objective, start, problem.lower, problem.upper, problem.prior, problem.rng)
+    eased = _climb(coarse, start, _COARSE)
+    problem.objective.evaluations += objective.evaluations
+    # what was found of the noise itself was found of the inflated one
+    theta = np.where(problem.objective.scale_parameters, start, eased.theta)
+    climb = _climb(problem, theta, control, enough)
+    if not np.isfinite(climb.value):
+        climb = _climb(problem, start, control, enough)
+    return replace(climb, iterations=climb.iterations + eased.iterations)
+
+
+def _nearby(problem: Problem) -> Vector:
+    """Return a start around the first one where the cost is finite."""
+    for _ in range(20):
+        theta = problem.inside(problem.start * np.exp(_SPREAD * problem.rng.standard_normal(problem.start.size)))
+        if np.isfinite(problem.cost(theta)):
+            return theta
+    return problem.start
+
+
+def _agreed(climbs: list[_Climb], agree: float) -> bool:
+    """Tell whether the two best came to the same value."""
+    best = sorted(c.value for c in climbs)[:2]
+    return len(best) == 2 and best[1] - best[0] <= agree
+
+
+def _told(climbs: list[_Climb], agree: float) -> str:
+    values = sorted(c.value for c in climbs)
+    near = sum(v - values[0] <= agree for v in values)
+    if near == len(values):
+        return f"All {len(values)} searches came to this log L." if near > 1 else ""
+    worst = 0.5 * (values[-1] - values[0])
+    sentence = f"{near} of {len(values)} searches came to this log L, the worst ended {worst:.3g} below it."
+    return sentence if near > 1 else f"{sentence} No other confirms it: try starts=10, or another start."
+
+
+# --- one search
+
+
+def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: float = -np.inf) -> _Climb:
+    theta, value = problem.inside(start), problem.cost(problem.inside(start))
+    logs = problem.objective.scale_parameters & (theta > 0)
+    floor = np.where(logs, _VANISHED * np.abs(theta), 0.0)
+    damping, message, converged, iteration = 1e-3, f"The limit of {control['maxiter']} iterations is reached.", False, 0
+    if not np.isfinite(value):
+        return _Climb(theta, value, False, "The cost is not finite where the search began.", 0)
+    rough = True
+    for iteration in range(1, int(control["maxiter"]) + 1):  # noqa: B007    # the count is told
         try:
-            u, information = _score(problem, theta)
+            u, information = _score(problem, theta, rough)
         except SimulationError as error:
             message = f"Stopped where no score could be taken: {error}"
             break
-        step, promise = _step(problem, theta, u, information)
+        ground = np.where(logs & (theta > 0), theta, 1.0)  # d theta / d log theta
+        u, information = u * ground, information * np.outer(ground, ground)
+        free = ~(((theta <= problem.lower) & (u <= 0)) | ((theta >= problem.upper) & (u >= 0)))
+        free &= ~(problem.objective.scale_parameters & (theta == 0))
+        promise = _promise(u, information, free)
+        if value <= enough and promise < _COARSE["reltol"]:
+            converged, message = True, "It came to where another search did."
+            break
+        if rough and promise < max(_ROUGH_UNTIL, float(control["reltol"])):
+            rough = False
+            continue
         if promise < float(control["reltol"]):
             converged, message = True, "The score promises no further gain."
             break
-        new, lower = _halved(problem, theta, value, step)
+        new, lower, damping = _step(problem, theta, value, u, information, free, logs, damping)
+        if new is None and rough:
+            rough = False
+            continue
         if new is None:
             converged = promise < 1e-4
             message = "No shorter step lowers -2 log L" + (
                 "." if converged else f", though the score promises {promise:.3g}."
             )
             break
-        theta, value = new, lower
+        theta, value = _vanished(problem, new, lower, logs, floor)
         problem.note(theta, value)
-    return Outcome(theta, converged, message, iterations, "fmepy scoring")
+    return _Climb(theta, value, converged, message, iteration)
 
 
-def _score(problem: Problem, theta: Vector) -> tuple[Vector, Matrix]:
-    u, information = problem.objective.score(theta), problem.objective.information(theta)
+def _score(problem: Problem, theta: Vector, rough: bool) -> tuple[Vector, Matrix]:
+    u, information = problem.objective.score(theta, rough), problem.objective.information(theta, rough)
     if problem.prior is not None:
         prior = problem.prior.minus2log
         u = u - 0.5 * problem.objective.differentiate(prior, theta)
-        information = information + 0.5 * second_differences(
-            prior, theta, problem.lower, problem.upper, problem.scale, 1e-16
-        )
+        information = information + 0.5 * second_differences_of(problem, theta)
     return u, information
 
 
-def _step(problem: Problem, theta: Vector, u: Vector, information: Matrix) -> tuple[Vector, float]:
-    """Return the step of the free parameters and the gain u'I^-1 u that it promises."""
-    free = ~(((theta <= problem.lower) & (u < 0)) | ((theta >= problem.upper) & (u > 0)))
-    step = np.zeros(theta.size)
+def _promise(u: Vector, information: Matrix, free: BoolVector) -> float:
+    """Return u'I^-1 u of the free parameters; directions without information promise nothing."""
     if not free.any():
-        return step, 0.0
-    sub = information[np.ix_(free, free)]
-    size = 1 / np.sqrt(np.maximum(np.diag(sub), 1e-300))
-    values, vectors = np.linalg.eigh(sub * np.outer(size, size))
+        return 0.0
+    values, vectors, size = _scaled_eigen(information[np.ix_(free, free)])
     along = vectors.T @ (u[free] * size)
     usable = values > 1e-12 * values[-1]
-    step[free] = size * (vectors[:, usable] @ (along[usable] / values[usable]))
-    return step, float(np.sum(along[usable] ** 2 / values[usable]))
+    return float(np.sum(along[usable] ** 2 / values[usable]))
 
 
-def _halved(problem: Problem, theta: Vector, value: float, step: Vector) -> tuple[Vector | None, float]:
-    for k in range(30):
-        trial = problem.inside(theta + 0.5**k * step)
+def _scaled_eigen(information: Matrix) -> tuple[Vector, Matrix, Vector]:
+    """Return eigenvalues and vectors of the information brought to ones on its diagonal, and the scales."""
+    size = 1 / np.sqrt(np.maximum(np.diag(information), 1e-300))
+    values, vectors = np.linalg.eigh(information * np.outer(size, size))
+    return values, vectors, size
+
+
+def _step(
+    problem: Problem,
+    theta: Vector,
+    value: float,
+    u: Vector,
+    information: Matrix,
+    free: BoolVector,
+    logs: BoolVector,
+    damping: float,
+) -> tuple[Vector | None, float, float]:
+    """Return a better theta (None if there is none), its value, and the damping for the next step."""
+    values, vectors, size = _scaled_eigen(information[np.ix_(free, free)])
+    along = vectors.T @ (u[free] * size)
+    for _ in range(40):
+        d = np.zeros(theta.size)
+        d[free] = size * (vectors @ (along / (np.maximum(values, 0.0) + damping)))
+        moved = np.where(
+            logs & (theta > 0),
+            theta * np.exp(np.clip(d, -_LARGEST_STEP, _LARGEST_STEP)),
+            theta + np.where(logs, 0.0, d),
+        )
+        trial = problem.inside(moved)
+        if np.array_equal(trial, theta):
+            return None, value, damping
         lower = problem.cost(trial)
         if lower < value:
-            return trial, lower
-    return None, value
+            return trial, lower, damping / 10 if damping > 1e-12 else 1e-12
+        damping = max(4 * damping, 1e-6)
+    return None, value, damping
+
+
+def _vanished(problem: Problem, theta: Vector, value: float, logs: BoolVector, floor: Vector) -> tuple[Vector, float]:
+    """Return theta with the sds that have all but vanished set to zero, where that does not raise -2 log L."""
+    for j in np.flatnonzero(logs & (theta > 0) & (theta < floor)):
+        trial = theta.copy()
+        trial[j] = 0.0
+        if problem.lower[j] > 0:
+            continue
+        at_zero = problem.cost(trial)
+        if at_zero <= value + 1e-6:
+            theta, value = trial, at_zero
+    return theta, value

@@ -28,7 +28,7 @@ from fmepy.models.system import InputLayout, System, switch_derivatives, switch_
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
-__all__ = ["EventTable", "Segment", "Timeline", "finite_rows", "run_segments"]
+__all__ = ["EventTable", "Segment", "Timeline", "finite_rows", "run_segments", "snapped"]
 
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
@@ -123,7 +123,7 @@ class Timeline:
     @classmethod
     def of(cls, start: float, rows: Vector, forcings: tuple[Forcing, ...], event_times: Vector) -> Timeline:
         """Return a timeline whose events lie on the rows that they miss by rounding alone (0.7 and 7 * 0.1)."""
-        events = _snapped(event_times, np.append(rows, start))
+        events = snapped(event_times, np.append(rows, start))
         first = tuple(np.flatnonzero(events == start).tolist())
         return cls(start, rows, forcings, events, first, int(rows[0] == start))
 
@@ -131,9 +131,9 @@ class Timeline:
         """Return the run's segments; `crossings` are (time, switch) known beforehand."""
         last = float(self.rows[-1])
         marks = np.concatenate([self.rows, self.event_times, [self.start]])
-        stops = np.concatenate([_snapped(forcing_knots(self.forcings), marks), self.event_times])
+        stops = np.concatenate([snapped(forcing_knots(self.forcings), marks), self.event_times])
         crossings = list(
-            zip(_snapped(np.array([t for t, _ in crossings]), marks), [i for _, i in crossings], strict=True)
+            zip(snapped(np.array([t for t, _ in crossings]), marks), [i for _, i in crossings], strict=True)
         )
         stops = np.concatenate([stops, [t for t, _ in crossings]])
         inner = np.unique(stops[(stops > self.start) & (stops < last)])
@@ -151,7 +151,7 @@ class Timeline:
         return tuple(out)
 
 
-def _snapped(times: Vector, marks: Vector) -> Vector:
+def snapped(times: Vector, marks: Vector) -> Vector:
     """Return times, moved to the mark that they miss by rounding alone: solvers refuse segments that short."""
     if not len(times) or not len(marks):
         return times

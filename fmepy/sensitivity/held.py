@@ -87,8 +87,12 @@ class _BoundHeld:
         self.scales, self.group_names = inner.scales, inner.group_names
         self.groups: IntVector = inner.groups
         if callable(getattr(inner, "score", None)) and hasattr(inner, "information"):
-            self.score = lambda theta: inner.score(self._full(theta))[:n]
-            self.information = lambda theta: inner.information(self._full(theta))[:n, :n]
+            self.score = lambda theta, rough=False: inner.score(self._full(theta), rough)[:n]
+            self.information = lambda theta, rough=False: inner.information(self._full(theta), rough)[:n, :n]
+            self.nobs = inner.nobs
+            self.scale_parameters = inner.scale_parameters[:n]
+            self.inflated = lambda factor: self._of(inner.inflated(factor))
+            self.sensitivity_rows = lambda theta: _first_columns(inner.sensitivity_rows(self._full(theta)), n)
 
     @property
     def retries(self) -> int:
@@ -113,5 +117,13 @@ class _BoundHeld:
         """Return the ModCost."""
         return self._inner.modcost(self._full(theta))
 
+    def _of(self, inner: Any) -> Any:
+        return None if inner is None else _BoundHeld(inner, self._n, np.concatenate((self.theta0, self._tail)))
+
     def _full(self, theta: Vector) -> Vector:
         return np.concatenate((theta, self._tail)) if self._tail.size else np.asarray(theta, dtype=float)
+
+
+def _first_columns(found: tuple[Any, Vector, Matrix], n: int) -> tuple[Any, Vector, Matrix]:
+    names, x, rows = found
+    return names, x, rows[:, :n]

@@ -252,12 +252,12 @@ class FakeLikelihood:
         mu, sd = theta
         return float(np.sum(((self.data - mu) / sd) ** 2 + np.log(2 * np.pi * sd**2)))
 
-    def score(self, theta):
+    def score(self, theta, rough=False):
         mu, sd = theta
         e = self.data - mu
         return np.array([np.sum(e) / sd**2, np.sum(e**2) / sd**3 - len(e) / sd])
 
-    def information(self, theta):
+    def information(self, theta, rough=False):
         n, sd = len(self.data), theta[1]
         return np.diag([n / sd**2, 2 * n / sd**2])
 

@@ -470,10 +470,10 @@ class Likelihood:
     def minus2loglik(self, theta):
         return 0.0
 
-    def score(self, theta):
+    def score(self, theta, rough=False):
         return np.zeros(2)
 
-    def information(self, theta):
+    def information(self, theta, rough=False):
         return self._information
 
 
