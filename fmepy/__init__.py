@@ -6,7 +6,7 @@ and asks a question of it. Start with `OdeModel` (or any function of your own), 
 """
 
 from fmepy import datasets, errors
-from fmepy.costs import BoundCost, Cost, ModCost, SimulationCost, SumCost, modCost
+from fmepy.costs import BoundCost, Cost, FimlofCost, ModCost, SimulationCost, SumCost, modCost
 from fmepy.datatools import cross2long, gaussianWeights
 from fmepy.fitting import ModFit, ModFitSummary, Prediction, PseudoOptim, confidence, modFit, predict, pseudoOptim
 from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
@@ -54,6 +54,7 @@ __all__ = [
     "Cost",
     "DifferenceModel",
     "Equations",
+    "FimlofCost",
     "GlobalIndices",
     "Grid",
     "Halton",

@@ -1,8 +1,9 @@
 """Costs: a model held against data."""
 
 from fmepy.costs.base import BoundCost, Cost
+from fmepy.costs.fimlof import FimlofCost
 from fmepy.costs.modcost import ModCost, modCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.sums import SumCost
 
-__all__ = ["BoundCost", "Cost", "ModCost", "SimulationCost", "SumCost", "modCost"]
+__all__ = ["BoundCost", "Cost", "FimlofCost", "ModCost", "SimulationCost", "SumCost", "modCost"]

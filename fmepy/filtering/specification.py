@@ -305,6 +305,7 @@ def _error_sds(
                 raise ArgumentError(
                     f"`measurement_noise[{name!r}]` must be proportional to 'err', such as 'scale * err'; it is {sd}."
                 )
+            sd = sympy.cancel(sd / err)  # the datum's own error multiplies it
         out.append(sd.xreplace(outputs))
     return out
 
@@ -370,8 +371,8 @@ def _readings(
 
 
 def _check_some_noise(noise: Noise, errors: Noise, has_errors: bool, variables: Sequence[str]) -> None:
-    exact = [v for v in variables if v in errors.keys and errors.sds[errors.keys.index(v)] == 0]
-    if exact and all(sd == 0 for sd in noise.sds):
+    exact = [v for v in variables if v in errors.keys and errors.sds[errors.keys.index(v)].is_zero]
+    if exact and all(sd.is_zero for sd in noise.sds):
         raise ArgumentError(
             f"Neither the process nor the measurement of {listed(exact)} has any noise, so its prediction has no "
             "variance. Give `process_noise` or `measurement_noise` an sd above zero."

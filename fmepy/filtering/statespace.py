@@ -212,7 +212,7 @@ def build_state_space(
         parameters=(*parameters, *factor, INFLATION),
         forcings=equations.forcings,
         rates=tuple(e.xreplace(at_mean) for e in rates),
-        gains=tuple((i, j, inflation * e) for i, row in enumerate(A) for j, e in enumerate(row) if e != 0),
+        gains=tuple((i, j, inflation * e) for i, row in enumerate(A) for j, e in enumerate(row) if not e.is_zero),
         n_noise=q,
         readings=tuple(readings),
         sds=tuple(sds),

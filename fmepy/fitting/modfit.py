@@ -350,6 +350,12 @@ def _message(
         )
     if curvature.trouble:
         parts.append(curvature.trouble)
+    gone = [n for n, g in zip(problem.names, problem.objective.scale_parameters & (theta == 0), strict=True) if g]
+    if gone:
+        parts.append(
+            f"The likelihood is highest without the noise of {', '.join(gone)}; standard errors are those of the others."
+        )
+    at_bound = tuple(n for n in at_bound if n not in gone)
     if at_bound:
         parts.append(
             f"On a bound: {', '.join(at_bound)}; their standard errors, and those of the others, assume a free optimum."
@@ -364,6 +370,8 @@ def _message(
             )
         elif np.isnan(covariance_of(H)).any():
             parts.append("The Hessian is not positive definite: there is no covariance.")
+    if problem.objective.is_scalar and nobs < len(theta):
+        parts.append(f"{int(nobs)} data for {len(theta)} parameters: the estimates are not determined.")
     if not problem.objective.is_scalar and nobs <= len(theta):
         parts.append(
             f"{int(nobs)} residuals for {len(theta)} parameters leave no degrees of freedom: no residual variance, no "

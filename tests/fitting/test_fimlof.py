@@ -1,0 +1,182 @@
+"""modFit on likelihoods by filtering: stored estimates, standard errors, starts that must agree, sds that end at zero."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+import fmepy as fme
+from fmepy.errors import ArgumentError
+from fmepy.fitting import modFit
+from tests.costs.market import THIRTEEN, market_cost
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "fimlof"
+
+
+def reference(name):
+    return json.loads((REFERENCE / f"{name}.json").read_text())
+
+
+def decay(n, x, *, a=0.5):
+    return a * x
+
+
+@pytest.fixture(scope="module")
+def ar1():
+    stored = reference("ar1_noise")
+    model = fme.DifferenceModel(decay, state={"x": 0.0}, times=np.arange(201))
+    data = {"time": np.arange(1, 201), "x": stored["data"]}
+    return fme.FimlofCost(
+        model, data, process_noise={"x": "q"}, measurement_noise={"x": "r"}, parms={"q": 2.0, "r": 2.0},
+        initial_sd={"x": "q / sqrt(1 - a**2)"},
+    )  # fmt: skip
+
+
+def test_autoregression_behind_noise_has_its_stored_estimate_and_standard_errors(ar1):
+    fit = modFit(ar1)
+    expected = reference("ar1_noise")["mle"]
+    assert fit.converged, fit.message
+    assert fit.method == "scoring"
+    assert fit.par["a"] == pytest.approx(expected["a"], rel=1e-4)
+    assert fit.par["q"] ** 2 == pytest.approx(expected["q"], rel=1e-4)
+    assert fit.par["r"] ** 2 == pytest.approx(expected["r"], rel=1e-4)
+    assert fit.loglik == pytest.approx(expected["loglik_gaussian"], abs=1e-7)
+    assert fit.std_error["a"] == pytest.approx(expected["se"]["a"], rel=1e-3)
+    assert 2 * fit.std_error["q"] / fit.par["q"] == pytest.approx(expected["se"]["log_q"], rel=1e-3)
+    assert 2 * fit.std_error["r"] / fit.par["r"] == pytest.approx(expected["se"]["log_r"], rel=1e-3)
+    assert np.isnan(fit.ssr)
+    assert fit.deviance == pytest.approx(-2 * fit.loglik)
+    assert fit.nobs == 195
+    assert fit.aic == pytest.approx(fit.deviance + 6)
+    assert fit.bic == pytest.approx(fit.deviance + 3 * np.log(195))
+    assert "All 2 searches came to this log L" in fit.message
+
+
+def test_the_nile_has_the_estimate_of_the_literature():
+    """Durbin and Koopman (2012), section 2.2: 15099 and 1469.1."""
+    nile = fme.datasets.load("Nile")
+    model = fme.DifferenceModel(
+        "next(level) = level", state={"level": 1000}, times=nile.year, outputs={"flow": "level"}
+    )
+    cost = fme.FimlofCost(
+        model, nile, x="year", process_noise={"level": "sd_w"}, measurement_noise={"flow": "sd_v"},
+        parms={"sd_w": 50, "sd_v": 100}, initial="diffuse",
+    )  # fmt: skip
+    fit = modFit(cost)
+    stored = reference("nile_local_level")["mle"]
+    assert fit.par["sd_v"] ** 2 == pytest.approx(stored["var_v"], rel=1e-4)
+    assert fit.par["sd_w"] ** 2 == pytest.approx(stored["var_w"], rel=1e-4)
+    assert fit.loglik == pytest.approx(-632.5456251, abs=1e-6)
+    of_logs = np.sqrt(np.diag(stored["cov_log_variances"]))
+    assert 2 * fit.std_error["sd_v"] / fit.par["sd_v"] == pytest.approx(of_logs[0], rel=1e-3)
+    assert 2 * fit.std_error["sd_w"] / fit.par["sd_w"] == pytest.approx(of_logs[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("which", ["single", "panel20"])
+def test_market_growth_is_estimated_within_a_twentieth_of_a_standard_error_from_ten_per_cent_off(which):
+    cost, stored = market_cost(which)
+    expected = stored["expected"]
+    rng = np.random.default_rng(3)
+    start = {k: cost.parms[k] * np.exp(0.1 * rng.standard_normal()) for k in THIRTEEN}
+    fit = modFit(cost, start, seed=1)
+    distance = (fit.par - pd.Series(expected["mle"])) / pd.Series(expected["mle_se"])
+    assert distance.abs().max() < 0.05
+    xi = fit.loglik + 0.5 * np.log(2 * np.pi) * fit.nobs
+    assert xi == pytest.approx(expected["loglik_peterson_at_mle"], abs=1e-3)
+    assert fit.converged, fit.message
+    gain = xi - expected["loglik_peterson_at_true"]
+    assert 0 < gain < 20  # chi2_13 / 2: 6.5 on the average
+
+
+def test_a_straight_search_may_end_far_below():
+    """Why there is inflation: without it, the search from 10 % off ends at a local maximum."""
+    cost, stored = market_cost("single")
+    rng = np.random.default_rng(3)
+    start = {k: cost.parms[k] * np.exp(0.1 * rng.standard_normal()) for k in THIRTEEN}
+    straight = modFit(cost, start, control={"inflate": 1, "maxiter": 60}, hessian=False)
+    xi = straight.loglik + 0.5 * np.log(2 * np.pi) * straight.nobs
+    assert xi < stored["expected"]["loglik_peterson_at_mle"] - 100
+
+
+def test_an_sd_whose_best_value_is_zero_ends_there_and_leaves_the_covariance_to_the_others():
+    rng = np.random.default_rng(8)
+    data = {"time": np.arange(1, 41), "x": 5.0 + rng.standard_normal(40)}
+    model = fme.DifferenceModel("next(x) = x", state={"x": "x0"}, times=np.arange(41), parms={"x0": 4.0})
+    cost = fme.FimlofCost(
+        model, data, process_noise={"x": "q"}, measurement_noise={"x": "r"}, parms={"q": 1.0, "r": 2.0}
+    )
+    fit = modFit(cost)
+    assert fit.par["q"] == 0.0
+    assert fit.par["x0"] == pytest.approx(np.mean(data["x"]), rel=1e-6)
+    assert fit.par["r"] == pytest.approx(np.std(data["x"]), rel=1e-5)
+    assert fit.std_error["x0"] == pytest.approx(np.std(data["x"]) / np.sqrt(40), rel=1e-3)
+    assert fit.std_error["r"] == pytest.approx(np.std(data["x"]) / np.sqrt(80), rel=1e-3)
+    assert np.isnan(fit.std_error["q"])
+    assert fit.converged
+    assert "highest without the noise of q" in fit.message
+
+
+def test_other_methods_find_the_same_and_least_squares_refuse(ar1):
+    best = modFit(ar1)
+    for method in ("BFGS", "Nelder-Mead"):
+        fit = modFit(ar1, method=method)
+        assert fit.deviance == pytest.approx(best.deviance, abs=1e-4), method
+    with pytest.raises(ArgumentError, match="one number .-2 log L.. Use scoring"):
+        modFit(ar1, method="Marq")
+
+
+def test_a_prior_makes_it_the_maximum_a_posteriori(ar1):
+    """A prior as sharp as the data pulls about half way."""
+    plain = modFit(ar1)
+    sd = plain.std_error["a"]
+    pulled = modFit(ar1, prior={"a": norm(plain.par["a"] - sd, sd)})
+    assert pulled.par["a"] == pytest.approx(plain.par["a"] - 0.5 * sd, abs=0.1 * sd)
+    assert pulled.std_error["a"] < 0.8 * sd
+    f = lambda a: ar1({**pulled.par, "a": a}) - 2 * norm.logpdf(a, plain.par["a"] - sd, sd)  # noqa: E731
+    assert f(pulled.par["a"]) < min(f(pulled.par["a"] + 1e-4), f(pulled.par["a"] - 1e-4))
+
+
+def test_several_starts_agree_and_a_misspelt_setting_is_told(ar1):
+    fits = modFit(ar1, starts=3, seed=2)
+    assert len(fits.starts) == 3
+    assert fits.starts["ssr"].max() - fits.starts["ssr"].min() < 0.1
+    with pytest.raises(ArgumentError, match="knows no 'inflated'. Did you mean 'inflate'"):
+        modFit(ar1, control={"inflated": 2})
+
+
+def test_fewer_data_than_parameters_are_told():
+    model = fme.DifferenceModel(decay, state={"x": "x0"}, times=[0, 1, 2], parms={"x0": 1.0})
+    cost = fme.FimlofCost(model, {"time": [1.0], "x": [0.4]}, process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
+    fit = modFit(cost)
+    assert "1 data for 2 parameters" in fit.message
+    assert "undetermined" in fit.message
+
+
+def test_a_least_squares_part_and_a_filtered_part_are_fitted_together(ar1):
+    """Parameter a is in both: an exact record of a decay, and the noisy one."""
+    model = fme.OdeModel("d(y)/dt = log(a) * y", state={"y": 1.0}, times=[0, 1, 2], parms={"a": 0.5})
+    table = pd.DataFrame({"time": [1.0, 2.0], "y": [0.80, 0.66], "sd": 0.02})
+    plain = fme.SimulationCost(model, table, err="sd")
+    both = plain + ar1
+    fit = modFit(both, {"a": 0.6, "q": 2.0, "r": 2.0})
+    assert fit.method == "scoring"
+    assert fit.converged, fit.message
+    assert fit.nobs == 197
+    information = plain.bind(["a"]).jacobian(fit.par[["a"]].to_numpy()) ** 2
+    alone = modFit(ar1)
+    assert modFit(plain, ["a"]).par["a"] < fit.par["a"] < alone.par["a"]
+    expected = information.sum() + alone.hessian.loc["a", "a"] / 2
+    assert fit.hessian.loc["a", "a"] / 2 == pytest.approx(expected, rel=0.1)
+
+
+def test_chains_take_the_likelihood_as_it_stands(ar1):
+    fit = modFit(ar1)
+    chain = fme.modMCMC(ar1, fit.par, jump=fit.cov_scaled * 2.4**2 / 3, niter=4000, burninlength=500, seed=1)
+    error = (chain.pars.mean() - fit.par) / fit.std_error
+    assert error.abs().max() < 0.5
+    assert (chain.pars.std() / fit.std_error).between(0.7, 1.5).all()
+    assert (chain.pars[["q", "r"]] >= 0).all().all()
+    assert 2 * chain.bestfunp == pytest.approx(fit.deviance, abs=0.5)
