@@ -6,9 +6,20 @@ and asks a question of it. Start with `OdeModel` (or any function of your own), 
 """
 
 from fmepy import datasets, errors
-from fmepy.costs import BoundCost, Cost, FimlofCost, ModCost, SimulationCost, SumCost, modCost
+from fmepy.costs import BoundCost, Cost, FimlofCost, ModCost, Sector, SimulationCost, SumCost, modCost, sector
 from fmepy.datatools import cross2long, gaussianWeights
-from fmepy.fitting import ModFit, ModFitSummary, Prediction, PseudoOptim, confidence, modFit, predict, pseudoOptim
+from fmepy.fitting import (
+    ModFit,
+    ModFitSummary,
+    Prediction,
+    PseudoOptim,
+    confidence,
+    derived,
+    modFit,
+    predict,
+    pseudoOptim,
+    sandwich,
+)
 from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
 from fmepy.models.base import BoundModel, Model
 from fmepy.models.difference import DifferenceModel
@@ -73,6 +84,7 @@ __all__ = [
     "PseudoOptim",
     "RangeSummary",
     "Runs",
+    "Sector",
     "SensFun",
     "SensFunSummary",
     "SensRange",
@@ -85,6 +97,7 @@ __all__ = [
     "confidence",
     "cross2long",
     "datasets",
+    "derived",
     "errors",
     "gaussianWeights",
     "global_indices",
@@ -101,6 +114,8 @@ __all__ = [
     "pseudoOptim",
     "resume_mcmc",
     "run_many",
+    "sandwich",
+    "sector",
     "sensFun",
     "sensRange",
     "transformed",

@@ -3,7 +3,8 @@
 from fmepy.costs.base import BoundCost, Cost
 from fmepy.costs.fimlof import FimlofCost
 from fmepy.costs.modcost import ModCost, modCost
+from fmepy.costs.sector import Sector, sector
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.sums import SumCost
 
-__all__ = ["BoundCost", "Cost", "FimlofCost", "ModCost", "SimulationCost", "SumCost", "modCost"]
+__all__ = ["BoundCost", "Cost", "FimlofCost", "ModCost", "Sector", "SimulationCost", "SumCost", "modCost", "sector"]

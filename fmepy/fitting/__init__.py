@@ -1,9 +1,21 @@
 """Find the parameters: modFit and its methods, pseudoOptim, confidence intervals, bands of the fitted curve."""
 
 from fmepy.fitting.confidence import confidence
+from fmepy.fitting.derived import derived, sandwich
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.predict import Prediction, predict
 from fmepy.fitting.pseudo_optim import PseudoOptim, pseudoOptim
 from fmepy.fitting.result import ModFit, ModFitSummary
 
-__all__ = ["ModFit", "ModFitSummary", "Prediction", "PseudoOptim", "confidence", "modFit", "predict", "pseudoOptim"]
+__all__ = [
+    "ModFit",
+    "ModFitSummary",
+    "Prediction",
+    "PseudoOptim",
+    "confidence",
+    "derived",
+    "modFit",
+    "predict",
+    "pseudoOptim",
+    "sandwich",
+]

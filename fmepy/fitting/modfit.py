@@ -353,7 +353,7 @@ def _message(
     gone = [n for n, g in zip(problem.names, problem.objective.scale_parameters & (theta == 0), strict=True) if g]
     if gone:
         parts.append(
-            f"The likelihood is highest without the noise of {', '.join(gone)}; standard errors are those of the others."
+            f"The likelihood is highest without the noise of {', '.join(gone)}; standard errors are of the others."
         )
     at_bound = tuple(n for n in at_bound if n not in gone)
     if at_bound:

@@ -194,8 +194,8 @@ def define(
     Parameters
     ----------
     kind : {"ode", "difference"}
-    source : callable or str
-        ``f(t, <states>, <parameters>, <forcings>)`` by name, ``f(t, y, p)``, or text.
+    source : callable, str or Equations
+        ``f(t, <states>, <parameters>, <forcings>)`` by name, ``f(t, y, p)``, text, or the equations of another model.
     state : mapping, Series or sequence
         Initial values: numbers, parameter names or expressions of parameters. Text may hold them itself.
     parms : mapping or Series
@@ -222,8 +222,10 @@ def define(
     given = _as_parms(parms)
     if isinstance(source, str):
         return _from_text(kind, source, state, given, outputs, drivers, event_names, like)
+    if isinstance(source, Equations):
+        return _from_equations(kind, source, state, given, outputs, drivers, event_names)
     if not callable(source):
-        raise ModelError(f"A model is a Python function or text; got {type(source).__name__}.")
+        raise ModelError(f"A model is a Python function, text or Equations; got {type(source).__name__}.")
     return _from_function(kind, source, state, given, outputs, drivers, trace, most_states, t0, event_names, like)
 
 
@@ -410,6 +412,55 @@ def _from_text(
         "",
         None,
         given_outputs=outputs,
+    )
+
+
+def _from_equations(
+    kind: Kind,
+    source: Equations,
+    state: Any,
+    given: dict[str, float],
+    outputs: Any,
+    drivers: tuple[Forcing, ...],
+    event_names: Sequence[str],
+) -> Definition:
+    if source.kind != kind:
+        raise ModelError(f"These are equations of the kind {source.kind!r}; {kind!r} is needed here.")
+    initial = {k: _initial_value(k, v) for k, v in _as_state(state).items()}
+    for name in initial:
+        if name not in source.states:
+            raise ModelError(f"`state`: {name!r} is no state of the equations.{did_you_mean(name, source.states)}")
+    _need_initial(source.states, initial)
+    forcing_names = tuple(f.name for f in drivers)
+    _check_apart(source.states, list(given), forcing_names)
+    known = [*source.states, *given, *forcing_names]
+    own = {**dict(source.outputs), **_read_outputs(outputs, known, dict(source.outputs), source.time)}
+    used = names_in([*source.rates, *own.values(), *initial.values()])
+    for name in sorted(used - set(known) - {source.time}):
+        raise ModelError(f"{name!r} has no value: it is missing in `parms` and `forcings`.{did_you_mean(name, known)}")
+    _check_used(given, used | set(event_names), f"The equations use {listed(sorted(used - set(source.states)))}.")
+    _check_initial(initial, list(given), source.states)
+    _name_forcings(forcing_names, used)
+    same = source.parameters == tuple(given) and source.forcings == forcing_names and len(own) == len(source.outputs)
+    equations = source
+    if not same:
+        equations = Equations(
+            kind, source.states, tuple(given), forcing_names, source.rates, tuple(own.items()), source.time
+        )
+    return Definition(
+        kind,
+        source,
+        source.states,
+        pd.Series(given, dtype=float),
+        tuple(_number(initial[s]) for s in source.states),
+        drivers,
+        (),
+        equations.outputs,
+        equations,
+        "",
+        None,
+        source.time,
+        outputs,
     )
 
 

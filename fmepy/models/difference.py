@@ -13,7 +13,7 @@ from fmepy.models.code import scalar_function
 from fmepy.models.definition import Definition, as_times, check_time_name, define
 from fmepy.models.dynamic import DynamicModel, central_differences
 from fmepy.models.engines.difference_kernels import Kernels
-from fmepy.models.equations import symbol
+from fmepy.models.equations import Equations, symbol
 from fmepy.models.forcing import forcing_values, tell_outside
 from fmepy.models.switches import as_piecewise
 from fmepy.models.system import build_outputs
@@ -40,7 +40,7 @@ class DifferenceModel(DynamicModel):
 
     Parameters
     ----------
-    step : callable or str
+    step : callable, str or Equations
         The next states: ``f(n, <states>, *, <parameters>, <forcings>)`` with states, parameters and forcings by name,
         returning one value a state in the order of `state` (or a dict); or ``f(n, x, p)`` with an ndarray and a dict;
         either may return ``(next states, {name: extra output})``. ``n`` is the time of the new row, and forcings are
@@ -96,7 +96,7 @@ class DifferenceModel(DynamicModel):
 
     def __init__(
         self,
-        step: Callable[..., Any] | str,
+        step: Callable[..., Any] | str | Equations,
         *,
         state: Any = None,
         times: Any,

@@ -16,7 +16,7 @@ from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
 from fmepy.models.engines.diffsol import NotCompilableError, diffsl_code, is_available
 from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
 from fmepy.models.engines.scipy_steppers import IVP_METHODS
-from fmepy.models.equations import names_in
+from fmepy.models.equations import Equations, names_in
 from fmepy.models.events import Event, as_events
 from fmepy.models.forcing import forcing_values, tell_outside
 from fmepy.models.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
@@ -41,7 +41,7 @@ class OdeModel(DynamicModel):
 
     Parameters
     ----------
-    rhs : callable or str
+    rhs : callable, str or Equations
         The rates: ``f(t, <states>, *, <parameters>, <forcings>)`` with states, parameters and forcings by name,
         returning one rate a state in the order of `state` (or a dict); or ``f(t, y, p)`` with an ndarray and a dict;
         either may return ``(rates, {name: extra output})``. Or text, with lines such as ``d(N)/dt = r * N``, ``N(0) =
@@ -111,7 +111,7 @@ class OdeModel(DynamicModel):
 
     def __init__(
         self,
-        rhs: Callable[..., Any] | str,
+        rhs: Callable[..., Any] | str | Equations,
         *,
         state: Any = None,
         times: Any,

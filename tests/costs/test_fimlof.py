@@ -408,7 +408,7 @@ def test_bad_arguments_are_refused_with_what_to_do(cost, change, error, words):
 
 
 def test_a_variable_without_any_measurement_noise_is_refused(model, data):
-    with pytest.raises(ArgumentError, match="says nothing of 'both'.*'estimate'"):
+    with pytest.raises(ArgumentError, match=r"says nothing of 'both'.*'estimate'"):
         fme.FimlofCost(model, data, process_noise={"x": 1.0}, measurement_noise={"x": 1.0})
 
 
@@ -449,7 +449,7 @@ def test_a_start_of_which_the_data_say_nothing_is_told(data):
         model, data[["time", "x"]], process_noise={"x": 1.0}, measurement_noise={"x": 1.0}, initial="diffuse"
     )
     assert cost() == np.inf
-    with pytest.raises(SimulationError, match="say nothing of .*y"):
+    with pytest.raises(SimulationError, match=r"say nothing of .*y"):
         cost.bind().minus2loglik(cost.parms.to_numpy())
 
 

@@ -1,4 +1,4 @@
-"""modFit on likelihoods by filtering: stored estimates, standard errors, starts that must agree, sds that end at zero."""
+"""modFit on likelihoods by filtering: stored estimates and standard errors, starts that agree, sds that end at zero."""
 
 import json
 from pathlib import Path
@@ -124,7 +124,7 @@ def test_other_methods_find_the_same_and_least_squares_refuse(ar1):
     for method in ("BFGS", "Nelder-Mead"):
         fit = modFit(ar1, method=method)
         assert fit.deviance == pytest.approx(best.deviance, abs=1e-4), method
-    with pytest.raises(ArgumentError, match="one number .-2 log L.. Use scoring"):
+    with pytest.raises(ArgumentError, match=r"one number .-2 log L.. Use scoring"):
         modFit(ar1, method="Marq")
 
 
@@ -143,7 +143,7 @@ def test_several_starts_agree_and_a_misspelt_setting_is_told(ar1):
     fits = modFit(ar1, starts=3, seed=2)
     assert len(fits.starts) == 3
     assert fits.starts["ssr"].max() - fits.starts["ssr"].min() < 0.1
-    with pytest.raises(ArgumentError, match="knows no 'inflated'. Did you mean 'inflate'"):
+    with pytest.raises(ArgumentError, match=r"knows no 'inflated'. Did you mean 'inflate'"):
         modFit(ar1, control={"inflated": 2})
 
 

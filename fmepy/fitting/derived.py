@@ -1,0 +1,134 @@
+"""What follows from an estimate: functions of the parameters by the delta method, and the sandwich covariance.
+
+With C the covariance of the estimate, a function g of the parameters has, to first order::
+
+    var g = (dg/dp) C (dg/dp)'
+
+which is often small where the single variances are large: a curve may be well determined while its coefficients are
+not. When the model or the normality of the noise is in doubt, C is better taken from the scores g_n of the samples::
+
+    C = J^-1 (sum_n g_n g_n') J^-1            J the observed information  (Huber 1967, White 1982)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError
+from fmepy.fitting.result import ModFit
+
+__all__ = ["derived", "sandwich"]
+
+_STEP = 6e-6  # cube root of the machine epsilon: central differences
+
+
+def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95, cov: Any = None) -> pd.DataFrame:
+    """Return functions of the fitted parameters with their standard errors.
+
+    Parameters
+    ----------
+    fit : ModFit
+    function : callable
+        Of a Series of the parameters; returns a number, a dict, a Series or an array.
+    level : float
+        Of the intervals.
+    cov : DataFrame, optional
+        Covariance of the parameters; default ``fit.cov_scaled``.
+
+    Returns
+    -------
+    DataFrame
+        Columns estimate, std_error, lower, upper; a row for each function.
+
+    Raises
+    ------
+    ArgumentError
+        A level outside (0, 1), a fit without covariance.
+
+    Examples
+    --------
+    >>> from fmepy.fitting.modfit import modFit
+    >>> x, y = np.arange(5.0), np.array([1.1, 2.9, 5.2, 7.0, 9.1])
+    >>> fit = modFit(lambda p: p["a"] + p["b"] * x - y, {"a": 0.0, "b": 1.0})
+    >>> derived(fit, lambda p: {"at 10": p["a"] + 10 * p["b"], "root": -p["a"] / p["b"]}).round(3)
+           estimate  std_error   lower   upper
+    at 10    21.140      0.335  20.483  21.797
+    root     -0.517      0.059  -0.634  -0.401
+    """
+    from scipy.special import ndtri
+
+    if not 0 < level < 1:
+        raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
+    names = list(fit.par.index)
+    C = (fit.cov_scaled if cov is None else pd.DataFrame(cov)).loc[names, names].to_numpy(dtype=float)
+    if np.isnan(C).all():
+        raise ArgumentError(f"The fit has no covariance: {fit.message}")
+    known = ~np.isnan(np.diag(C))
+    C = np.where(np.outer(known, known), C, 0.0)
+    labels, value = _named(function(fit.par.copy()))
+    slopes = np.zeros((len(value), len(names)))
+    for j, name in enumerate(names):
+        if known[j]:
+            h = _STEP * max(abs(float(fit.par[name])), 1e-3 * float(np.sqrt(C[j, j])))
+            ahead, behind = fit.par.copy(), fit.par.copy()
+            ahead[name] += h
+            behind[name] -= h
+            slopes[:, j] = (_named(function(ahead))[1] - _named(function(behind))[1]) / (ahead[name] - behind[name])
+    se = np.sqrt(np.einsum("ij,jk,ik->i", slopes, C, slopes))
+    width = float(ndtri(0.5 + level / 2))
+    return pd.DataFrame(
+        {"estimate": value, "std_error": se, "lower": value - width * se, "upper": value + width * se}, index=labels
+    )
+
+
+def _named(result: Any) -> tuple[list[Any], Any]:
+    if isinstance(result, Mapping):
+        return list(result), np.array([float(v) for v in result.values()])
+    if isinstance(result, pd.Series):
+        return list(result.index), result.to_numpy(dtype=float)
+    values = np.atleast_1d(np.asarray(result, dtype=float)).ravel()
+    return list(range(len(values))), values
+
+
+def sandwich(cost: Any, fit: ModFit) -> pd.DataFrame:
+    """Return the covariance of an estimate that holds when noise is not normal or the model not quite right.
+
+    Parameters
+    ----------
+    cost : FimlofCost
+        The cost that was fitted.
+    fit : ModFit
+
+    Returns
+    -------
+    DataFrame
+        Covariance of the estimates.
+
+    Raises
+    ------
+    ArgumentError
+        A cost without scores of its samples, a fit without covariance.
+
+    References
+    ----------
+    White (1982), Econometrica 50, 1-25.
+    """
+    bound = cost.bind(list(fit.par.index)) if hasattr(cost, "bind") else None
+    if not callable(getattr(bound, "sample_scores", None)):
+        raise ArgumentError(
+            f"`cost` must know the score of every sample, as a FimlofCost does; got {type(cost).__name__}."
+        )
+    assert bound is not None, "it has sample scores"
+    inverse = fit.cov_unscaled.to_numpy()
+    if np.isnan(inverse).all():
+        raise ArgumentError(f"The fit has no covariance: {fit.message}")
+    g = bound.sample_scores(fit.par.to_numpy(dtype=float))
+    known = ~np.isnan(np.diag(inverse))
+    out = np.full(inverse.shape, np.nan)
+    J_inverse = inverse[np.ix_(known, known)]
+    out[np.ix_(known, known)] = J_inverse @ (g[:, known].T @ g[:, known]) @ J_inverse
+    return pd.DataFrame(out, index=fit.par.index, columns=fit.par.index)

@@ -1,0 +1,97 @@
+"""A sector is the model of its states with the others' data as inputs; put together, the sectors make the whole."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fmepy as fme
+from fmepy.errors import ArgumentError
+from tests.costs.market import market_cost
+
+
+def chain(n, a, b, c, *, k=0.8, m=0.3, s=0.6, inflow=1.0):
+    return k * a + inflow, b - 0.1 * b + m * a, s * c + 0.2 * b
+
+
+@pytest.fixture(scope="module")
+def whole():
+    rng = np.random.default_rng(3)
+    model = fme.DifferenceModel(
+        chain, state={"a": 8.0, "b": 1.0, "c": 1.0}, times=np.arange(61), outputs={"twice": "2 * b", "mixed": "a + b"}
+    )
+    x, rows = np.array([8.0, 1.0, 1.0]), []
+    for n in range(1, 61):
+        x = np.array(chain(n, *x)) + 0.2 * rng.standard_normal(3)
+        a, b, c = x + 0.05 * rng.standard_normal(3)
+        rows.append((n, a, b, c, 2 * x[1] + 0.1 * rng.standard_normal(), x[0] + x[1]))
+    data = pd.DataFrame(rows, columns=["time", "a", "b", "c", "twice", "mixed"])
+    return fme.FimlofCost(
+        model, data, process_noise=dict.fromkeys("abc", "sd_w"), parms={"sd_w": 0.2},
+        measurement_noise={"a": 0.05, "b": 0.05, "c": 0.05, "twice": 0.1, "mixed": 0.1},
+        initial_sd={"a": 1.0, "b": 1.0, "c": 1.0},
+    )  # fmt: skip
+
+
+def test_a_sector_is_the_model_written_by_hand_with_the_data_as_forcing(whole):
+    part = fme.sector(whole, ["b"])
+    assert part.inputs == ("a",)
+    assert list(part.cost.parms.index) == ["m", "sd_w"]
+    data = whole.obs
+    by_hand = fme.DifferenceModel(
+        "next(b) = b - 0.1 * b + m * u\ntwice = 2 * b", state={"b": 1.0}, times=np.arange(61), parms={"m": 0.3},
+        forcings={"u": (data.time + 1, data.a)},
+    )  # fmt: skip
+    cost = fme.FimlofCost(
+        by_hand, data[["time", "b", "twice"]], process_noise={"b": "sd_w"}, parms={"sd_w": 0.2},
+        measurement_noise={"b": 0.05, "twice": 0.1}, initial_sd={"b": 1.0},
+    )  # fmt: skip
+    for p in (None, {"m": 0.4, "sd_w": 0.1}):
+        assert part.cost(p) == pytest.approx(cost(p), rel=1e-12)
+
+
+def test_sector_by_sector_the_parameters_are_found_and_one_filter_of_the_whole_confirms_them(whole):
+    first = fme.modFit(fme.sector(whole, ["a"]).cost, ["k", "inflow"])
+    second = fme.modFit(fme.sector(whole, ["b"]).cost, ["m"])
+    third = fme.modFit(fme.sector(whole, ["c"]).cost, ["s"])
+    together = {**first.par, **second.par, **third.par}
+    at_once = fme.modFit(whole, ["k", "m", "s", "inflow"])
+    for name, value in together.items():
+        assert value == pytest.approx(at_once.par[name], abs=2.5 * at_once.std_error[name]), name
+    assert whole(together) < at_once.deviance + 12
+
+
+def test_missing_inputs_are_interpolated_and_told(whole):
+    data = whole.obs.copy()
+    data.loc[data.time.isin([5, 6]), "a"] = np.nan
+    part = fme.sector(whole.replace(obs=data), ["b"])
+    assert part.interpolated["time"].tolist() == [5, 6]
+    a4, a7 = data.a[data.time == 4].item(), data.a[data.time == 7].item()
+    np.testing.assert_allclose(part.interpolated["value"], a4 + (a7 - a4) * np.array([1 / 3, 2 / 3]))
+    assert "a: 2 values were not measured and are interpolated" in repr(part)
+
+
+def test_several_entities_have_inputs_of_their_own_and_the_costs_add():
+    cost, _ = market_cost("single")
+    rng = np.random.default_rng(2)
+    other = cost.obs.assign(firm=2, DRA=lambda t: t.DRA * (1 + 0.02 * rng.standard_normal(len(t))))
+    panel = cost.replace(obs=pd.concat([cost.obs, other]))
+    part = fme.sector(panel, ["SM"])
+    assert part.inputs == ("DRA",)
+    assert len(part.cost.parts) == 2
+    assert set(part.cost.parms.index) == {"SAT", "w_SM"}
+    fit = fme.modFit(part.cost, ["SAT"])
+    assert fit.converged
+    assert 5 < fit.par["SAT"] < 30
+
+
+def test_what_a_sector_needs_must_be_measured(whole):
+    hidden = fme.FimlofCost(whole.model, whole.obs[["time", "b", "c"]], process_noise=whole.process_noise,
+                            parms={"sd_w": 0.2}, measurement_noise={"b": 0.05, "c": 0.05})  # fmt: skip
+    with pytest.raises(
+        ArgumentError, match=r"needs 'a' of the other sectors, which is not measured.*states=\['b', 'a'\]"
+    ):
+        fme.sector(hidden, ["b"])
+    with pytest.raises(ArgumentError, match=r"no state 'bb'. Did you mean 'b'"):
+        fme.sector(whole, ["bb"])
+    with pytest.raises(ArgumentError, match="Nothing of the sector 'a' is measured"):
+        fme.sector(hidden, "a")
