@@ -14,6 +14,8 @@ from fmepy.models.definition import MOST_TRACED_STATES, Definition, as_times, ch
 from fmepy.models.dynamic import DynamicModel, central_differences
 from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
 from fmepy.models.engines.diffsol import NotCompilableError, diffsl_code, is_available
+from fmepy.models.engines.explicit import METHODS as EXPLICIT_METHODS
+from fmepy.models.engines.explicit import NotWritableError, rates_source
 from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
 from fmepy.models.engines.scipy_steppers import IVP_METHODS
 from fmepy.models.equations import Equations, names_in
@@ -60,12 +62,15 @@ class OdeModel(DynamicModel):
     events : table, optional
         Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"). The row at the time of an event
         shows the state before it.
-    engine : {"auto", "diffsol", "scipy"}
-        "diffsol" compiles, and refuses what cannot be; "auto" compiles what can be.
+    engine : {"auto", "diffsol", "numba", "scipy"}
+        "diffsol" compiles, and refuses what cannot be; "auto" uses it for what can be. "numba" compiles too, for models
+        that are not stiff and run thousands of times (chains, ensembles): the runs of a small one are some five times
+        faster, but the first takes seconds until numba is loaded (and compiled, once on a machine). It finds out
+        when a run is stiff or blows up, and leaves such runs to diffsol or LSODA (counted as `retries`).
     method : str, optional
-        Of diffsol: bdf (default), tr_bdf2, esdirk34, tsit45. Of scipy: lsoda (default), RK45, RK23, DOP853, Radau, BDF,
-        LSODA. Fixed steps: euler, rk4. A method chooses its engine. tsit45 has no step limit: on a model that blows up
-        it does not return.
+        Of diffsol: bdf (default), tr_bdf2, esdirk34, tsit45. Of numba: dopri5. Of scipy: lsoda (default), RK45, RK23,
+        DOP853, Radau, BDF, LSODA. Fixed steps: euler, rk4. A method chooses its engine. tsit45 has no step limit: on a
+        model that blows up it does not return.
     dt : float, optional
         Step of euler and rk4; default (and at most): the distance of `times`.
     bandwidth : int or (int, int), optional
@@ -92,7 +97,7 @@ class OdeModel(DynamicModel):
     Sensitivities of models with equations are exact: the variational equations are solved beside the states (through
     initial values, events and switches too). Else they are central differences of runs at a thousandth of the
     tolerances, with the relative step ``(rtol / 1000)**(1/3)`` that balances truncation against the solver's error. A
-    compiled run that fails is tried once more with LSODA.
+    compiled run that fails is tried once more with LSODA; one of numba with diffsol first.
 
     Examples
     --------
@@ -143,7 +148,7 @@ class OdeModel(DynamicModel):
             "rtol": rtol,
             "atol": atol,
         }
-        check_choice(engine, ("auto", "diffsol", "scipy"), "engine")
+        check_choice(engine, ("auto", "diffsol", "numba", "scipy"), "engine")
         self.times: Vector = as_times(times)
         self.times.flags.writeable = False
         self._definition: Definition = define(
@@ -154,7 +159,7 @@ class OdeModel(DynamicModel):
             outputs=outputs,
             forcings=forcings,
             trace=_trace,
-            most_states=10**6 if engine == "diffsol" else MOST_TRACED_STATES,
+            most_states=10**6 if engine in ("diffsol", "numba") else MOST_TRACED_STATES,
             t0=float(self.times[0]),
             event_names=sorted(_names_in_events(events)),
             like=None if _like is None else _like._definition,
@@ -219,6 +224,8 @@ class BoundOde:
         self.theta0 = self._base[self._places]
         self.retries = 0
         self._engines = [model.engine, "retry"] if model.method not in FIXED_METHODS else [model.engine]
+        if model.engine == "numba" and not _why_not_compiled(d, model._options.atol):
+            self._engines.insert(1, "diffsol")
         if d.equations is None or (model.engine == "scipy" and not build_system(d.equations, (), False).has_conditions):
             self._engines = [model.engine]  # the retry would do the same again
         event_times = np.array([e.time for e in model._events])
@@ -253,7 +260,7 @@ class BoundOde:
         return p
 
     def _run(self, p: Vector, kind: str) -> tuple[Matrix, Any]:
-        """Run on the first engine, and once more on the second if that fails."""
+        """Run on the first engine, and once more on the next if that fails."""
         failures = []
         for i, engine in enumerate(tuple(self._engines)):
             runner = self._runner(engine, kind)
@@ -267,7 +274,7 @@ class BoundOde:
             if i > 0:
                 self.retries += 1
                 if self._hold:
-                    self._engines = [engine]
+                    self._engines = self._engines[i:]
             return out
         parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
         reached = min((f.time for f in failures if f.time is not None), default=None)
@@ -298,7 +305,7 @@ class BoundOde:
         except SimulationError:
             if all(self._runner(e, "exact") is not None for e in self._engines):
                 raise
-            return self._differences(theta)  # the second engine has no exact sensitivities for this model
+            return self._differences(theta)  # the last engine has no exact sensitivities for this model
         return self._with_output_sensitivities(p, Y, S)
 
     def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
@@ -397,10 +404,10 @@ def _bandwidth(bandwidth: Any) -> tuple[int, int] | None:
 
 def _choose_engine(engine: str, method: str | None, definition: Definition, atol: Any) -> tuple[str, str, str]:
     """Return engine, method, and why not the compiled engine (or an empty string)."""
-    every = (*DIFFSOL_METHODS, *SCIPY_METHODS, *FIXED_METHODS)
+    every = (*DIFFSOL_METHODS, *EXPLICIT_METHODS, *SCIPY_METHODS, *FIXED_METHODS)
     if method is not None:
         check_choice(method, every, "method")
-        own = "diffsol" if method in DIFFSOL_METHODS else "scipy"
+        own = "diffsol" if method in DIFFSOL_METHODS else "numba" if method in EXPLICIT_METHODS else "scipy"
         if engine == "auto":
             engine = own
         elif engine != own:
@@ -409,6 +416,10 @@ def _choose_engine(engine: str, method: str | None, definition: Definition, atol
             return "scipy", method, ""
     elif engine == "scipy":
         return "scipy", "lsoda", ""
+    if engine == "numba":
+        if why := _why_not_explicit(definition):
+            raise ModelError(f"The model cannot run on numba: {why}. Leave engine='auto' to run it on what it can.")
+        return "numba", "dopri5", ""
     why = _why_not_compiled(definition, atol)
     if not why:
         return "diffsol", method or "bdf", ""
@@ -429,6 +440,18 @@ def _why_not_compiled(definition: Definition, atol: Any) -> str:
         return f"{error}, where the compiled solver needs a crossing to stop at"
     except NotCompilableError as error:
         return f"the compiled engine does not have {error}"
+    return ""
+
+
+def _why_not_explicit(definition: Definition) -> str:
+    if definition.equations is None:
+        return definition.note
+    try:
+        rates_source(build_system(definition.equations, (), True))
+    except NotSmoothError as error:
+        return f"{error}, where it needs a crossing to stop at"
+    except NotWritableError as error:
+        return f"it does not have {error}"
     return ""
 
 

@@ -12,7 +12,9 @@ import numpy as np
 
 from fmepy.models.definition import Definition
 from fmepy.models.engines.base import Stepper
+from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
 from fmepy.models.engines.diffsol import DiffsolStepper
+from fmepy.models.engines.explicit import DopriStepper
 from fmepy.models.engines.fixed import fixed_grid, fixed_run
 from fmepy.models.engines.scipy_steppers import IVP_METHODS, IvpStepper, LsodaStepper, RatesOf
 from fmepy.models.equations import Equations
@@ -147,17 +149,21 @@ def adaptive_runner(
 ) -> Runner | None:
     """Return a runner on `engine`, or None if it cannot give these sensitivities exactly.
 
-    engine : {"diffsol", "scipy", "retry"}
+    engine : {"diffsol", "numba", "scipy", "retry"}
         "retry" is LSODA for runs that the others could not finish; it goes through switches as through anything else,
         so that it also gets along a switch that the run slides on.
     """
     common = (definition, events, timeline, names)
-    if engine == "diffsol":
+    if engine in ("diffsol", "numba"):
         assert definition.equations is not None, "the model checked this at the door"
         system = build_system(definition.equations, names, True)
-        return _AdaptiveRunner(
-            DiffsolStepper(system, options.rtol, options.atol, options.method), system, system.layout, *common
-        )
+        stepper: Stepper
+        if engine == "numba":
+            stepper = DopriStepper(system, options.rtol, options.atol)
+        else:
+            method = options.method if options.method in DIFFSOL_METHODS else "bdf"  # where numba gave up
+            stepper = DiffsolStepper(system, options.rtol, options.atol, method)
+        return _AdaptiveRunner(stepper, system, system.layout, *common)
     if definition.equations is None:
         if names:
             return None
@@ -197,7 +203,7 @@ def _stepper_of_system(system: System, options: SolverOptions) -> Stepper:
 def _scipy_stepper(rates: RatesOf, options: SolverOptions, blocks: int) -> Stepper:
     atol = np.tile(options.atol, blocks) if np.ndim(options.atol) else options.atol
     bandwidth = options.bandwidth if blocks == 1 else None
-    if options.method == "lsoda" or options.method in ("bdf", "tr_bdf2", "esdirk34", "tsit45"):  # retries of diffsol
+    if options.method not in IVP_METHODS:  # lsoda, and retries of compiled runs
         return LsodaStepper(rates, options.rtol, atol, bandwidth)
     return IvpStepper(rates, options.method, options.rtol, atol, bandwidth)
 

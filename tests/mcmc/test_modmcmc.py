@@ -11,7 +11,7 @@ from scipy.stats import lognorm, norm
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ParameterError
-from fmepy.mcmc import modMCMC
+from fmepy.mcmc import modMCMC, runner
 from tests.mcmc.problems import cases, monod_residuals, normal3, two_monods
 
 START = {"mumax": 0.145, "ks": 49.0}
@@ -124,6 +124,16 @@ def test_chains_are_the_same_for_any_number_of_workers(method):
     if method == "dram":
         alone = modMCMC(normal3, [1, 2, 3], **{**settings, "chains": 1})
         np.testing.assert_array_equal(alone.pars.to_numpy(), here.pars.loc[[0]].to_numpy())
+
+
+@pytest.mark.parametrize("engine", ["auto", "numba"])
+def test_a_compiled_model_travels_to_the_workers(engine, monkeypatch):
+    monkeypatch.setattr(runner, "_WORTH_PROCESSES", 0.0)
+    model = fme.OdeModel("d(N)/dt = -k * N", state={"N": 1}, times=np.arange(6), parms={"k": 0.5}, engine=engine)
+    cost = fme.SimulationCost(model, pd.DataFrame({"time": [1, 2, 3], "N": [0.6, 0.37, 0.22]}))
+    settings = {"jump": 0.02, "var0": 4e-4, "lower": 0, "niter": 50, "chains": 2, "seed": 1}
+    here = modMCMC(cost, ["k"], **settings)
+    pd.testing.assert_frame_equal(modMCMC(cost, ["k"], executor=2, **settings).pars, here.pars)
 
 
 def test_chains_start_apart_inside_the_bounds():

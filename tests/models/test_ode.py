@@ -140,14 +140,15 @@ def test_a_transport_model_runs_vectorised_with_a_banded_jacobian():
 # --- the engines among themselves ------------------------------------------------------------------------------------
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("name", NAMES)
-def test_both_engines_agree_within_the_tolerances(name):
-    a, b = (every_model(e, rtol=1e-8, atol=1e-8)[name].bind() for e in ENGINES)
+@pytest.mark.parametrize("engine", ENGINES[:-1])
+def test_every_engine_agrees_with_scipy_within_the_tolerances(name, engine):
+    a, b = (every_model(e, rtol=1e-8, atol=1e-8)[name].bind() for e in (engine, "scipy"))
     Ya, Yb = a.simulate(a.theta0), b.simulate(b.theta0)
     assert a.retries == b.retries == 0
     size = np.abs(Ya).max(axis=0)
-    assert (np.abs(Ya - Yb) <= 2e-5 * size).all()  # van der Pol's jumps magnify 1e-8 a thousand times
+    bound = 5e-5 if name == "van der Pol" else 2e-6  # its jumps magnify 1e-8 a thousand times
+    assert (np.abs(Ya - Yb) <= bound * size).all()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -176,6 +176,7 @@ class DiffsolStepper:
     name = "diffsol"
 
     def __init__(self, system: System, rtol: float, atol: Any, method: str = "bdf") -> None:
+        self._arguments = (system, rtol, atol, method)
         self.watches_switches = bool(system.watched)
         self.rtol = rtol
         self._scales: Vector | None = None
@@ -207,3 +208,6 @@ class DiffsolStepper:
             times if len(out) == len(times) and not self.watches_switches else solution.ts,
             out if scales is None else out * scales,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DiffsolStepper, self._arguments  # a lock cannot travel; what is compiled is found or made again
