@@ -31,15 +31,21 @@ def rates(t, T, I, V, *, bet, rho, delt, c, lam, n):  # noqa: E741    # the lett
     return lam - rho * T - bet * T * V, bet * T * V - delt * I, n * delt * I - c * V - bet * T * V
 
 
-def model() -> fme.OdeModel:
-    """Return the model on fmepy's default engine."""
+def model(engine: str = "auto") -> fme.OdeModel:
+    """Return the model, on fmepy's default engine or another one."""
     return fme.OdeModel(
         rates,
         state={"T": 100, "I": "(-200750 + c * 50000) / (n * delt)", "V": 50000},
         times=np.r_[0, 0.1, 0.2, 0.4, 0.6, 0.8, np.arange(2, 61, 2)],
         outputs={"logV": "log(V)"},
         parms=TRUTH,
+        engine=engine,
     )
+
+
+def told(engine: str) -> str:
+    """Return what a row's name says of an engine that is not the default."""
+    return "" if engine == "auto" else f', engine="{engine}"'
 
 
 def odeint_model() -> fme.OdeModel:

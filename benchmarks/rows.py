@@ -72,8 +72,18 @@ def somewhere_near(theta: np.ndarray) -> Callable[[], np.ndarray]:
 
 
 def prepared_cost() -> Row:
+    """One evaluation on the default engine."""
+    return _prepared_cost("auto")
+
+
+def prepared_cost_numba() -> Row:
+    """One evaluation on the explicit engine."""
+    return _prepared_cost("numba")
+
+
+def _prepared_cost(engine: str) -> Row:
     """One evaluation of a prepared cost: residuals at a point."""
-    cost = hiv.cost(hiv.model())
+    cost = hiv.cost(hiv.model(engine))
     bound, plain, bare = cost.bind(list(hiv.TRUTH)), hiv.plain_residuals(), hiv.bare_solve()
     peer = hiv.cost(hiv.odeint_model()).bind(list(hiv.TRUTH))
     theta = np.array(list(hiv.TRUTH.values()))
@@ -93,7 +103,12 @@ def prepared_cost() -> Row:
         (f"{by_hand / ours:.1f} times that of odeint by hand", True),
     ]
     return Row(
-        "one prepared cost, HIV", ours, "the same through odeint", peer_seconds, goals, r_fme("cost_hiv_R_function")
+        "one prepared cost, HIV" + hiv.told(engine),
+        ours,
+        "the same through odeint",
+        peer_seconds,
+        goals,
+        r_fme("cost_hiv_R_function"),
     )
 
 
@@ -110,8 +125,18 @@ def differences(residuals: Callable[[dict[str, float]], np.ndarray], x: np.ndarr
 
 
 def exact_jacobian() -> Row:
+    """Return residuals and Jacobian on the default engine."""
+    return _exact_jacobian("auto")
+
+
+def exact_jacobian_numba() -> Row:
+    """Return residuals and Jacobian on the explicit engine."""
+    return _exact_jacobian("numba")
+
+
+def _exact_jacobian(engine: str) -> Row:
     """Residuals and their exact Jacobian at a point."""
-    bound, bare = hiv.cost(hiv.model()).bind(list(hiv.TRUTH)), hiv.bare_solve()
+    bound, bare = hiv.cost(hiv.model(engine)).bind(list(hiv.TRUTH)), hiv.bare_solve()
     theta = np.array(list(hiv.TRUTH.values()))
     assert bound.has_jacobian
     scale = np.abs(bound.jacobian(theta)).max(axis=0)
@@ -132,7 +157,7 @@ def exact_jacobian() -> Row:
     ours, peer_seconds, solve = side_by_side(both, by_differences, lambda: bare(point()))
     goals = [at_most(ours / solve, 8, "{:.2f} bare solves")]
     peer = "odeint by hand, central differences"
-    return Row("residuals and exact Jacobian, HIV, 6 parameters", ours, peer, peer_seconds, goals)
+    return Row("residuals and exact Jacobian, HIV, 6 parameters" + hiv.told(engine), ours, peer, peer_seconds, goals)
 
 
 def fit_hiv() -> Row:
@@ -202,4 +227,13 @@ print({})
     return Row("first run of a compiled model, HIV", ours, "its second run", peer, goals)
 
 
-ROWS: list[Callable[[], Any]] = [prepared_cost, exact_jacobian, fit_hiv, fit_monod, import_time, first_run]
+ROWS: list[Callable[[], Any]] = [
+    prepared_cost,
+    prepared_cost_numba,
+    exact_jacobian,
+    exact_jacobian_numba,
+    fit_hiv,
+    fit_monod,
+    import_time,
+    first_run,
+]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -95,12 +96,12 @@ class ParameterScale:
             A value so large that the parameter is not finite.
         """
         p = np.array(theta, dtype=float)
-        for kind, where in self.parts:
-            with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
+            for kind, where in self.parts:
                 p[where] = _BACK[kind](p[where])
-        finite = np.isfinite(p)
-        if not finite.all():
-            i = int(np.argmin(finite))
+            total = p.sum()
+        if not isfinite(total) and not np.isfinite(p).all():  # a finite sum has finite terms
+            i = int(np.argmin(np.isfinite(p)))
             raise SimulationError(
                 f"The transformed parameter {self.names[i]!r} = {theta[i]:g} is too large to be taken back.",
                 parameters=dict(zip(self.names, map(float, theta), strict=True)),

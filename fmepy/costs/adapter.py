@@ -187,6 +187,7 @@ class Objective:
         self._quarter: Vector = 0.25 * (upper - lower)
         self._memory: dict[bytes, Any] = {}  # the last evaluation and the best one
         self._best: tuple[float, bytes] = (np.inf, b"")
+        self._last: bytes = b""
         self._jacobian_at: bytes = b""
         self._jacobian: Matrix | None = None
 
@@ -417,10 +418,14 @@ class Objective:
         return value
 
     def _remember(self, key: bytes, value: Any, size: float) -> None:
-        if size < self._best[0]:
+        best, memory = self._best, self._memory
+        if self._last != best[1]:
+            memory.pop(self._last, None)
+        if size < best[0]:
+            memory.pop(best[1], None)
             self._best = (size, key)
-        self._memory = {k: v for k, v in self._memory.items() if k == self._best[1]}
-        self._memory[key] = value
+        memory[key] = value
+        self._last = key
 
     def _failure(self, message: str, theta: Vector, error: SimulationError | None = None) -> SimulationError:
         self.failures += 1

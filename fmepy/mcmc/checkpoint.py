@@ -46,6 +46,8 @@ class Part:
     failures : int
         Failed runs so far.
     last_failure : str
+    retries : int
+        Runs so far that a second engine finished.
     """
 
     iteration: int
@@ -54,6 +56,7 @@ class Part:
     rng: dict[str, Any]
     failures: int
     last_failure: str
+    retries: int = 0
 
 
 class Folder:
@@ -106,6 +109,7 @@ class Folder:
             "rng": part.rng,
             "failures": part.failures,
             "last_failure": part.last_failure,
+            "retries": part.retries,
         }
         arrays = {f"row_{k}": v for k, v in part.rows.items()} | {f"state_{k}": v for k, v in part.state.items()}
         arrays["meta"] = np.array(json.dumps(meta))
@@ -154,6 +158,7 @@ def _read(file: Path) -> Part | None:
             meta["rng"],
             int(meta["failures"]),
             str(meta["last_failure"]),
+            int(meta.get("retries", 0)),
         )
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

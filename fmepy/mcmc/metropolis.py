@@ -152,23 +152,23 @@ class Metropolis:
         log q_k(a -> b) = -|w_b - w_a|^2 / (2 s_k^2).
         """
         x, chol, halves = state.point.theta, state.chol, self._halves
-        w = [np.zeros_like(z), z]
+        w = [z]  # of the tries
         log_pi = [-0.5 * state.energy, -0.5 * first]
         known: dict[Path, float] = {(0, 1): 0.0 if first == _INF else exp(min(0.0, log_pi[1] - log_pi[0]))}
-        between: dict[tuple[int, int], float] = {}  # squared distances
+        between = {(0, 1): float(z @ z)}  # squared distances
+        between[1, 0] = between[0, 1]
 
         def log_q(path: Path) -> float:
-            a, b = path[0], path[-1]
-            pair = (a, b) if a < b else (b, a)
-            squared = between.get(pair)
-            if squared is None:
-                d = w[a] - w[b]
-                between[pair] = squared = float(d @ d)
-            return halves[len(path) - 2] * squared
+            return halves[len(path) - 2] * between[path[0], path[-1]]
 
         for order in range(2, self.n_try + 1):
-            w.append(self.scales[order - 1] * rng.standard_normal(x.size))
-            point = self.target.evaluate(x + chol @ w[-1])
+            new = self.scales[order - 1] * rng.standard_normal(x.size)
+            between[0, order] = between[order, 0] = float(new @ new)
+            for k, old in enumerate(w, start=1):
+                d = new - old
+                between[k, order] = between[order, k] = float(d @ d)
+            w.append(new)
+            point = self.target.evaluate(x + chol @ new)
             u = rng.random()
             state.dr_steps += 1
             state.alfasteps += n_terms(order)
@@ -204,7 +204,7 @@ class Metropolis:
         """Return one row; the variance is the current draw."""
         p = state.point
         sig = None if self.target.variances is None else 1.0 / state.precision
-        return Record(p.theta, p.SS[0] if len(p.SS) == 1 else p.SS.sum(), sig, p.prior, p.log_posterior)
+        return Record(p.theta, p.SS[0] if len(p.SS) == 1 else np.add.reduce(p.SS), sig, p.prior, p.log_posterior)
 
     def counts(self, state: MetropolisState) -> Counts:
         """Return what was counted so far."""

@@ -682,6 +682,9 @@ def _result(
     if failures:
         runs = "1 run failed and counts" if failures == 1 else f"{failures} runs failed and count"
         notes = [*notes, f"{runs} as zero likelihood; the last one: {last_failure}"]
+    retries = sum(run.retries for _, run in found)
+    if retries:
+        notes = [*notes, f"{retries} run{'s were' if retries > 1 else ' was'} finished by a second engine."]
     var = target.variances
     return ModMCMC(
         pars=pd.DataFrame(rows["pars"], index=index, columns=names),
@@ -696,6 +699,7 @@ def _result(
         log_posterior=pd.Series(rows["log_posterior"], index=index, name="log_posterior"),
         iterations=iterations,
         failures=failures,
+        retries=retries,
         last_failure=last_failure,
         method=settings.method,
         burninlength=plan.burninlength,

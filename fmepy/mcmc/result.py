@@ -52,6 +52,8 @@ class ModMCMC:
         Iterations run by chain, burn-in included.
     failures : int
         Runs of the cost that failed; they count as zero likelihood. `last_failure` tells the last one.
+    retries : int
+        Runs that the model's engine could not finish and another one did.
     method : str
         "dram", "demcz" or "emcee".
     burninlength : int
@@ -81,6 +83,7 @@ class ModMCMC:
     log_posterior: pd.Series
     iterations: pd.Series
     failures: int
+    retries: int
     last_failure: str
     method: str
     burninlength: int

@@ -84,7 +84,7 @@ class ChainRun:
     saved : ndarray of int, shape (n_row,)
         The iterations that were saved.
     counts : Counts
-    iterations, failures : int
+    iterations, failures, retries : int
     last_failure : str
     interrupted : bool
     """
@@ -93,6 +93,7 @@ class ChainRun:
     counts: Counts
     iterations: int
     failures: int
+    retries: int
     last_failure: str
     interrupted: bool
 
@@ -180,6 +181,7 @@ def run_chain(
     n_variance = 0 if target.variances is None else len(target.precision0)
     rows = _Rows(plan, kernel.n_member, target.n_par, n_variance)
     failed_before, failed_here = 0, target.failures
+    retried_before, retried_here = 0, target.retries
     last_failure = ""
     parts = folder.parts(job.number) if folder is not None else []
     if parts:
@@ -189,6 +191,7 @@ def run_chain(
         state = kernel.restore(last.state)
         rng.bit_generator.state = last.rng
         done, failed_before, last_failure = last.iteration, last.failures, last.last_failure
+        retried_before = last.retries
     else:
         state, done = kernel.start(job.starts, job.dispersed, rng), 0
     number = len(parts)
@@ -197,6 +200,9 @@ def run_chain(
     def failures() -> int:
         return failed_before + target.failures - failed_here
 
+    def retries() -> int:
+        return retried_before + target.retries - retried_here
+
     def told() -> str:
         return target.objective.last_failure if target.failures > failed_here else last_failure
 
@@ -204,7 +210,8 @@ def run_chain(
         nonlocal number
         if folder is None:
             return
-        part = Part(done, rows.new(), kernel.arrays(state), _plain(rng.bit_generator.state), failures(), told())
+        generator = _plain(rng.bit_generator.state)
+        part = Part(done, rows.new(), kernel.arrays(state), generator, failures(), told(), retries())
         folder.append(job.number, number, part)
         number += 1
 
@@ -234,7 +241,7 @@ def run_chain(
         interrupted = True
     if report is not None:
         report(done)
-    return ChainRun(rows.all(), kernel.counts(state), done, failures(), told(), interrupted)
+    return ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), told(), interrupted)
 
 
 def _plain(state: Any) -> Any:

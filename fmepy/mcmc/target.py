@@ -237,6 +237,11 @@ class Target:
         """Failed runs so far."""
         return self.objective.failures
 
+    @property
+    def retries(self) -> int:
+        """Runs so far that a second engine finished."""
+        return self.objective.retries
+
     def inside(self, theta: Vector) -> bool:
         """Tell whether theta lies inside the bounds."""
         return not self.bounded or bool((theta >= self.lower).all() and (theta <= self.upper).all())
@@ -314,6 +319,7 @@ def _squares(objective: Objective, variances: Variances | None) -> Callable[[Vec
 
     def by_variable(theta: Vector) -> Vector:
         r = objective.residuals(theta) if inverse is None else objective.residuals(theta) * inverse
-        return np.bincount(groups, weights=r * r, minlength=n_group).astype(float, copy=False)
+        squares: Any = np.bincount(groups, weights=r * r, minlength=n_group)
+        return squares  # type: ignore[no-any-return]  # numpy's types know whole numbers only
 
     return pooled if variances.grouping == "pooled" else by_variable

@@ -26,6 +26,7 @@ def sample(chains, sig=None, names=None, **fields):
         "sig": None if sig is None else pd.DataFrame(sig).set_index(index),
         "acceptance_rate": pd.Series([0.3] * len(chains)),
         "failures": 0,
+        "retries": 0,
         "method": "dram",
         "lower": pd.Series(-np.inf, index=names),
         "upper": pd.Series(np.inf, index=names),

@@ -136,6 +136,21 @@ def test_a_compiled_model_travels_to_the_workers(engine, monkeypatch):
     pd.testing.assert_frame_equal(modMCMC(cost, ["k"], executor=2, **settings).pars, here.pars)
 
 
+def test_runs_that_a_second_engine_finished_are_counted_over_a_resume_too(tmp_path):
+    def stiff_or_not(t, x, *, k=1.0):
+        return -k * (x - 1)
+
+    model = fme.OdeModel(stiff_or_not, state={"x": 0}, times=[0, 500], engine="numba")
+    cost = fme.SimulationCost(model, pd.DataFrame({"time": [500], "x": [1.0]}))
+    settings = {"jump": 0.5, "var0": 1.0, "lower": 0.1, "niter": 40, "seed": 1}
+    chain = modMCMC(cost, {"k": 50.0}, **settings)
+    assert chain.retries == 40  # each of them stiff
+    assert "40 runs were finished by a second engine" in chain.message
+    modMCMC(cost, {"k": 50.0}, checkpoint=tmp_path / "c", **{**settings, "niter": 25})
+    assert fme.resume_mcmc(cost, tmp_path / "c", niter=40).retries == 40
+    assert modMCMC(cost, {"k": 0.5}, **{**settings, "jump": 0.01}).retries == 0
+
+
 def test_chains_start_apart_inside_the_bounds():
     starts = []
 
