@@ -172,9 +172,8 @@ class ModMCMC:
             for name, column in (("lp", self.log_posterior), ("SS", self.SS))
         }
         groups = {"posterior": posterior, "sample_stats": stats}
-        if int(str(arviz.__version__).split(".")[0]) >= 1:
-            return arviz.from_dict(groups)
-        return arviz.from_dict(**groups)
+        from_dict: Any = arviz.from_dict  # from version 1 on it takes one dict of all groups
+        return from_dict(groups) if int(str(arviz.__version__).split(".")[0]) >= 1 else from_dict(**groups)
 
     # --- words and pictures, each of them elsewhere
 
