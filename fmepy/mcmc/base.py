@@ -52,7 +52,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """What is counted over all iterations, by member."""
+    """What is counted over all iterations, by member; `by_try` of delayed rejection: accepted at the k-th try."""
 
     accepted: Vector
     dr_steps: int
@@ -60,6 +60,7 @@ class Counts:
     covupdates: int
     best: Vector
     best_log_posterior: float
+    by_try: tuple[int, ...] | None = None
 
 
 class Kernel(Protocol):

@@ -58,7 +58,9 @@ class Chain(Protocol):
     sig : DataFrame, shape (n_row, n_variance), or None
         Sampled variances.
     acceptance_rate : float or array_like, shape (n_chain,)
-        Shares of accepted proposals.
+        Moves per iteration.
+    acceptance_by_try : DataFrame, shape (n_chain, n_try)
+        Moves per try made, of delayed rejection; one column where there is one try.
     failures : int
         Runs that failed.
     method : str
@@ -75,6 +77,8 @@ class Chain(Protocol):
     def sig(self) -> pd.DataFrame | None: ...  # noqa: D102
     @property
     def acceptance_rate(self) -> Any: ...  # noqa: D102
+    @property
+    def acceptance_by_try(self) -> pd.DataFrame: ...  # noqa: D102
     @property
     def failures(self) -> int: ...  # noqa: D102
     @property
@@ -169,7 +173,7 @@ def summarise(chain: Chain, remove: Remove = None) -> ChainSummary:
     n_par = chain.pars.shape[1]
     advice = [
         *_on_mixing(diagnostics, len(chains), independent=chain.method not in _ENSEMBLES),
-        *_on_acceptance(chain.acceptance_rate),
+        *_on_acceptance(chain.acceptance_rate, chain.acceptance_by_try.to_numpy()[:, 0]),
         *_on_failures(chain.failures),
         *_on_resting([c[:, :n_par] for c in chains]),
         *_on_bounds(values.iloc[:, :n_par], chain.lower, chain.upper),
@@ -298,9 +302,9 @@ def _worst(values: pd.Series, form: str) -> str:
     return told + (f" and {len(values) - 3} more" if len(values) > 3 else "")
 
 
-def _on_acceptance(rate: Any) -> list[str]:
+def _on_acceptance(rate: Any, first: Vector) -> list[str]:
     rates = np.atleast_1d(np.asarray(rate, dtype=float))
-    low, high = rates[rates < _ACCEPTED[0]], rates[rates > _ACCEPTED[1]]
+    low, high = rates[rates < _ACCEPTED[0]], first[first > _ACCEPTED[1]]  # later tries are short on purpose
     out = []
     if len(low):
         out.append(

@@ -46,6 +46,7 @@ class MetropolisState:
     energy: float  # -2 log posterior at the current precision
     chol: Matrix
     best: Point
+    by_try: list[int]  # accepted at the first, second, ... try
     iteration: int = 0
     accepted: int = 0
     dr_steps: int = 0
@@ -102,7 +103,7 @@ class Metropolis:
         precision = self.target.draw_precision(point.SS, rng) if self.target.sampled else self.target.precision0
         n = self.target.n_par
         return MetropolisState(
-            point, precision, float(point.SS @ precision) + point.prior, chol, point,
+            point, precision, float(point.SS @ precision) + point.prior, chol, point, [0] * self.n_try,
             mean=np.zeros(n), scatter=np.zeros((n, n)),
         )  # fmt: skip
 
@@ -133,6 +134,7 @@ class Metropolis:
                 _absorb(state)
             state.point, state.energy = point, energy
             state.accepted += 1
+            state.by_try[tries - 1] += 1
         state.iteration += 1
         if target.sampled:
             state.precision = target.draw_precision(state.point.SS, rng)
@@ -210,7 +212,7 @@ class Metropolis:
         """Return what was counted so far."""
         return Counts(
             np.array([state.accepted]), state.dr_steps, state.alfasteps, state.covupdates,
-            state.best.theta, state.best.log_posterior,
+            state.best.theta, state.best.log_posterior, tuple(state.by_try),
         )  # fmt: skip
 
     def arrays(self, state: MetropolisState) -> dict[str, Any]:
@@ -223,6 +225,7 @@ class Metropolis:
             "chol": state.chol,
             "mean": state.mean,
             "scatter": state.scatter,
+            "by_try": np.array(state.by_try, dtype=np.int64),
             "counters": np.array([getattr(state, name) for name in _COUNTERS], dtype=np.int64),
         }
 
@@ -234,6 +237,7 @@ class Metropolis:
             float(arrays["energy"]),
             arrays["chol"],
             _unpacked("best", arrays),
+            [int(n) for n in arrays["by_try"]],
             **{name: int(value) for name, value in zip(_COUNTERS, arrays["counters"], strict=True)},
             mean=arrays["mean"],
             scatter=arrays["scatter"],

@@ -654,6 +654,7 @@ def _result(
     names = list(target.names)
     table: dict[str, list[Any]] = {k: [] for k in ("pars", "SS", "prior", "log_posterior", "sig", "chain", "saved")}
     by_chain: list[dict[str, Any]] = []
+    by_try: dict[int, tuple[int, ...]] = {}
     for number, run in found:
         n_row, n_member, _ = run.rows["pars"].shape
         for m in range(n_member):
@@ -662,6 +663,7 @@ def _result(
                 table[key].append(run.rows[key][:, m])
             table["chain"].append(np.full(n_row, label))
             table["saved"].append(run.rows["saved"])
+            by_try[label] = run.counts.by_try or (int(run.counts.accepted[m]),)
             by_chain.append(
                 {
                     "chain": label,
@@ -695,6 +697,7 @@ def _result(
         bestfunp=-best.best_log_posterior,
         naccepted=counts["num_accepted"].rename("naccepted"),
         count=counts,
+        accepted_by_try=_by_try(by_try),
         settings="constant variance = 1" if var is None else var.settings(),
         log_posterior=pd.Series(rows["log_posterior"], index=index, name="log_posterior"),
         iterations=iterations,
@@ -707,3 +710,9 @@ def _result(
         upper=pd.Series(target.upper.copy(), index=names),
         message=" ".join(notes),
     )
+
+
+def _by_try(by_try: dict[int, tuple[int, ...]]) -> pd.DataFrame:
+    table = pd.DataFrame.from_dict(by_try, orient="index")
+    table.index.name = "chain"
+    return table.set_axis(pd.RangeIndex(1, table.shape[1] + 1, name="try"), axis=1)

@@ -44,6 +44,8 @@ class ModMCMC:
     count : DataFrame
         By chain: ``dr_steps`` second and later tries, ``Alfasteps`` evaluations of the acceptance probability of
         delayed rejection as its recursion counts them, ``num_accepted``, ``num_covupdate`` adaptations.
+    accepted_by_try : DataFrame
+        Accepted moves by chain (rows) and by try of delayed rejection (columns 1, 2, ...).
     settings : DataFrame or str
         The table ``var0, n0, N`` by variance where variances are sampled; else a sentence.
     log_posterior : Series
@@ -79,6 +81,7 @@ class ModMCMC:
     bestfunp: float
     naccepted: pd.Series
     count: pd.DataFrame
+    accepted_by_try: pd.DataFrame
     settings: pd.DataFrame | str
     log_posterior: pd.Series
     iterations: pd.Series
@@ -98,6 +101,14 @@ class ModMCMC:
         """Accepted moves per iteration, by chain."""
         rate: pd.Series = self.naccepted / self.iterations
         return rate.rename("acceptance_rate")
+
+    @property
+    def acceptance_by_try(self) -> pd.DataFrame:
+        """Accepted moves per try made, by chain and by try of delayed rejection."""
+        accepted = self.accepted_by_try
+        earlier = accepted.cumsum(axis=1).shift(1, axis=1, fill_value=0)
+        made = earlier.rsub(self.iterations, axis=0)  # a try is made where all before it were rejected
+        return accepted / made.where(made > 0)
 
     @property
     def chains(self) -> tuple[int, ...]:

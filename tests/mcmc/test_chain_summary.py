@@ -31,7 +31,10 @@ def sample(chains, sig=None, names=None, **fields):
         "lower": pd.Series(-np.inf, index=names),
         "upper": pd.Series(np.inf, index=names),
     }
-    return SimpleNamespace(pars=pars, **{**good, **fields})
+    fields = {**good, **fields}
+    first = np.broadcast_to(np.asarray(fields["acceptance_rate"], dtype=float), (len(chains),))
+    fields.setdefault("acceptance_by_try", pd.DataFrame({1: first}))
+    return SimpleNamespace(pars=pars, **fields)
 
 
 def normals(n_chain=2, n_draw=1000, n_par=2, seed=1):

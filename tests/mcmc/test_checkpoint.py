@@ -25,6 +25,7 @@ def assert_same(a, b):
     for name in ("SS", "prior", "log_posterior", "naccepted", "bestpar", "iterations"):
         pd.testing.assert_series_equal(getattr(a, name), getattr(b, name), check_exact=True)
     pd.testing.assert_frame_equal(a.count, b.count, check_exact=True)
+    pd.testing.assert_frame_equal(a.accepted_by_try, b.accepted_by_try, check_exact=True)
     if a.sig is not None:
         pd.testing.assert_frame_equal(a.sig, b.sig, check_exact=True)
     assert a.bestfunp == b.bestfunp

@@ -157,6 +157,30 @@ def test_runs_that_a_second_engine_finished_are_counted_over_a_resume_too(tmp_pa
     assert modMCMC(cost, {"k": 0.5}, **{**settings, "jump": 0.01}).retries == 0
 
 
+def test_acceptance_is_told_by_try():
+    settings = {"jump": 1.0, "niter": 500, "chains": 2, "seed": 1}
+    chain = modMCMC(normal3, [1, 2, 3], ntrydr=3, **settings)
+    table = chain.accepted_by_try
+    assert list(table.columns) == [1, 2, 3]
+    assert (table > 0).all(axis=None)
+    pd.testing.assert_series_equal(table.sum(axis=1), chain.naccepted, check_names=False)
+    later = (500 - table[1]) + (500 - table[1] - table[2])  # second tries, and third ones
+    pd.testing.assert_series_equal(later, chain.count["dr_steps"], check_names=False)
+    np.testing.assert_allclose(chain.acceptance_by_try[2], table[2] / (500 - table[1]))
+    plain = modMCMC(normal3, [1, 2, 3], **settings)
+    np.testing.assert_allclose(plain.acceptance_by_try[1], plain.acceptance_rate)
+    emcee = modMCMC(normal3, [1, 2, 3], method="emcee", niter=50, seed=1)
+    assert emcee.acceptance_by_try.shape == (len(emcee.chains), 1)
+
+
+def test_short_later_tries_are_not_taken_for_a_crawl():
+    chain = modMCMC(normal3, [1, 2, 3], jump=0.2, ntrydr=3, niter=3000, seed=1)
+    assert chain.acceptance_rate[0] > 0.7
+    assert not [line for line in chain.summary().advice if "crawls" in line]
+    crawling = modMCMC(normal3, [1, 2, 3], jump=0.01, ntrydr=3, niter=3000, seed=1)
+    assert [line for line in crawling.summary().advice if "crawls" in line]
+
+
 def test_chains_start_apart_inside_the_bounds():
     starts = []
 
