@@ -99,3 +99,41 @@ def test_the_screening_of_hiv_finds_what_can_be_told_apart(root, tmp_path, capsy
     for name in ("sensitivities", "collinearity", "ranges", "mean_virus"):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
         assert (tmp_path / f"{name}.svg").exists()
+
+
+def test_the_chains_of_monod_are_those_of_quadrature(root, tmp_path, capsys):
+    module = vignette(root, "monod_mcmc")
+    found = module.main(tmp_path)
+    chain = found["chain"]
+    # the variance integrated out by hand: the posterior of the parameters is (n0 var0 + SS)^-((n0 + n) / 2), n0 = n
+    mumax, ks = np.meshgrid(np.linspace(0, 0.8, 801)[1:], np.linspace(0, 900, 901)[1:], indexing="ij")
+    x, y = module.OBS["x"].to_numpy(), module.OBS["y"].to_numpy()
+    SS = ((mumax[..., None] * x / (x + ks[..., None]) - y) ** 2).sum(axis=-1)
+    var0 = found["fit"].ssr / found["fit"].df_residual
+    weight = (7 * var0 + SS) ** -7.0
+    weight /= weight.sum()
+    error = chain.diagnostics()["mcse"]
+    for name, grid in (("mumax", mumax), ("ks", ks)):
+        assert abs(chain.pars[name].mean() - (weight * grid).sum()) < 5 * error[name], name
+    mean_variance = (weight * (7 * var0 + SS) / 12).sum()  # of an inverse gamma
+    assert chain.sig["var_model"].mean() == pytest.approx(mean_variance, rel=0.05)
+    assert not chain.summary().advice
+    wider = found["readings"].frame["q95"] - found["readings"].frame["q05"]
+    assert (wider > found["band"].frame["q95"] - found["band"].frame["q05"]).all()
+    assert "The banana" in capsys.readouterr().out
+    for name in ("traces", "pairs", "bands", "bananas"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        assert (tmp_path / f"{name}.svg").exists()
+
+
+def test_every_way_through_the_banana_finds_it_and_adapting_pays(root):
+    module = vignette(root, "monod_mcmc")
+    chains = module.sample_banana()
+    for name, chain in chains.items():
+        bend = chain.pars["x2"] - chain.pars["x1"] ** 2 - 1  # standard normal, as x1
+        assert abs(chain.pars["x1"].mean()) < 0.4, name
+        assert chain.pars["x1"].std() == pytest.approx(1, abs=0.3), name
+        assert np.corrcoef(chain.pars["x1"], bend)[0, 1] == pytest.approx(0.9, abs=0.05), name
+    table = module.compared(chains)
+    assert table["evaluations"]["DRAM"] > 10_000
+    assert table["per 1000 evaluations"]["adaptive"] > table["per 1000 evaluations"]["fixed proposal"]
