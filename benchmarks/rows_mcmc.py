@@ -17,7 +17,7 @@ from benchmarks.rows import R_TIMINGS, Row, at_least, at_most
 from benchmarks.timing import side_by_side
 from fmepy.costs.adapter import as_objective
 from fmepy.mcmc import modMCMC
-from fmepy.mcmc.diagnostics import ess_bulk
+from fmepy.mcmc.convergence import ess_bulk
 
 __all__ = ["ROWS"]
 

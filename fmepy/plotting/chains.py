@@ -15,7 +15,9 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.chain_summary import kept_rows, sampled_values
-from fmepy.mcmc.diagnostics import autocorrelation, draws_by_chain, rank_counts, running_mean, running_quantiles
+from fmepy.mcmc.convergence import autocorrelation
+from fmepy.mcmc.draws import draws_by_chain
+from fmepy.mcmc.running import rank_counts, running_mean, running_quantiles
 from fmepy.plotting.axes import add_legend, check_which, get_axes
 from fmepy.plotting.obsplot import axes_settings, one_per_panel, set_axes
 from fmepy.plotting.ranges import plot_pairs
@@ -287,7 +289,7 @@ def plot_ranks(
 
     References
     ----------
-    Vehtari et al. (2021), section 4.3; see `fmepy.mcmc.diagnostics`.
+    Vehtari et al. (2021), section 4.3; see `fmepy.mcmc.convergence`.
     """
     shown, _ = _selected(chain, False, which, remove)
     labels = [label for label, _, _ in _each_chain(shown)]

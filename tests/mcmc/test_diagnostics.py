@@ -8,22 +8,11 @@ import pytest
 from scipy import signal, stats
 
 from fmepy.errors import ArgumentError
-from fmepy.mcmc.diagnostics import (
-    autocorrelation,
-    chain_diagnostics,
-    draws_by_chain,
-    effective_size_coda,
-    ess_bulk,
-    ess_tail,
-    geweke,
-    mcse,
-    raftery_lewis,
-    rank_counts,
-    rhat,
-    running_mean,
-    running_quantiles,
-    spectrum0_ar,
-)
+from fmepy.mcmc.coda import effective_size_coda, geweke, raftery_lewis, spectrum0_ar
+from fmepy.mcmc.convergence import autocorrelation, ess_bulk, ess_tail, mcse, rhat
+from fmepy.mcmc.diagnostics import chain_diagnostics
+from fmepy.mcmc.draws import draws_by_chain
+from fmepy.mcmc.running import rank_counts, running_mean, running_quantiles
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from scipy.linalg import solve_banded
 
 from fmepy.mcmc import modMCMC
-from fmepy.mcmc.diagnostics import mcse
+from fmepy.mcmc.convergence import mcse
 from tests.mcmc.problems import FOLDER, PlainCost, by_chain, cases, monod_residuals
 
 CASE = cases("modMCMC_models")["steady_pooled"]

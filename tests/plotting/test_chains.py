@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from fmepy.errors import ArgumentError
-from fmepy.mcmc.diagnostics import autocorrelation, rank_counts
+from fmepy.mcmc.convergence import autocorrelation
+from fmepy.mcmc.running import rank_counts
 from fmepy.plotting.chains import (
     cumuplot,
     hist_chains,

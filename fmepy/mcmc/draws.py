@@ -1,0 +1,40 @@
+"""Draws as arrays, shape (n_chain, n_draw): what all diagnostics begin with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError
+from fmepy.types import ArrayLike, Cube, Matrix
+
+__all__ = ["checked", "draws_by_chain"]
+
+
+def draws_by_chain(pars: pd.DataFrame) -> Cube:
+    """Return the draws as an array (n_chain, n_draw, n_par): the first, as many as the shortest chain has.
+
+    Raises
+    ------
+    ArgumentError
+        A table without rows.
+    """
+    if len(pars) == 0:
+        raise ArgumentError("There are no draws: the table has no rows.")
+    values = pars.to_numpy(dtype=float)
+    if not isinstance(pars.index, pd.MultiIndex):
+        return values[None]
+    codes, _ = pd.factorize(pars.index.get_level_values(0))
+    chains = [values[codes == c] for c in range(codes.max() + 1)]
+    shortest = min(map(len, chains))
+    return np.stack([c[:shortest] for c in chains])
+
+
+def checked(x: ArrayLike) -> Matrix:
+    """Return draws of one quantity, shape (n_chain, n_draw); a single series is one chain."""
+    draws = np.asarray(x, dtype=float)
+    if draws.ndim == 1:
+        draws = draws[None]
+    if draws.ndim != 2 or draws.size == 0:
+        raise ArgumentError(f"`x` must have the shape (n_chain, n_draw) and hold draws; its shape is {draws.shape}.")
+    return draws
