@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -40,6 +41,7 @@ def cost(folder: Path, parent: int) -> object:
 def main() -> None:
     """Run the chains and print what there is after the interruption."""
     folder = Path(sys.argv[1])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background of a shell ignores it
 
     def told(done: int, total: int) -> None:
         if done >= NITER:
