@@ -79,8 +79,8 @@ class System:
     names : tuple of str
         Parameters with sensitivities.
     time, z, inputs : sympy symbols
-    rates : tuple of sympy.Expr
-        F.
+    model_rates : tuple of sympy.Expr
+        The first n_states entries of F, which are those of the model.
     switches : tuple of Switch
         Conditions found by watching g along the run.
     planned : tuple of (int, sympy.Expr, sympy.Expr)
@@ -95,18 +95,23 @@ class System:
     time: Any
     z: tuple[Any, ...]
     inputs: tuple[Any, ...]
-    rates: tuple[Any, ...]
+    model_rates: tuple[Any, ...]
     switches: tuple[Switch, ...]
     planned: tuple[tuple[int, Any, Any], ...]
     layout: InputLayout
     smooth_only: bool
 
     @property
+    def rates(self) -> tuple[Any, ...]:
+        """F, written out: for engines that want every entry; made when first asked for."""
+        return _all_rates(self)
+
+    @property
     def has_conditions(self) -> bool:
         """Whether conditions stand in the rates (of a system that did not take them out)."""
         import sympy
 
-        return any(e.has(sympy.Piecewise) for e in self.rates)
+        return any(e.has(sympy.Piecewise) for e in self.model_rates)
 
     @property
     def watched(self) -> tuple[int, ...]:
@@ -141,15 +146,25 @@ def build_system(equations: Equations, names: tuple[str, ...], smooth: bool) -> 
     else:
         rates = [as_piecewise(e) for e in rates]
     scales = [sympy.Symbol(f"scale of {n}", real=True) for n in names]
-    z, whole = list(y), list(rates)
-    for name, scale in zip(names, scales, strict=True):
-        s = [sympy.Symbol(f"{state} to {name}", real=True) for state in equations.states]
-        z += s
-        whole += [_along(f, y, s) + scale * sympy.diff(f, symbol(name)) for f in rates]
+    z = [*y, *(sympy.Symbol(f"{state} to {name}", real=True) for name in names for state in equations.states)]
     inputs = [*p, *(c for pair in zip(a, b, strict=True) for c in pair), origin, *(w.mode for w in switches), *scales]
     layout = InputLayout(len(p), len(a), len(switches), len(scales))
     planned = tuple(_planned(i, w.g, time, p) for i, w in enumerate(switches) if _is_planned(w.g, time, p))
-    return System(len(y), names, time, tuple(z), tuple(inputs), tuple(whole), switches, planned, layout, smooth)
+    return System(len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, planned, layout, smooth)
+
+
+@lru_cache(maxsize=64)
+def _all_rates(system: System) -> tuple[Any, ...]:
+    """Return the rates of the model, and below them those of its sensitivities."""
+    import sympy
+
+    n, rates = system.n_states, system.model_rates
+    y, scales = list(system.z[:n]), system.inputs[system.layout.scales]
+    out = list(rates)
+    for j, (name, scale) in enumerate(zip(system.names, scales, strict=True), start=1):
+        s = list(system.z[j * n : (j + 1) * n])
+        out += [_along(f, y, s) + scale * sympy.diff(f, symbol(name)) for f in rates]
+    return tuple(out)
 
 
 def _along(f: Any, y: list[Any], s: list[Any]) -> Any:

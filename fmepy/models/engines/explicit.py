@@ -164,7 +164,7 @@ def rates_source(system: System) -> str:
     names = {system.time: "t"}
     names |= {s: f"y{i}" for i, s in enumerate(system.z[:n])}
     names |= {s: f"q{i}" for i, s in enumerate([*system.inputs, *offsets])}
-    rates = system.rates[:n]
+    rates = system.model_rates
     targets = [(f"out[{i}]", e) for i, e in enumerate(rates)]
     of_states = _entries("f", rates, system.z[:n]) if system.names else []
     of_parameters = _entries("d", rates, [symbol(k) for k in system.names])
