@@ -117,7 +117,7 @@ def typo(t, N, *, r=0.5):
         (no_time, {"N": 1}, "first argument"),
         (three_rates, {"N": 1}, "3 values for 1 states"),
         (typo, {"N": 1}, "NameError"),
-        (3, {"N": 1}, "function or text"),
+        (3, {"N": 1}, "function, text or Equations"),
     ],
 )
 def test_a_wrong_function_is_told(function, state, words):
