@@ -9,7 +9,7 @@ import os
 import platform
 from pathlib import Path
 
-from benchmarks import rows, rows_mcmc, rows_montecarlo, rows_sensitivity
+from benchmarks import rows, rows_filter, rows_mcmc, rows_montecarlo, rows_sensitivity
 from benchmarks.rows import Row
 
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several
@@ -17,7 +17,7 @@ means, taken in turn with the peer's. A bare solve is pydiffsol's own, of the sa
 same through odeint" is the same fmepy call on the same model as a plain Python function that scipy's odeint solves;
 "odeint by hand" is a function that a user would write without fmepy. R's figures (FME 1.3.6.4 on R 4.2.2, another
 machine, models as R functions) are for orientation."""
-VERSIONS = ["fmepy", "numpy", "scipy", "pandas", "pydiffsol", "sympy", "lmfit", "pints"]
+VERSIONS = ["fmepy", "numpy", "scipy", "pandas", "pydiffsol", "sympy", "lmfit", "pints", "filterpy", "numba"]
 
 
 def in_words(seconds: float | None) -> str:
@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--write", metavar="FILE", type=Path, help="also write the table to FILE")
     parser.add_argument("--only", metavar="TEXT", default="", help="only the rows whose function's name holds TEXT")
     arguments = parser.parse_args()
-    every = [row for room in (rows, rows_sensitivity, rows_montecarlo, rows_mcmc) for row in room.ROWS]
+    every = [row for room in (rows, rows_sensitivity, rows_montecarlo, rows_mcmc, rows_filter) for row in room.ROWS]
     done = [row() for row in every if arguments.only in row.__name__]
     text = f"# Benchmarks\n\n{ABOUT}\n\n{machine()}\n\n{table(done)}\n"
     print(text)

@@ -38,11 +38,15 @@ def _calls_in(function: Callable[[], Any], seconds: float) -> int:
     return max(1, int(seconds / max(time.perf_counter() - began, 1e-7)))
 
 
-def fresh_process(codes: Sequence[str], rounds: int = 7) -> list[float]:
-    """Return the seconds that each piece of code says it took (its only output), in processes of their own, in turn."""
+def fresh_process(codes: Sequence[str], rounds: int = 7, **variables: str) -> list[float]:
+    """Return the seconds that each piece of code says it took (its only output), in processes of their own, in turn.
+
+    variables : str
+        Set in their environment.
+    """
     best = [np.inf] * len(codes)
     # bytecode is kept from one process to the next, as it is for a user
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | variables
     for _, (i, code) in itertools.product(range(rounds), enumerate(codes)):
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
