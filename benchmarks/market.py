@@ -1,4 +1,4 @@
-"""A filter of ten states and ten measurements: market growth with a tenth level, and its peers in numpy and filterpy."""
+"""A filter of ten states and ten measurements, market growth with a tenth level; its peers in numpy and filterpy."""
 
 from __future__ import annotations
 

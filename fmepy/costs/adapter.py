@@ -14,47 +14,27 @@ residuals.
 *failed run*: it is counted, its message is kept, and the objective raises `SimulationError`. Methods treat that as
 infinite cost. At the start it is an error of the caller.
 
-**Differences.** Where there is no Jacobian, it is taken by differences whose step fits the noise of `f`. The noise of
-a computed function (an ODE solver's tolerance, say) is read off a table of differences of seven evaluations along one
-line (Hamming; Moré and Wild 2011)::
-
-    eps_k^2 = (k!)^2 / (2k)!  mean_i (Delta^k f_i)^2,     eps = median over k = 4, 5, 6
-
-for a smooth function high differences vanish, so what is left is noise. An adaptive solver is smooth in patches: the
-table reaches 1.2 % from the start, and is made once more where a search ends; the larger noise counts, since too large
-a step costs little accuracy and too small a one all of it. With ``e`` = eps relative to the response of f
-to its parameters:
-
-    e < 1e-13   "noise free": forward differences, step max(1.5e-8, 2 e^(1/2)) of the parameter's size
-    else        central differences, step 0.3 e^(1/3) of the parameter's size, at most 1e-2
-
-The cube root balances rounding against curvature (noise / step against step^2); the factor 0.3 leans to the small side,
-since fitted logarithms vary over less than their size.
-
-References
-----------
-Moré, J. J. and Wild, S. M. (2011). Estimating computational noise. SIAM J. Sci. Comput. 33, 1292-1314.
+Where there is no Jacobian, derivatives are differences that fit the noise of `f`, see `fmepy.costs.differences`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from math import factorial, isfinite
-from typing import Any, Protocol
+from dataclasses import replace
+from math import isfinite
+from typing import Any
 
 import numpy as np
 
-from fmepy.costs.modcost import ModCost
+from fmepy.costs.differences import NOISE_FREE, Differences, difference_table_noise, magnitudes, probe
+from fmepy.costs.sources import BoundSource, Expansion, FunctionSource, Source, classify
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.parameters import Parameters, as_parameters
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["Differences", "Objective", "as_objective", "is_cost", "is_model", "magnitudes"]
 
-_NOISE_FREE = 1e-13
-_FORWARD_STEP = 1.5e-8  # about the square root of the machine epsilon
 _NOISE_SPACING = 2e-3  # relative; wide enough to leave the patch in which an adaptive solver is smooth
 _MUCH_NOISIER = 100.0  # a search with steps for so much less noise is taken up again
 
@@ -67,59 +47,6 @@ def is_cost(f: Any) -> bool:
 def is_model(f: Any) -> bool:
     """Tell whether `f` is a fmepy model: it can be bound, and it names its variables."""
     return callable(getattr(f, "bind", None)) and hasattr(f, "var_names")
-
-
-def magnitudes(theta: Vector, lower: Vector, upper: Vector) -> Vector:
-    """Return the size of every parameter, positive: its absolute value; for a start at 0 a tenth of its box, else 1.
-
-    Examples
-    --------
-    >>> magnitudes(np.array([-3.0, 0.0, 0.0]), np.full(3, -np.inf), np.array([np.inf, np.inf, 5.0]))
-    array([3., 1., 1.])
-    """
-    size = np.abs(theta)
-    box = 0.1 * (upper - lower)
-    return np.where(size > 0, size, np.where(np.isfinite(box) & (box > 0), box, 1.0))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Differences:
-    """How derivatives are taken by differences.
-
-    Attributes
-    ----------
-    noise : float
-        Noise of the function, relative to its response to the parameters (dimensionless).
-    step : float
-        Step of first derivatives, relative to a parameter's size.
-    central : bool
-        Central differences; else forward ones.
-    absolute : float
-        The noise itself, in the unit of the function.
-    """
-
-    noise: float
-    step: float
-    central: bool
-    absolute: float = 0.0
-
-    @classmethod
-    def for_noise(cls, noise: float, absolute: float = 0.0) -> Differences:
-        """Return the differences that fit a relative noise."""
-        if noise < _NOISE_FREE:
-            return cls(noise, max(_FORWARD_STEP, 2 * noise**0.5), False, absolute)
-        return cls(noise, float(min(1e-2, 0.3 * noise ** (1 / 3))), True, absolute)
-
-
-class _Source(Protocol):
-    """What stands behind an Objective: something evaluated at the free parameters."""
-
-    n_obs: int
-
-    def residuals(self, theta: Vector) -> Vector: ...
-    def number(self, theta: Vector) -> float: ...
-    def jacobian(self, theta: Vector) -> Matrix | None: ...
-    def modcost(self, theta: Vector) -> Any: ...
 
 
 class Objective:
@@ -147,7 +74,7 @@ class Objective:
 
     def __init__(
         self,
-        source: _Source,
+        source: Source,
         parameters: Parameters,
         *,
         kind: str,
@@ -271,7 +198,7 @@ class Objective:
         if bound is None:
             return None
         out = copy(self)
-        out._bound, out._source = bound, _BoundSource(getattr(self._source, "cost", None), bound, None)
+        out._bound, out._source = bound, BoundSource(getattr(self._source, "cost", None), bound, None)
         out._memory, out._best, out._differences = {}, (np.inf, b""), None
         return out
 
@@ -306,10 +233,10 @@ class Objective:
         columns = []
         base: Any = None
         for j in range(theta.size):
-            ahead = _probe(function, theta, j, h[j]) if theta[j] + h[j] <= self.upper[j] else None
+            ahead = probe(function, theta, j, h[j]) if theta[j] + h[j] <= self.upper[j] else None
             behind = None
             if (self.differences.central or ahead is None) and theta[j] - h[j] >= self.lower[j]:
-                behind = _probe(function, theta, j, -h[j])
+                behind = probe(function, theta, j, -h[j])
             if ahead is not None and behind is not None:
                 columns.append((ahead[1] - behind[1]) / (ahead[0] - behind[0]))
                 continue
@@ -322,7 +249,7 @@ class Objective:
                 )
             base = function(theta) if base is None else base
             if self.differences.central:  # one-sided at a bound or beside a failure: second order with a third point
-                further = _probe(function, theta, j, 2 * one[0])
+                further = probe(function, theta, j, 2 * one[0])
                 if further is not None and self.lower[j] <= theta[j] + 2 * one[0] <= self.upper[j]:
                     columns.append((4 * one[1] - further[1] - 3 * base) / (2 * one[0]))
                     continue
@@ -349,7 +276,7 @@ class Objective:
             self._differences = replace(self.differences, absolute=absolute)
             return False
         self._differences = Differences.for_noise(new, absolute)
-        return were_used and new > _MUCH_NOISIER * max(old, _NOISE_FREE)
+        return were_used and new > _MUCH_NOISIER * max(old, NOISE_FREE)
 
     def _noise_at(self, theta: Vector) -> tuple[float, float]:
         size = magnitudes(theta, self.lower, self.upper)
@@ -370,7 +297,7 @@ class Objective:
             response = max(response, float(np.abs(values[0]).max()))
         if not response > 0:
             return 0.0, 0.0
-        noise = _difference_table_noise(values)
+        noise = difference_table_noise(values)
         return noise / response, noise
 
     def _take_jacobian(self, theta: Vector) -> Matrix:
@@ -439,83 +366,7 @@ def _count_bad(value: Any) -> int:
     return int(np.count_nonzero(~np.isfinite(value)))
 
 
-def _probe(function: Callable[[Vector], Any], theta: Vector, j: int, h: float) -> tuple[float, Any] | None:
-    """Return (the step really taken, the value there), or None if it failed."""
-    point = theta.copy()
-    point[j] += h
-    try:
-        return float(point[j] - theta[j]), np.asarray(function(point), dtype=float)
-    except SimulationError:
-        return None
-
-
-def _difference_table_noise(values: Matrix) -> float:
-    """Return the noise of a function tabulated at equal distances along axis 0, root mean square over axis 1.
-
-    Examples
-    --------
-    >>> x = np.linspace(0, 1e-3, 7)[:, None]
-    >>> bool(_difference_table_noise(np.exp(x)) < 1e-15)
-    True
-    """
-    estimates = []
-    for k in range(4, values.shape[0]):
-        factor = factorial(k) ** 2 / factorial(2 * k)
-        estimates.append(factor * float(np.mean(np.diff(values, k, axis=0) ** 2)))
-    return float(np.sqrt(np.median(estimates)))
-
-
 # --- fmepy costs
-
-
-class _BoundSource:
-    """A bound cost, seen from the free parameters."""
-
-    def __init__(self, cost: Any, bound: Any, expand: _Expansion | None) -> None:
-        self.cost, self.bound, self.expand = cost, bound, expand
-        self.n_obs = 0 if bound.is_scalar else len(bound.weights)
-
-    def _full(self, theta: Vector) -> Vector:
-        return theta if self.expand is None else self.expand(theta)
-
-    def residuals(self, theta: Vector) -> Vector:
-        return np.asarray(self.bound.residuals(self._full(theta)), dtype=float)
-
-    def number(self, theta: Vector) -> float:
-        return float(self.bound.minus2loglik(self._full(theta)))
-
-    def jacobian(self, theta: Vector) -> Matrix | None:
-        J: Matrix = self.bound.jacobian(self._full(theta))
-        return J if self.expand is None else np.asarray(J @ self.expand.derivative(theta))
-
-    def modcost(self, theta: Vector) -> Any:
-        if self.bound.is_scalar:
-            return None
-        if callable(getattr(self.bound, "modcost", None)):
-            return self.bound.modcost(self._full(theta))
-        names = self.bound.parameter_names
-        return self.cost(dict(zip(names, map(float, self._full(theta)), strict=True)))
-
-
-class _Expansion:
-    """From the free parameters of lmfit to all of them: fixed values, and those tied to others."""
-
-    def __init__(self, parameters: Parameters) -> None:
-        self.parameters = parameters
-        self.names: tuple[str, ...] = tuple(parameters.expand(parameters.values))
-
-    def __call__(self, theta: Vector) -> Vector:
-        return np.array(list(self.parameters.expand(theta).values()))
-
-    def derivative(self, theta: Vector) -> Matrix:
-        """Return d(all) / d(free), shape (n_all, n_par), by central differences (error about 1e-10)."""
-        size = np.maximum(np.abs(theta), 1e-8)
-        columns = []
-        for j in range(theta.size):
-            h = np.zeros(theta.size)
-            h[j] = 6e-6 * size[j]
-            columns.append((self(theta + h) - self(theta - h)) / (2 * h[j]))
-        return np.stack(columns, axis=1)
 
 
 def _cost_objective(cost: Any, p: UserParameters, hold_engine: bool) -> Objective:
@@ -523,14 +374,14 @@ def _cost_objective(cost: Any, p: UserParameters, hold_engine: bool) -> Objectiv
     expand = None
     names: Sequence[str] = parameters.names
     if parameters.lmfit is not None and len(parameters.lmfit) > len(parameters):
-        expand = _Expansion(parameters)
+        expand = Expansion(parameters)
         names = expand.names
     bound = cost.bind(names, hold_engine=hold_engine)
     positions = [list(names).index(n) for n in parameters.names]
     lower, upper = _declared(parameters, np.asarray(bound.lower)[positions], np.asarray(bound.upper)[positions])
     if bound.is_scalar:
         return Objective(
-            _BoundSource(cost, bound, expand),
+            BoundSource(cost, bound, expand),
             parameters,
             kind="cost",
             is_scalar=True,
@@ -540,7 +391,7 @@ def _cost_objective(cost: Any, p: UserParameters, hold_engine: bool) -> Objectiv
             has_score=expand is None and callable(getattr(bound, "score", None)) and hasattr(bound, "information"),
         )
     return Objective(
-        _BoundSource(cost, bound, expand),
+        BoundSource(cost, bound, expand),
         parameters,
         kind="cost",
         is_scalar=False,
@@ -574,104 +425,6 @@ def _declared(
 # --- functions of the user
 
 
-class _FunctionSource:
-    """A user's function; its exceptions become SimulationErrors."""
-
-    def __init__(
-        self,
-        f: Callable[..., Any],
-        parameters: Parameters,
-        jac: Callable[..., Any] | None,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> None:
-        self.f, self.parameters, self.jac, self.args, self.kwargs = f, parameters, jac, args, dict(kwargs)
-        self.kind = ""
-        self.n_obs = 0
-
-    def call(self, theta: Vector) -> Any:
-        given = self.parameters.given(theta)
-        try:
-            return self.f(given, *self.args, **self.kwargs)
-        except SimulationError:
-            raise
-        except Exception as error:  # whatever goes wrong in a user's function is a failed run, not the end of a fit
-            raise SimulationError(f"{type(error).__name__}: {error}", parameters=self.named(theta)) from error
-
-    def named(self, theta: Vector) -> dict[str, float]:
-        return dict(zip(self.parameters.names, map(float, theta), strict=True))
-
-    def residuals(self, theta: Vector) -> Vector:
-        result = self.call(theta)
-        kind, value = _classify(result)
-        if kind != self.kind or value.size != self.n_obs:
-            raise ArgumentError(
-                f"`f` returned {_told(kind, value)} at {self.named(theta)}, but {_told(self.kind, self.n_obs)} at the "
-                "start. The residuals must be of the same data at every parameter set."
-            )
-        out: Vector = value
-        return out
-
-    def number(self, theta: Vector) -> float:
-        kind, value = _classify(self.call(theta))
-        if kind != "number":
-            raise ArgumentError(f"`f` returned {_told(kind, value)} at {self.named(theta)}, but one number before.")
-        return float(value)
-
-    def jacobian(self, theta: Vector) -> Matrix | None:
-        if self.jac is None:
-            return None
-        try:
-            J = np.asarray(self.jac(self.parameters.given(theta), *self.args, **self.kwargs), dtype=float)
-        except SimulationError:
-            raise
-        except Exception as error:
-            raise SimulationError(
-                f"`jac` raised {type(error).__name__}: {error}", parameters=self.named(theta)
-            ) from error
-        if self.parameters.lmfit is not None and J.ndim == 2 and J.shape[1] == len(self.parameters.lmfit) != theta.size:
-            return np.asarray(J @ _Expansion(self.parameters).derivative(theta))
-        return J
-
-    def modcost(self, theta: Vector) -> Any:
-        return self.call(theta) if self.kind == "modcost" else None
-
-
-def _told(kind: str, value: Any) -> str:
-    """Return a result's kind in words."""
-    if kind == "number":
-        return "one number"
-    n = value if isinstance(value, int) else np.size(value)
-    return f"a ModCost with {n} residuals" if kind == "modcost" else f"{n} residuals"
-
-
-def _classify(result: Any) -> tuple[str, Any]:
-    """Return what a user's function returned: its kind, and the number or the residuals as a new array."""
-    if _is_modcost(result):
-        return "modcost", np.array(result.res, dtype=float)
-    try:
-        value = np.array("nothing" if result is None else result, dtype=float)
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            f"`f` returned {type(result).__name__}; a ModCost, a one-dimensional array of residuals or one number "
-            "(-2 log L) is needed. A model is held against data by modCost(model(p), obs)."
-        ) from None
-    if value.ndim == 0:
-        return "number", float(value)
-    if value.ndim != 1:
-        raise ArgumentError(
-            f"`f` returned an array of shape {value.shape}; residuals are one-dimensional. Return residuals.ravel(), "
-            "or modCost(table, obs) if it is a model's output."
-        )
-    if value.size == 0:
-        raise ArgumentError("`f` returned no residuals at all.")
-    return "vector", value
-
-
-def _is_modcost(result: Any) -> bool:
-    return isinstance(result, ModCost)
-
-
 def _function_objective(
     f: Callable[..., Any],
     parameters: Parameters,
@@ -679,7 +432,7 @@ def _function_objective(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> Objective:
-    source = _FunctionSource(f, parameters, jac, args, kwargs)
+    source = FunctionSource(f, parameters, jac, args, kwargs)
     theta = np.array(parameters.values, dtype=float)
     try:
         first = source.call(theta)
@@ -687,7 +440,7 @@ def _function_objective(
         raise ArgumentError(
             f"`f` fails at the start {source.named(theta)}: {error} Try f(p) by hand, or another start."
         ) from error
-    source.kind, value = _classify(first)
+    source.kind, value = classify(first)
     source.n_obs = 0 if source.kind == "number" else value.size
     if not np.all(np.isfinite(value)):
         what = f"{float(value)}" if source.kind == "number" else f"{_count_bad(value)} residuals that are not finite"
@@ -800,6 +553,6 @@ def _use_jac(objective: Objective, jac: Callable[..., Any]) -> None:
     if objective.is_scalar:
         raise ArgumentError("`jac` gives the derivatives of residuals, but this cost is one number, -2 log L.")
     source: Any = objective._source
-    given = _FunctionSource(lambda p: None, objective.parameters, jac, (), {})
+    given = FunctionSource(lambda p: None, objective.parameters, jac, (), {})
     source.jacobian = given.jacobian
     objective.has_jacobian = True

@@ -130,7 +130,7 @@ class FimlofCost(AddableCost):
     >>> cost = FimlofCost(model, {"time": [1, 2], "level": [1.0, 3.0]}, process_noise={"level": "sd_w"},
     ...                   measurement_noise={"level": 1.0}, parms={"sd_w": 1.0}, initial_sd={"level": 1.0})
     >>> round(cost(), 6), round(cost({"sd_w": 2.0}), 6)
-    (8.130196, 7.799711)
+    (8.130196, 8.202531)
     """
 
     model: Any

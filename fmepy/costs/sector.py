@@ -49,7 +49,7 @@ class Sector:
 
     def __repr__(self) -> str:
         lines = [f"Sector of {', '.join(self.states)}; inputs from data: {', '.join(self.inputs) or 'none'}"]
-        counts = self.interpolated["variable"].value_counts(sort=False) if len(self.interpolated) else {}
+        counts = self.interpolated["variable"].value_counts(sort=False)
         lines += [f"  {name}: {n} values were not measured and are interpolated" for name, n in counts.items()]
         return "\n".join([*lines, f"  {self.cost!r}"])
 
@@ -92,7 +92,7 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
       FimlofCost: b (4); 1 parameters
     """
     spec = cost.specification
-    equations: Equations = spec.definition.equations
+    equations = spec.equations
     names = tuple(dict.fromkeys(map(str, [states] if isinstance(states, str) else states)))
     check_names(names, equations.states, argument="states", what="state")
     mine = [s in names for s in equations.states]
@@ -157,7 +157,7 @@ def _model(
     series: dict[str, tuple[Vector, Vector]],
 ) -> Any:
     definition = cost.specification.definition
-    equations: Equations = definition.equations
+    equations = cost.specification.equations
     initial = {s: v for s, v in zip(definition.states, definition.initial, strict=True) if s in kept}
     used = names_in([*rates, *(e for _, e in outputs), *initial.values()])
     parameters = tuple(k for k in definition.parameters if k in used)

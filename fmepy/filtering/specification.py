@@ -101,6 +101,11 @@ class Specification:
     scales: tuple[str, ...]
 
     @property
+    def equations(self) -> Equations:
+        """The model's equations."""
+        return _equations(self.definition)
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """Names of all parameters."""
         return tuple(self.parms.index)
