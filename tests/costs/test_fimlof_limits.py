@@ -229,3 +229,35 @@ def test_a_missing_sample_only_widens_the_next_prediction():
     two_steps = linear_cost(F, H, Q, R, z, x0, P0)
     assert -0.5 * two_steps() == pytest.approx(joint_density(F, H, Q, R, z, x0, P0), rel=1e-11)
     assert two_steps.nobs == 7
+
+
+def test_coloured_measurement_noise_and_an_unknown_input_are_states_of_the_model():
+    """z = x + b, b(n) = rho b(n-1) + e, and x driven by a random walk u: nothing but a larger linear system."""
+    model = fme.DifferenceModel(
+        "next(x) = a * x + u\nnext(u) = u\nnext(b) = rho * b", state={"x": 1.0, "u": 0.2, "b": 0.0},
+        times=np.arange(26), parms={"a": 0.7, "rho": 0.6}, outputs={"z": "x + b"},
+    )  # fmt: skip
+    z = np.cumsum(np.random.default_rng(6).standard_normal(25)) * 0.3 + 1
+    cost = fme.FimlofCost(
+        model, {"time": np.arange(1, 26), "z": z}, process_noise={"x": 0.3, "u": 0.1, "b": 0.4},
+        measurement_noise={"z": 0.0}, initial_sd={"b": 0.5},
+    )  # fmt: skip
+    F = np.array([[0.7, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.6]])
+    H, Q, P0 = np.array([[1.0, 0.0, 1.0]]), np.diag([0.09, 0.01, 0.16]), np.diag([0.0, 0.0, 0.25])
+    expected = joint_density(F, H, Q, np.zeros((1, 1)), z[:, None], np.array([1.0, 0.2, 0.0]), P0)
+    assert -0.5 * cost() == pytest.approx(expected, rel=1e-10)
+
+
+def test_cross_sections_many_readings_of_one_time_count_as_their_mean_and_spread():
+    """Twenty readings of one state at once: the likelihood of their mean, and of the spread around it."""
+    rng = np.random.default_rng(9)
+    readings = 3 + rng.standard_normal((4, 20))
+    model = fme.DifferenceModel("next(x) = x", state={"x": 3.0}, times=np.arange(5))
+    table = pd.DataFrame({"time": np.repeat(np.arange(1, 5), 20), "x": readings.ravel()})
+    cost = fme.FimlofCost(model, table, process_noise={"x": 0.5}, measurement_noise={"x": 1.0})
+    means = fme.FimlofCost(
+        model, {"time": np.arange(1, 5), "x": readings.mean(axis=1)}, process_noise={"x": 0.5},
+        measurement_noise={"x": 1 / np.sqrt(20)},
+    )  # fmt: skip
+    spread = ((readings - readings.mean(axis=1, keepdims=True)) ** 2).sum() + 4 * (19 * LN_2PI + np.log(20))
+    assert cost() == pytest.approx(means() + spread, rel=1e-11)
