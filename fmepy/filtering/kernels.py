@@ -11,7 +11,8 @@ The columns X = dx/dx0 belong to the components of the start of which nothing is
 made independent first: with R = L D L' (L unit lower) the rows of z and H are multiplied by L^-1 and have variances D.
 The conditional innovations nu_i and their variances s_i are then those of the joint update, S = L_S diag(s) L_S'.
 
-Nothing here raises: what has no value becomes NaN or infinite, and the loop (`filtering.loop`) looks.
+Nothing here raises: what has no value becomes NaN or infinite, and the loop (`filtering.loop`) looks. A reading too sharp
+for this arithmetic counts as one without variance: the pass is then repeated with factors of the covariances.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from numba import njit
 __all__ = ["conditional_rows", "covariance_to_next", "factor_times", "joint_update", "sequential_update"]
 
 _COMPILED = {"cache": True, "error_model": "numpy", "nogil": True}
+
+ILL_CONDITIONED = 7.2e10
+"""exp(25): a reading that shrinks a variance by more than this asks for `filtering.factored`."""
 
 
 @njit(**_COMPILED)  # type: ignore[untyped-decorator]
@@ -131,7 +135,7 @@ def sequential_update(m, first, x, P, X, delta, H, r, x0, c, k, nu, s, v):  # ty
             variance += H[row, j] * c[j]
         nu[first + row] = e
         s[first + row] = variance
-        if not (variance > 0.0 and variance < np.inf):
+        if not (variance > 0.0 and variance < np.inf) or (r[row] > 0.0 and variance > ILL_CONDITIONED * r[row]):
             return row
         for i in range(n):
             k[i] = c[i] / variance
@@ -173,7 +177,7 @@ def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-u
         for q in range(i):
             total -= L[i, q] * L[i, q] * s[first + q]
         s[first + i] = total
-        if not (total > 0.0 and total < np.inf):
+        if not (total > 0.0 and total < np.inf) or (r[i] > 0.0 and total > ILL_CONDITIONED * r[i]):
             return i
     for i in range(m):
         nu[first + i] = delta[i]

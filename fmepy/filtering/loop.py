@@ -15,7 +15,10 @@ A step is one of
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +26,12 @@ from numba import njit, types
 
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, factor_times, joint_update, sequential_update
 
-__all__ = ["ADVANCE", "DIFFERENCE", "EULER", "JOINT", "MOMENTS", "OBSERVE", "RK4", "SEQUENTIAL", "compiled", "interpreted"]
+__all__ = [
+    *("ADVANCE", "DIFFERENCE", "EULER", "JOINT", "MOMENTS", "OBSERVE", "RK4", "SEQUENTIAL", "TRANSITION"),
+    *("change_state", "compile_loop", "compiled", "interpreted"),
+]
+
+logger = logging.getLogger(__name__)
 
 DIFFERENCE, EULER, RK4, TRANSITION, MOMENTS = range(5)
 SEQUENTIAL, JOINT = range(2)
@@ -70,22 +78,26 @@ def _tangent(F, T, h, K):  # type: ignore[no-untyped-def]
 
 
 @njit(**_COMPILED)  # type: ignore[untyped-decorator]
-def _event(kind, i, value, x, P, X, T):  # type: ignore[no-untyped-def]
-    """Replace (0), add to (1) or multiply (2) state i; T, the map since the last node, follows."""
-    n = x.shape[0]
-    factor = 1.0
+def change_state(kind, i, value, x):  # type: ignore[no-untyped-def]
+    """Replace (0), add to (1) or multiply (2) state i; return what its deviations are multiplied by."""
     if kind == 0:
-        x[i], factor = value, 0.0
-    elif kind == 1:
+        x[i] = value
+        return 0.0
+    if kind == 1:
         x[i] += value
-    else:
-        x[i] *= value
-        factor = value
+        return 1.0
+    x[i] *= value
+    return value
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _event(kind, i, value, x, P, X):  # type: ignore[no-untyped-def]
+    """Change a state, with its row and column of P and its row of X."""
+    factor = change_state(kind, i, value, x)
     if factor != 1.0:
-        for j in range(n):
+        for j in range(x.shape[0]):
             P[i, j] *= factor
-            T[i, j] *= factor
-        for j in range(n):
+        for j in range(x.shape[0]):
             P[j, i] *= factor
         for j in range(X.shape[1]):
             X[i, j] *= factor
@@ -248,12 +260,12 @@ def _loop(  # type: ignore[no-untyped-def]
             _add_scaled(x, 0.0, x, x_filtered[node])
             _copied(P, P_filtered[node])
         for e in range(event_at[node], event_at[node + 1]):
-            _event(event_kinds[e], event_states[e], event_values[e], x, P, X, T)
+            _event(event_kinds[e], event_states[e], event_values[e], x, P, X)
     return -1
 
 
-_SIGNATURE = _I(
-    types.FunctionType(ADVANCE), types.FunctionType(OBSERVE), _I, types.boolean, _I, _I, _I,
+ARGUMENTS = (
+    _I, types.boolean, _I, _I, _I,
     _V, _M, _M, _V,
     _V, _W, _V, _V, _C,
     _W, _W, _V, _V, _M,
@@ -262,8 +274,34 @@ _SIGNATURE = _I(
     _V, _V, _M, _W,
     _M, _C, _M, _C, _C, _V, _M, _V,
 )  # fmt: skip
+"""Types of what a loop gets after the model's functions."""
+_SIGNATURE = _I(types.FunctionType(ADVANCE), types.FunctionType(OBSERVE), *ARGUMENTS)
 
 interpreted: Callable[..., int] = _loop
 """The loop as Python: the two functions are any callables."""
-compiled: Any = njit(_SIGNATURE, **_COMPILED)(_loop)
-"""The loop in machine code: the two functions are given by address."""
+
+
+@lru_cache(maxsize=1)
+def compiled() -> Any:
+    """Return the loop in machine code: the two functions are given by address."""
+    return compile_loop(_loop, _SIGNATURE, "the filter's loop")
+
+
+def compile_loop(function: Callable[..., int], signature: Any, what: str) -> Any:
+    """Return a function compiled for one signature; the first time on this machine is told, for it takes seconds."""
+    loop = njit(**_COMPILED)(function)
+    if not _is_kept(loop, function):
+        logger.info("Compiling %s; this happens once and takes a few seconds.", what)
+    loop.compile(signature)
+    return loop
+
+
+def _is_kept(loop: Any, function: Callable[..., int]) -> bool:
+    """Tell whether numba keeps compiled code of a function that is not older than its source."""
+    begins = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
+    try:
+        source = os.stat(function.__code__.co_filename).st_mtime
+        kept = [e for e in os.scandir(loop.stats.cache_path) if e.name.startswith(begins) and e.name.endswith(".nbi")]
+        return any(e.stat().st_mtime >= source for e in kept)
+    except OSError:
+        return False

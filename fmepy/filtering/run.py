@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,33 @@ import numpy as np
 from fmepy.filtering.plan import Plan
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["Pass", "Record", "Scheme", "Start", "run_filter"]
+__all__ = ["STATE_NOT_FINITE", "Functions", "Pass", "Record", "Scheme", "Start", "run_filter"]
+
+STATE_NOT_FINITE = 1
+"""A reason (see `filtering.loop`) that no other arithmetic can mend."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Functions:
+    """A model's functions, ready for a loop.
+
+    Attributes
+    ----------
+    by_address : bool
+        Compiled, for a compiled loop; else callables, for an interpreted one.
+    advance, observe : any
+        See `filtering.statespace`.
+    step_kind : int
+        See `filtering.loop`.
+    n_noise : int
+        Columns of A.
+    """
+
+    by_address: bool
+    advance: Any
+    observe: Any
+    step_kind: int
+    n_noise: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,17 +47,21 @@ class Scheme:
     Attributes
     ----------
     loop : callable
-        `filtering.loop.compiled` or `interpreted`.
+        That of `filtering.loop` or of `filtering.factored`, compiled or interpreted.
     advance, observe : any
         What that loop calls.
     step_kind, algorithm : int
-        See `filtering.loop`.
+        See `filtering.loop`; for `filtering.factored` the update.
     per_step : bool
         Fixed steps: noise is drawn once a step; else it is Brownian.
     n_noise : int
         Columns of A.
     n_variables : int
         Observed variables.
+    curvatures : tuple
+        The two further functions of `filtering.factored`; empty: the plain loop.
+    safe : callable or None
+        Returns the scheme for a pass that broke down here.
     """
 
     loop: Any
@@ -41,6 +72,8 @@ class Scheme:
     per_step: bool
     n_noise: int
     n_variables: int
+    curvatures: tuple[Any, ...] = ()
+    safe: Callable[[], Scheme] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +106,9 @@ class Record:
         Predicted readings, sds of their errors.
     gradients : ndarray, shape (n_obs, n)
         Rows of H.
+    excess : ndarray, shape (n_obs, most rows of a sample), or (0, 0)
+        What the covariance of a sample's innovations has beside H P H' + R (updates of second order, sigma points):
+        row i, column j is that of data i and of the j-th of its sample.
     """
 
     x_predicted: Matrix
@@ -83,6 +119,7 @@ class Record:
     predictions: Vector
     gradients: Matrix
     sds: Vector
+    excess: Matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +137,8 @@ class Pass:
     reason, row : int
         Why (see `filtering.loop`), and at which row if it was one.
     record : Record or None
+    is_safe : bool
+        Square roots of covariances were kept, as asked or because the plain pass broke down.
     """
 
     nu: Vector
@@ -109,16 +148,18 @@ class Pass:
     reason: int
     row: int
     record: Record | None
+    is_safe: bool = False
 
 
-def _empty_record(nodes: int, rows: int, n: int) -> Record:
+def _empty_record(nodes: int, rows: int, n: int, together: int) -> Record:
     return Record(
         *(np.empty((nodes, n)), np.empty((nodes, n, n)), np.empty((nodes, n)), np.empty((nodes, n, n))),
         *(np.empty((nodes, n, n)), np.empty(rows), np.empty((rows, n)), np.empty(rows)),
+        np.zeros((rows if together else 0, together)),
     )
 
 
-_NOTHING = _empty_record(0, 0, 0)
+_NOTHING = _empty_record(0, 0, 0, 0)
 
 
 def run_filter(
@@ -143,16 +184,28 @@ def run_filter(
     record : bool
         Keep the states, covariances and transitions.
     """
+    run = _one_pass(scheme, plan, start, p, event_values, correlation, record)
+    if run.reason != STATE_NOT_FINITE and run.node >= 0 and scheme.safe is not None:
+        run = _one_pass(scheme.safe(), plan, start, p, event_values, correlation, record)
+    return run
+
+
+def _one_pass(
+    scheme: Scheme, plan: Plan, start: Start, p: Vector, event_values: Vector, correlation: Matrix, record: bool
+) -> Pass:
     n, d, n_obs, n_node = len(start.x), len(start.free), len(plan.readings), len(plan.times)
     X = np.zeros((n, d))
     X[start.free, np.arange(d)] = 1.0
     nu, s, v = np.empty(n_obs), np.empty(n_obs), np.empty((n_obs, d))
     failed = np.zeros(2, dtype=np.int64)
-    kept = _empty_record(n_node, n_obs, n) if record else _NOTHING
+    kept = _NOTHING
+    if record:
+        together = int(np.max(np.diff(plan.row_at), initial=0)) if scheme.curvatures else 0
+        kept = _empty_record(n_node, n_obs, n, together)
     r = plan.readings
     with np.errstate(all="ignore"):
         node = scheme.loop(
-            *(scheme.advance, scheme.observe, scheme.step_kind, scheme.per_step, scheme.algorithm),
+            *(scheme.advance, scheme.observe, *scheme.curvatures, scheme.step_kind, scheme.per_step, scheme.algorithm),
             *(scheme.n_noise, scheme.n_variables, start.x.copy(), start.P.copy(), X, p),
             *(plan.times, plan.step_at, plan.step_times, plan.step_lengths, plan.step_inputs),
             *(plan.row_at, r.variables, r.values, r.errors, plan.inputs),
@@ -160,5 +213,7 @@ def run_filter(
             *(nu, s, v, failed),
             *(kept.x_predicted, kept.P_predicted, kept.x_filtered, kept.P_filtered, kept.transitions),
             *(kept.predictions, kept.gradients, kept.sds),
+            *((kept.excess,) if scheme.curvatures else ()),
         )
-    return Pass(nu, s, v, int(node), int(failed[0]), int(failed[1]), kept if record else None)
+    reason, row = failed.tolist()
+    return Pass(nu, s, v, int(node), reason, row, kept if record else None, bool(scheme.curvatures))

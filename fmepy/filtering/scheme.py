@@ -12,7 +12,7 @@ import numpy as np
 
 from fmepy.filtering.noise import numbers, semidefinite_factor
 from fmepy.filtering.plan import EVENT_KINDS, Change, Plan, Readings, build_plan
-from fmepy.filtering.run import Scheme, Start
+from fmepy.filtering.run import Functions, Scheme, Start
 from fmepy.filtering.specification import Accumulator, Specification
 from fmepy.models.code import scalar_function
 from fmepy.models.equations import symbol
@@ -20,6 +20,8 @@ from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
 __all__ = ["Machine", "plan_of", "settings_of"]
+
+_MADE_WHERE_NEEDED = ("scheme", "safe_scheme", "_functions", "_sds")
 
 
 def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None) -> tuple[Plan, Readings | None]:
@@ -83,16 +85,52 @@ class Machine:
     def scheme(self) -> Scheme:
         """The loop and the model's functions."""
         spec = self.spec
+        if spec.update != "ekf" or spec.algorithm == "sqrt":
+            return self.safe_scheme
         from fmepy.filtering import loop
 
-        kinds = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4}
-        algorithm = {"sequential": loop.SEQUENTIAL, "joint": loop.JOINT}[spec.algorithm]
-        common = (algorithm, spec.per_step, spec.space.n_noise, len(spec.variables))
-        if spec.propagation in kinds:
-            return Scheme(loop.compiled, *spec.space.compiled(), kinds[spec.propagation], *common)
-        from fmepy.filtering.adaptive import adaptive_functions
+        f = self._functions
+        return Scheme(
+            loop.compiled() if f.by_address else loop.interpreted,
+            *(f.advance, f.observe, f.step_kind),
+            loop.JOINT if spec.algorithm == "joint" else loop.SEQUENTIAL,
+            *(spec.per_step, f.n_noise, len(spec.variables)),
+            safe=lambda: self.safe_scheme,
+        )
 
-        return adaptive_functions(spec, common)
+    @cached_property
+    def safe_scheme(self) -> Scheme:
+        """The loop that keeps factors of covariances."""
+        from fmepy.filtering import factored
+
+        spec, f = self.spec, self._functions
+        updates = {
+            "ekf": factored.EKF,
+            "iterated": factored.ITERATED,
+            "second_order": factored.SECOND_ORDER,
+            "unscented": factored.UNSCENTED,
+        }
+        bends = spec.update == "second_order"
+        return Scheme(
+            factored.compiled() if f.by_address else factored.interpreted,
+            *(f.advance, f.observe, f.step_kind, updates[spec.update]),
+            *(spec.per_step, f.n_noise, len(spec.variables)),
+            curvatures=spec.space.curvatures(f.by_address) if bends else factored.no_curvature(f.by_address),
+        )
+
+    @cached_property
+    def _functions(self) -> Functions:
+        spec = self.spec
+        if spec.propagation in ("ode", "moment"):
+            from fmepy.filtering.adaptive import adaptive_functions
+
+            return adaptive_functions(spec)
+        from fmepy.filtering import loop
+
+        kind = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4}[spec.propagation]
+        by_address = spec.space.is_traced
+        pair = spec.space.compiled() if by_address else spec.space.interpreted()
+        return Functions(by_address, *pair, kind, spec.space.n_noise)
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> Vector:
         """Return what the functions see: the parameters, the factor of a correlated noise, what all noise is times."""
@@ -179,7 +217,7 @@ class Machine:
         return scalar_function(groups, space.sds)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("scheme", "_sds")}
+        return {k: v for k, v in self.__dict__.items() if k not in _MADE_WHERE_NEEDED}
 
 
 def _untransformed(values: Vector, how: str | None) -> Vector:

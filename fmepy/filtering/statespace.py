@@ -29,9 +29,19 @@ INFLATION = "inflation of noise"
 MOST_TOGETHER = 400
 """Entries that one function computes; more of them are computed by several."""
 
-_TYPES = "V, M = types.float64[::1], types.float64[:, ::1]\nD = types.float64\n"
-_SIGNATURES = {"advance": "types.void(D, D, V, V, V, V, M, M)", "observe": "types.void(D, V, V, V, V, M, V)"}
-_ARGUMENTS = {"advance": "t, h, x, p, u, f, F, A", "observe": "t, x, p, u, z, H, sd"}
+_TYPES = "V, M, C = types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1]\nD = types.float64\n"
+_SIGNATURES = {
+    "advance": "types.void(D, D, V, V, V, V, M, M)",
+    "observe": "types.void(D, V, V, V, V, M, V)",
+    "bend": "types.void(D, D, V, V, V, C)",
+    "bend_readings": "types.void(D, V, V, V, C)",
+}
+_ARGUMENTS = {
+    "advance": "t, h, x, p, u, f, F, A",
+    "observe": "t, x, p, u, z, H, sd",
+    "bend": "t, h, x, p, u, FF",
+    "bend_readings": "t, x, p, u, HH",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +74,7 @@ class StateSpace:
     n_noise: int
     readings: tuple[Any, ...]
     sds: tuple[Any, ...]
+    is_traced = True
 
     def slopes(self) -> list[tuple[int, int, Any]]:
         """Return the entries of F that are not zero."""
@@ -87,6 +98,17 @@ class StateSpace:
 
         advance, observe = self._functions("cfunc")
         return Address(advance, ADVANCE), Address(observe, OBSERVE)
+
+    def curvatures(self, by_address: bool) -> tuple[Any, Any]:
+        """Return (bend, bend_readings), the second derivatives FF and HH of rates and readings to the states."""
+        from fmepy.filtering.address import Address
+        from fmepy.filtering.factored import BEND, BEND_READINGS
+
+        source = _curvature_source(self, "cfunc" if by_address else "njit")
+        module = load(source, f"second derivatives of a model of {len(self.states)} states")
+        if not by_address:
+            return module.bend, module.bend_readings
+        return Address(module.bend, BEND), Address(module.bend_readings, BEND_READINGS)
 
     def interpreted(self) -> tuple[Callable[..., None], Callable[..., None]]:
         """Return (advance, observe) as functions to be called from Python."""
@@ -113,16 +135,41 @@ def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int,
 @lru_cache(maxsize=64)
 def _source(space: StateSpace, decorator: str) -> str:
     """Return the module with both functions."""
-    names = {symbol(space.time): "t"}
-    for letter, group in (("y", space.states), ("p", space.parameters), ("u", space.forcings)):
-        names.update({symbol(k): f"{letter}{i}" for i, k in enumerate(group)})
+    names = _generated_names(space)
     advance = [(f"f[{i}]", as_piecewise(e)) for i, e in enumerate(space.rates)]
     advance += [(f"F[{i}, {j}]", e) for i, j, e in space.slopes()]
     advance += [(f"A[{i}, {j}]", as_piecewise(e)) for i, j, e in space.gains]
     observe = [(f"z[{i}]", as_piecewise(e)) for i, e in enumerate(space.readings)]
     observe += [(f"H[{i}, {j}]", e) for i, j, e in space.reading_slopes()]
     observe += [(f"sd[{i}]", as_piecewise(e)) for i, e in enumerate(space.sds)]
-    lines = _written("advance", advance, names, decorator) + _written("observe", observe, names, decorator)
+    return _module({"advance": advance, "observe": observe}, names, decorator)
+
+
+@lru_cache(maxsize=64)
+def _curvature_source(space: StateSpace, decorator: str) -> str:
+    """Return the module with the second derivatives."""
+    bend = [(f"FF[{i}, {j}, {k}]", e) for i, j, k, e in _second(space.slopes(), space.states)]
+    readings = [(f"HH[{i}, {j}, {k}]", e) for i, j, k, e in _second(space.reading_slopes(), space.states)]
+    return _module({"bend": bend, "bend_readings": readings}, _generated_names(space), decorator)
+
+
+def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tuple[int, int, int, Any]]:
+    """Return (i, j, k, d slope_ij / d x_k) where it is not zero."""
+    import sympy
+
+    found = [(i, j, k, sympy.diff(e, symbol(s))) for i, j, e in slopes for k, s in enumerate(names)]
+    return [(i, j, k, as_piecewise(e)) for i, j, k, e in found if e != 0]
+
+
+def _generated_names(space: StateSpace) -> dict[Any, str]:
+    names = {symbol(space.time): "t"}
+    for letter, group in (("y", space.states), ("p", space.parameters), ("u", space.forcings)):
+        names.update({symbol(k): f"{letter}{i}" for i, k in enumerate(group)})
+    return names
+
+
+def _module(functions: dict[str, list[tuple[str, Any]]], names: dict[Any, str], decorator: str) -> str:
+    lines = [line for what, targets in functions.items() for line in _written(what, targets, names, decorator)]
     return HEADER + "from numba import cfunc, types\n\n" + _TYPES + "\n".join(lines)
 
 

@@ -1,0 +1,656 @@
+"""The loop of a filter that keeps the factor of the covariance: safe where the plain loop breaks down, and every update.
+
+The same plan, the same two functions and the same result as `filtering.loop`; the covariance is P = L L' throughout
+(`filtering.triangular`). With l_k the columns of L, f the map of one step (for fixed steps the whole scheme) and
+f''[a, b] its second derivative along a and b:
+
+    EKF           f(x);  F L                     h(x);  H L
+    ITERATED      as EKF                         Gauss-Newton: H and h at the last update, at most three times
+    SECOND_ORDER  f(x) + 1/2 sum_k f''[l_k, l_k];  [F L, f''[l_k, l_k] / sqrt 2, f''[l_k, l_l] (k < l)], and so h
+    UNSCENTED     mean and spread of f at the points x, x +- c l_k, and of h at new points
+
+Points: c^2 = n + kappa, weights kappa / c^2 and 1 / (2 c^2), with kappa = 3 - n for n < 3 (fourth moments as a normal
+distribution's), else 0 (cubature points); so no weight is ever negative. The noise of the process enters as in the
+extended filter, A A' at the mean. What stands for F and H in the record is then the statistical linearisation,
+F L = sum of weighted differences.
+
+The likelihood of all of them is that of nu and s at the last linearisation. For linear models they are one filter.
+
+References
+----------
+Jazwinski (1970), ch. 8-9. Bell & Cathey (1993), IEEE Trans. Autom. Control 38. Julier & Uhlmann (1997). Arasaratnam &
+Haykin (2009), IEEE Trans. Autom. Control 54.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import cfunc, njit, types
+
+from fmepy.filtering.loop import (
+    ADVANCE,
+    ARGUMENTS,
+    COVARIANCE_NOT_FINITE,
+    EULER,
+    MOMENTS,
+    OBSERVE,
+    RK4,
+    STATE_NOT_FINITE,
+    VARIANCE_NOT_POSITIVE,
+    change_state,
+    compile_loop,
+)
+from fmepy.filtering.triangular import lower_factor, products, right_solved, semidefinite_lower
+
+__all__ = ["EKF", "ITERATED", "SECOND_ORDER", "UNSCENTED", "compiled", "interpreted", "no_curvature"]
+
+EKF, ITERATED, SECOND_ORDER, UNSCENTED = range(4)
+MOST_PASSES = 3
+_F = types.float64
+_V, _M, _C = _F[::1], _F[:, ::1], _F[:, :, ::1]
+BEND = types.void(_F, _F, _V, _V, _V, _C)
+"""``bend(t, h, x, p, u, FF)``: second derivatives of rates or next states."""
+BEND_READINGS = types.void(_F, _V, _V, _V, _C)
+"""``bend_readings(t, x, p, u, HH)``."""
+
+_COMPILED = {"cache": True, "error_model": "numpy", "nogil": True}
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _identity(T):  # type: ignore[no-untyped-def]
+    n = T.shape[0]
+    for i in range(n):
+        for j in range(n):
+            T[i, j] = 1.0 if i == j else 0.0
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _stage(i, h, x, k, F, T, K, y):  # type: ignore[no-untyped-def]
+    """Set y, where stage i of Runge and Kutta looks, and T[i] = dy/dx from the stage before."""
+    n = x.shape[0]
+    width = h if i == 3 else 0.5 * h
+    products(F[i - 1], T[i - 1], n, K[i - 1], 0, 0)
+    for a in range(n):
+        y[a] = x[a] + width * k[i - 1, a]
+        for b in range(n):
+            T[i, a, b] = width * K[i - 1, a, b]
+        T[i, a, a] += 1.0
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _stepped(kind, h, x, k, F, T, K, y, Phi):  # type: ignore[no-untyped-def]
+    """Set y to the next state and Phi to dy/dx, from the rates of all stages."""
+    n = x.shape[0]
+    if kind == RK4:
+        products(F[3], T[3], n, K[3], 0, 0)
+    for a in range(n):
+        if kind == EULER:
+            y[a] = x[a] + h * k[0, a]
+        elif kind == RK4:
+            y[a] = x[a] + h / 6 * (k[0, a] + 2 * (k[1, a] + k[2, a]) + k[3, a])
+        else:
+            y[a] = k[0, a]
+        for b in range(n):
+            if kind == EULER:
+                Phi[a, b] = h * F[0, a, b]
+            elif kind == RK4:
+                Phi[a, b] = h / 6 * (K[0, a, b] + 2 * (K[1, a, b] + K[2, a, b]) + K[3, a, b])
+            else:
+                Phi[a, b] = F[0, a, b]
+        if kind == EULER or kind == RK4:
+            Phi[a, a] += 1.0
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _bent(FF, a, b, w):  # type: ignore[no-untyped-def]
+    """Set w_i to sum FF_ijk a_j b_k."""
+    n = a.shape[0]
+    for i in range(FF.shape[0]):
+        w[i] = 0.0
+        for j in range(n):
+            for k in range(n):
+                if FF[i, j, k] != 0.0:
+                    w[i] += FF[i, j, k] * a[j] * b[k]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _curved_step(kind, h, F, T, FF, L, bias, W, column):  # type: ignore[no-untyped-def]
+    """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many."""
+    n = L.shape[0]
+    stages = 4 if kind == RK4 else 1
+    a, b, w, last, total = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        bias[i] = 0.0
+    count = 0
+    for p in range(n):
+        for q in range(p + 1):
+            for s in range(stages):
+                for i in range(n):
+                    a[i], b[i] = L[i, p], L[i, q]
+                if s > 0:
+                    for i in range(n):
+                        a[i], b[i] = 0.0, 0.0
+                        for j in range(n):
+                            a[i] += T[s, i, j] * L[j, p]
+                            b[i] += T[s, i, j] * L[j, q]
+                _bent(FF[s], a, b, w)
+                if s > 0:
+                    width = h if s == 3 else 0.5 * h
+                    for i in range(n):
+                        for j in range(n):
+                            w[i] += width * F[s, i, j] * last[j]
+                part = 1.0
+                if kind == EULER:
+                    part = h
+                elif kind == RK4:
+                    part = h / 6 if s == 0 or s == 3 else h / 3
+                for i in range(n):
+                    last[i] = w[i]
+                    total[i] = part * w[i] + (total[i] if s > 0 else 0.0)
+            for i in range(n):
+                W[i, column + count] = total[i] if p != q else total[i] / np.sqrt(2.0)
+                if p == q:
+                    bias[i] += 0.5 * total[i]
+            count += 1
+    return count
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _curved_readings(HH, L, bias, W):  # type: ignore[no-untyped-def]
+    """Set the bias of all readings and W, shape (n_var, n (n + 1) / 2), to the columns of their curvature."""
+    n, m = L.shape[0], HH.shape[0]
+    w, a, b = np.empty(m), np.empty(n), np.empty(n)
+    for v in range(m):
+        bias[v] = 0.0
+    count = 0
+    for p in range(n):
+        for q in range(p + 1):
+            for i in range(n):
+                a[i], b[i] = L[i, p], L[i, q]
+            _bent(HH, a, b, w)
+            for v in range(m):
+                W[v, count] = w[v] if p != q else w[v] / np.sqrt(2.0)
+                if p == q:
+                    bias[v] += 0.5 * w[v]
+            count += 1
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _sigma_points(x, L, points):  # type: ignore[no-untyped-def]
+    """Set the points, the centre first, then x + c l_k and x - c l_k; return the centre's weight and the others'."""
+    n = x.shape[0]
+    kappa = max(3.0 - n, 0.0)
+    c = np.sqrt(n + kappa)
+    for i in range(n):
+        points[0, i] = x[i]
+        for k in range(n):
+            points[1 + k, i] = x[i] + c * L[i, k]
+            points[1 + n + k, i] = x[i] - c * L[i, k]
+    return kappa / (n + kappa), 0.5 / (n + kappa)
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _moments(Y, centre, side, mean, W, row, column, D):  # type: ignore[no-untyped-def]
+    """Set the mean of Y, shape (2 n + 1, r), write its weighted spread into W and D = sum of weighted differences."""
+    n, r = (Y.shape[0] - 1) // 2, Y.shape[1]
+    for i in range(r):
+        mean[i] = Y[0, i]  # differences to the centre: exact where nothing varies
+        for k in range(1, 2 * n + 1):
+            mean[i] += side * (Y[k, i] - Y[0, i])
+    root, c = np.sqrt(side), np.sqrt(0.5 / side)
+    for i in range(r):
+        W[row + i, column] = np.sqrt(centre) * (Y[0, i] - mean[i])
+        for k in range(1, 2 * n + 1):
+            W[row + i, column + k] = root * (Y[k, i] - mean[i])
+        for k in range(n):
+            D[i, k] = side * c * (Y[1 + k, i] - Y[1 + n + k, i])
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _error_factor(count, first, errors, correlation, variables, R, C):  # type: ignore[no-untyped-def]
+    """Set C to the lower factor of the covariance of the errors of one sample."""
+    for i in range(count):
+        for j in range(count):
+            R[i, j] = 0.0
+            if i == j:
+                R[i, i] = errors[i] * errors[i]
+            elif correlation.shape[0] > 0:
+                a, b = variables[first + i], variables[first + j]
+                R[i, j] = 0.0 if a == b else errors[i] * errors[j] * correlation[a, b]
+    if not semidefinite_lower(R[:count, :count], C):
+        for i in range(count):
+            C[i, i] = np.nan
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _solved(W, count, first, delta, x, y, e, nu, s):  # type: ignore[no-untyped-def]
+    """From the triangular array set nu, s and the updated state y; return the row without variance, or -1."""
+    n = x.shape[0]
+    for i in range(count):
+        total = delta[i]
+        for j in range(i):
+            total -= W[i, j] * e[j]
+        nu[first + i] = total
+        s[first + i] = W[i, i] * W[i, i]
+        if not (s[first + i] > 0.0 and s[first + i] < np.inf):
+            return i
+        e[i] = total / W[i, i]
+    for a in range(n):
+        y[a] = x[a]
+        for i in range(count):
+            y[a] += W[count + a, i] * e[i]
+    return -1
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _columns_updated(W, count, first, rows, X, e, v):  # type: ignore[no-untyped-def]
+    """Update X = dx/dx0 and set v = dnu/dx0."""
+    n, d = X.shape
+    for c in range(d):
+        for i in range(count):
+            total = 0.0
+            for j in range(n):
+                total += rows[i, j] * X[j, c]
+            for j in range(i):
+                total -= W[i, j] * e[j]
+            v[first + i, c] = -total
+            e[i] = total / W[i, i]
+        for a in range(n):
+            for i in range(count):
+                X[a, c] -= W[count + a, i] * e[i]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _covariance(L, P):  # type: ignore[no-untyped-def]
+    """Set P to L L'."""
+    n = L.shape[0]
+    for i in range(n):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(j + 1):
+                total += L[i, k] * L[j, k]
+            P[i, j] = total
+            P[j, i] = total
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _left_multiplied(F, X, work):  # type: ignore[no-untyped-def]
+    products(F, X, F.shape[0], work, 0, 0)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            X[i, j] = work[i, j]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _is_finite(X):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            total += 0.0 * X[i, j]
+    return total == 0.0
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _vector(n):  # type: ignore[no-untyped-def]
+    return np.zeros(n)
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _matrix(n, m):  # type: ignore[no-untyped-def]
+    return np.zeros((n, m))
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _cube(n, m, k):  # type: ignore[no-untyped-def]
+    return np.zeros((n, m, k))
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _copied_vector(a, b):  # type: ignore[no-untyped-def]
+    for i in range(a.shape[0]):
+        b[i] = a[i]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _copied(a, b):  # type: ignore[no-untyped-def]
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            b[i, j] = a[i, j]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _kept(x, rows, row):  # type: ignore[no-untyped-def]
+    for i in range(x.shape[0]):
+        rows[row, i] = x[i]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _is_finite_vector(x):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += 0.0 * x[i]
+    return total == 0.0
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _array(count, first, variables, C, rows, L, W):  # type: ignore[no-untyped-def]
+    """Write [C, H L; 0, L]."""
+    n = L.shape[0]
+    for i in range(count):
+        for j in range(count):
+            W[i, j] = C[i, j]
+    products(rows, L, count, W, 0, count)
+    for i in range(n):
+        for j in range(count):
+            W[count + i, j] = 0.0
+        for j in range(n):
+            W[count + i, count + j] = L[i, j]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _array_of_points(count, first, variables, x, points, centre, side, ZW, W):  # type: ignore[no-untyped-def]
+    """Replace H L and L by the weighted spread of readings and points."""
+    for j in range(points.shape[0]):
+        for i in range(count):
+            W[i, count + j] = ZW[variables[first + i], j]
+        root = np.sqrt(centre if j == 0 else side)
+        for i in range(x.shape[0]):
+            W[count + i, count + j] = root * (points[j, i] - x[i])
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _array_of_curvature(count, first, variables, HC, n, W):  # type: ignore[no-untyped-def]
+    """Add the columns of the readings' curvature."""
+    for j in range(HC.shape[1]):
+        for i in range(count):
+            W[i, count + n + j] = HC[variables[first + i], j]
+        for i in range(n):
+            W[count + i, count + n + j] = 0.0
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _excess(W, count, width, rows, L, first, excess):  # type: ignore[no-untyped-def]
+    """Keep B B' - H P H' of one sample."""
+    n = L.shape[0]
+    HL = np.zeros((count, n))
+    products(rows, L, count, HL, 0, 0)
+    for i in range(count):
+        for j in range(count):
+            total = 0.0
+            for c in range(width):
+                total += W[i, count + c] * W[j, count + c]
+            for c in range(n):
+                total -= HL[i, c] * HL[j, c]
+            excess[first + i, j] = total
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def _rests(L, y, before):  # type: ignore[no-untyped-def]
+    """Tell whether an update moved by less than 1e-10 of the state's sd."""
+    for i in range(L.shape[0]):
+        variance = 0.0
+        for j in range(i + 1):
+            variance += L[i, j] * L[i, j]
+        if (y[i] - before[i]) ** 2 > 1e-20 * variance:
+            return False
+    return True
+
+
+def _loop(  # type: ignore[no-untyped-def]
+    advance,
+    observe,
+    bend,
+    bend_readings,
+    step_kind,
+    per_step,
+    update,
+    n_noise,
+    n_vars,
+    x,
+    P,
+    X,
+    p,
+    times,
+    step_at,
+    step_times,
+    step_lengths,
+    step_inputs,
+    row_at,
+    row_vars,
+    row_values,
+    row_errors,
+    inputs,
+    event_at,
+    event_states,
+    event_kinds,
+    event_values,
+    correlation,
+    nu,
+    s,
+    v,
+    failed,
+    x_predicted,
+    P_predicted,
+    x_filtered,
+    P_filtered,
+    transitions,
+    row_predictions,
+    row_gradients,
+    row_sds,
+    excess,
+):
+    """Run a filter; see `filtering.run` for the arguments. Return the node at which it broke down, or -1."""
+    n, m, d = x.shape[0], n_vars, X.shape[1]
+    recording = x_predicted.shape[0] > 0
+    most = 1
+    for node in range(times.shape[0]):
+        most = max(most, row_at[node + 1] - row_at[node])
+    pairs = n * (n + 1) // 2
+    curved, pointed = update == SECOND_ORDER and step_kind != MOMENTS, update == UNSCENTED and step_kind != MOMENTS
+    n_points = 2 * n + 1 if update == UNSCENTED else 1
+    spread = n + pairs if update == SECOND_ORDER else max(n, n_points)
+    W = _matrix(most + n, most + spread + n_noise + n)
+    L, Phi, D = _matrix(n, n), _matrix(n, n), _matrix(max(n, m), n)
+    stages = 4 if step_kind == RK4 else 1
+    k, ys = _matrix(stages, n), _matrix(stages, n)
+    F, T, K = _cube(stages, n, n), _cube(stages, n, n), _cube(stages, n, n)
+    FF = np.zeros((stages if curved else 0, n, n, n))
+    HH = _cube(m if update == SECOND_ORDER else 0, n, n)
+    HC, h_bias = _matrix(m, pairs if update == SECOND_ORDER else 0), _vector(m)
+    A, unused = _matrix(n, n_noise), _matrix(n, n_noise)
+    points, Y, Z = _matrix(n_points, n), _matrix(n_points, n), _matrix(n_points, m)
+    y, bias, mean = _vector(n), _vector(n), _vector(n)
+    z, z_mean, H, sd, H_point, sd_point = _vector(m), _vector(m), _matrix(m, n), _vector(m), _matrix(m, n), _vector(m)
+    ZW = _matrix(m, n_points)
+    delta, errors, e = _vector(most), _vector(most), _vector(most)
+    rows, R, C = _matrix(most, n), _matrix(most, most), _matrix(most, most)
+    transition, TW, XW = _matrix(n, n), _matrix(n, n), _matrix(n, d)
+    _identity(T[0])
+    if not semidefinite_lower(P, L):
+        failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
+        return 0
+
+    for node in range(times.shape[0]):
+        if recording:
+            _identity(transition)
+            if node > 0:
+                for event in range(event_at[node - 1], event_at[node]):  # the map since the last node begins with them
+                    if event_kinds[event] != 1:
+                        for j in range(n):
+                            transition[event_states[event], j] *= 0.0 if event_kinds[event] == 0 else event_values[event]
+        for step in range(step_at[node], step_at[node + 1]):
+            t, h, u = step_times[step], step_lengths[step], step_inputs[step]
+            centre, side = 1.0, 0.0
+            if pointed:
+                centre, side = _sigma_points(x, L, points)
+            else:
+                for i in range(n):
+                    points[0, i] = x[i]
+            if step_kind == MOMENTS:
+                _covariance(L, A)
+            for point in range((n_points if pointed else 1) - 1, -1, -1):  # the centre last: F, T, A stay those of it
+                advance(t, h, points[point], p, u[0], k[0], F[0], A)
+                if step_kind == RK4:
+                    for i in range(1, 4):
+                        _stage(i, h, points[point], k, F, T, K, ys[i])
+                        at = 2 if i == 3 else 1
+                        advance(t + 0.5 * at * h, h, ys[i], p, u[at], k[i], F[i], unused)
+                _stepped(step_kind, h, points[point], k, F, T, K, Y[point], Phi)
+            scale = 1.0
+            if step_kind == EULER or step_kind == RK4:
+                scale = h if per_step else np.sqrt(h)
+            width = n
+            for i in range(n):
+                bias[i] = 0.0
+                mean[i] = Y[0, i]
+            if pointed:
+                _moments(Y, centre, side, mean, W, 0, 0, D)
+                right_solved(D, L, n, Phi)
+                width = n_points
+            else:
+                products(Phi, L, n, W, 0, 0)
+                if curved:
+                    bend(t, h, points[0], p, u[0], FF[0])
+                    for i in range(1, stages):
+                        at = 2 if i == 3 else 1
+                        bend(t + 0.5 * at * h, h, ys[i], p, u[at], FF[i])
+                    width += _curved_step(step_kind, h, F, T, FF, L, bias, W, n)
+            for i in range(n):
+                x[i] = mean[i] + bias[i]
+            if step_kind == MOMENTS:
+                if not semidefinite_lower(A, L):
+                    failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
+                    return node
+            else:
+                for i in range(n):
+                    for j in range(n_noise):
+                        W[i, width + j] = scale * A[i, j]
+                lower_factor(W, n, width + n_noise)
+                for i in range(n):
+                    for j in range(n):
+                        L[i, j] = W[i, j]
+            if d > 0:
+                _left_multiplied(Phi, X, XW)
+            if recording:
+                _left_multiplied(Phi, transition, TW)
+        if not _is_finite_vector(x):
+            failed[0], failed[1] = STATE_NOT_FINITE, 0
+            return node
+        if not _is_finite(L):
+            failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
+            return node
+        if recording:
+            _kept(x, x_predicted, node)
+            _covariance(L, P_predicted[node])
+            _copied(transition, transitions[node])
+        first, last = row_at[node], row_at[node + 1]
+        count = last - first
+        if count > 0:
+            observe(times[node], x, p, inputs[node], z, H, sd)
+            for i in range(count):
+                errors[i] = abs(sd[row_vars[first + i]] * row_errors[first + i])
+            _error_factor(count, first, errors, correlation, row_vars, R, C)
+            for i in range(m):
+                h_bias[i] = 0.0
+                z_mean[i] = z[i]
+            width = n
+            if update == SECOND_ORDER:
+                bend_readings(times[node], x, p, inputs[node], HH)
+                _curved_readings(HH, L, h_bias, HC)
+                width = n + pairs
+            elif update == UNSCENTED:
+                centre, side = _sigma_points(x, L, points)
+                for point in range(n_points):
+                    observe(times[node], points[point], p, inputs[node], Z[point], H_point, sd_point)
+                _moments(Z, centre, side, z_mean, ZW, 0, 0, D)
+                right_solved(D, L, m, H)
+                width = n_points
+            _copied_vector(x, y)
+            for one in range(MOST_PASSES if update == ITERATED else 1):
+                if one > 0:
+                    observe(times[node], y, p, inputs[node], z, H, sd_point)
+                    for i in range(m):
+                        z_mean[i] = z[i]
+                        for j in range(n):
+                            z_mean[i] += H[i, j] * (x[j] - y[j])
+                for i in range(count):
+                    var = row_vars[first + i]
+                    delta[i] = row_values[first + i] - z_mean[var] - h_bias[var]
+                    for j in range(n):
+                        rows[i, j] = H[var, j]
+                _array(count, first, row_vars, C, rows, L, W)
+                if update == UNSCENTED:
+                    _array_of_points(count, first, row_vars, x, points, centre, side, ZW, W)
+                elif update == SECOND_ORDER:
+                    _array_of_curvature(count, first, row_vars, HC, n, W)
+                if recording and (update == SECOND_ORDER or update == UNSCENTED):
+                    _excess(W, count, width, rows, L, first, excess)
+                lower_factor(W, count + n, count + width)
+                _copied_vector(y, mean)
+                bad = _solved(W, count, first, delta, x, y, e, nu, s)
+                if bad >= 0:
+                    failed[0], failed[1] = VARIANCE_NOT_POSITIVE, first + bad
+                    return node
+                if _rests(L, y, mean):
+                    break
+            if recording:
+                for i in range(count):
+                    row_predictions[first + i] = row_values[first + i] - delta[i]
+                    row_sds[first + i] = errors[i]
+                    for j in range(n):
+                        row_gradients[first + i, j] = rows[i, j]
+            if d > 0:
+                _columns_updated(W, count, first, rows, X, e, v)
+            for i in range(n):
+                x[i] = y[i]
+                for j in range(n):
+                    L[i, j] = W[count + i, count + j]
+        if recording:
+            _kept(x, x_filtered, node)
+            _covariance(L, P_filtered[node])
+        for event in range(event_at[node], event_at[node + 1]):
+            factor = change_state(event_kinds[event], event_states[event], event_values[event], x)
+            if factor != 1.0:
+                i = event_states[event]
+                for j in range(n):
+                    L[i, j] *= factor
+                for j in range(d):
+                    X[i, j] *= factor
+    return -1
+
+
+interpreted: Callable[..., int] = _loop
+"""The loop as Python: the functions are any callables."""
+
+_SIGNATURE = types.int64(
+    *(types.FunctionType(f) for f in (ADVANCE, OBSERVE, BEND, BEND_READINGS)), *ARGUMENTS, _M
+)
+
+
+@lru_cache(maxsize=1)
+def compiled() -> Any:
+    """Return the loop in machine code: the functions are given by address."""
+    return compile_loop(_loop, _SIGNATURE, "the filter's safe loop")
+
+
+def _no_bend(t, h, x, p, u, FF):  # type: ignore[no-untyped-def]
+    pass
+
+
+def _no_bend_readings(t, x, p, u, HH):  # type: ignore[no-untyped-def]
+    pass
+
+
+@lru_cache(maxsize=2)
+def no_curvature(by_address: bool) -> tuple[Any, Any]:
+    """Return what stands for the second derivatives where nobody asks for them."""
+    from fmepy.filtering.address import Address
+
+    if not by_address:
+        return _no_bend, _no_bend_readings
+    bend = cfunc(BEND, cache=True)(_no_bend)
+    return Address(bend, BEND), Address(cfunc(BEND_READINGS, cache=True)(_no_bend_readings), BEND_READINGS)

@@ -1,0 +1,116 @@
+"""Arithmetic on factors of covariances, P = L L' with L lower triangular, on arrays in place.
+
+A covariance is never formed from a difference, so it cannot lose its definiteness, and singular ones (a start that is
+known, equations without noise, exact measurements) are like any other. With T an orthogonal matrix that is never
+written down, a prediction and an update are each one triangularisation of an array (Bierman 1977, Morf & Kailath 1975)::
+
+    predict     [F L, A] T = [L+, 0]                         L+ L+' = F P F' + A A'
+    update      [ C   B ]     [ D  0   0 ]
+                [ 0   E ] T = [ K  L+  0 ]                   C C' = R, E E' = P, B E' = H P, B B' = H P H' + more
+
+D is the factor of S: s_i = D_ii^2, and e = D^-1 delta gives nu_i = D_ii e_i and the update x + K e. The extended filter
+has B = H L, E = L; one of second order or of sigma points has further columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["lower_factor", "products", "right_solved", "semidefinite_lower"]
+
+_COMPILED = {"cache": True, "error_model": "numpy", "nogil": True}
+ROUNDING = 1e-15
+"""A pivot smaller than this part of its row is what rounding left of zero."""
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def lower_factor(W, rows, columns):  # type: ignore[no-untyped-def]
+    """Make the first `rows` and `columns` of W lower triangular by Householder reflections from the right.
+
+    A row that depends on those above it has no pivot, and the next row takes the column (echelon form).
+    """
+    pivot = 0
+    for i in range(rows):
+        if pivot >= columns:
+            break
+        beyond, before = 0.0, 0.0
+        for j in range(pivot):
+            before += W[i, j] * W[i, j]
+        for j in range(pivot, columns):
+            beyond += W[i, j] * W[i, j]
+        size = np.sqrt(beyond)
+        if size <= ROUNDING * np.sqrt(beyond + before):
+            for j in range(pivot, columns):
+                W[i, j] = 0.0
+            continue
+        if W[i, pivot] > 0.0:
+            size = -size
+        W[i, pivot] -= size  # the row now holds v = row - size e, with v'v = -2 size v_pivot
+        scale = -1.0 / (size * W[i, pivot])
+        for k in range(i + 1, rows):
+            dot = 0.0
+            for j in range(pivot, columns):
+                dot += W[k, j] * W[i, j]
+            dot *= scale
+            for j in range(pivot, columns):
+                W[k, j] -= dot * W[i, j]
+        if size < 0.0:  # a positive pivot
+            for k in range(i + 1, rows):
+                W[k, pivot] = -W[k, pivot]
+            size = -size
+        W[i, pivot] = size
+        for j in range(pivot + 1, columns):
+            W[i, j] = 0.0
+        pivot += 1
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def semidefinite_lower(P, L):  # type: ignore[no-untyped-def]
+    """Set L (lower, zeros above) so that L L' = P; return False if P is no covariance. Rows of no variance are zero."""
+    n = P.shape[0]
+    for i in range(n):
+        for j in range(n):
+            L[i, j] = 0.0
+    for i in range(n):
+        for j in range(i + 1):
+            total = P[i, j]
+            for k in range(j):
+                total -= L[i, k] * L[j, k]
+            if i == j:
+                if not (total > -1e-9 * abs(P[i, i]) or total == 0.0):
+                    return False
+                L[i, i] = np.sqrt(total) if total > 1e-14 * P[i, i] else 0.0
+            elif L[j, j] > 0.0:
+                L[i, j] = total / L[j, j]
+    return True
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def products(A, L, rows, W, row, column):  # type: ignore[no-untyped-def]
+    """Write A L (its first `rows`) into W from (row, column) on."""
+    for i in range(rows):
+        for j in range(L.shape[1]):
+            W[row + i, column + j] = 0.0
+        for k in range(L.shape[0]):
+            a = A[i, k]
+            if a != 0.0:
+                for j in range(L.shape[1]):
+                    W[row + i, column + j] += a * L[k, j]
+
+
+@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+def right_solved(D, L, rows, F):  # type: ignore[no-untyped-def]
+    """Change F as little as makes F L = D, L lower triangular: where L has no spread F stays what it is."""
+    n = L.shape[0]
+    for j in range(n - 1, -1, -1):
+        pivot = j
+        while pivot < n and L[pivot, j] == 0.0:
+            pivot += 1
+        if pivot == n:
+            continue
+        for i in range(rows):
+            total = D[i, j]
+            for k in range(pivot + 1, n):
+                total -= F[i, k] * L[k, j]
+            F[i, pivot] = total / L[pivot, j]
