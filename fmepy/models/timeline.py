@@ -28,7 +28,7 @@ from fmepy.models.system import InputLayout, System, switch_derivatives, switch_
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
-__all__ = ["EventTable", "Segment", "Timeline", "finite_rows", "run_segments", "snapped"]
+__all__ = ["EventTable", "Segment", "Timeline", "finite_rows", "known_crossings", "run_segments", "snapped"]
 
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
@@ -208,7 +208,7 @@ def run_segments(
         z = apply_events(timeline.first_events, z)
     modes = _Modes(system, layout, inputs) if system is not None and system.switches else None
     if segments is None:
-        segments = timeline.segments(_crossings(system, inputs, timeline) if system is not None else ())
+        segments = timeline.segments(known_crossings(system, inputs, timeline) if system is not None else ())
     for i, segment in enumerate(segments):
         if layout.n_forcings:
             inputs[layout.lines] = segment.lines
@@ -233,7 +233,7 @@ def run_segments(
     return out
 
 
-def _crossings(system: System | None, inputs: Vector, timeline: Timeline) -> list[tuple[float, int]]:
+def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -> list[tuple[float, int]]:
     """Return (time, switch) of the switches whose crossing is known beforehand."""
     if system is None or not system.planned:
         return []

@@ -1,0 +1,301 @@
+"""Differential equations between two nodes: state, tangent and noise integral together, by a solver or exactly.
+
+In the letters of the code, F = df/dx along the run and A A' = G Q G'::
+
+    ode       x' = f,  Phi' = F Phi, Phi(0) = I,   Qd' = F Qd + Qd F' + A A', Qd(0) = 0      P+ = Phi P Phi' + Qd
+    moment    x' = f,  Phi' = F Phi,  P' = F P + P F' + A A'
+              of second order: x' = f + 1/2 sum_jk f_jk P_jk
+
+They are one system of first order, written in symbols and compiled as a model is; its parameters are inputs. What a
+solver cannot finish LSODA tries once more, on the same right-hand side in numbers; so do models without equations. A
+run is cut at the kinks of forcings and where a condition of time alone changes, so that neither is stepped over. Noise
+integrals and covariances are carried in units of their size, so that one absolute tolerance fits them.
+
+Linear equations with constant coefficients, x' = M x + b, need no solver (Van Loan 1978): for a step short enough
+exp [[-M, A A'], [0, M']] h holds Phi and Qd; the rest is doubling, Qd(2h) = Qd(h) + Phi Qd Phi', which keeps Qd a
+covariance however stiff M is.
+
+References
+----------
+Van Loan (1978), IEEE Trans. Autom. Control 23:395. Jazwinski (1970), ch. 6 and 9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import SimulationError
+from fmepy.filtering import loop
+from fmepy.filtering.run import Functions
+from fmepy.filtering.specification import Specification
+from fmepy.filtering.statespace import StateSpace
+from fmepy.models.code import scalar_function
+from fmepy.models.engines.diffsol import DiffsolStepper, NotCompilableError, is_available
+from fmepy.models.engines.scipy_steppers import LsodaStepper
+from fmepy.models.equations import Equations, symbol
+from fmepy.models.forcing import Forcing
+from fmepy.models.switches import NotSmoothError, as_piecewise
+from fmepy.models.system import InputLayout, System, build_system
+from fmepy.models.timeline import Segment, Timeline, known_crossings, run_segments
+from fmepy.types import Matrix, Vector
+
+__all__ = ["adaptive_functions"]
+
+RTOL, ATOL = 1e-8, 1e-12
+_SIZE = "size of the noise"
+_MOST_EXACT = 256
+"""Step lengths whose exact transition is kept."""
+
+
+def adaptive_functions(spec: Specification) -> Functions:
+    """Return the functions of a filter whose states go on by an adaptive solver (propagation "ode" and "moment")."""
+    space, forcings = spec.space, spec.definition.forcings
+    moments = spec.propagation == "moment" or spec.update == "second_order"
+    observe = space.interpreted()[1]
+    n = len(space.states)
+    if not moments and space.is_traced and _is_constant(space):
+        return Functions(False, _Exact(space).advance, observe, loop.TRANSITION, n)
+    by_solver = _BySolver(space, forcings, moments, spec.update == "second_order")
+    return Functions(False, by_solver.advance, observe, loop.MOMENTS if moments else loop.TRANSITION, n)
+
+
+# --- exactly
+
+
+def _is_constant(space: StateSpace) -> bool:
+    """Tell whether the rates are M x + b, and M, b and the noise depend on parameters alone."""
+    parts = [e for _, _, e in (*space.slopes(), *space.gains)]
+    states = {symbol(s) for s in space.states}
+    known = {symbol(k) for k in space.parameters}
+    return all(e.free_symbols <= known for e in parts) and all(e.free_symbols <= known | states for e in space.rates)
+
+
+class _Exact:
+    """The exact transition of a linear system with constant coefficients."""
+
+    def __init__(self, space: StateSpace) -> None:
+        slopes, gains = space.slopes(), list(space.gains)
+        self._n, self._q = len(space.states), space.n_noise
+        self._at = ([(i, j) for i, j, _ in slopes], [(i, j) for i, j, _ in gains])
+        at_zero = dict.fromkeys((symbol(s) for s in space.states), 0)
+        constants = [as_piecewise(e).xreplace(at_zero) for e in space.rates]
+        expressions = [*(e for _, _, e in slopes), *constants, *(as_piecewise(e) for _, _, e in gains)]
+        self._values = scalar_function([[symbol(k) for k in space.parameters]], expressions)
+        self._key = b""
+        self._parts: tuple[Matrix, Vector, Matrix] | None = None
+        self._kept: dict[float, tuple[Matrix, Vector, Matrix]] = {}
+
+    def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
+        """Set f to the next state, F to Phi, A to a factor of Qd."""
+        key = p.tobytes()
+        if key != self._key:
+            self._kept, self._parts, self._key = {}, self._coefficients(p), key
+        if self._parts is None:
+            f[:] = np.nan
+            return
+        if (found := self._kept.get(h)) is None:
+            if len(self._kept) >= _MOST_EXACT:
+                self._kept.clear()
+            found = self._kept[h] = _transition(*self._parts, h)
+        F[:], shift, A[:] = found
+        f[:] = F @ x + shift
+
+    def _coefficients(self, p: Vector) -> tuple[Matrix, Vector, Matrix] | None:
+        try:
+            values = np.array(self._values(p.tolist()), dtype=float)
+        except (ValueError, OverflowError, ZeroDivisionError):
+            return None
+        n, (slopes, gains) = self._n, self._at
+        M, A = np.zeros((n, n)), np.zeros((n, self._q))
+        for (i, j), value in zip(slopes, values, strict=False):
+            M[i, j] = value
+        for (i, j), value in zip(gains, values[len(slopes) + n :], strict=True):
+            A[i, j] = value
+        return (M, values[len(slopes) : len(slopes) + n], A @ A.T) if np.isfinite(values).all() else None
+
+
+def _transition(M: Matrix, b: Vector, V: Matrix, h: float) -> tuple[Matrix, Vector, Matrix]:
+    """Return Phi, the shift by b, and a factor of Qd, of a step of length h."""
+    from scipy.linalg import expm
+
+    n = len(M)
+    doublings = max(0, int(np.ceil(np.log2(max(np.abs(M).sum(axis=1).max() * h, 1e-300)))))
+    block = np.zeros((2 * n + 1, 2 * n + 1))  # [[-M, V, 0], [0, M', 0], [0, b', 0]]: transposed, the last gives the shift
+    block[:n, :n], block[:n, n : 2 * n], block[n : 2 * n, n : 2 * n], block[-1, n : 2 * n] = -M, V, M.T, b
+    E = expm(block * (h / 2**doublings))
+    Phi, shift = E[n : 2 * n, n : 2 * n].T, E[-1, n : 2 * n]
+    Qd = Phi @ E[:n, n : 2 * n]
+    for _ in range(doublings):
+        Qd = Qd + Phi @ Qd @ Phi.T
+        shift = shift + Phi @ shift
+        Phi = Phi @ Phi
+    return Phi, shift, covariance_factor(Qd)
+
+
+def covariance_factor(Q: Matrix) -> Matrix:
+    """Return C with C C' = Q, of a covariance that may be singular; what rounding made negative is zero."""
+    size = np.sqrt(np.maximum(np.diag(Q), 0.0))
+    inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+    if not np.isfinite(Q).all():
+        return np.full_like(Q, np.nan)
+    values, vectors = np.linalg.eigh(0.5 * (Q + Q.T) * np.outer(inverse, inverse))
+    factor: Matrix = size[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+    return factor
+
+
+# --- by a solver
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Augmented:
+    """The augmented system, compiled; None where it cannot be."""
+
+    system: System | None
+    stepper: Any
+
+
+class _BySolver:
+    """State, tangent and noise integral (or covariance) over a step by an adaptive solver.
+
+    z = [x, Phi by rows, lower triangle of Qd or P by rows in units of size^2].
+    """
+
+    def __init__(self, space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool) -> None:
+        self._n, self._forcings, self._moments = len(space.states), forcings, moments
+        self._low = np.tril_indices(self._n)
+        self._rates = _Numbers(space, curved)
+        self._compiled = _augmented(space, moments, curved) if space.is_traced else _Augmented(None, None)
+        self._layout = InputLayout(len(space.parameters) + 1, len(forcings))
+        self._lsoda = LsodaStepper(self._rates, RTOL, ATOL)
+        self._timelines: dict[tuple[float, float], tuple[Timeline, tuple[Segment, ...]]] = {}
+
+    def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
+        """Set f to the next state, F to Phi, A to a factor of Qd (or from P to the next P); NaN where nobody can."""
+        n = self._n
+        z = np.zeros(n + n * n + len(self._low[0]))
+        z[:n], z[n : n + n * n] = x, np.eye(n).ravel()
+        spread = self._rates.spread(t, x, p, u)
+        if self._moments:
+            size = float(np.sqrt(max(np.diag(A).max(), spread * h, 0.0)))
+        else:
+            size = float(np.sqrt(spread * h))
+        size = size if np.isfinite(size) and size > 0 else 1.0
+        if self._moments:
+            z[n + n * n :] = A[self._low] / size**2
+        try:
+            z = self._run(t, t + h, z, np.append(p, size))
+        except SimulationError:
+            f[:] = np.nan
+            return
+        f[:], F[:] = z[:n], z[n : n + n * n].reshape(n, n)
+        covariance = np.zeros((n, n))
+        covariance[self._low] = z[n + n * n :] * size**2
+        covariance += np.tril(covariance, -1).T
+        A[:] = covariance if self._moments else covariance_factor(covariance)
+
+    def _run(self, start: float, end: float, z: Vector, p: Vector) -> Vector:
+        timeline, segments = self._cut(start, end)
+        system, stepper = self._compiled.system, self._compiled.stepper
+        if stepper is not None and system is not None:
+            inputs = np.zeros(system.layout.size + (len(system.watched) if stepper.watches_switches else 0))
+            inputs[: len(p)] = p
+            known = None if system.planned else segments
+            try:
+                return run_segments(stepper, system, system.layout, timeline, known, z, inputs, None)[-1]
+            except SimulationError:
+                pass
+        inputs = np.zeros(self._layout.size)
+        inputs[: len(p)] = p
+        if system is not None and system.planned:
+            segments = timeline.segments([(at, -1) for at, _ in known_crossings(system, inputs, timeline)])
+        return run_segments(self._lsoda, None, self._layout, timeline, segments, z, inputs, None)[-1]
+
+    def _cut(self, start: float, end: float) -> tuple[Timeline, tuple[Segment, ...]]:
+        if (found := self._timelines.get((start, end))) is None:
+            timeline = Timeline.of(start, np.array([end]), self._forcings, np.empty(0))
+            found = self._timelines[start, end] = (timeline, timeline.segments())
+        return found
+
+
+class _Numbers:
+    """The augmented right-hand side in numbers, from a model's own functions: ``rates(t, z, inputs)``."""
+
+    def __init__(self, space: Any, curved: bool) -> None:
+        self._n, self._k = len(space.states), len(space.parameters)
+        self._advance = space.interpreted()[0]
+        self._bend = space.curvatures(False)[0] if curved else None
+        self._layout = InputLayout(self._k + 1, len(space.forcings))
+        n = self._n
+        self._f, self._F, self._A = np.zeros(n), np.zeros((n, n)), np.zeros((n, space.n_noise))
+        self._FF = np.zeros((n, n, n) if curved else (0, 0, 0))
+        self._low = np.tril_indices(n)
+
+    def spread(self, t: float, x: Vector, p: Vector, u: Vector) -> float:
+        """Return the largest variance of the noise in a unit of time."""
+        self._advance(t, 0.0, x, p, u, self._f, self._F, self._A)
+        return float(np.max(np.sum(self._A**2, axis=1), initial=0.0))
+
+    def __call__(self, t: float, z: Vector, inputs: list[float]) -> Vector:
+        n, k = self._n, self._k
+        x, p = np.ascontiguousarray(z[:n]), np.array(inputs[:k])
+        u = np.array(self._layout.forcing_values(t, inputs), dtype=float)
+        self._advance(t, 0.0, x, p, u, self._f, self._F, self._A)
+        P = np.zeros((n, n))
+        P[self._low] = z[n + n * n :]
+        P += np.tril(P, -1).T
+        FP = self._F @ P
+        rate = FP + FP.T + self._A @ self._A.T / inputs[k] ** 2
+        out = np.concatenate([self._f, (self._F @ z[n : n + n * n].reshape(n, n)).ravel(), rate[self._low]])
+        if self._bend is not None:
+            self._bend(t, 0.0, x, p, u, self._FF)
+            out[:n] += 0.5 * np.einsum("ijk,jk->i", self._FF, P) * inputs[k] ** 2
+        return out
+
+
+@lru_cache(maxsize=32)
+def _augmented(space: StateSpace, moments: bool, curved: bool) -> _Augmented:
+    """Return the augmented system on the compiled engine, where that can be had."""
+    equations = _equations(space, curved)
+    try:
+        system = build_system(equations, (), True)
+    except NotSmoothError:
+        return _Augmented(None, None)
+    if not is_available():
+        return _Augmented(system, None)
+    try:
+        return _Augmented(system, DiffsolStepper(system, RTOL, ATOL))
+    except NotCompilableError:
+        return _Augmented(system, None)
+
+
+def _equations(space: StateSpace, curved: bool) -> Equations:
+    """Return x, Phi and the noise integral or covariance as one model."""
+    import sympy
+
+    n = len(space.states)
+    size = symbol(_SIZE)
+    F = sympy.zeros(n, n)
+    for i, j, e in space.slopes():
+        F[i, j] = e
+    A = sympy.zeros(n, space.n_noise)
+    for i, j, e in space.gains:
+        A[i, j] = e / size
+    names = [[f"tangent {i} {j}" for j in range(n)] for i in range(n)]
+    low = [(i, j) for i in range(n) for j in range(i + 1)]
+    spread = {(i, j): f"spread {i} {j}" for i, j in low}
+    Phi = sympy.Matrix(n, n, lambda i, j: symbol(names[i][j]))
+    P = sympy.Matrix(n, n, lambda i, j: symbol(spread[max(i, j), min(i, j)]))
+    FP, noise = F * P, A * A.T
+    rates = list(space.rates)
+    if curved:
+        for i, j, e in space.slopes():
+            for k, s in enumerate(space.states):
+                rates[i] += sympy.diff(e, symbol(s)) * P[j, k] * size**2 / 2
+    rates += list(F * Phi)
+    rates += [FP[i, j] + FP[j, i] + noise[i, j] for i, j in low]
+    states = (*space.states, *(name for row in names for name in row), *spread.values())
+    return Equations("ode", states, (*space.parameters, _SIZE), space.forcings, tuple(rates), (), space.time)
