@@ -124,7 +124,9 @@ def _transition(M: Matrix, b: Vector, V: Matrix, h: float) -> tuple[Matrix, Vect
 
     n = len(M)
     doublings = max(0, int(np.ceil(np.log2(max(np.abs(M).sum(axis=1).max() * h, 1e-300)))))
-    block = np.zeros((2 * n + 1, 2 * n + 1))  # [[-M, V, 0], [0, M', 0], [0, b', 0]]: transposed, the last gives the shift
+    block = np.zeros(
+        (2 * n + 1, 2 * n + 1)
+    )  # [[-M, V, 0], [0, M', 0], [0, b', 0]]: transposed, the last gives the shift
     block[:n, :n], block[:n, n : 2 * n], block[n : 2 * n, n : 2 * n], block[-1, n : 2 * n] = -M, V, M.T, b
     E = expm(block * (h / 2**doublings))
     Phi, shift = E[n : 2 * n, n : 2 * n].T, E[-1, n : 2 * n]
@@ -179,10 +181,7 @@ class _BySolver:
         z = np.zeros(n + n * n + len(self._low[0]))
         z[:n], z[n : n + n * n] = x, np.eye(n).ravel()
         spread = self._rates.spread(t, x, p, u)
-        if self._moments:
-            size = float(np.sqrt(max(np.diag(A).max(), spread * h, 0.0)))
-        else:
-            size = float(np.sqrt(spread * h))
+        size = float(np.sqrt(max(spread * h, np.diag(A).max() if self._moments else 0.0)))
         size = size if np.isfinite(size) and size > 0 else 1.0
         if self._moments:
             z[n + n * n :] = A[self._low] / size**2
@@ -205,20 +204,25 @@ class _BySolver:
             inputs[: len(p)] = p
             known = None if system.planned else segments
             try:
-                return run_segments(stepper, system, system.layout, timeline, known, z, inputs, None)[-1]
+                return _last(run_segments(stepper, system, system.layout, timeline, known, z, inputs, None))
             except SimulationError:
                 pass
         inputs = np.zeros(self._layout.size)
         inputs[: len(p)] = p
         if system is not None and system.planned:
             segments = timeline.segments([(at, -1) for at, _ in known_crossings(system, inputs, timeline)])
-        return run_segments(self._lsoda, None, self._layout, timeline, segments, z, inputs, None)[-1]
+        return _last(run_segments(self._lsoda, None, self._layout, timeline, segments, z, inputs, None))
 
     def _cut(self, start: float, end: float) -> tuple[Timeline, tuple[Segment, ...]]:
         if (found := self._timelines.get((start, end))) is None:
             timeline = Timeline.of(start, np.array([end]), self._forcings, np.empty(0))
             found = self._timelines[start, end] = (timeline, timeline.segments())
         return found
+
+
+def _last(rows: Matrix) -> Vector:
+    row: Vector = rows[-1]
+    return row
 
 
 class _Numbers:

@@ -13,7 +13,7 @@ from numba import types
 __all__ = ["Address"]
 
 
-class Address(types.WrapperAddressProtocol):  # type: ignore[misc]  # numba has no types
+class Address(types.WrapperAddressProtocol):
     """A function compiled by ``numba.cfunc``, ready to be passed to compiled code.
 
     Parameters

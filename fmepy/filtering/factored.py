@@ -1,4 +1,4 @@
-"""The loop of a filter that keeps the factor of the covariance: safe where the plain loop breaks down, and every update.
+"""The loop of a filter that keeps factors of covariances: safe where the plain loop breaks down, and every update.
 
 The same plan, the same two functions and the same result as `filtering.loop`; the covariance is P = L L' throughout
 (`filtering.triangular`). With l_k the columns of L, f the map of one step (for fixed steps the whole scheme) and
@@ -57,10 +57,10 @@ BEND = types.void(_F, _F, _V, _V, _V, _C)
 BEND_READINGS = types.void(_F, _V, _V, _V, _C)
 """``bend_readings(t, x, p, u, HH)``."""
 
-_COMPILED = {"cache": True, "error_model": "numpy", "nogil": True}
+_COMPILED: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _identity(T):  # type: ignore[no-untyped-def]
     n = T.shape[0]
     for i in range(n):
@@ -68,7 +68,7 @@ def _identity(T):  # type: ignore[no-untyped-def]
             T[i, j] = 1.0 if i == j else 0.0
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _stage(i, h, x, k, F, T, K, y):  # type: ignore[no-untyped-def]
     """Set y, where stage i of Runge and Kutta looks, and T[i] = dy/dx from the stage before."""
     n = x.shape[0]
@@ -81,7 +81,7 @@ def _stage(i, h, x, k, F, T, K, y):  # type: ignore[no-untyped-def]
         T[i, a, a] += 1.0
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _stepped(kind, h, x, k, F, T, K, y, Phi):  # type: ignore[no-untyped-def]
     """Set y to the next state and Phi to dy/dx, from the rates of all stages."""
     n = x.shape[0]
@@ -101,11 +101,11 @@ def _stepped(kind, h, x, k, F, T, K, y, Phi):  # type: ignore[no-untyped-def]
                 Phi[a, b] = h / 6 * (K[0, a, b] + 2 * (K[1, a, b] + K[2, a, b]) + K[3, a, b])
             else:
                 Phi[a, b] = F[0, a, b]
-        if kind == EULER or kind == RK4:
+        if kind in (EULER, RK4):
             Phi[a, a] += 1.0
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _bent(FF, a, b, w):  # type: ignore[no-untyped-def]
     """Set w_i to sum FF_ijk a_j b_k."""
     n = a.shape[0]
@@ -117,7 +117,7 @@ def _bent(FF, a, b, w):  # type: ignore[no-untyped-def]
                     w[i] += FF[i, j, k] * a[j] * b[k]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _curved_step(kind, h, F, T, FF, L, bias, W, column):  # type: ignore[no-untyped-def]
     """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many."""
     n = L.shape[0]
@@ -159,7 +159,7 @@ def _curved_step(kind, h, F, T, FF, L, bias, W, column):  # type: ignore[no-unty
     return count
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _curved_readings(HH, L, bias, W):  # type: ignore[no-untyped-def]
     """Set the bias of all readings and W, shape (n_var, n (n + 1) / 2), to the columns of their curvature."""
     n, m = L.shape[0], HH.shape[0]
@@ -179,7 +179,7 @@ def _curved_readings(HH, L, bias, W):  # type: ignore[no-untyped-def]
             count += 1
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _sigma_points(x, L, points):  # type: ignore[no-untyped-def]
     """Set the points, the centre first, then x + c l_k and x - c l_k; return the centre's weight and the others'."""
     n = x.shape[0]
@@ -193,7 +193,7 @@ def _sigma_points(x, L, points):  # type: ignore[no-untyped-def]
     return kappa / (n + kappa), 0.5 / (n + kappa)
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _moments(Y, centre, side, mean, W, row, column, D):  # type: ignore[no-untyped-def]
     """Set the mean of Y, shape (2 n + 1, r), write its weighted spread into W and D = sum of weighted differences."""
     n, r = (Y.shape[0] - 1) // 2, Y.shape[1]
@@ -210,7 +210,7 @@ def _moments(Y, centre, side, mean, W, row, column, D):  # type: ignore[no-untyp
             D[i, k] = side * c * (Y[1 + k, i] - Y[1 + n + k, i])
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _error_factor(count, first, errors, correlation, variables, R, C):  # type: ignore[no-untyped-def]
     """Set C to the lower factor of the covariance of the errors of one sample."""
     for i in range(count):
@@ -226,7 +226,7 @@ def _error_factor(count, first, errors, correlation, variables, R, C):  # type: 
             C[i, i] = np.nan
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _solved(W, count, first, delta, x, y, e, nu, s):  # type: ignore[no-untyped-def]
     """From the triangular array set nu, s and the updated state y; return the row without variance, or -1."""
     n = x.shape[0]
@@ -246,7 +246,7 @@ def _solved(W, count, first, delta, x, y, e, nu, s):  # type: ignore[no-untyped-
     return -1
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _columns_updated(W, count, first, rows, X, e, v):  # type: ignore[no-untyped-def]
     """Update X = dx/dx0 and set v = dnu/dx0."""
     n, d = X.shape
@@ -264,7 +264,7 @@ def _columns_updated(W, count, first, rows, X, e, v):  # type: ignore[no-untyped
                 X[a, c] -= W[count + a, i] * e[i]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _covariance(L, P):  # type: ignore[no-untyped-def]
     """Set P to L L'."""
     n = L.shape[0]
@@ -277,7 +277,7 @@ def _covariance(L, P):  # type: ignore[no-untyped-def]
             P[j, i] = total
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _left_multiplied(F, X, work):  # type: ignore[no-untyped-def]
     products(F, X, F.shape[0], work, 0, 0)
     for i in range(X.shape[0]):
@@ -285,7 +285,7 @@ def _left_multiplied(F, X, work):  # type: ignore[no-untyped-def]
             X[i, j] = work[i, j]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _is_finite(X):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(X.shape[0]):
@@ -294,41 +294,41 @@ def _is_finite(X):  # type: ignore[no-untyped-def]
     return total == 0.0
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _vector(n):  # type: ignore[no-untyped-def]
     return np.zeros(n)
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _matrix(n, m):  # type: ignore[no-untyped-def]
     return np.zeros((n, m))
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _cube(n, m, k):  # type: ignore[no-untyped-def]
     return np.zeros((n, m, k))
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _copied_vector(a, b):  # type: ignore[no-untyped-def]
     for i in range(a.shape[0]):
         b[i] = a[i]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _copied(a, b):  # type: ignore[no-untyped-def]
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             b[i, j] = a[i, j]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _kept(x, rows, row):  # type: ignore[no-untyped-def]
     for i in range(x.shape[0]):
         rows[row, i] = x[i]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _is_finite_vector(x):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(x.shape[0]):
@@ -336,7 +336,7 @@ def _is_finite_vector(x):  # type: ignore[no-untyped-def]
     return total == 0.0
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _array(count, first, variables, C, rows, L, W):  # type: ignore[no-untyped-def]
     """Write [C, H L; 0, L]."""
     n = L.shape[0]
@@ -351,7 +351,7 @@ def _array(count, first, variables, C, rows, L, W):  # type: ignore[no-untyped-d
             W[count + i, count + j] = L[i, j]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _array_of_points(count, first, variables, x, points, centre, side, ZW, W):  # type: ignore[no-untyped-def]
     """Replace H L and L by the weighted spread of readings and points."""
     for j in range(points.shape[0]):
@@ -362,7 +362,7 @@ def _array_of_points(count, first, variables, x, points, centre, side, ZW, W):  
             W[count + i, count + j] = root * (points[j, i] - x[i])
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _array_of_curvature(count, first, variables, HC, n, W):  # type: ignore[no-untyped-def]
     """Add the columns of the readings' curvature."""
     for j in range(HC.shape[1]):
@@ -372,7 +372,7 @@ def _array_of_curvature(count, first, variables, HC, n, W):  # type: ignore[no-u
             W[count + i, count + n + j] = 0.0
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _excess(W, count, width, rows, L, first, excess):  # type: ignore[no-untyped-def]
     """Keep B B' - H P H' of one sample."""
     n = L.shape[0]
@@ -388,7 +388,7 @@ def _excess(W, count, width, rows, L, first, excess):  # type: ignore[no-untyped
             excess[first + i, j] = total
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _rests(L, y, before):  # type: ignore[no-untyped-def]
     """Tell whether an update moved by less than 1e-10 of the state's sd."""
     for i in range(L.shape[0]):
@@ -481,7 +481,9 @@ def _loop(  # type: ignore[no-untyped-def]
                 for event in range(event_at[node - 1], event_at[node]):  # the map since the last node begins with them
                     if event_kinds[event] != 1:
                         for j in range(n):
-                            transition[event_states[event], j] *= 0.0 if event_kinds[event] == 0 else event_values[event]
+                            transition[event_states[event], j] *= (
+                                0.0 if event_kinds[event] == 0 else event_values[event]
+                            )
         for step in range(step_at[node], step_at[node + 1]):
             t, h, u = step_times[step], step_lengths[step], step_inputs[step]
             centre, side = 1.0, 0.0
@@ -501,7 +503,7 @@ def _loop(  # type: ignore[no-untyped-def]
                         advance(t + 0.5 * at * h, h, ys[i], p, u[at], k[i], F[i], unused)
                 _stepped(step_kind, h, points[point], k, F, T, K, Y[point], Phi)
             scale = 1.0
-            if step_kind == EULER or step_kind == RK4:
+            if step_kind in (EULER, RK4):
                 scale = h if per_step else np.sqrt(h)
             width = n
             for i in range(n):
@@ -587,7 +589,7 @@ def _loop(  # type: ignore[no-untyped-def]
                     _array_of_points(count, first, row_vars, x, points, centre, side, ZW, W)
                 elif update == SECOND_ORDER:
                     _array_of_curvature(count, first, row_vars, HC, n, W)
-                if recording and (update == SECOND_ORDER or update == UNSCENTED):
+                if recording and update in (SECOND_ORDER, UNSCENTED):
                     _excess(W, count, width, rows, L, first, excess)
                 lower_factor(W, count + n, count + width)
                 _copied_vector(y, mean)
@@ -626,9 +628,7 @@ def _loop(  # type: ignore[no-untyped-def]
 interpreted: Callable[..., int] = _loop
 """The loop as Python: the functions are any callables."""
 
-_SIGNATURE = types.int64(
-    *(types.FunctionType(f) for f in (ADVANCE, OBSERVE, BEND, BEND_READINGS)), *ARGUMENTS, _M
-)
+_SIGNATURE = types.int64(*(types.FunctionType(f) for f in (ADVANCE, OBSERVE, BEND, BEND_READINGS)), *ARGUMENTS, _M)
 
 
 @lru_cache(maxsize=1)

@@ -7,28 +7,30 @@ In the letters of the code, n states, q noise inputs, d diffuse columns::
         c = P h',  s = h c + r_i,  nu = delta_i - h (x - x(n|n-1)),  k = c / s
         x <- x + k nu,  P <- P - k c' - c k' + k s k'  (scalar Joseph form),  X <- X - k (h X)
 
-The columns X = dx/dx0 belong to the components of the start of which nothing is known. Correlated measurement errors are
-made independent first: with R = L D L' (L unit lower) the rows of z and H are multiplied by L^-1 and have variances D.
+The columns X = dx/dx0 belong to the components of the start of which nothing is known. Correlated measurement errors
+are made independent first: with R = L D L' (L unit lower) the rows of z and H are multiplied by L^-1; variances D.
 The conditional innovations nu_i and their variances s_i are then those of the joint update, S = L_S diag(s) L_S'.
 
-Nothing here raises: what has no value becomes NaN or infinite, and the loop (`filtering.loop`) looks. A reading too sharp
-for this arithmetic counts as one without variance: the pass is then repeated with factors of the covariances.
+Nothing here raises: what has no value becomes NaN or infinite, and the loop (`filtering.loop`) looks. A reading too
+sharp for this arithmetic counts as one without variance: the pass is then repeated with factors of the covariances.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 __all__ = ["conditional_rows", "covariance_to_next", "factor_times", "joint_update", "sequential_update"]
 
-_COMPILED = {"cache": True, "error_model": "numpy", "nogil": True}
+_COMPILED: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
 
 ILL_CONDITIONED = 7.2e10
 """exp(25): a reading that shrinks a variance by more than this asks for `filtering.factored`."""
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def covariance_to_next(P, F, A, M, T):  # type: ignore[no-untyped-def]
     """Set P to F P F' + A A'; M and T are work space of the same shape. Zeros of F and A are skipped."""
     n = P.shape[0]
@@ -61,7 +63,7 @@ def covariance_to_next(P, F, A, M, T):  # type: ignore[no-untyped-def]
             P[j, i] = P[i, j]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def factor_times(F, X, work):  # type: ignore[no-untyped-def]
     """Set X to F X, shape (n, d)."""
     n, d = X.shape
@@ -78,12 +80,12 @@ def factor_times(F, X, work):  # type: ignore[no-untyped-def]
             X[i, j] = work[i, j]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):  # type: ignore[no-untyped-def]
     """Turn m rows with correlated errors into rows with independent ones of variances r.
 
     delta (m,), H (m, n) are changed in place; `sd` (m,) are the rows' error sds, `variables` from `first` on their
-    places in `correlation`. Without correlation (shape (0, 0)) only r = sd^2 is set. L is work space: unit lower factor.
+    places in `correlation`. Without correlation (shape (0, 0)) only r = sd^2 is set. L is work space.
     """
     n = H.shape[1]
     if correlation.shape[0] == 0:
@@ -111,11 +113,11 @@ def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):  # t
                     H[i, k] -= w * H[j, k]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def sequential_update(m, first, x, P, X, delta, H, r, x0, c, k, nu, s, v):  # type: ignore[no-untyped-def]
     """Update by m rows, one after the other; return the number of the row whose variance is not positive, or -1.
 
-    x, P, X are changed in place; x0 and c, k are work space (n,). Results are nu, s and v = dnu/dx0, from row `first` on.
+    x, P, X are changed in place; x0, c, k are work space (n,). Results are nu, s and v = dnu/dx0, from row `first` on.
     """
     n, d = X.shape
     for i in range(n):
@@ -153,7 +155,7 @@ def sequential_update(m, first, x, P, X, delta, H, r, x0, c, k, nu, s, v):  # ty
     return -1
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-untyped-def]
     """Update by all rows at once through S = L_S diag(s) L_S' and the full Joseph form; the rest as above."""
     n, d = X.shape

@@ -8,7 +8,7 @@ models that give no equations and for propagation by an adaptive solver.
 A step is one of
 
     DIFFERENCE   f = next x, F = its derivative, A A' = G Q G'
-    EULER, RK4   f = rates;  Phi = I + h F, or the tangent of Runge and Kutta;  A A' times h (Brownian) or h^2 (a draw a step)
+    EULER, RK4   f = rates;  Phi = I + h F, or the tangent of Runge and Kutta;  A A' times h (Brownian), h^2 (per step)
     TRANSITION   f = next x, F = Phi, A A' = the noise integral over the step: an adaptive solver did it
     MOMENTS      f = next x, F = Phi; A holds P and is replaced by the next P
 """
@@ -46,10 +46,10 @@ ADVANCE = types.void(_F, _F, _V, _V, _V, _V, _M, _M)
 OBSERVE = types.void(_F, _V, _V, _V, _V, _M, _V)
 """``observe(t, x, p, u, z, H, sd)``."""
 
-_COMPILED = {"cache": True, "error_model": "numpy", "nogil": True}
+_COMPILED: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _copied(a, b):  # type: ignore[no-untyped-def]
     """Write a matrix into another one."""
     for i in range(a.shape[0]):
@@ -57,13 +57,13 @@ def _copied(a, b):  # type: ignore[no-untyped-def]
             b[i, j] = a[i, j]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _add_scaled(x, h, f, y):  # type: ignore[no-untyped-def]
     for i in range(x.shape[0]):
         y[i] = x[i] + h * f[i]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _tangent(F, T, h, K):  # type: ignore[no-untyped-def]
     """Set K to F (I + h T)."""
     n = F.shape[0]
@@ -77,7 +77,7 @@ def _tangent(F, T, h, K):  # type: ignore[no-untyped-def]
                     K[i, j] += f * T[k, j]
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def change_state(kind, i, value, x):  # type: ignore[no-untyped-def]
     """Replace (0), add to (1) or multiply (2) state i; return what its deviations are multiplied by."""
     if kind == 0:
@@ -90,7 +90,7 @@ def change_state(kind, i, value, x):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(**_COMPILED)  # type: ignore[untyped-decorator]
+@njit(**_COMPILED)
 def _event(kind, i, value, x, P, X):  # type: ignore[no-untyped-def]
     """Change a state, with its row and column of P and its row of X."""
     factor = change_state(kind, i, value, x)
@@ -149,7 +149,7 @@ def _loop(  # type: ignore[no-untyped-def]
     f, y, x0, c, k = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     k2, k3, k4 = np.empty(n), np.empty(n), np.empty(n)
     F, M, T = np.zeros((n, n)), np.empty((n, n)), np.empty((n, n))
-    fixed = step_kind == EULER or step_kind == RK4
+    fixed = step_kind in (EULER, RK4)
     Phi = np.empty((n, n)) if fixed else F  # F keeps zeros that are never written
     rk = n if step_kind == RK4 else 0
     F2, F3, F4 = np.zeros((rk, rk)), np.zeros((rk, rk)), np.zeros((rk, rk))
@@ -160,7 +160,13 @@ def _loop(  # type: ignore[no-untyped-def]
     most = 0
     for node in range(times.shape[0]):
         most = max(most, row_at[node + 1] - row_at[node])
-    delta, rows, errors, variances, L = np.empty(most), np.empty((most, n)), np.empty(most), np.empty(most), np.eye(most)
+    delta, rows, errors, variances, L = (
+        np.empty(most),
+        np.empty((most, n)),
+        np.empty(most),
+        np.empty(most),
+        np.eye(most),
+    )
     transition = np.zeros((n, n))
 
     for node in range(times.shape[0]):
@@ -218,14 +224,14 @@ def _loop(  # type: ignore[no-untyped-def]
         total = 0.0
         for i in range(n):
             total += 0.0 * x[i]
-        if not total == 0.0:
+        if total != 0.0:
             failed[0], failed[1] = STATE_NOT_FINITE, 0
             return node
         total = 0.0
         for i in range(n):
             for j in range(n):
                 total += 0.0 * P[i, j]
-        if not total == 0.0:
+        if total != 0.0:
             failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
             return node
         if recording:

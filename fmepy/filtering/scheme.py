@@ -21,7 +21,7 @@ from fmepy.types import Matrix, Vector
 
 __all__ = ["Machine", "plan_of", "settings_of"]
 
-_MADE_WHERE_NEEDED = ("scheme", "safe_scheme", "_functions", "_sds")
+_MADE_WHERE_NEEDED = ("scheme", "linear_scheme", "safe_scheme", "_functions", "_observe", "_sds")
 
 
 def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None) -> tuple[Plan, Readings | None]:
@@ -87,9 +87,14 @@ class Machine:
         spec = self.spec
         if spec.update != "ekf" or spec.algorithm == "sqrt":
             return self.safe_scheme
+        return self.linear_scheme
+
+    @cached_property
+    def linear_scheme(self) -> Scheme:
+        """The extended filter in the plain loop, whatever was asked for: its tangents are the model's own."""
         from fmepy.filtering import loop
 
-        f = self._functions
+        spec, f = self.spec, self._functions
         return Scheme(
             loop.compiled() if f.by_address else loop.interpreted,
             *(f.advance, f.observe, f.step_kind),
@@ -97,6 +102,17 @@ class Machine:
             *(spec.per_step, f.n_noise, len(spec.variables)),
             safe=lambda: self.safe_scheme,
         )
+
+    def observe_at(self, t: float, x: Vector, inputs: Vector, u: Vector) -> tuple[Vector, Matrix]:
+        """Return the readings of a state and their derivatives to it."""
+        m = len(self.spec.variables)
+        z, H, sd = np.empty(m), np.zeros((m, self._total)), np.empty(m)
+        self._observe(t, x, inputs, u, z, H, sd)
+        return z, H
+
+    @cached_property
+    def _observe(self) -> Any:
+        return self.spec.space.interpreted()[1]
 
     @cached_property
     def safe_scheme(self) -> Scheme:
@@ -129,8 +145,8 @@ class Machine:
 
         kind = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4}[spec.propagation]
         by_address = spec.space.is_traced
-        pair = spec.space.compiled() if by_address else spec.space.interpreted()
-        return Functions(by_address, *pair, kind, spec.space.n_noise)
+        advance, observe = spec.space.compiled() if by_address else spec.space.interpreted()
+        return Functions(by_address, advance, observe, kind, spec.space.n_noise)
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> Vector:
         """Return what the functions see: the parameters, the factor of a correlated noise, what all noise is times."""
@@ -212,9 +228,20 @@ class Machine:
     @cached_property
     def _sds(self) -> Any:
         space = self.spec.space
+        if not space.is_traced:
+            return self._sds_of_function
         parameters = space.parameters[: len(self.spec.parameters)]
         groups = [[symbol(space.time)], *([symbol(k) for k in g] for g in (space.states, parameters, space.forcings))]
         return scalar_function(groups, space.sds)
+
+    def _sds_of_function(self, t: tuple[float], x: list[float], p: list[float], u: list[float]) -> Vector:
+        """Return the sds of the errors of a model without equations."""
+        m, space = len(self.spec.variables), self.spec.space
+        z, H, sd = np.empty(m), np.empty((m, self._total)), np.empty(m)
+        padded = np.zeros(len(space.parameters))
+        padded[: len(p)] = p
+        space.interpreted()[1](t[0], np.array(x), padded, np.array(u), z, H, sd)
+        return sd
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in _MADE_WHERE_NEEDED}

@@ -17,6 +17,7 @@ import pandas as pd
 from fmepy.errors import ArgumentError, ModelError, ParameterError, check_choice, did_you_mean, listed
 from fmepy.filtering.noise import Covariance, Noise, check_covariance, read_noise, scale_parameters
 from fmepy.filtering.statespace import StateSpace, build_state_space
+from fmepy.filtering.untraced import UntracedSpace, nominal_equations
 from fmepy.models.definition import Definition
 from fmepy.models.engines.fixed import METHODS as FIXED
 from fmepy.models.equations import Equations, names_in, symbol
@@ -61,7 +62,7 @@ class Specification:
     events : tuple of Event
     parms : Series
         All parameters: the model's, then those that only the noise knows.
-    space : StateSpace
+    space : StateSpace or UntracedSpace
     noise, errors : Noise
         Of the process, of the measurements.
     transforms : tuple of (str or None)
@@ -84,7 +85,7 @@ class Specification:
     grid: Vector
     events: tuple[Event, ...]
     parms: pd.Series
-    space: StateSpace
+    space: StateSpace | UntracedSpace
     noise: Noise
     errors: Noise
     transforms: tuple[str | None, ...]
@@ -152,10 +153,15 @@ def read_specification(
 ) -> Specification:
     """Return the specification of a filter; for the arguments see `fmepy.costs.fimlof.FimlofCost`."""
     definition: Definition = model._definition
-    equations = _equations(definition)
+    equations = definition.equations or nominal_equations(definition)
     check_choice(update, UPDATES, "update")
     check_choice(algorithm, ALGORITHMS, "algorithm")
     propagation, dt, per_step = _propagation(model, definition, propagation, dt, noise_kind)
+    _check_untraced(definition, update, accumulate)
+    if update == "unscented" and propagation == "moment":
+        raise ArgumentError(
+            "`update='unscented'` carries points along: pass propagation='ode', 'rk4' or 'euler', not 'moment'."
+        )
     own = definition.parameters
     noise = read_noise(process_noise, "process_noise", (*equations.states, *own), "state or parameter", "sd_w_")
     errors = read_noise(measurement_noise, "measurement_noise", variables, "observed variable", "sd_v_")
@@ -167,19 +173,11 @@ def read_specification(
         made[name] = guesses(key) if key in variables else max(0.1 * abs(float(definition.parms.get(key, 0.0))), 0.1)
     values = _parameters(definition, parms, made, noise, errors, start)
     sds = _error_sds(equations, variables, errors, has_errors, tuple(values))
-    _check_names(noise, "process_noise", (*values, *equations.states, *equations.forcings, equations.time))
+    _check_names(noise, "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time))
     _check_names(start, "initial_sd", tuple(values))
     accumulated, accumulators = _accumulators(accumulate, equations, variables)
     readings, direct = _readings(equations, variables, transforms, accumulated)
-    space = build_state_space(
-        equations,
-        tuple(values),
-        noise.keys,
-        None if noise.covariance is not None else noise.sds,
-        readings,
-        sds,
-        [(name, g) for name, g, _ in accumulated.values()],
-    )
+    space = _space(definition, equations, tuple(values), noise, readings, sds, accumulated)
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
     elsewhere |= {e for c in (noise.covariance, errors.covariance, start.covariance) if c for e in names_in(c.entries)}
     _check_some_noise(noise, errors, has_errors, variables)
@@ -208,10 +206,38 @@ def read_specification(
     )
 
 
-def _equations(definition: Definition) -> Equations:
+def _space(
+    definition: Definition,
+    equations: Equations,
+    parameters: tuple[str, ...],
+    noise: Noise,
+    readings: list[Any],
+    sds: list[Any],
+    accumulated: Mapping[str, tuple[str, Any, Any]],
+) -> StateSpace | UntracedSpace:
+    """Return the model with its noise; sds of the noise may name outputs."""
+    outputs = {symbol(k): e for k, e in equations.outputs}
+    own = None if noise.covariance is not None else [e.xreplace(outputs) for e in noise.sds]
     if definition.equations is None:
-        raise ModelError(f"A filter needs the model's equations, and the function gives none: {definition.note}.")
-    return definition.equations
+        return UntracedSpace.build(definition, parameters, noise.keys, own, readings, sds)
+    summands = [(name, g) for name, g, _ in accumulated.values()]
+    return build_state_space(equations, parameters, noise.keys, own, readings, sds, summands)
+
+
+def _check_untraced(definition: Definition, update: str, accumulate: Any) -> None:
+    """Refuse what only equations can give."""
+    if definition.equations is not None:
+        return
+    because = f"needs the model's equations, and the function gives none: {definition.note}"
+    if update == "second_order":
+        raise ModelError(
+            f"`update='second_order'` {because}. Use update='unscented', which takes no second derivatives."
+        )
+    if accumulate is not None:
+        raise ModelError(
+            f"`accumulate` {because}. Let the model sum up itself: a further state that grows by the variable, and "
+            "an event that sets it to zero."
+        )
 
 
 def _propagation(
