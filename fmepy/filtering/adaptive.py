@@ -257,6 +257,8 @@ class _Numbers:
         if self._bend is not None:
             self._bend(t, 0.0, x, p, u, self._FF)
             out[:n] += 0.5 * np.einsum("ijk,jk->i", self._FF, P) * inputs[k] ** 2
+        if not np.isfinite(out).all():
+            out[:] = np.nan  # LSODA accepts a step of which only some components have no value
         return out
 
 

@@ -1,0 +1,172 @@
+"""An adaptive solver, the moments and the matrix exponential are one propagation, and no forcing is stepped over."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from fmepy.costs.fimlof import FimlofCost
+from fmepy.filtering import adaptive
+from fmepy.models.ode import OdeModel
+from tests.filtering.problems import (
+    driven_oscillator,
+    logistic_cost,
+    logistic_rate,
+    oscillator,
+    oscillator_cost,
+    outcome,
+    read,
+    run_of,
+)
+
+SILENT = {"u": ([0.0, 50.0], [0.0, 0.0])}
+"""A forcing that does nothing but keep the matrix exponential away."""
+
+ROADS = [
+    {"function": oscillator},
+    {"function": driven_oscillator, "forcings": SILENT},
+    {"function": oscillator, "propagation": "moment"},
+    {"function": oscillator, "algorithm": "sqrt"},
+    {"function": driven_oscillator, "forcings": SILENT, "algorithm": "sqrt"},
+    {"function": oscillator, "propagation": "moment", "algorithm": "sqrt"},
+    {"function": oscillator, "update": "second_order"},
+    {"function": oscillator, "update": "unscented"},
+]
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_the_oscillator_at_irregular_times(road):
+    fixed = read("cd_oscillator_irregular")["fixed"]
+    cost = oscillator_cost(**road)
+    one, run = outcome(cost), run_of(cost)
+    assert one.loglik == pytest.approx(fixed["loglik_gaussian"], abs=1e-6)
+    assert one.sumsq == pytest.approx(fixed["sumsq"], abs=1e-5)
+    np.testing.assert_allclose(run.record.x_filtered[-1], fixed["x_last"], atol=1e-7)
+    np.testing.assert_allclose(run.record.P_filtered[-1], fixed["P_last"], atol=1e-7)
+
+
+def test_exact_is_exact():
+    fixed = read("cd_oscillator_irregular")["fixed"]
+    assert outcome(oscillator_cost()).loglik == pytest.approx(fixed["loglik_gaussian"], abs=1e-11)
+
+
+@pytest.mark.parametrize("road", ROADS[:3])
+def test_the_oscillator_is_stationary_where_its_estimate_is_stored(road):
+    mle = read("cd_oscillator_irregular")["mle"]
+    names = ["om", "ze", "qc", "r"]
+    bound = oscillator_cost(**road).bind(names)
+    theta = np.array([mle[k] for k in names])
+    score, information = bound.score(theta), bound.information(theta)
+    step = np.linalg.solve(information, score)
+    assert np.abs(step / theta).max() < 1e-4
+    se_log = np.sqrt(np.diag(np.linalg.inv(information))) / theta
+    np.testing.assert_allclose(se_log, mle["se_log"], rtol=0.15)  # theirs is of the observed information
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"propagation": "moment"}, {"algorithm": "sqrt"}, {"propagation": "moment", "algorithm": "joint"}],
+)
+def test_logistic_growth_in_continuous_time(options):
+    expected = read("logistic_ekf_limits")["continuous_discrete"]
+    one = outcome(logistic_cost(logistic_rate, **options))
+    assert one.xi == pytest.approx(expected["loglik_peterson"], abs=1e-6)
+    np.testing.assert_allclose(one.nu, expected["innovations"], atol=1e-6)
+    np.testing.assert_allclose(one.s, expected["S"], rtol=1e-6)
+
+
+def test_without_the_compiled_engine_lsoda_gives_the_same(monkeypatch):
+    compiled = outcome(logistic_cost(logistic_rate))
+    monkeypatch.setattr(adaptive, "_augmented", lambda *_: adaptive._Augmented(None, None))
+    np.testing.assert_allclose(outcome(logistic_cost(logistic_rate)).nu, compiled.nu, atol=1e-6)
+
+
+def test_what_the_compiled_engine_cannot_finish_lsoda_does(monkeypatch):
+    from fmepy.errors import SimulationError
+
+    def gives_up(*_):
+        raise SimulationError("step size too small")
+
+    compiled = outcome(logistic_cost(logistic_rate))
+    monkeypatch.setattr("fmepy.models.engines.diffsol.DiffsolStepper.advance", gives_up)
+    adaptive._augmented.cache_clear()
+    assert outcome(logistic_cost(logistic_rate)).loglik == pytest.approx(compiled.loglik, abs=1e-6)
+
+
+def test_fixed_steps_converge_to_the_adaptive_solver_at_first_order():
+    exact = outcome(logistic_cost(logistic_rate)).loglik
+    gaps = [abs(outcome(logistic_cost(logistic_rate, propagation="rk4", dt=dt)).loglik - exact) for dt in (0.1, 0.01)]
+    assert 8 < gaps[0] / gaps[1] < 12  # the noise is drawn at the beginning of a step
+
+
+def leaky(t, x, u, *, k=0.1):
+    return u - k * x
+
+
+def leaky_cost(**options):
+    pulse = {"u": ([0.0, 49.9, 50.2, 100.0], [0.0, 10.0, 0.0, 0.0], "constant")}
+    model = OdeModel(leaky, state={"x": 0.0}, times=[0.0, 100.0], forcings=pulse)
+    data = {"time": [100.0], "x": [0.0]}
+    noise = {"process_noise": {"x": 0.1}, "measurement_noise": {"x": 0.1}}
+    return FimlofCost(model, data, **noise, **options)
+
+
+@pytest.mark.parametrize("options", [{"propagation": "ode"}, {"propagation": "moment"}])
+def test_a_short_pulse_in_a_long_step_is_not_stepped_over(options):
+    exact = 10 / 0.1 * (np.exp(-0.1 * 49.8) - np.exp(-0.1 * 50.1))
+    assert outcome(leaky_cost(**options)).nu[0] == pytest.approx(-exact, rel=1e-5)
+
+
+def switched(t, x, *, k=0.1, on=49.9, off=50.2):
+    return np.where(t > on, 1.0, 0.0) * np.where(t < off, 10.0, 0.0) - k * x
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_condition_of_time_alone_is_not_stepped_over(monkeypatch, compiled):
+    if not compiled:
+        augmented = adaptive._augmented.__wrapped__
+        monkeypatch.setattr(adaptive, "_augmented", lambda *a: adaptive._Augmented(augmented(*a).system, None))
+    model = OdeModel(switched, state={"x": 0.0}, times=[0.0, 100.0])
+    cost = FimlofCost(model, {"time": [100.0], "x": [0.0]}, process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
+    exact = 10 / 0.1 * (np.exp(-0.1 * 49.8) - np.exp(-0.1 * 50.1))
+    assert outcome(cost).nu[0] == pytest.approx(-exact, rel=1e-5)
+
+
+def chain(t, a, b, *, fast=1e4, slow=0.3):
+    return -fast * a, fast * a - slow * b
+
+
+def test_the_noise_integral_of_a_stiff_system_is_the_solution_of_its_equation():
+    M, V = np.array([[-1e4, 0.0], [1e4, -0.3]]), np.diag([4.0, 0.0])
+    b, h = np.array([1.0, 2.0]), 5.0
+    Phi, shift, factor = adaptive._transition(M, b, V, h)
+    Qd = factor @ factor.T
+    np.testing.assert_allclose(M @ Qd + Qd @ M.T + V, Phi @ V @ Phi.T, atol=1e-8)  # d/dh of both ends
+    np.testing.assert_allclose(M @ shift + b, Phi @ b, atol=1e-8)
+
+
+def test_the_noise_integral_is_the_one_of_quadrature():
+    M, V, h = np.array([[0.0, 1.0], [-4.0, -0.4]]), np.diag([0.0, 0.5]), 0.9
+
+    def rates(t, z):
+        Q = z.reshape(2, 2)
+        return (M @ Q + Q @ M.T + V).ravel()
+
+    Qd = solve_ivp(rates, (0, h), np.zeros(4), rtol=1e-11, atol=1e-14).y[:, -1].reshape(2, 2)
+    _, _, factor = adaptive._transition(M, np.zeros(2), V, h)
+    np.testing.assert_allclose(factor @ factor.T, Qd, rtol=1e-9)
+
+
+def test_a_covariance_without_full_rank_has_a_factor():
+    Q = np.outer([1.0, 0.0, 2e3], [1.0, 0.0, 2e3])
+    C = adaptive.covariance_factor(Q)
+    np.testing.assert_allclose(C @ C.T, Q, rtol=1e-12)
+    assert np.isnan(adaptive.covariance_factor(np.full((2, 2), np.nan))).all()
+
+
+def test_a_state_that_grows_without_bound_is_infinite_cost():
+    def explodes(t, x, *, k=1.0):
+        return k * x * x
+
+    model = OdeModel(explodes, state={"x": 1.0}, times=[0.0, 3.0])
+    cost = FimlofCost(model, {"time": [3.0], "x": [1.0]}, process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
+    assert cost() == np.inf
