@@ -111,15 +111,11 @@ def test_where_a_covariance_would_lose_its_digits_the_factor_takes_over(algorith
 
 
 def test_the_factor_keeps_the_digits_that_the_covariance_loses():
-    from fractions import Fraction as Q
-
-    run = run_of(sharp_cost(1e-9, "sqrt"))
-    # the second of two equal readings, exactly: s = r2 + P r1 / (P + r1)
-    c, P0, q, r = Q("0.9"), Q(10) ** 12, Q("0.01"), Q(1, 10**18)
-    spread = (c**2 + (Q("0.2") + Q("0.7")) ** 2) * P0 + 2 * q
-    order = run_of(sharp_cost(1e-9, "sqrt")).s
-    assert order[0] == pytest.approx(float(spread + r), rel=1e-12)
-    assert order[1] == pytest.approx(float(r + spread * r / (spread + r)), rel=1e-6)
+    s = run_of(sharp_cost(1e-9, "sqrt")).s
+    r = 1e-18  # of both readings of a + b, which have the variance P before the first; exactly, s_2 = r + P r / (P + r)
+    P = (0.9**2 + (0.2 + 0.7) ** 2) * 1e12 + 2 * 0.1**2
+    assert s[0] == pytest.approx(P, rel=1e-12)
+    assert s[1] == pytest.approx(2 * r, rel=1e-6)
 
 
 def test_the_plain_pass_is_enough_where_nothing_is_lost():
@@ -151,9 +147,7 @@ def test_events_scale_rows_of_the_factor():
         return -k * x, k * x - y
 
     events = [(2.0, "x", 3.0, "add"), (3.0, "y", 0.5, "multiply"), (4.0, "x", 1.0, "replace")]
-    model = OdeModel(
-        decays, state={"x": 1.0, "y": 2.0}, times=np.arange(0.0, 7.0), method="rk4", events=_table(events)
-    )
+    model = OdeModel(decays, state={"x": 1.0, "y": 2.0}, times=np.arange(0.0, 7.0), method="rk4", events=_table(events))
     data = {"time": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "y": [1.0, 0.9, 1.1, 0.4, 0.5, 0.3]}
     noise = {"process_noise": {"x": 0.2, "y": 0.1}, "measurement_noise": {"y": 0.1}, "initial_sd": {"x": 0.4}}
     plain = FimlofCost(model, data, **noise)
