@@ -88,8 +88,12 @@ class FimlofCost(AddableCost):
     dt : float, optional
         Longest fixed step; default the model's.
     update : {"ekf", "iterated", "second_order", "unscented"}
+        Extended Kalman filter; with up to three Gauss-Newton passes over the readings of a sample (sharp, curved
+        readings); with the bias and spread of second derivatives; with sigma points instead of derivatives (adaptive
+        solvers: noise as in the extended filter between two samples). For linear models all are the same.
     algorithm : {"sequential", "joint", "sqrt"}
-        One reading after the other; all of a sample at once; square roots of covariances.
+        One reading after the other; all of a sample at once; square roots of covariances, which the others turn to
+        by themselves where they would lose their digits. Updates other than "ekf" always keep square roots.
     threshold : float
         Of the flags of suspected data, in standard deviations.
 

@@ -11,10 +11,10 @@ import numpy as np
 from fmepy.filtering.plan import Plan
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["STATE_NOT_FINITE", "Functions", "Pass", "Record", "Scheme", "Start", "run_filter"]
+__all__ = ["Functions", "Pass", "Record", "Scheme", "Start", "run_filter"]
 
-STATE_NOT_FINITE = 1
-"""A reason (see `filtering.loop`) that no other arithmetic can mend."""
+VARIANCE_NOT_POSITIVE = 2
+"""The reason (see `filtering.loop`) that another arithmetic can mend."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +171,7 @@ def run_filter(
     correlation: Matrix,
     record: bool = False,
 ) -> Pass:
-    """Run a filter once.
+    """Run a filter once; where it loses its digits, once more with factors of covariances.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def run_filter(
         Keep the states, covariances and transitions.
     """
     run = _one_pass(scheme, plan, start, p, event_values, correlation, record)
-    if run.reason != STATE_NOT_FINITE and run.node >= 0 and scheme.safe is not None:
+    if run.node >= 0 and run.reason == VARIANCE_NOT_POSITIVE and scheme.safe is not None:
         run = _one_pass(scheme.safe(), plan, start, p, event_values, correlation, record)
     return run
 

@@ -170,3 +170,32 @@ def test_a_state_that_grows_without_bound_is_infinite_cost():
     model = OdeModel(explodes, state={"x": 1.0}, times=[0.0, 3.0])
     cost = FimlofCost(model, {"time": [3.0], "x": [1.0]}, process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
     assert cost() == np.inf
+
+
+def relaxes(t, x, *, k=0.5, mean=2.0):
+    return k * (mean - x)
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean"])
+@pytest.mark.parametrize("propagation", ["ode", "moment"])
+def test_an_integral_over_the_time_before_a_reading_has_the_moments_of_the_joint_density(kind, propagation):
+    k, q, length, sd_0 = 0.5, 0.6, 1.5, 0.7
+    model = OdeModel(relaxes, state={"x": 1.0}, times=[0.0, 2.0], outputs={"total": "x"})
+    cost = FimlofCost(
+        model,
+        {"time": [2.0], "total": [3.0]},
+        process_noise={"x": q},
+        measurement_noise={"total": 0.1},
+        initial_sd={"x": sd_0},
+        accumulate={"total": (length, kind)},
+        propagation=propagation,
+    )
+    one = outcome(cost)
+    # x(t) = 2 + (x(0.5) - 2) e^(-k (t - 0.5)) + noise, and its integral over 0.5..2
+    begin = 2.0 - length
+    m, P = 2 - np.exp(-k * begin), sd_0**2 * np.exp(-2 * k * begin) + q**2 * (1 - np.exp(-2 * k * begin)) / (2 * k)
+    g = (1 - np.exp(-k * length)) / k
+    noise = q**2 / k**2 * (length - 2 * g + (1 - np.exp(-2 * k * length)) / (2 * k))
+    per = length if kind == "mean" else 1.0
+    assert one.nu[0] == pytest.approx(3.0 - (2 * length + (m - 2) * g) / per, abs=1e-7)
+    assert one.s[0] == pytest.approx((g**2 * P + noise) / per**2 + 0.01, rel=1e-7)

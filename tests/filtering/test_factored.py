@@ -3,6 +3,7 @@
 import logging
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,8 +161,6 @@ def test_events_scale_rows_of_the_factor():
 
 
 def _table(events):
-    import pandas as pd
-
     return pd.DataFrame(events, columns=["time", "var", "value", "method"])
 
 
@@ -216,3 +215,41 @@ def test_each_loop_is_compiled_once_and_that_is_told(tmp_path, root):
     assert told[0].startswith("Compiling one kernel")
     assert not told[1]
     assert logging.getLogger("fmepy.filtering.loop").level == logging.NOTSET
+
+
+@pytest.mark.parametrize("algorithm", ["joint", "sqrt"])
+def test_every_algorithm_agrees_on_a_nonlinear_model_with_errors_in_proportion(algorithm):
+    def cycles(t, N, P, *, r=1.0, c=0.1):
+        return r * N - c * N * P, 0.5 * c * N * P - 0.6 * P
+
+    model = OdeModel(
+        cycles, state={"N": 10.0, "P": 8.0}, times=np.arange(0.0, 13.0), method="rk4", outputs={"sum": "N + P"}
+    )
+    out = model()
+    data = pd.DataFrame({"time": out["time"], "N": out["N"] * 1.1, "sum": out["sum"] * 0.95})[1:]
+    errors = labelled([[0.04, "0.5 * 0.2 * 0.3"], ["0.5 * 0.2 * 0.3", 0.09]], ["N", "sum"])
+    for measurement_noise in ({"N": "0.1 * N", "sum": "0.2 * sum"}, errors):
+        cost = FimlofCost(
+            model,
+            data,
+            process_noise={"N": "0.1 * N", "r": 0.1},
+            measurement_noise=measurement_noise,
+            initial="diffuse",
+        )
+        plain, other = outcome(cost), outcome(cost.replace(algorithm=algorithm))
+        np.testing.assert_allclose(other.nu, plain.nu, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(other.s, plain.s, rtol=1e-9)
+        assert other.loglik == pytest.approx(plain.loglik, rel=1e-10)
+
+
+def test_a_filter_that_diverges_is_not_repeated(monkeypatch):
+    def explodes(n, x):
+        return 1e200 * x * x
+
+    def never():
+        raise AssertionError("the safe loop cannot help")
+
+    model = DifferenceModel(explodes, state={"x": 1.0}, times=[0.0, 1.0, 2.0])
+    cost = FimlofCost(model, {"time": [1, 2], "x": [1.0, 1.0]}, process_noise={"x": 1.0}, measurement_noise={"x": 1.0})
+    monkeypatch.setattr("fmepy.filtering.factored.compiled", never)
+    assert cost() == np.inf
