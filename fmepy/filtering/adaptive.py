@@ -6,10 +6,12 @@ In the letters of the code, F = df/dx along the run and A A' = G Q G'::
     moment    x' = f,  Phi' = F Phi,  P' = F P + P F' + A A'
               of second order: x' = f + 1/2 sum_jk f_jk P_jk
 
-They are one system of first order, written in symbols and compiled as a model is; its parameters are inputs. What a
-solver cannot finish LSODA tries once more, on the same right-hand side in numbers; so do models without equations. A
-run is cut at the kinks of forcings and where a condition of time alone changes, so that neither is stepped over. Noise
-integrals and covariances are carried in units of their size, so that one absolute tolerance fits them.
+They are one system of first order. An explicit method in compiled code goes first (`filtering.explicit`). Where that is
+no task for it, the system, written in symbols and compiled as a model is, goes to the compiled engine, its parameters
+as inputs; what that cannot finish LSODA tries, on the same right-hand side in numbers, and so it does
+for models without equations. A run is cut at the kinks of forcings and where a condition of time alone changes, so that
+neither is stepped over. Noise integrals and covariances are carried in units of their size, so that one absolute
+tolerance fits them.
 
 Linear equations with constant coefficients, x' = M x + b, need no solver (Van Loan 1978): for a step short enough
 exp [[-M, A A'], [0, M']] h holds Phi and Qd; the rest is doubling, Qd(2h) = Qd(h) + Phi Qd Phi', which keeps Qd a
@@ -30,6 +32,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.filtering import loop
+from fmepy.filtering.explicit import ExplicitStepper
 from fmepy.filtering.run import Functions
 from fmepy.filtering.specification import Specification
 from fmepy.filtering.statespace import StateSpace
@@ -173,6 +176,7 @@ class _BySolver:
         self._compiled = _augmented(space, moments, curved) if space.is_traced else _Augmented(None, None)
         self._layout = InputLayout(len(space.parameters) + 1, len(forcings))
         self._lsoda = LsodaStepper(self._rates, RTOL, ATOL)
+        self._explicit = None if curved else _explicit(space, self._compiled.system)
         self._timelines: dict[tuple[float, float], tuple[Timeline, tuple[Segment, ...]]] = {}
 
     def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
@@ -199,6 +203,13 @@ class _BySolver:
     def _run(self, start: float, end: float, z: Vector, p: Vector) -> Vector:
         timeline, segments = self._cut(start, end)
         system, stepper = self._compiled.system, self._compiled.stepper
+        if self._explicit is not None:
+            inputs = np.zeros(self._layout.size)
+            inputs[: len(p)] = p
+            try:
+                return _last(run_segments(self._explicit, None, self._layout, timeline, segments, z, inputs, None))
+            except SimulationError:
+                pass
         if stepper is not None and system is not None:
             inputs = np.zeros(system.layout.size + (len(system.watched) if stepper.watches_switches else 0))
             inputs[: len(p)] = p
@@ -218,6 +229,14 @@ class _BySolver:
             timeline = Timeline.of(start, np.array([end]), self._forcings, np.empty(0))
             found = self._timelines[start, end] = (timeline, timeline.segments())
         return found
+
+
+def _explicit(space: Any, system: System | None) -> ExplicitStepper | None:
+    """Return the explicit method for equations without conditions, of which a step could miss one."""
+    if system is None or system.switches or system.has_conditions:
+        return None
+    n, k = len(space.states), len(space.parameters)
+    return ExplicitStepper(space.compiled()[0], n, k, space.n_noise, ATOL)
 
 
 def _last(rows: Matrix) -> Vector:

@@ -44,6 +44,17 @@ def test_the_oscillator_at_irregular_times(road):
     np.testing.assert_allclose(run.record.P_filtered[-1], fixed["P_last"], atol=1e-7)
 
 
+@pytest.mark.parametrize("propagation", ["ode", "moment"])
+def test_the_engine_for_stiff_systems_agrees(monkeypatch, propagation):
+    monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
+    fixed = read("cd_oscillator_irregular")["fixed"]
+    for cost in (
+        oscillator_cost(driven_oscillator, SILENT, propagation=propagation),
+        oscillator_cost(oscillator, propagation="moment"),
+    ):
+        assert outcome(cost).loglik == pytest.approx(fixed["loglik_gaussian"], abs=1e-6)
+
+
 def test_exact_is_exact():
     fixed = read("cd_oscillator_irregular")["fixed"]
     assert outcome(oscillator_cost()).loglik == pytest.approx(fixed["loglik_gaussian"], abs=1e-11)
@@ -80,12 +91,14 @@ def test_without_the_compiled_engine_lsoda_gives_the_same(monkeypatch):
     np.testing.assert_allclose(outcome(logistic_cost(logistic_rate)).nu, compiled.nu, atol=1e-6)
 
 
+@pytest.mark.compiled
 def test_what_the_compiled_engine_cannot_finish_lsoda_does(monkeypatch):
     from fmepy.errors import SimulationError
 
     def gives_up(*_):
         raise SimulationError("step size too small")
 
+    monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
     compiled = outcome(logistic_cost(logistic_rate))
     monkeypatch.setattr("fmepy.models.engines.diffsol.DiffsolStepper.advance", gives_up)
     adaptive._augmented.cache_clear()
@@ -131,8 +144,50 @@ def test_a_condition_of_time_alone_is_not_stepped_over(monkeypatch, compiled):
     assert outcome(cost).nu[0] == pytest.approx(-exact, rel=1e-5)
 
 
-def chain(t, a, b, *, fast=1e4, slow=0.3):
-    return -fast * a, fast * a - slow * b
+@pytest.mark.compiled
+def test_a_stiff_system_is_left_to_the_engine_for_it(monkeypatch):
+    def chain(t, a, b, u, *, fast=1e4, slow=0.3):
+        return u - fast * a, fast * a - slow * b
+
+    def cost():
+        level = {"u": ([0.0, 50.0], [0.6, 0.6])}
+        model = OdeModel(chain, state={"a": 0.0, "b": 1.0}, times=[0.0, 5.0], forcings=level)
+        data = {"time": [1.0, 3.0, 5.0], "b": [1.2, 1.6, 1.5]}
+        return FimlofCost(model, data, process_noise={"a": 0.4, "b": 0.3}, measurement_noise={"b": 0.1})
+
+    both = outcome(cost())
+    asked = []
+    whole = adaptive.run_segments
+    monkeypatch.setattr(adaptive, "run_segments", lambda s, *rest: asked.append(s.name) or whole(s, *rest))
+    assert outcome(cost()).loglik == both.loglik
+    assert set(asked) == {"explicit", "diffsol"}
+    b, P = 1.0, 0.0  # a is at its level at once, and its noise goes on to b
+    for n, (h, z) in enumerate(zip([1.0, 2.0, 2.0], [1.2, 1.6, 1.5], strict=True)):
+        Phi = np.exp(-0.3 * h)
+        b, P = 2.0 + (b - 2.0) * Phi, Phi**2 * P + (0.4**2 + 0.3**2) * (1 - Phi**2) / 0.6
+        assert both.nu[n] == pytest.approx(z - b, abs=2e-4)
+        assert both.s[n] == pytest.approx(P + 0.01, rel=1e-3)
+        K = P / (P + 0.01)
+        b, P = b + K * (z - b), P - K * P
+
+
+def test_units_do_not_matter_to_the_explicit_method(monkeypatch):
+    def turns(t, x, y, u, *, size=1.0):
+        return y / size + u, -4 * size * x - 0.4 * y
+
+    def cost(size):
+        model = OdeModel(turns, state={"x": 1.0, "y": 0.0}, times=[0.0, 5.0], forcings=SILENT, parms={"size": size})
+        data = {"time": [1.0, 2.5, 5.0], "x": [-0.3, 0.2, -0.5]}
+        return FimlofCost(model, data, process_noise={"y": 0.5 * size}, measurement_noise={"x": 0.1})
+
+    asked = []
+    whole = adaptive.run_segments
+    monkeypatch.setattr(adaptive, "run_segments", lambda s, *rest: asked.append(s.name) or whole(s, *rest))
+    plain = outcome(cost(1.0))
+    for size in (1e5, 1e-3):
+        np.testing.assert_allclose(outcome(cost(size)).nu, plain.nu, atol=1e-6)
+        np.testing.assert_allclose(outcome(cost(size)).s, plain.s, rtol=1e-6)
+    assert set(asked) == {"explicit"}
 
 
 def test_the_noise_integral_of_a_stiff_system_is_the_solution_of_its_equation():

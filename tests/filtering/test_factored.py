@@ -111,6 +111,15 @@ def test_where_a_covariance_would_lose_its_digits_the_factor_takes_over(algorith
     np.testing.assert_array_equal(run.s, safe.s)
 
 
+@pytest.mark.parametrize("algorithm", ["sequential", "joint"])
+@pytest.mark.parametrize(("sd", "is_safe"), [(1e6, False), (1e8, True)])
+def test_a_reading_that_shrinks_a_variance_by_more_than_exp_25_asks_for_the_factor(algorithm, sd, is_safe):
+    cost = nile_cost(initial_sd={"flow": sd}, algorithm=algorithm)
+    assert run_of(cost).is_safe == is_safe
+    diffuse = outcome(nile_cost(initial="diffuse")).loglik
+    assert outcome(cost).loglik + np.log(sd) + 0.5 * np.log(2 * np.pi) == pytest.approx(diffuse, abs=1e-6)
+
+
 def test_the_factor_keeps_the_digits_that_the_covariance_loses():
     s = run_of(sharp_cost(1e-9, "sqrt")).s
     r = 1e-18  # of both readings of a + b, which have the variance P before the first; exactly, s_2 = r + P r / (P + r)
