@@ -25,7 +25,7 @@ Van Loan (1978), IEEE Trans. Autom. Control 23:395. Jazwinski (1970), ch. 6 and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -173,10 +173,10 @@ class _BySolver:
         self._n, self._forcings, self._moments = len(space.states), forcings, moments
         self._low = np.tril_indices(self._n)
         self._rates = _Numbers(space, curved)
-        self._compiled = _augmented(space, moments, curved) if space.is_traced else _Augmented(None, None)
+        self._space, self._curved = space, curved
         self._layout = InputLayout(len(space.parameters) + 1, len(forcings))
         self._lsoda = LsodaStepper(self._rates, RTOL, ATOL)
-        self._explicit = None if curved else _explicit(space, self._compiled.system)
+        self._explicit = None if curved else _explicit(space)
         self._timelines: dict[tuple[float, float], tuple[Timeline, tuple[Segment, ...]]] = {}
 
     def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
@@ -202,7 +202,6 @@ class _BySolver:
 
     def _run(self, start: float, end: float, z: Vector, p: Vector) -> Vector:
         timeline, segments = self._cut(start, end)
-        system, stepper = self._compiled.system, self._compiled.stepper
         if self._explicit is not None:
             inputs = np.zeros(self._layout.size)
             inputs[: len(p)] = p
@@ -210,6 +209,7 @@ class _BySolver:
                 return _last(run_segments(self._explicit, None, self._layout, timeline, segments, z, inputs, None))
             except SimulationError:
                 pass
+        system, stepper = self._compiled.system, self._compiled.stepper
         if stepper is not None and system is not None:
             inputs = np.zeros(system.layout.size + (len(system.watched) if stepper.watches_switches else 0))
             inputs[: len(p)] = p
@@ -224,6 +224,10 @@ class _BySolver:
             segments = timeline.segments([(at, -1) for at, _ in known_crossings(system, inputs, timeline)])
         return _last(run_segments(self._lsoda, None, self._layout, timeline, segments, z, inputs, None))
 
+    @cached_property
+    def _compiled(self) -> _Augmented:
+        return _augmented(self._space, self._curved) if self._space.is_traced else _Augmented(None, None)
+
     def _cut(self, start: float, end: float) -> tuple[Timeline, tuple[Segment, ...]]:
         if (found := self._timelines.get((start, end))) is None:
             timeline = Timeline.of(start, np.array([end]), self._forcings, np.empty(0))
@@ -231,9 +235,14 @@ class _BySolver:
         return found
 
 
-def _explicit(space: Any, system: System | None) -> ExplicitStepper | None:
+def _explicit(space: Any) -> ExplicitStepper | None:
     """Return the explicit method for equations without conditions, of which a step could miss one."""
-    if system is None or system.switches or system.has_conditions:
+    import sympy
+
+    conditions = (sympy.Piecewise, sympy.floor, sympy.ceiling, sympy.Mod)
+    if not space.is_traced or any(
+        as_piecewise(e).has(*conditions) for e in (*space.rates, *(e for _, _, e in space.gains))
+    ):
         return None
     n, k = len(space.states), len(space.parameters)
     return ExplicitStepper(space.compiled()[0], n, k, space.n_noise, ATOL)
@@ -282,7 +291,7 @@ class _Numbers:
 
 
 @lru_cache(maxsize=32)
-def _augmented(space: StateSpace, moments: bool, curved: bool) -> _Augmented:
+def _augmented(space: StateSpace, curved: bool) -> _Augmented:
     """Return the augmented system on the compiled engine, where that can be had."""
     equations = _equations(space, curved)
     try:
