@@ -293,7 +293,7 @@ def compiled() -> Any:
     return compile_loop(_loop, _SIGNATURE, "the filter's loop")
 
 
-def compile_loop(function: Callable[..., int], signature: Any, what: str) -> Any:
+def compile_loop(function: Callable[..., Any], signature: Any, what: str) -> Any:
     """Return a function compiled for one signature; the first time on this machine is told, for it takes seconds."""
     loop = njit(**_COMPILED)(function)
     if not _is_kept(loop, function):
@@ -302,12 +302,21 @@ def compile_loop(function: Callable[..., int], signature: Any, what: str) -> Any
     return loop
 
 
-def _is_kept(loop: Any, function: Callable[..., int]) -> bool:
-    """Tell whether numba keeps compiled code of a function that is not older than its source."""
+def _is_kept(loop: Any, function: Callable[..., Any]) -> bool:
+    """Tell whether numba keeps compiled code of a function; what is older than a source that went into it is removed.
+
+    numba itself looks at the function's own file alone, and would go on with old kernels in it.
+    """
     begins = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
+    called = [getattr(value, "py_func", None) for value in function.__globals__.values()]
+    sources = {f.__code__.co_filename for f in (function, *called) if f is not None}
     try:
-        source = os.stat(function.__code__.co_filename).st_mtime
+        newest = max(os.stat(source).st_mtime for source in sources)
         kept = [e for e in os.scandir(loop.stats.cache_path) if e.name.startswith(begins) and e.name.endswith(".nbi")]
-        return any(e.stat().st_mtime >= source for e in kept)
+        fresh = [e for e in kept if e.stat().st_mtime >= newest]
+        if not fresh:
+            for entry in kept:
+                os.unlink(entry.path)
     except OSError:
         return False
+    return bool(fresh)

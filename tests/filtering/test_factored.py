@@ -1,6 +1,8 @@
 """Factors of covariances do what covariances do, and go on where covariances break down."""
 
-import logging
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -203,27 +205,46 @@ def test_the_record_explains_the_likelihood(update):
     assert record.excess.any() == (update in ("second_order", "unscented"))
 
 
-def test_each_loop_is_compiled_once_and_that_is_told(tmp_path, root):
-    import os
-    import subprocess
-    import sys
+def test_a_loop_is_compiled_once_and_that_is_told(tmp_path):
+    (tmp_path / "part.py").write_text(_PART.format(factor=2.0))
+    (tmp_path / "whole.py").write_text(_WHOLE)
+    told = [_in_a_process(tmp_path) for _ in range(2)]
+    assert told[0].splitlines() == ["Compiling a part; this happens once and takes a few seconds.", "6.0"]
+    assert told[1].splitlines() == ["6.0"]
 
-    code = (
-        "import logging, sys; logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='%(message)s')\n"
-        "from numba import njit\n"
-        "from fmepy.filtering import loop\n"
-        "loop.ARGUMENTS, loop._SIGNATURE\n"
-        "import fmepy.filtering.loop as module\n"
-        "loop.compile_loop(module._tangent.py_func, (module._M, module._M, module._F, module._M), 'one kernel')\n"
-    )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(root)}
-    told = [
-        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
-        for _ in range(2)
-    ]
-    assert told[0].startswith("Compiling one kernel")
-    assert not told[1]
-    assert logging.getLogger("fmepy.filtering.loop").level == logging.NOTSET
+
+def test_a_loop_is_compiled_again_when_a_kernel_in_it_changes(tmp_path):
+    (tmp_path / "whole.py").write_text(_WHOLE)
+    for factor in (2.0, 3.0):
+        (tmp_path / "part.py").write_text(_PART.format(factor=factor))
+        assert _in_a_process(tmp_path).splitlines()[-1] == str(3 * factor)
+
+
+_PART = """
+from numba import njit
+@njit(cache=True)
+def part(x):
+    return {factor} * x
+"""
+_WHOLE = """
+import logging, sys
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+from numba import types
+from fmepy.filtering.loop import compile_loop
+from part import part
+def whole(x):
+    return part(x)
+if __name__ == "__main__":
+    import whole as module
+    print(compile_loop(module.whole, types.float64(types.float64), "a part")(3.0))
+"""
+
+
+def _in_a_process(folder):
+    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, str(folder / "whole.py")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize("algorithm", ["joint", "sqrt"])

@@ -92,19 +92,23 @@ def test_integrated_moments():
 def test_a_start_from_data_reads_their_errors():
     def cost(function):
         model = DifferenceModel(
-            function, state={"N": 1.0, "P": 10.0}, times=np.arange(4.0), forcings={"food": ([0.0, 4.0], [0.0, 0.0])}
+            function,
+            state={"N": 1.0, "P": 10.0},
+            times=np.arange(4.0),
+            forcings={"food": ([0.0, 4.0], [0.0, 0.0])},
+            outputs={"both": "N + P"} if function is growth else {},
         )
         return FimlofCost(
             model,
             {"time": [0, 1, 2, 3], "N": [20.0, 22, 25, 27]},
             process_noise={"N": 1.0},
-            measurement_noise={"N": "0.1 * N"},
+            measurement_noise={"N": "0.05 * both"},
             initial="data",
             initial_sd={"P": 1.0},
         )
 
     twin, own = cost(growth), cost(growth_untraced)
-    assert run_of(own).record.P_filtered[0, 0, 0] == pytest.approx(4.0)
+    assert run_of(own).record.P_filtered[0, 0, 0] == pytest.approx(1.5**2)
     assert outcome(own).loglik == pytest.approx(outcome(twin).loglik, rel=1e-6)
 
 
