@@ -112,7 +112,7 @@ class BoundFimlof:
 
         The filter then follows the data, and the likelihood is smooth far from its maximum: where a search may begin.
         """
-        if not self.spec.space.gains:
+        if not self.spec.space.has_noise:
             return None
         out = copy(self)
         out._inflation, out._remembered, out._last = factor, None, None

@@ -103,8 +103,8 @@ class Specification:
 
     @property
     def equations(self) -> Equations:
-        """The model's equations."""
-        return _equations(self.definition)
+        """The model's equations; of a model without them the names only."""
+        return self.definition.equations or nominal_equations(self.definition)
 
     @property
     def parameters(self) -> tuple[str, ...]:

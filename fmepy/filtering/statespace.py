@@ -76,6 +76,11 @@ class StateSpace:
     sds: tuple[Any, ...]
     is_traced = True
 
+    @property
+    def has_noise(self) -> bool:
+        """Whether the process has noise."""
+        return bool(self.gains)
+
     def slopes(self) -> list[tuple[int, int, Any]]:
         """Return the entries of F that are not zero."""
         return _slopes(self.rates, self.states)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fmepy.errors import ModelError
+from fmepy.filtering.statespace import INFLATION
 from fmepy.models.code import scalar_function
 from fmepy.models.definition import Definition
 from fmepy.models.equations import Equations, names_in, symbol
@@ -53,7 +54,7 @@ class UntracedSpace:
     ----------
     definition : Definition
     parameters : tuple of str
-        The order of p: the model's, those of the noise, the factor's entries of a correlated noise.
+        The order of p: the model's, those of the noise, the factor's entries of a correlated noise, the inflation.
     noise_keys : tuple of str
     noise_sds : tuple of sympy.Expr, or None
         None: correlated.
@@ -83,7 +84,9 @@ class UntracedSpace:
         q = len(noise_keys)
         factor = [f"factor {a} {b}" for a in range(q) for b in range(a + 1)] if noise_sds is None else []
         sds_of_noise = None if noise_sds is None else tuple(noise_sds)
-        return cls(definition, (*parameters, *factor), tuple(noise_keys), sds_of_noise, tuple(readings), tuple(sds))
+        return cls(
+            definition, (*parameters, *factor, INFLATION), tuple(noise_keys), sds_of_noise, tuple(readings), tuple(sds)
+        )
 
     @property
     def kind(self) -> str:
@@ -109,6 +112,11 @@ class UntracedSpace:
     def n_noise(self) -> int:
         """Columns of A."""
         return len(self.noise_keys)
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether the process has noise."""
+        return self.noise_sds is None or any(sd != 0 for sd in self.noise_sds)
 
     def compiled(self) -> tuple[Any, Any]:
         """Refuse: there is nothing to compile."""
@@ -149,7 +157,8 @@ class _ByDifferences:
         self._expressions, self._needs_extras = space.expressions
         self._m, self._k = len(space.readings), len(space.definition.parms)
         self._correlated = space.noise_sds is None
-        self._factor_at = len(space.parameters) - (space.n_noise * (space.n_noise + 1) // 2 if self._correlated else 0)
+        q = space.n_noise
+        self._factor_at = len(space.parameters) - 1 - (q * (q + 1) // 2 if self._correlated else 0)
         states, own = space.states, space.definition.parameters
         self._keys = [
             ("state", states.index(k)) if k in states else ("parameter", own.index(k)) for k in space.noise_keys
@@ -178,10 +187,10 @@ class _ByDifferences:
             G[:, column] = (self._rates(t, x, up, u) - self._rates(t, x, down, u)) / (up[i] - down[i])
         if self._correlated:
             C = np.zeros((len(self._keys),) * 2)
-            C[np.tril_indices(len(C))] = p[self._factor_at :]
-            A[:, : len(C)] = G @ C
+            C[np.tril_indices(len(C))] = p[self._factor_at : -1]
+            A[:, : len(C)] = p[-1] * (G @ C)
         else:
-            A[:, : len(self._keys)] = G * self._values(t, x, p, u)[2 * self._m :]
+            A[:, : len(self._keys)] = p[-1] * G * self._values(t, x, p, u)[2 * self._m :]
 
     def observe(self, t: float, x: Vector, p: Vector, u: Vector, z: Vector, H: Matrix, sd: Vector) -> None:
         """Set z, H and sd."""

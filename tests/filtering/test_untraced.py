@@ -142,3 +142,10 @@ def test_a_function_that_fails_on_its_way_is_infinite_cost():
         model, {"time": [1, 2, 3], "x": [2.0, 4, 8]}, process_noise={"x": 0.1}, measurement_noise={"x": 1}
     )
     assert cost() == np.inf
+
+
+@pytest.mark.parametrize("options", [WAYS[0], WAYS[5]])
+def test_its_noise_is_inflated_as_that_of_the_twin(options):
+    bounds = [cost_of(f, DifferenceModel, **options).bind().inflated(3.0) for f in (growth, growth_untraced)]
+    twin, own = (bound.minus2loglik(bound.theta0) for bound in bounds)
+    assert own == pytest.approx(twin, rel=1e-6)
