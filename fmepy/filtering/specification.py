@@ -103,8 +103,10 @@ class Specification:
 
     @property
     def equations(self) -> Equations:
-        """The model's equations; of a model without them the names only."""
-        return self.definition.equations or nominal_equations(self.definition)
+        """The model's equations; ModelError if it has none."""
+        if self.definition.equations is None:
+            raise ModelError(f"This needs the model's equations, and the function gives none: {self.definition.note}.")
+        return self.definition.equations
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from fmepy.costs.fimlof import FimlofCost
+from fmepy.costs.sector import sector
 from fmepy.errors import ModelError
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
@@ -129,6 +130,11 @@ def test_what_only_equations_can_give_is_refused_with_the_reason():
         cost_of(growth_untraced, DifferenceModel, update="second_order")
     with pytest.raises(ModelError, match=r"accumulate.*sum up itself"):
         cost_of(growth_untraced, DifferenceModel, accumulate={"both": 2})
+
+
+def test_a_sector_cannot_be_cut_out_of_it():
+    with pytest.raises(ModelError, match="needs the model's equations"):
+        sector(cost_of(growth_untraced, DifferenceModel), ["N"])
 
 
 def test_a_function_that_fails_on_its_way_is_infinite_cost():
