@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pandas as pd
 
 from fmepy.costs.fimlof_data import EntityData
 from fmepy.errors import SimulationError
+from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of
 from fmepy.filtering.plan import Plan, Readings
 from fmepy.filtering.run import Pass, run_filter
@@ -45,6 +47,16 @@ def effective_readings(spec: Specification, entity: EntityData) -> Readings:
     with_error = np.array(uses_errors(spec, bool(np.any(entity.readings.errors != 1.0))))
     r = entity.readings
     return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
+
+
+def _rows_until(grid: Vector, data: Vector) -> Vector:
+    """Return the times of a grid until the last datum, without those that are data's own but for rounding."""
+    if not len(data):
+        return grid[:1]
+    rows = grid[grid <= data[-1]]
+    place = np.searchsorted(data, rows)
+    gap = np.minimum(np.abs(rows - data[place - 1]), np.abs(rows - data[np.minimum(place, len(data) - 1)]))
+    return np.asarray(rows[gap > 1e-9 * max(1.0, abs(float(data[-1])))])
 
 
 class BoundFimlof:
@@ -123,12 +135,7 @@ class BoundFimlof:
         found = self.likelihoods(theta)
         total = float(sum(one.loglik for one in found))
         if not np.isfinite(total):
-            raise SimulationError(
-                "The likelihood is not finite: the data say nothing of a part of the unknown start "
-                f"({', '.join(self.spec.definition.states[i] for i in self.spec.free_states)})."
-                if self.spec.free_states
-                else "The likelihood is not finite."
-            )
+            raise SimulationError(self._undetermined())
         return -2.0 * total
 
     def likelihoods(self, theta: Vector) -> list[Likelihood]:
@@ -188,7 +195,30 @@ class BoundFimlof:
         values = self._full(theta)
         return [self._pass(k, values, record, plans) for k in range(len(self.entities))]
 
+    def records(self, theta: Vector) -> list[EntityRun]:
+        """Return what happened in every entity, at its data and at the model's times until the last of them."""
+        values = self._full(np.asarray(theta, dtype=float))
+        return [self._recorded(k, values) for k in range(len(self.entities))]
+
     # ---
+
+    def _recorded(self, k: int, values: Vector) -> EntityRun:
+        entity, spec = self.entities[k], self.spec
+        readings = effective_readings(spec, entity)
+        plan, used = plan_of(spec, readings, _rows_until(spec.grid, readings.times))
+        p = values[self._take[k]]
+        counted = replace(entity, readings=plan.readings, raw=entity.raw[len(entity.raw) - len(plan.readings) :])
+        run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
+        try:
+            correlation = settings_of(self._machine, p)[2]
+            run, likelihood = self._pass(k, values, record=True, plans={k: (plan, used)})
+            if likelihood is None:
+                failure = str(self._broken(k, run, values, plan))
+            elif not np.isfinite(likelihood.loglik):
+                failure = self._undetermined()
+        except SimulationError as error:
+            failure = str(error)
+        return EntityRun(entity.label, p, plan, used, run, likelihood, correlation, failure, counted.log_jacobian)
 
     def _full(self, theta: Vector) -> Vector:
         values = self._values.copy()
@@ -222,8 +252,15 @@ class BoundFimlof:
             shift = shift + move
         return run, likelihood
 
-    def _broken(self, k: int, run: Pass, values: Vector) -> SimulationError:
-        plan = self._plans[k][0]
+    def _undetermined(self) -> str:
+        """Return the sentence for a likelihood that is not finite."""
+        if not self.spec.free_states:
+            return "The likelihood is not finite."
+        names = ", ".join(self.spec.definition.states[i] for i in self.spec.free_states)
+        return f"The likelihood is not finite: the data say nothing of a part of the unknown start ({names})."
+
+    def _broken(self, k: int, run: Pass, values: Vector, plan: Plan | None = None) -> SimulationError:
+        plan = self._plans[k][0] if plan is None else plan
         time = float(plan.times[run.node])
         label = self.entities[k].label
         who = "" if label is None else f" of entity {label!r}"

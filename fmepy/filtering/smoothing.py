@@ -1,0 +1,271 @@
+"""A recorded pass -> states with all data, and what the data and the equations say against each other.
+
+With innovation delta, S = H P H' + R, K = P H' S^-1 at every node, and T the map of a change of the state from behind
+the data of a node to before those of the next (events, resets and all steps between them composed), backwards from
+r = 0, N = 0 behind the last data (de Jong 1988; Peterson 1976 for the unsmoothed forms)::
+
+    u  = S^-1 delta             NUMR = u / sqrt diag S^-1              NUSR = H'u / sqrt diag H'S^-1 H
+    u* = u - K' r               AUXM = u* / sqrt diag (S^-1 + K'N K)
+    r <- H'u + (I - K H)' r     AUXS = r / sqrt diag N                 x(n|N) = x(n|n-1) + P(n|n-1) r
+    N <- H'S^-1 H + (I - K H)' N (I - K H)                             P(n|N) = P - P N P
+    r <- T' r,  N <- T' N T     between nodes
+
+No P and no R is inverted: P may be singular, R zero, T singular. All diagnostics have variance one under the model;
+NUMR^2 / 2 and AUXM^2 / 2 are what a free error of that datum would add to the log-likelihood of the data until then,
+and of all data; NUSR and AUXS are the same for a jump of a state. Where 0/0 they are NaN.
+
+With an unknown start every quantity carries its derivative to it, and its estimate enters with its uncertainty
+(`filtering.unknown_start`): u = M (z - mean) with the covariance M = S^-1 - U A^-1 U'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmepy.filtering.plan import Plan
+from fmepy.filtering.run import Pass, Record
+from fmepy.filtering.unknown_start import StartInformation
+from fmepy.types import Cube, IntVector, Matrix, Vector
+
+__all__ = ["History", "history_of"]
+
+_NOTHING = 1e-9
+"""A variance that cancelled below this fraction of its parts is zero."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """States and diagnostics of one entity, by node and by row of data; NaN where there is no value.
+
+    Attributes
+    ----------
+    x_predicted, x_filtered, x_smoothed : ndarray, shape (n_node, n)
+    P_predicted, P_filtered, P_smoothed : ndarray, shape (n_node, n, n)
+    nusr, auxs : ndarray, shape (n_node, n)
+    chi2 : ndarray, shape (n_node,)
+        delta' S^-1 delta; NaN without data.
+    gains : ndarray, shape (n_node, n, n_var)
+        K by observed variable, of repeated readings the sum; NaN where a variable was not read.
+    predictions, innovations, sds, whitened, numr, auxm : ndarray, shape (n_obs,)
+        `sds` are the roots of the diagonal of S, `whitened` is C^-1 delta with S = C C', C lower.
+    """
+
+    x_predicted: Matrix
+    x_filtered: Matrix
+    x_smoothed: Matrix
+    P_predicted: Cube
+    P_filtered: Cube
+    P_smoothed: Cube
+    nusr: Matrix
+    auxs: Matrix
+    chi2: Vector
+    gains: Cube
+    predictions: Vector
+    innovations: Vector
+    sds: Vector
+    whitened: Vector
+    numr: Vector
+    auxm: Vector
+
+    @classmethod
+    def empty(cls, nodes: int, rows: int, n: int, n_variables: int) -> History:
+        """Return a history of NaN."""
+        states, cubes = [(nodes, n)] * 3, [(nodes, n, n)] * 3
+        shapes = [*states, *cubes, (nodes, n), (nodes, n), (nodes,), (nodes, n, n_variables), *[(rows,)] * 6]
+        return cls(*(np.full(shape, np.nan) for shape in shapes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sample:
+    """What the backward pass needs of the data of a node."""
+
+    rows: slice
+    H: Matrix
+    inverse: Matrix  # S^-1
+    u: Vector
+    U: Matrix  # du/dx0
+    K: Matrix
+
+
+def history_of(plan: Plan, run: Pass, correlation: Matrix, free: IntVector, n_variables: int, smooth: bool) -> History:
+    """Return states and diagnostics of a recorded pass; NaN from the node at which it broke down.
+
+    Parameters
+    ----------
+    correlation : ndarray, shape (n_var, n_var) or (0, 0)
+        Of the measurement errors.
+    free : ndarray of int, shape (d,)
+        States of whose start nothing is known.
+    smooth : bool
+        False leaves x_smoothed, P_smoothed, auxm and auxs NaN.
+    """
+    assert run.record is not None, "a recorded pass"
+    n = run.record.x_predicted.shape[1]
+    out = History.empty(len(plan.times), len(plan.readings), n, n_variables)
+    X = np.zeros((n, len(free)))
+    X[free, np.arange(len(free))] = 1.0
+    last = len(plan.times) if run.node < 0 else run.node
+    known = StartInformation.none(len(free))
+    samples: list[_Sample | None] = []
+    slopes: list[Matrix] = []
+    for node in range(last):
+        if node > 0:
+            X = run.record.transitions[node] @ X
+        slopes.append(X)
+        sample, X, known = _forward(out, plan, run.record, correlation, node, X, known)
+        samples.append(sample)
+    if run.node >= 0 and run.reason == 2 and known.is_complete:  # it broke down at the data, the prediction stands
+        _set(out.x_predicted, out.P_predicted, run.node, run.record.x_predicted, run.record.P_predicted,
+             run.record.transitions[run.node] @ X if run.node else X, known)  # fmt: skip
+    elif smooth and run.node < 0 and known.is_complete:
+        _backward(out, run.record, samples, slopes, known)
+    return out
+
+
+def _set(states: Matrix, covariances: Cube, node: int, x: Matrix, P: Cube, X: Matrix, known: StartInformation) -> None:
+    """Write state and covariance with what is known of the start; NaN for components that are not determined."""
+    if not X.shape[1]:
+        states[node], covariances[node] = x[node], P[node]
+        return
+    states[node] = x[node] + X @ known.shift
+    covariances[node] = P[node] + X @ known.covariance @ X.T
+    open_ = ~known.determines(X)
+    states[node, open_] = covariances[node, open_, :] = covariances[node, :, open_] = np.nan
+
+
+def _forward(
+    out: History, plan: Plan, record: Record, correlation: Matrix, node: int, X: Matrix, known: StartInformation
+) -> tuple[_Sample | None, Matrix, StartInformation]:
+    """Write what the data until this node say; return its sample, dx/dx0 behind it, and what is known of the start."""
+    _set(out.x_predicted, out.P_predicted, node, record.x_predicted, record.P_predicted, X, known)
+    rows = slice(int(plan.row_at[node]), int(plan.row_at[node + 1]))
+    sample = None
+    if rows.stop > rows.start:
+        variables, P, H = plan.readings.variables[rows], record.P_predicted[node], record.gradients[rows]
+        delta, V = plan.readings.values[rows] - record.predictions[rows], -H @ X
+        R = _error_covariance(record.sds[rows], correlation, variables)
+        S = H @ P @ H.T + R
+        whiten = _inverse_factor(S)
+        W, VW = whiten @ delta, whiten @ V
+        inverse = whiten.T @ whiten
+        K = P @ H.T @ inverse
+        sample = _Sample(rows, H, inverse, whiten.T @ W, whiten.T @ VW, K)
+        _innovations(out, rows, record.predictions[rows], delta, S, V, W, VW, known)
+        known = known.with_data(VW, W) if X.shape[1] else known
+        u = sample.u + sample.U @ known.shift
+        M = inverse - sample.U @ known.covariance @ sample.U.T
+        out.numr[rows] = _standardised(u, M, inverse)
+        out.nusr[node] = _standardised(H.T @ u, H.T @ M @ H, H.T @ inverse @ H)
+        if np.isfinite(out.whitened[rows]).all():
+            out.chi2[node] = np.sum(out.whitened[rows] ** 2)
+        _gains(out, node, rows, variables, K, H, R, X.shape[1] > 0)
+        X = X + K @ V
+    _set(out.x_filtered, out.P_filtered, node, record.x_filtered, record.P_filtered, X, known)
+    return sample, X, known
+
+
+def _innovations(
+    out: History,
+    rows: slice,
+    predictions: Vector,
+    delta: Vector,
+    S: Matrix,
+    V: Matrix,
+    W: Vector,
+    VW: Matrix,
+    known: StartInformation,
+) -> None:
+    """Write predictions, innovations, their sds and the whitened innovations of a sample."""
+    if not V.shape[1]:
+        out.predictions[rows], out.innovations[rows] = predictions, delta
+        out.sds[rows], out.whitened[rows] = np.sqrt(np.diag(S)), W
+        return
+    seen = known.determines(V)
+    out.innovations[rows] = np.where(seen, delta + V @ known.shift, np.nan)
+    out.predictions[rows] = np.where(seen, predictions - V @ known.shift, np.nan)
+    out.sds[rows] = np.where(seen, np.sqrt(np.diag(S + V @ known.covariance @ V.T)), np.nan)
+    for i in range(len(W)):  # what one datum says of the start, the next one knows
+        v = VW[i : i + 1]
+        if known.determines(v)[0]:
+            variance = 1 + (v @ known.covariance @ v.T)[0, 0]
+            out.whitened[rows.start + i] = (W[i] + v[0] @ known.shift) / np.sqrt(variance)
+        known = known.with_data(v, W[i : i + 1])
+
+
+def _gains(
+    out: History, node: int, rows: slice, variables: IntVector, K: Matrix, H: Matrix, R: Matrix, with_start: bool
+) -> None:
+    """Write the gains; while the start is open, those of the uncertainty that is left, or NaN."""
+    if not np.isfinite(out.whitened[rows]).all():
+        return
+    P = out.P_predicted[node]
+    if not np.isfinite(P).all():
+        return
+    if with_start:
+        whiten = _inverse_factor(H @ P @ H.T + R)
+        K = P @ H.T @ whiten.T @ whiten
+    out.gains[node, :, variables] = 0.0
+    for i, v in enumerate(variables):
+        out.gains[node, :, v] += K[:, i]
+
+
+def _backward(
+    out: History, record: Record, samples: list[_Sample | None], slopes: list[Matrix], known: StartInformation
+) -> None:
+    """Write the smoothed states and the diagnostics that use all data."""
+    n, d = slopes[0].shape
+    r, N, Q = np.zeros(n), np.zeros((n, n)), np.zeros((n, d))  # Q = dr/dx0
+    for node in range(len(samples) - 1, -1, -1):
+        if node + 1 < len(samples):
+            T = record.transitions[node + 1]
+            r, N, Q = T.T @ r, T.T @ N @ T, T.T @ Q
+        sample = samples[node]
+        if sample is not None:
+            K, H = sample.K, sample.H
+            U = sample.U - K.T @ Q
+            D = sample.inverse + K.T @ N @ K
+            out.auxm[sample.rows] = _standardised(
+                sample.u - K.T @ r + U @ known.shift, D - U @ known.covariance @ U.T, D
+            )
+            L = np.eye(n) - K @ H
+            r = H.T @ sample.u + L.T @ r
+            Q = H.T @ sample.U + L.T @ Q
+            N = H.T @ sample.inverse @ H + L.T @ N @ L
+        P, X = record.P_predicted[node], slopes[node]
+        out.auxs[node] = _standardised(r + Q @ known.shift, N - Q @ known.covariance @ Q.T, N)
+        X = X + P @ Q
+        out.x_smoothed[node] = record.x_predicted[node] + P @ r + X @ known.shift
+        smoothed = P - P @ N @ P + X @ known.covariance @ X.T
+        out.P_smoothed[node] = (smoothed + smoothed.T) / 2
+
+
+def _error_covariance(sds: Vector, correlation: Matrix, variables: IntVector) -> Matrix:
+    """Return R; repeated readings of one variable have errors of their own."""
+    if not len(correlation):
+        return np.diag(sds**2)
+    R = np.outer(sds, sds) * correlation[np.ix_(variables, variables)]
+    R[variables[:, None] == variables[None, :]] = 0.0
+    R[np.diag_indices_from(R)] = sds**2
+    return R
+
+
+def _inverse_factor(S: Matrix) -> Matrix:
+    """Return C^-1 with S = C C', C lower; NaN if S is not positive."""
+    try:
+        C = np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        return np.full_like(S, np.nan)
+    out = np.zeros_like(S)
+    for i, row in enumerate(C):  # LAPACK's threads cost more than such small triangles
+        out[i, i] = 1.0
+        out[i] = (out[i] - row[:i] @ out[:i]) / row[i]
+    return out
+
+
+def _standardised(values: Vector, covariance: Matrix, before: Matrix) -> Vector:
+    """Return values over the roots of a diagonal; NaN where it is zero, or but the rounding of `before`."""
+    variance, whole = np.diag(covariance), np.diag(before)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(variance > _NOTHING * np.abs(whole), values / np.sqrt(variance), np.nan)
