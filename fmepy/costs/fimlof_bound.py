@@ -211,7 +211,8 @@ class BoundFimlof:
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
         try:
             correlation = settings_of(self._machine, p)[2]
-            run, likelihood = self._pass(k, values, record=True, plans={k: (plan, used)})
+            with np.errstate(over="ignore", invalid="ignore"):
+                run, likelihood = self._pass(k, values, record=True, plans={k: (plan, used)})
             if likelihood is None:
                 failure = str(self._broken(k, run, values, plan))
             elif not np.isfinite(likelihood.loglik):

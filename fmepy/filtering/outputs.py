@@ -1,6 +1,9 @@
-"""States -> outputs of the model, with their derivatives: what the tables show beside the states."""
+"""States -> outputs of the model and readings, with their derivatives: what tables and forecasts show beside states."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,40 +13,42 @@ from fmepy.models.equations import symbol
 from fmepy.models.switches import as_piecewise
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["OutputFunctions"]
+__all__ = ["StateFunctions", "output_functions"]
 
 
-class OutputFunctions:
-    """The outputs of a model and their derivatives to the states of its filter.
+class StateFunctions:
+    """Functions of time, states, parameters and forcings, and their derivatives to the states.
+
+    Parameters
+    ----------
+    spec : Specification
+    names : sequence of str
+    expressions : sequence of sympy.Expr
 
     Attributes
     ----------
     names : tuple of str
     """
 
-    def __init__(self, spec: Specification) -> None:
+    def __init__(self, spec: Specification, names: Sequence[str], expressions: Sequence[Any]) -> None:
         import sympy
 
-        equations = spec.definition.equations
-        assert equations is not None, "a filter has equations"
         space = spec.space
-        self.names = tuple(name for name, _ in equations.outputs)
+        self.names = tuple(names)
         self._n = len(space.states)
-        expressions = [as_piecewise(e) for _, e in equations.outputs]
+        smooth = [as_piecewise(e) for e in expressions]
         self._entries = [
             (i, j, as_piecewise(sympy.diff(e, symbol(s))))
-            for i, e in enumerate(expressions)
+            for i, e in enumerate(smooth)
             for j, s in enumerate(space.states)
             if symbol(s) in e.free_symbols
         ]
-        groups = [
-            [symbol(space.time)],
-            *([symbol(k) for k in g] for g in (space.states, spec.parameters, space.forcings)),
-        ]
-        self._function = array_function(groups, [*expressions, *(e for _, _, e in self._entries)])
+        arguments = (space.states, spec.parameters, space.forcings)
+        groups = [[symbol(space.time)], *([symbol(k) for k in own] for own in arguments)]
+        self._function = array_function(groups, [*smooth, *(e for _, _, e in self._entries)])
 
     def at(self, times: Vector, x: Matrix, p: Vector, inputs: Matrix) -> tuple[Matrix, Cube]:
-        """Return outputs, shape (n_time, n_output), and derivatives, (n_time, n_output, n); NaN where x is.
+        """Return values, shape (n_time, k), and derivatives, (n_time, k, n); NaN where x is.
 
         inputs : ndarray, shape (n_time, n_forcing)
         """
@@ -56,5 +61,12 @@ class OutputFunctions:
                 y[:, i] = values[i]
             for (row, column, _), value in zip(self._entries, values[k:], strict=True):
                 slopes[:, row, column] = value
-            y[np.isnan(x).all(axis=1)] = np.nan  # an output that does not depend on the states has none either
+            y[np.isnan(x).all(axis=1)] = np.nan  # one that does not depend on the states has no value either
         return y, slopes
+
+
+def output_functions(spec: Specification) -> StateFunctions:
+    """Return the outputs of a model as functions of the states of its filter."""
+    equations = spec.definition.equations
+    assert equations is not None, "a filter has equations"
+    return StateFunctions(spec, [name for name, _ in equations.outputs], [e for _, e in equations.outputs])

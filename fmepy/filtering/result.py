@@ -5,17 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
 from fmepy.filtering import tables
+from fmepy.filtering.diagnostics import (
+    Correlations,
+    Normality,
+    Periodogram,
+    SumsqTest,
+    Whitened,
+    correlations_of,
+    normality_of,
+    periodogram_of,
+    scale_is_estimated,
+    whitened,
+)
 from fmepy.filtering.entity_run import EntityRun
-from fmepy.filtering.outputs import OutputFunctions
+from fmepy.filtering.forecasting import Forecast, forecast
+from fmepy.filtering.outputs import StateFunctions, output_functions
 from fmepy.filtering.smoothing import History, history_of
-from fmepy.types import Cube, Matrix
+from fmepy.parameters import check_names
+from fmepy.types import Cube, Matrix, Seed
+
+if TYPE_CHECKING:
+    from fmepy.plotting.axes import AxesArray
 
 __all__ = ["FilterResult", "filter_result"]
 
@@ -133,7 +150,7 @@ class FilterResult:
         beyond the cost's `threshold`, and the largest of their sample, states included. All on the scale of comparison
         (of a transform). Data that the start uses up have no prediction.
         """
-        return tables.residual_table(self.runs, self.histories, self.variables, self._entity, self._threshold)
+        return tables.residual_table(self.runs, self.histories, self.variables, self.entity_column, self.threshold)
 
     @cached_property
     def shocks(self) -> pd.DataFrame:
@@ -142,12 +159,12 @@ class FilterResult:
         In their sds: with the data until then, and with all. A first row that stands out says that the start is wrong.
         """
         names = self._state_names
-        return tables.shock_table(self.runs, self.histories, names, self._entity, self._threshold)
+        return tables.shock_table(self.runs, self.histories, names, self.entity_column, self.threshold)
 
     @cached_property
     def samples(self) -> pd.DataFrame:
         """One row a sample: [entity,] time, n, chi2, p: delta' S^-1 delta is chi-squared with n degrees of freedom."""
-        return tables.sample_table(self.runs, self.histories, self._entity)
+        return tables.sample_table(self.runs, self.histories, self.entity_column)
 
     @cached_property
     def contributions(self) -> pd.DataFrame:
@@ -219,24 +236,206 @@ class FilterResult:
         return self._table(values)
 
     def _table(self, values: Sequence[Matrix]) -> pd.DataFrame:
-        return tables.state_table(self.runs, values, (*self._state_names, *self._outputs.names), self._entity)
+        return tables.state_table(self.runs, values, (*self._state_names, *self._outputs.names), self.entity_column)
 
     @property
     def _state_names(self) -> tuple[str, ...]:
         return tuple(self._spec.space.states)
 
     @cached_property
-    def _outputs(self) -> OutputFunctions:
-        return OutputFunctions(self._spec)
+    def _outputs(self) -> StateFunctions:
+        return output_functions(self._spec)
+
+    # --- do model and data agree
+
+    @cached_property
+    def _whitened(self) -> Whitened:
+        return whitened(self.runs, self.histories, len(self.variables))
+
+    def correlations(self, max_lag: int = 10, *, estimated: Any = None) -> Correlations:
+        """Return serial and cross correlations of the whitened innovations, with limits and portmanteau.
+
+        Parameters
+        ----------
+        max_lag : int
+            In samples; less if the series is shorter and `max_lag` is left alone.
+        estimated : names, or a Series such as ``fit.par``, optional
+            Parameters that were estimated from these data; those of the mean equations cost the portmanteau degrees of
+            freedom.
+        """
+        longest = max((len(s) for s in self._whitened.series), default=1)
+        lags = min(max_lag, max(longest - 1, 1)) if max_lag == 10 else max_lag
+        return correlations_of(self._whitened, self.variables, lags, len(self._mean_parameters(estimated)))
+
+    def sumsq_test(self, estimated: Any = None) -> SumsqTest:
+        """Return the test of the size of the innovations.
+
+        Parameters
+        ----------
+        estimated : names, or a Series such as ``fit.par``, optional
+            Parameters that were estimated from these data.
+        """
+        squares = np.concatenate([h.whitened[np.isfinite(h.whitened)] ** 2 for h in self.histories])
+        scale = scale_is_estimated(self._spec, self._names(estimated))
+        return SumsqTest(self.sumsq, self.nobs, len(self._mean_parameters(estimated)), scale, squares)
+
+    def normality(self) -> Normality:
+        """Return moments and tests of normality of the whitened innovations."""
+        return normality_of(self._whitened, self.variables)
+
+    def periodogram(self) -> Periodogram:
+        """Return the cumulative periodograms of the whitened innovations."""
+        return periodogram_of(self._whitened, self.variables)
+
+    def _names(self, estimated: Any) -> list[str]:
+        """Return the names of estimated parameters."""
+        if estimated is None:
+            return []
+        if isinstance(estimated, str):
+            estimated = [estimated]
+        names = [str(k) for k in (estimated.index if isinstance(estimated, pd.Series) else estimated)]
+        check_names(names, self.parms.index, argument="estimated")
+        return names
+
+    def _mean_parameters(self, estimated: Any) -> list[str]:
+        """Return those of the estimated parameters that the mean equations hold."""
+        own = self._spec.definition.parameters
+        scales = self._spec.scales
+        return [k for k in self._names(estimated) if k.split("[")[0] in own and k.split("[")[0] not in scales]
+
+    # --- pictures
+
+    def plot(self, which: Any = None, kind: str = "smoothed", *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw states and outputs with bands and data, suspected data ringed, one panel a variable; return the Axes.
+
+        Parameters
+        ----------
+        which : names or positions from 0, optional
+            States and outputs; by default all but states that are observed under another name.
+        kind : {"smoothed", "filtered", "predicted"}
+        axes : array of Axes, optional
+        **kwargs
+            `level` of the band (0.95); the rest goes to the lines.
+        """
+        from fmepy.plotting.filtering import plot_states
+
+        return plot_states(self, which, kind, axes=axes, **kwargs)
+
+    def plot_innovations(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw the standardised innovations over time with their limits; return the Axes."""
+        from fmepy.plotting.filtering import plot_innovations
+
+        return plot_innovations(self, which, axes=axes, **kwargs)
+
+    def plot_diagnostics(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw innovations, correlations, quantiles and periodogram, one row a variable; return the Axes."""
+        from fmepy.plotting.filtering import plot_diagnostics
+
+        return plot_diagnostics(self, which, axes=axes, **kwargs)
 
     @property
-    def _entity(self) -> str | None:
+    def values(self) -> dict[str, float]:
+        """The parameters as a dict."""
+        return {str(k): float(v) for k, v in self.parms.items()}
+
+    @property
+    def xlabel(self) -> str:
+        """What the data call time."""
+        return str(self.cost.x)
+
+    @property
+    def threshold(self) -> float:
+        """Of the flags, in standard deviations."""
+        return float(self.cost.threshold)
+
+    @property
+    def entity_column(self) -> str | None:
+        """The column of the tables that names the entity; None if there is but one."""
         name: str | None = self.cost.entity
         return name
 
     @property
-    def _threshold(self) -> float:
-        return float(self.cost.threshold)
+    def measured_states(self) -> dict[str, str]:
+        """States that are observed directly under another name, and that name."""
+        direct = {e.name: name for name, e in self._spec.definition.equations.outputs if getattr(e, "is_Symbol", False)}
+        pairs = ((s, direct.get(s)) for s in self._state_names if s not in self.variables)
+        return {s: name for s, name in pairs if name in self.variables}
+
+    @property
+    def data_as_given(self) -> pd.DataFrame:
+        """The rows of `residuals` with obs on the data's own scale, without variables that were read as sums."""
+        table = self.residuals.copy()
+        sums = [self.variables[a.variable] for a in self._spec.accumulators]
+        for name, how in zip(self.variables, self._spec.transforms, strict=True):
+            mine = table["name"] == name
+            if how == "log":
+                table.loc[mine, "obs"] = np.exp(table.loc[mine, "obs"])
+            elif how == "sqrt":
+                table.loc[mine, "obs"] **= 2
+        return table[~table["name"].isin(sums)]
+
+    def rows_of(self, table: pd.DataFrame, entity: Any) -> pd.DataFrame:
+        """Return the rows of a table that belong to an entity."""
+        return table if self.entity_column is None else table[table[self.entity_column] == entity]
+
+    # --- forecasts
+
+    def forecast(
+        self,
+        steps: int | None = None,
+        *,
+        times: Any = None,
+        level: float = 0.95,
+        parm_cov: pd.DataFrame | None = None,
+        forcings: Mapping[str, Any] | None = None,
+        draws: int = 0,
+        seed: Seed = None,
+    ) -> Forecast:
+        """Return forecasts from the end of the data, by prediction alone.
+
+        Parameters
+        ----------
+        steps : int, optional
+            So many further steps of a difference equation, or median spacings of the samples.
+        times : sequence, optional
+            Times beyond the data instead.
+        level : float
+            Coverage of the bands.
+        parm_cov : DataFrame, optional
+            Covariance of parameters that were estimated, such as ``fit.cov_scaled``: their uncertainty is added.
+        forcings : mapping, optional
+            Inputs of a scenario, as the model takes them; they replace the model's beyond the data.
+        draws : int
+            So many simulated paths (of parameters, of the end of the data, of all noise); the bands are their
+            quantiles. Needed where the forecast leaves the range in which the model is nearly linear.
+        seed : int, Generator or None
+
+        Returns
+        -------
+        Forecast
+            With the band of the state or output itself, and that of a reading of it.
+
+        Raises
+        ------
+        ArgumentError
+            Arguments that cannot be.
+        SimulationError
+            The filter broke down, or the forecast does.
+
+        Examples
+        --------
+        >>> from fmepy.costs.fimlof import FimlofCost
+        >>> from fmepy.models.difference import DifferenceModel
+        >>> model = DifferenceModel("next(x) = x", state={"x": 0.0}, times=[0, 1, 2])
+        >>> cost = FimlofCost(model, {"time": [1, 2], "x": [1.0, 3.0]}, process_noise={"x": 1.0},
+        ...                   measurement_noise={"x": 1.0}, initial_sd={"x": 1.0})
+        >>> cost.filter().forecast(2)[["time", "mean", "sd", "reading_sd"]].round(4)
+           time   mean      sd  reading_sd
+        0   3.0  2.125  1.2748      1.6202
+        1   4.0  2.125  1.6202      1.9039
+        """
+        return forecast(self, steps, times=times, level=level, parm_cov=parm_cov, forcings=forcings, draws=draws,
+                        seed=seed)  # fmt: skip
 
     # --- parts
 
@@ -264,13 +463,13 @@ class FilterResult:
         self.__dict__.update(state)
 
     def __repr__(self) -> str:
-        of = f" of {len(self.runs)} entities" if self._entity is not None and len(self.runs) > 1 else ""
+        of = f" of {len(self.runs)} entities" if self.entity_column is not None and len(self.runs) > 1 else ""
         if self.failure is not None:
             return f"FilterResult{of}: {self.failure}"
         flags, jumps = int(self.residuals["flag"].sum()), int(self.shocks["flag"].sum())
         return (
             f"FilterResult{of}: {self.nobs} data, log-likelihood {self.loglik:.7g}, SUMSQ {self.sumsq:.5g}; "
-            f"{flags} suspected data, {jumps} jumps of states beyond {self._threshold:g} sd"
+            f"{flags} suspected data, {jumps} jumps of states beyond {self.threshold:g} sd"
         )
 
 

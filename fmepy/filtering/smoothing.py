@@ -110,12 +110,13 @@ def history_of(plan: Plan, run: Pass, correlation: Matrix, free: IntVector, n_va
     known = StartInformation.none(len(free))
     samples: list[_Sample | None] = []
     slopes: list[Matrix] = []
-    for node in range(last):
-        if node > 0:
-            X = run.record.transitions[node] @ X
-        slopes.append(X)
-        sample, X, known = _forward(out, plan, run.record, correlation, node, X, known)
-        samples.append(sample)
+    with np.errstate(all="ignore"):  # what overflows is infinite, and shows in the tables
+        for node in range(last):
+            if node > 0:
+                X = run.record.transitions[node] @ X
+            slopes.append(X)
+            sample, X, known = _forward(out, plan, run.record, correlation, node, X, known)
+            samples.append(sample)
     if run.node >= 0 and run.reason == 2 and known.is_complete:  # it broke down at the data, the prediction stands
         _set(out.x_predicted, out.P_predicted, run.node, run.record.x_predicted, run.record.P_predicted,
              run.record.transitions[run.node] @ X if run.node else X, known)  # fmt: skip

@@ -15,6 +15,7 @@ from fmepy.types import BoolVector, Cube, Matrix, Vector
 __all__ = [
     "contribution_table",
     "flags_of",
+    "magnitudes",
     "propagated",
     "residual_table",
     "sample_table",
@@ -69,24 +70,42 @@ def _late(column: pd.Series, n: int) -> list[Any]:
     return [*([False] * n if column.dtype == bool else [np.nan] * n), *column]
 
 
-def flags_of(run: EntityRun, h: History, threshold: float) -> tuple[BoolVector, Matrix]:
+def flags_of(run: EntityRun, h: History, threshold: float) -> tuple[BoolVector, BoolVector]:
     """Return which data and which states, shape (n_node, n), are to blame for what goes beyond the threshold.
 
-    Of every sample the component of the largest magnitude; the smoothed diagnostics where they are there.
+    Of every sample the component of the largest magnitude, by the smoothed diagnostics where they are there. A wrong
+    datum makes the states around it look wrong too, and a jump those some samples away: a datum is blamed only if no
+    state of the samples beside it is worse, a state only if nothing there is. Where both are equal, both are told.
+    """
+    data, states, around = magnitudes(run, h)
+    nodes = np.flatnonzero((np.diff(run.plan.row_at) > 0) | (np.arange(len(states)) == 0))  # jumps are told at samples
+    of_node = np.zeros(len(states))
+    np.maximum.at(of_node, run.plan.nodes_of_rows, data)
+    own = of_node[run.plan.nodes_of_rows]
+    flagged = (data > threshold) & (data >= np.maximum(own, around) * (1 - _TIE))
+    largest = np.maximum(of_node[nodes], states[nodes].max(axis=1, initial=0.0))
+    jumped = np.zeros(states.shape, dtype=bool)
+    jumped[nodes] = (states[nodes] > threshold) & (states[nodes] >= _around(largest)[:, None] * (1 - _TIE))
+    return flagged, jumped
+
+
+def magnitudes(run: EntityRun, h: History) -> tuple[Vector, Matrix, Vector]:
+    """Return the sizes of the diagnostics of data and of states, and for every datum the worst state around it.
+
+    Around it: at its own sample, and the ones before and after it (or the start).
     """
     smoothed = bool(np.isfinite(h.auxm).any())
-    data, states = np.abs(h.auxm if smoothed else h.numr), np.abs(h.auxs if smoothed else h.nusr)
-    data, states = np.nan_to_num(data, nan=0.0), np.nan_to_num(states, nan=0.0)
-    flagged, jumped = np.zeros(len(data), dtype=bool), np.zeros(states.shape, dtype=bool)
-    for node in range(len(states)):
-        rows = slice(int(run.plan.row_at[node]), int(run.plan.row_at[node + 1]))
-        if rows.stop == rows.start and node > 0:  # a jump between samples is told at the next one
-            continue
-        largest = max(data[rows].max(initial=0.0), states[node].max(initial=0.0))
-        if largest > threshold:
-            flagged[rows] = data[rows] >= largest * (1 - _TIE)
-            jumped[node] = states[node] >= largest * (1 - _TIE)
-    return flagged, jumped
+    data = np.nan_to_num(np.abs(h.auxm if smoothed else h.numr))
+    states = np.nan_to_num(np.abs(h.auxs if smoothed else h.nusr))
+    nodes = np.unique(np.concatenate([[0], run.plan.nodes_of_rows]))
+    worst = _around(states[nodes].max(axis=1, initial=0.0))
+    return data, states, worst[np.searchsorted(nodes, run.plan.nodes_of_rows)]
+
+
+def _around(values: Vector) -> Vector:
+    """Return the largest of each value and its two neighbours."""
+    padded = np.concatenate([[0.0], values, [0.0]])
+    return np.asarray(np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:]))
 
 
 def shock_table(

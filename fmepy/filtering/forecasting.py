@@ -1,0 +1,451 @@
+"""Forecasts: from the end of the data by prediction alone.
+
+From x(N|N), P(N|N) the state goes on with its noise; a reading at a future time has the variance H P H' + R. Parameters
+that were estimated add their part: with X = d forecast / d theta, by differences of the whole filter and forecast::
+
+    P_tot = P + X C X'
+
+Where that is too coarse (the forecast leaves the range in which the model is a plane), draws of theta, of the end of
+the data and of the noise are run on, and the bands are their quantiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
+from fmepy.filtering.entity_run import EntityRun
+from fmepy.filtering.noise import semidefinite_factor
+from fmepy.filtering.outputs import StateFunctions, output_functions
+from fmepy.filtering.plan import Plan, Readings
+from fmepy.filtering.run import Start, run_filter
+from fmepy.filtering.scheme import Machine, plan_of, settings_of
+from fmepy.filtering.smoothing import history_of
+from fmepy.filtering.specification import Specification
+from fmepy.framed import Framed
+from fmepy.models.difference import whole_steps
+from fmepy.models.forcing import Forcing, as_forcings
+from fmepy.types import Cube, Matrix, Seed, Vector
+
+if TYPE_CHECKING:
+    from fmepy.filtering.result import FilterResult
+    from fmepy.plotting.axes import AxesArray
+
+__all__ = ["Forecast", "forecast"]
+
+_NO_READINGS = Readings(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), ())
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Forecast(Framed):
+    """Forecasts of states, outputs and readings, with bands.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        [entity,] time, name, mean, sd, lower, upper: of the *state or output itself*; and reading_sd, reading_lower,
+        reading_upper: of a single *reading* of it, errors of measurement included (on the data's own scale; of a
+        transformed variable reading_sd is on the transformed one). NaN for what is not observed, and for sums.
+    cov : ndarray, shape (n_time, n, n)
+        Of the states, by entity and time.
+    level : float
+        Coverage of the bands.
+    with_parameters : bool
+        Whether the uncertainty of parameters is in.
+    draws : DataFrame or None
+        [entity,] draw, time, states, outputs, and "<variable> (reading)"; the bands are quantiles of them.
+    past : DataFrame
+        The data; for pictures.
+    smoothed : DataFrame
+        States and outputs until the end of the data.
+    """
+
+    frame: pd.DataFrame
+    cov: Cube
+    level: float
+    with_parameters: bool
+    draws: pd.DataFrame | None
+    past: pd.DataFrame
+    smoothed: pd.DataFrame
+    xlabel: str = "time"
+    entity: str | None = None
+
+    def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw the end of the data and the fans of the forecast, one panel a variable; return the Axes."""
+        from fmepy.plotting.filtering import plot_forecast
+
+        return plot_forecast(self, which, axes=axes, **kwargs)
+
+
+def forecast(
+    flt: FilterResult,
+    steps: int | None = None,
+    *,
+    times: Any = None,
+    level: float = 0.95,
+    parm_cov: Any = None,
+    forcings: Any = None,
+    draws: int = 0,
+    seed: Seed = None,
+) -> Forecast:
+    """Return forecasts from the end of the data; see ``FilterResult.forecast``."""
+    if not 0 < level < 1:
+        raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
+    if (steps is None) == (times is None):
+        raise ArgumentError(
+            "Give either `steps`, a number of steps beyond the data, or `times=`, the times themselves."
+        )
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 0:
+        raise ArgumentError(f"`draws={draws!r}` must be a whole number, 0 for none.")
+    if flt.failure is not None:
+        raise SimulationError(f"There is no forecast: {flt.failure}", parameters=flt.values)
+    names, C = _covariance(parm_cov, flt.parms)
+    cost, spec = flt.cost, flt.cost.specification
+    futures = [_future(spec, run, steps, times, forcings) for run in flt.runs]
+    theta = flt.parms.to_numpy(dtype=float)
+    ahead = [f.run(run) for f, run in zip(futures, flt.runs, strict=True)]
+    covariances = [a.covariance for a in ahead]
+    if names:
+        slopes = _slopes(cost, futures, theta, [flt.parms.index.get_loc(k) for k in names], np.sqrt(np.diag(C)))
+        covariances = [P + np.einsum("tia,ab,tjb->tij", S, C, S) for P, S in zip(covariances, slopes, strict=True)]
+    drawn = _draws(flt, futures, names, C, int(draws), np.random.default_rng(seed)) if draws else None
+    entity = cost.entity
+    parts = [
+        _part(f, a, P, level, None if drawn is None else drawn[k], run, entity)
+        for k, (f, a, P, run) in enumerate(zip(futures, ahead, covariances, flt.runs, strict=True))
+    ]
+    n = len(spec.space.states)
+    table = None
+    if drawn is not None:
+        own = [d.table(f, r.label, entity) for d, f, r in zip(drawn, futures, flt.runs, strict=True)]
+        table = pd.concat(own, ignore_index=True)
+    return Forecast(
+        pd.concat(parts, ignore_index=True),
+        np.concatenate([P[:, :n, :n] for P in covariances]),
+        float(level),
+        bool(names),
+        table,
+        flt.data_as_given,
+        flt.smoothed if flt.smooth else flt.filtered,
+        str(cost.x),
+        entity,
+    )
+
+
+def _covariance(given: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
+    """Return the names of uncertain parameters and their covariance."""
+    if given is None:
+        return [], np.empty((0, 0))
+    if not isinstance(given, pd.DataFrame):
+        raise ArgumentError(
+            f"`parm_cov` must be a table labelled by parameters, such as fit.cov_scaled; got {type(given).__name__}."
+        )
+    names = [str(c) for c in given.columns]
+    for name in names:
+        if name not in parms.index:
+            raise ArgumentError(
+                f"`parm_cov`: {name!r} is no parameter of the filter.{did_you_mean(name, parms.index)} There are "
+                f"{listed(parms.index)}."
+            )
+    C = given.to_numpy(dtype=float)
+    if C.shape[0] != C.shape[1] or not np.isfinite(C).all() or np.any(np.diag(C) < 0):
+        raise ArgumentError(
+            "`parm_cov` must be a covariance: square, finite, without negative variances. Where a fit gives none "
+            "(NaN), its message says which parameters the data do not determine."
+        )
+    return names, C
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ahead:
+    """Mean, shape (n_time, k), and covariance, (n_time, k, k), of states, outputs and readings together."""
+
+    mean: Matrix
+    covariance: Cube
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Future:
+    """What runs on from the end of one entity's data."""
+
+    machine: Machine
+    plan: Plan
+    times: Vector
+    outputs: StateFunctions
+    readings: StateFunctions
+    sds: StateFunctions
+    errors: Vector  # typical multiplier of the sd of a reading, NaN for sums
+
+    @property
+    def spec(self) -> Specification:
+        return self.machine.spec
+
+    def run(self, run: EntityRun) -> _Ahead:
+        """Return the forecast from the end of a run."""
+        x, P = end_of(run, self.spec)
+        return self.ahead(x, P, run.p)
+
+    def ahead(self, x: Vector, P: Matrix, p: Vector) -> _Ahead:
+        """Return the forecast from a state and its covariance."""
+        result = self._passed(self.plan, x, P, p)
+        at = np.searchsorted(self.plan.times, self.times)
+        if result.node >= 0:
+            time = float(self.plan.times[result.node])
+            raise SimulationError(
+                f"The forecast broke down at time {time:.6g}: state or covariance is not finite.", time=time
+            )
+        return self._together(result.record.x_predicted[at], result.record.P_predicted[at], p, at)
+
+    def _passed(self, plan: Plan, x: Vector, P: Matrix, p: Vector) -> Any:
+        m = self.machine
+        start = Start(np.array(x), np.array(P), np.empty(0, dtype=np.intp))
+        return run_filter(m.scheme, plan, start, *settings_of(m, p), True)
+
+    def _together(self, x: Matrix, P: Cube, p: Vector, at: Any) -> _Ahead:
+        u = self.plan.inputs[at]
+        y, Hy = self.outputs.at(self.times, x, p, u)
+        z, Hz = self.readings.at(self.times, x, p, u)
+        n = x.shape[1]
+        H = np.concatenate([np.broadcast_to(np.eye(n), (len(x), n, n)), Hy, Hz], axis=1)
+        return _Ahead(np.concatenate([x, y, z], axis=1), np.einsum("tai,tij,tbj->tab", H, P, H))
+
+    def error_sds(self, x: Matrix, p: Vector) -> Matrix:
+        """Return the sds of the errors of readings, shape (n_time, n_var)."""
+        at = np.searchsorted(self.plan.times, self.times)
+        sds, _ = self.sds.at(self.times, x, p, self.plan.inputs[at])
+        return np.asarray(np.abs(sds) * self.errors, dtype=float)
+
+    def simulated(self, x: Vector, p: Vector, rng: np.random.Generator) -> Matrix:
+        """Return one path with noise, shape (n_time, n); NaN from where it breaks down."""
+        out = np.full((len(self.times), len(x)), np.nan)
+        begin, none = float(self.plan.times[0]), np.zeros((len(x), len(x)))
+        for k, t in enumerate(self.times.tolist()):
+            spec = replace(self.spec, grid=np.array([begin, t]))
+            plan, _ = plan_of(spec, _NO_READINGS, spec.grid)
+            result = self._passed(plan, x, none, p)
+            if result.node >= 0:
+                break
+            C = semidefinite_factor(result.record.P_predicted[-1])
+            x = out[k] = result.record.x_predicted[-1] + C @ rng.standard_normal(len(x))
+            begin = t
+        return out
+
+
+def end_of(run: EntityRun, spec: Specification) -> tuple[Vector, Matrix]:
+    """Return state and covariance with all data, at the last of them."""
+    assert run.run is not None, "a run that did not fail"
+    assert run.run.record is not None, "a recorded run"
+    if not spec.free_states:
+        return run.run.record.x_filtered[-1], run.run.record.P_filtered[-1]
+    free = np.array(spec.free_states, dtype=np.intp)
+    h = history_of(run.plan, run.run, run.correlation, free, len(spec.variables), False)
+    return h.x_filtered[-1], h.P_filtered[-1]
+
+
+def _future(spec: Specification, run: EntityRun, steps: int | None, times: Any, forcings: Any) -> _Future:
+    end = float(run.plan.times[-1])
+    ahead = _times(spec, run, steps, times, end)
+    definition = spec.definition
+    if forcings is not None:
+        definition = replace(definition, forcings=_scenario(definition.forcings, forcings))
+    later = replace(spec, grid=np.concatenate([[end], ahead]), initial="known", definition=definition)
+    plan, _ = plan_of(later, _NO_READINGS, later.grid)
+    errors = np.array([_typical(run, v) for v in range(len(spec.variables))])
+    errors[[a.variable for a in spec.accumulators]] = np.nan
+    return _Future(
+        Machine(later),
+        plan,
+        ahead,
+        output_functions(later),
+        StateFunctions(later, spec.variables, spec.space.readings),
+        StateFunctions(later, spec.variables, spec.space.sds),
+        errors,
+    )
+
+
+def _typical(run: EntityRun, variable: int) -> float:
+    """Return the median of what multiplies the sd of a variable's readings."""
+    own = [r.errors[r.variables == variable] for r in (run.plan.readings, run.used) if r is not None]
+    errors = np.concatenate(own)
+    return float(np.median(errors)) if len(errors) else 1.0
+
+
+def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, end: float) -> Vector:
+    if steps is not None:
+        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+            raise ArgumentError(f"`steps={steps!r}` must be a whole number of steps, at least 1.")
+        spacing = 1.0
+        if spec.definition.kind != "difference":
+            data = np.unique(run.plan.readings.times)
+            spacing = float(np.median(np.diff(data))) if len(data) > 1 else 1.0
+        return np.asarray(end + spacing * np.arange(1, int(steps) + 1), dtype=float)
+    ahead = np.unique(np.asarray(times, dtype=float))
+    ahead = ahead[ahead > end]
+    if not len(ahead) or not np.isfinite(ahead).all():
+        raise ArgumentError(f"`times` must hold finite times beyond the data, which end at {end:g}.")
+    if spec.definition.kind == "difference":
+        whole_steps(ahead, end)
+    return ahead
+
+
+def _scenario(own: tuple[Forcing, ...], given: Any) -> tuple[Forcing, ...]:
+    """Return the forcings with those of a scenario in the places of the model's."""
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"`forcings` must be a dict of name and time series, as the model takes them; got {type(given).__name__}."
+        )
+    known = [f.name for f in own]
+    for name in given:
+        if name not in known:
+            raise ArgumentError(
+                f"`forcings`: {name!r} is no forcing of the model.{did_you_mean(name, known)} There are "
+                f"{listed(known)}."
+            )
+    new = {f.name: f for f in as_forcings(given)}
+    return tuple(new.get(f.name, f) for f in own)
+
+
+def _slopes(cost: Any, futures: Sequence[_Future], theta: Vector, at: Sequence[Any], se: Vector) -> list[Cube]:
+    """Return d forecast / d theta of every entity, shape (n_time, k, n_par), by central differences."""
+    bound = cost.bind()
+    out: list[list[Matrix]] = [[] for _ in futures]
+    for j, sd in zip(at, se, strict=True):
+        h = 0.01 * float(sd) if sd > 0 else 1e-6 * max(abs(float(theta[j])), 1e-3)
+        sides = []
+        for sign in (1.0, -1.0):
+            moved = theta.copy()
+            moved[j] += sign * h
+            sides.append([f.run(_sound(run)).mean for f, run in zip(futures, bound.records(moved), strict=True)])
+        for k, (up, down) in enumerate(zip(*sides, strict=True)):
+            out[k].append((up - down) / (2 * h))
+    return [np.stack(columns, axis=-1) for columns in out]
+
+
+def _sound(run: EntityRun) -> EntityRun:
+    if run.failure is not None:
+        raise SimulationError(f"The forecast has no derivative to the parameters: {run.failure}")
+    return run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Drawn:
+    """Paths of one entity: states, outputs and readings, shape (n_draw, n_time, k); readings with errors."""
+
+    paths: Cube
+    readings: Cube
+
+    def table(self, future: _Future, label: Any, entity: str | None) -> pd.DataFrame:
+        spec = future.spec
+        n_draw, n_time, _ = self.paths.shape
+        k = len(spec.space.states) + len(future.outputs.names)
+        columns = [*spec.space.states, *future.outputs.names, *(f"{v} (reading)" for v in spec.variables)]
+        values = np.concatenate([self.paths[:, :, :k], _back(self.readings, spec)], axis=2)
+        table = pd.DataFrame(values.reshape(n_draw * n_time, -1), columns=columns)
+        table.insert(0, "time", np.tile(future.times, n_draw))
+        table.insert(0, "draw", np.repeat(np.arange(n_draw), n_time))
+        if entity is not None:
+            table.insert(0, entity, label)
+        return table
+
+
+def _draws(
+    flt: FilterResult, futures: Sequence[_Future], names: list[str], C: Matrix, n: int, rng: np.random.Generator
+) -> list[_Drawn]:
+    """Return paths by simulation: parameters, end of the data, noise of the system and of the readings are drawn."""
+    theta = flt.parms.to_numpy(dtype=float)
+    at = flt.parms.index.get_indexer(pd.Index(names))
+    factor = semidefinite_factor(C) if names else C
+    bound = flt.cost.bind()
+    paths: list[list[Matrix]] = [[] for _ in futures]
+    readings: list[list[Matrix]] = [[] for _ in futures]
+    for _ in range(n):
+        runs: Sequence[EntityRun] = flt.runs
+        if names:
+            moved = theta.copy()
+            moved[at] += factor @ rng.standard_normal(len(at))
+            runs = bound.records(moved)
+        for k, (future, run) in enumerate(zip(futures, runs, strict=True)):
+            x, z = _one_path(future, run, rng)
+            paths[k].append(x)
+            readings[k].append(z)
+    return [_Drawn(np.stack(p), np.stack(z)) for p, z in zip(paths, readings, strict=True)]
+
+
+def _one_path(future: _Future, run: EntityRun, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
+    """Return states, outputs and readings along one path, and the readings with errors."""
+    spec = future.spec
+    m, n = len(spec.variables), len(spec.space.states)
+    if run.failure is not None:
+        lost = np.full((len(future.times), n + len(future.outputs.names) + m), np.nan)
+        return lost, lost[:, -m:]
+    x, P = end_of(run, spec)
+    x = x + semidefinite_factor(P) @ rng.standard_normal(n)
+    states = future.simulated(x, run.p, rng)
+    at = np.searchsorted(future.plan.times, future.times)
+    whole = future._together(states, np.zeros((len(states), n, n)), run.p, at).mean
+    correlation = future.machine.correlation(run.p)
+    C = semidefinite_factor(correlation) if len(correlation) else np.eye(m)
+    errors = future.error_sds(states, run.p) * (rng.standard_normal((len(states), m)) @ C.T)
+    return whole, whole[:, -m:] + errors
+
+
+def _back(values: Any, spec: Specification) -> Any:
+    """Return readings, shape (..., n_var), on the data's own scale."""
+    out = np.array(values, dtype=float)
+    for v, how in enumerate(spec.transforms):
+        if how == "log":
+            out[..., v] = np.exp(out[..., v])
+        elif how == "sqrt":
+            out[..., v] = np.maximum(out[..., v], 0.0) ** 2
+    return out
+
+
+def _part(
+    future: _Future, ahead: _Ahead, P: Cube, level: float, drawn: _Drawn | None, run: EntityRun, entity: str | None
+) -> pd.DataFrame:
+    """Return the rows of one entity."""
+    from scipy.special import ndtri
+
+    spec = future.spec
+    m, n = len(spec.variables), len(spec.space.states)
+    names = [*spec.space.states, *future.outputs.names]
+    k = len(names)
+    q = float(ndtri((1 + level) / 2))
+    mean, sd = ahead.mean, np.sqrt(np.maximum(np.einsum("tii->ti", P), 0.0))
+    lower, upper = mean[:, :k] - q * sd[:, :k], mean[:, :k] + q * sd[:, :k]
+    errors = future.error_sds(mean[:, :n], run.p)
+    z, z_sd = mean[:, k:], np.sqrt(sd[:, k:] ** 2 + errors**2)
+    z_lower, z_upper = z - q * z_sd, z + q * z_sd
+    if drawn is not None:
+        tails = [(1 - level) / 2, (1 + level) / 2]
+        lower, upper = np.nanquantile(drawn.paths[:, :, :k], tails, axis=0)
+        sd, mean = np.nanstd(drawn.paths, axis=0), np.nanmean(drawn.paths, axis=0)
+        z_lower, z_upper = np.nanquantile(drawn.readings, tails, axis=0)
+        z_sd = np.nanstd(drawn.readings, axis=0)
+    z_lower, z_upper = _back(z_lower, spec), _back(z_upper, spec)
+    place = [list(spec.variables).index(name) if name in spec.variables else m for name in names]
+    nothing = np.full((len(mean), 1), np.nan)
+    sums = np.array([a.variable for a in spec.accumulators], dtype=np.intp)
+    for values in (z_sd, z_lower, z_upper):
+        values[:, sums] = np.nan
+
+    def read(values: Matrix) -> Vector:
+        return np.concatenate([values, nothing], axis=1)[:, place].T.ravel()
+
+    table = pd.DataFrame(
+        {
+            "time": np.tile(future.times, k),
+            "name": np.repeat(np.array(names, dtype=object), len(mean)),
+            **{"mean": mean[:, :k].T.ravel(), "sd": sd[:, :k].T.ravel()},
+            **{"lower": lower.T.ravel(), "upper": upper.T.ravel()},
+            **{"reading_sd": read(z_sd), "reading_lower": read(z_lower), "reading_upper": read(z_upper)},
+        }
+    )
+    if entity is not None:
+        table.insert(0, entity, run.label)
+    return table

@@ -1,0 +1,165 @@
+"""Forecasts go on from the end of the data: closed forms, scenarios, uncertain parameters, simulation."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fmepy.costs.fimlof import FimlofCost
+from fmepy.errors import ArgumentError, SimulationError
+from fmepy.models.difference import DifferenceModel
+from fmepy.models.ode import OdeModel
+
+
+@pytest.fixture(scope="module")
+def nile(reference):
+    case = json.loads((reference / "fimlof" / "nile_local_level.json").read_text(encoding="utf-8"))
+    model = DifferenceModel("next(level) = level", state={"level": 0.0}, times=[0, 99], outputs={"flow": "level"})
+    cost = FimlofCost(model, {"time": np.arange(100), "flow": case["data"]}, process_noise={"level": "sd_w"},
+                      measurement_noise={"flow": "sd_v"}, initial="diffuse",
+                      parms={name: case["mle"][f"var_{name[-1]}"] ** 0.5 for name in ("sd_w", "sd_v")})  # fmt: skip
+    return case, cost.filter()
+
+
+def of(forecast, name):
+    return forecast.frame[forecast.frame["name"] == name].reset_index(drop=True)
+
+
+def decaying(a=0.7, n=6, **arguments):
+    """Return a cost of x(t) = a x(t-1) + w read at 1..n."""
+    model = DifferenceModel("next(x) = a * x", state={"x": 2.0}, parms={"a": a}, times=[0, n])
+    z = 2 * a ** np.arange(1, n + 1) + 0.1 * np.cos(np.arange(n))
+    settings = {"process_noise": {"x": 0.2}, "measurement_noise": {"x": 0.1}, **arguments}
+    return FimlofCost(model, {"time": np.arange(1, n + 1), "x": z}, **settings)
+
+
+def test_the_nile_ten_years_ahead_agrees_with_the_reference(nile):
+    case, flt = nile
+    rows = of(flt.forecast(10, level=0.9), "flow")
+    np.testing.assert_allclose(rows["mean"], case["forecast10_at_mle"]["mean"], rtol=1e-8)
+    np.testing.assert_allclose(rows["reading_sd"] ** 2, case["forecast10_at_mle"]["var_measurement"], rtol=1e-8)
+    np.testing.assert_allclose(rows["upper"] - rows["mean"], 1.6448536 * rows["sd"], rtol=1e-6)
+    np.testing.assert_allclose(rows["mean"] - rows["reading_lower"], 1.6448536 * rows["reading_sd"], rtol=1e-6)
+    np.testing.assert_allclose(rows["reading_sd"] ** 2 - rows["sd"] ** 2, case["mle"]["var_v"], rtol=1e-8)
+    assert rows["time"].tolist() == list(range(100, 110))
+
+
+def test_a_linear_forecast_is_the_closed_form():
+    flt = decaying().filter()
+    x, P = flt.filtered["x"].iloc[-1], flt.filtered_cov[-1, 0, 0]
+    forecast = flt.forecast(3)
+    for k in range(3):
+        assert of(forecast, "x")["mean"][k] == pytest.approx(0.7 ** (k + 1) * x, rel=1e-12)
+        P = 0.49 * P + 0.04
+        assert forecast.cov[k, 0, 0] == pytest.approx(P, rel=1e-12)
+    assert not forecast.with_parameters
+
+
+def test_uncertain_parameters_add_what_the_whole_filter_and_forecast_owe_to_them():
+    cost = decaying()
+    flt = cost.filter()
+    cov = pd.DataFrame([[0.01]], index=["a"], columns=["a"])
+    h = 1e-5
+    up, down = (of(cost.filter({"a": 0.7 + s * h}).forecast(4), "x")["mean"] for s in (1, -1))
+    slope = (up - down) / (2 * h)
+    plain, wide = of(flt.forecast(4), "x"), of(flt.forecast(4, parm_cov=cov), "x")
+    np.testing.assert_allclose(wide["sd"] ** 2 - plain["sd"] ** 2, 0.01 * slope**2, rtol=1e-4)
+    np.testing.assert_allclose(wide["reading_sd"] ** 2 - wide["sd"] ** 2, 0.01, rtol=1e-9)
+    assert flt.forecast(4, parm_cov=cov).with_parameters
+
+
+def test_simulation_agrees_with_linear_theory_where_the_model_is_linear():
+    flt = decaying().filter()
+    theory, drawn = of(flt.forecast(3), "x"), flt.forecast(3, draws=4000, seed=1)
+    rows = of(drawn, "x")
+    # Monte Carlo error of an sd of n draws: 1 / sqrt(2 n) = 1.1 %
+    np.testing.assert_allclose(rows["sd"], theory["sd"], rtol=0.04)
+    np.testing.assert_allclose(rows["reading_sd"], theory["reading_sd"], rtol=0.04)
+    np.testing.assert_allclose(rows["mean"], theory["mean"], atol=4 * theory["sd"].max() / 4000**0.5)
+    np.testing.assert_allclose(rows["upper"] - rows["lower"], theory["upper"] - theory["lower"], rtol=0.06)
+    assert len(drawn.draws) == 3 * 4000
+    assert list(drawn.draws.columns) == ["draw", "time", "x", "x (reading)"]
+    pd.testing.assert_frame_equal(drawn.draws, flt.forecast(3, draws=4000, seed=1).draws)
+
+
+def test_simulation_draws_parameters_too():
+    flt = decaying(n=2).filter()
+    cov = pd.DataFrame([[0.02]], index=["a"], columns=["a"])
+    theory = of(flt.forecast(2, parm_cov=cov), "x")
+    rows = of(flt.forecast(2, parm_cov=cov, draws=1500, seed=2), "x")
+    np.testing.assert_allclose(rows["sd"], theory["sd"], rtol=0.08)
+    assert (rows["sd"] > 1.02 * of(flt.forecast(2), "x")["sd"]).all()
+
+
+def test_a_scenario_changes_the_future_and_not_the_past():
+    model = OdeModel(lambda t, x, u: -0.5 * x + u, state={"x": 1.0}, times=np.arange(0, 5.5, 0.5), method="euler", dt=0.5,
+                     forcings={"u": ([0.0, 100.0], [1.0, 1.0])})  # fmt: skip
+    data = {"time": [1.0, 2.0, 3.0, 4.0], "x": [1.5, 1.6, 1.9, 1.8]}
+    flt = FimlofCost(model, data, process_noise={"x": 0.1}, measurement_noise={"x": 0.1}).filter()
+    end = flt.filtered["x"].iloc[-1]
+    stopped = of(flt.forecast(times=[4.5, 5.0], forcings={"u": ([0.0, 100.0], [0.0, 0.0])}), "x")["mean"]
+    np.testing.assert_allclose(stopped, [0.75 * end, 0.75**2 * end], rtol=1e-12)
+    usual = of(flt.forecast(times=[4.5]), "x")["mean"]
+    np.testing.assert_allclose(usual, [0.75 * end + 0.5], rtol=1e-12)
+    assert of(flt.forecast(2), "x")["time"].tolist() == [5.0, 6.0]  # the median spacing of the samples is 1
+    with pytest.raises(ArgumentError, match="Did you mean 'u'"):
+        flt.forecast(1, forcings={"U": ([0, 1], [0, 0])})
+
+
+def test_events_of_the_future_happen():
+    events = pd.DataFrame({"var": ["x"], "time": [5.0], "value": [10.0], "method": ["replace"]})
+    model = OdeModel(
+        lambda t, x: 0.0 * x, state={"x": 1.0}, times=np.arange(9.0), method="euler", dt=1.0, events=events
+    )
+    flt = FimlofCost(model, {"time": [1, 2, 3], "x": [1.0, 1.1, 0.9]}, process_noise={"x": 0.1},
+                     measurement_noise={"x": 0.1}).filter()  # fmt: skip
+    rows = of(flt.forecast(times=[5.0, 6.0]), "x")
+    assert rows["mean"][0] < 2
+    assert rows["mean"][1] == 10.0
+    assert rows["sd"][1] == pytest.approx(0.1)
+
+
+def test_readings_of_a_transformed_variable_come_back_on_the_data_s_own_scale():
+    flt = decaying(transform="log", measurement_noise={"x": 0.1}).filter()
+    row = of(flt.forecast(1, level=0.9), "x").iloc[0]
+    spread = np.log(row["reading_upper"] / row["reading_lower"]) / (2 * 1.6448536)
+    assert spread == pytest.approx(row["reading_sd"], rel=1e-6)
+    assert np.sqrt(row["reading_lower"] * row["reading_upper"]) == pytest.approx(row["mean"], rel=1e-9)
+
+
+def test_every_entity_is_forecast_from_its_own_end():
+    model = DifferenceModel("next(x) = 0.9 * x", state={"x": 1.0}, times=[0, 5])
+    data = pd.DataFrame({"who": ["u", "u", "v"], "time": [1, 4, 2], "x": [1.0, 0.5, 0.9]})
+    flt = FimlofCost(model, data, process_noise={"x": 0.1}, measurement_noise={"x": 0.1}, entity="who").filter()
+    rows = of(flt.forecast(2), "x")
+    assert rows.groupby("who")["time"].apply(list).to_dict() == {"u": [5.0, 6.0], "v": [3.0, 4.0]}
+    assert of(flt.of("v").forecast(2), "x")["mean"].tolist() == rows.query("who == 'v'")["mean"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "either `steps`"),
+        ({"steps": 3, "times": [9.0]}, "either `steps`"),
+        ({"steps": 0}, "at least 1"),
+        ({"times": [1.0, 2.0]}, "beyond the data"),
+        ({"steps": 1, "level": 1.0}, "between 0 and 1"),
+        ({"steps": 1, "draws": -1}, "whole number"),
+        ({"steps": 1, "parm_cov": np.eye(1)}, "labelled"),
+        ({"steps": 1, "parm_cov": pd.DataFrame([[1.0]], index=["b"], columns=["b"])}, "no parameter"),
+        ({"steps": 1, "parm_cov": pd.DataFrame([[np.nan]], index=["a"], columns=["a"])}, "covariance"),
+    ],
+)
+def test_what_cannot_be_forecast_is_refused(arguments, words):
+    with pytest.raises(ArgumentError, match=words):
+        decaying().filter().forecast(**arguments)
+
+
+def test_there_is_no_forecast_after_a_breakdown():
+    flt = decaying().filter({"a": 1e300})
+    assert flt.failure is not None
+    with pytest.raises(SimulationError, match="broke down"):
+        flt.forecast(1)
