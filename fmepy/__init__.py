@@ -6,13 +6,30 @@ and asks a question of it. Start with `OdeModel` (or any function of your own), 
 """
 
 from fmepy import datasets, errors
-from fmepy.costs import BoundCost, Cost, FimlofCost, ModCost, Sector, SimulationCost, SumCost, modCost, sector
+from fmepy.costs import (
+    BadData,
+    BoundCost,
+    Cost,
+    FimlofCost,
+    ModCost,
+    Sector,
+    SimulationCost,
+    SumCost,
+    modCost,
+    screen_bad_data,
+    sector,
+)
 from fmepy.datatools import cross2long, gaussianWeights
+from fmepy.filtering.forecasting import Forecast
+from fmepy.filtering.report import FilterSummary
+from fmepy.filtering.result import FilterResult
 from fmepy.fitting import (
+    FitComparison,
     ModFit,
     ModFitSummary,
     Prediction,
     PseudoOptim,
+    compare_fits,
     confidence,
     derived,
     modFit,
@@ -59,13 +76,18 @@ from fmepy.transforms import transformed
 __version__ = "0.1.0"
 
 __all__ = [
+    "BadData",
     "BoundCost",
     "BoundModel",
     "Collin",
     "Cost",
     "DifferenceModel",
     "Equations",
+    "FilterResult",
+    "FilterSummary",
     "FimlofCost",
+    "FitComparison",
+    "Forecast",
     "GlobalIndices",
     "Grid",
     "Halton",
@@ -94,6 +116,7 @@ __all__ = [
     "Unif",
     "__version__",
     "collin",
+    "compare_fits",
     "confidence",
     "cross2long",
     "datasets",
@@ -115,6 +138,7 @@ __all__ = [
     "resume_mcmc",
     "run_many",
     "sandwich",
+    "screen_bad_data",
     "sector",
     "sensFun",
     "sensRange",

@@ -27,6 +27,7 @@ from fmepy.filtering.diagnostics import (
 from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.forecasting import Forecast, forecast
 from fmepy.filtering.outputs import StateFunctions, output_functions
+from fmepy.filtering.report import FilterSummary, summary_of
 from fmepy.filtering.smoothing import History, history_of
 from fmepy.parameters import check_names
 from fmepy.types import Cube, Matrix, Seed
@@ -303,6 +304,16 @@ class FilterResult:
         scales = self._spec.scales
         return [k for k in self._names(estimated) if k.split("[")[0] in own and k.split("[")[0] not in scales]
 
+    def summary(self, estimated: Any = None) -> FilterSummary:
+        """Return the filter on one page: do model and data agree, what is suspected, what is missing, what is weak.
+
+        Parameters
+        ----------
+        estimated : names, or a Series such as ``fit.par``, optional
+            Parameters that were estimated from these data; without it the tests take the parameters as given.
+        """
+        return summary_of(self, estimated)
+
     # --- pictures
 
     def plot(self, which: Any = None, kind: str = "smoothed", *, axes: Any = None, **kwargs: Any) -> AxesArray:
@@ -461,6 +472,9 @@ class FilterResult:
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
 
     def __repr__(self) -> str:
         of = f" of {len(self.runs)} entities" if self.entity_column is not None and len(self.runs) > 1 else ""

@@ -1,5 +1,6 @@
 """Find the parameters: modFit and its methods, pseudoOptim, confidence intervals, bands of the fitted curve."""
 
+from fmepy.fitting.compare import FitComparison, compare_fits
 from fmepy.fitting.confidence import confidence
 from fmepy.fitting.derived import derived, sandwich
 from fmepy.fitting.modfit import modFit
@@ -8,10 +9,12 @@ from fmepy.fitting.pseudo_optim import PseudoOptim, pseudoOptim
 from fmepy.fitting.result import ModFit, ModFitSummary
 
 __all__ = [
+    "FitComparison",
     "ModFit",
     "ModFitSummary",
     "Prediction",
     "PseudoOptim",
+    "compare_fits",
     "confidence",
     "derived",
     "modFit",

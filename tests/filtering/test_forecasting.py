@@ -95,7 +95,7 @@ def test_simulation_draws_parameters_too():
 
 
 def test_a_scenario_changes_the_future_and_not_the_past():
-    model = OdeModel(lambda t, x, u: -0.5 * x + u, state={"x": 1.0}, times=np.arange(0, 5.5, 0.5), method="euler", dt=0.5,
+    model = OdeModel(lambda t, x, u: u - 0.5 * x, state={"x": 1.0}, times=np.arange(0, 5, 0.5), method="euler", dt=0.5,
                      forcings={"u": ([0.0, 100.0], [1.0, 1.0])})  # fmt: skip
     data = {"time": [1.0, 2.0, 3.0, 4.0], "x": [1.5, 1.6, 1.9, 1.8]}
     flt = FimlofCost(model, data, process_noise={"x": 0.1}, measurement_noise={"x": 0.1}).filter()

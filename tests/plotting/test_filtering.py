@@ -1,0 +1,149 @@
+"""Pictures of a filter show what its tables hold, take the given axes and return them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+from numpy.testing import assert_allclose
+
+from fmepy.costs.bad_data import screen_bad_data
+from fmepy.costs.fimlof import FimlofCost
+from fmepy.errors import ArgumentError
+from fmepy.fitting.compare import compare_fits
+from fmepy.models.difference import DifferenceModel
+
+
+@pytest.fixture(scope="module")
+def cost():
+    """Return a cost of two variables with one typo; `y` is the state `a` under another name."""
+    rng = np.random.default_rng(2)
+    model = DifferenceModel("next(a) = 0.9 * a + 0.3 * b\nnext(b) = 0.8 * b", state={"a": 0.0, "b": 0.0},
+                            times=np.arange(61), outputs={"y": "a", "s": "a + b"})  # fmt: skip
+    a = b = 0.0
+    rows = []
+    for n in range(1, 61):
+        a, b = 0.9 * a + 0.3 * b + rng.normal(), 0.8 * b + rng.normal()
+        rows.append((n, a + rng.normal(), a + b + rng.normal()))
+    data = pd.DataFrame(rows, columns=["time", "y", "s"])
+    data.loc[29, "s"] += 15
+    return FimlofCost(model, data.rename(columns={"time": "day"}), x="day", process_noise={"a": 1.0, "b": 1.0},
+                      measurement_noise={"y": 1.0, "s": 1.0})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def flt(cost):
+    return cost.filter()
+
+
+def line(ax, label):
+    return next(entry for entry in ax.lines if entry.get_label() == label)
+
+
+def labels(ax):
+    return [t.get_text() for t in ax.get_legend().get_texts()]
+
+
+def test_states_are_drawn_with_their_band_and_the_data(flt):
+    panels = flt.plot()
+    assert [ax.get_ylabel() for ax in panels] == ["b", "y", "s"]  # a is read as y
+    assert {ax.get_xlabel() for ax in panels} == {"day"}
+    assert_allclose(line(panels[1], "smoothed").get_ydata(), flt.smoothed["y"])
+    assert_allclose(line(panels[1], "data").get_ydata(), flt.residuals.query("name == 'y'")["obs"])
+    band = panels[1].collections[0].get_paths()[0].vertices[:, 1]
+    top = (flt.smoothed["y"] + 1.959964 * flt.sd()["y"]).max()
+    assert band.max() == pytest.approx(top, rel=1e-6)
+    assert line(panels[2], "suspected").get_xdata().tolist() == [30.0]
+
+
+def test_a_state_that_is_read_under_another_name_shows_its_data(flt):
+    (panel,) = flt.plot("a", "filtered", level=0.5)
+    assert_allclose(line(panel, "data").get_ydata(), flt.residuals.query("name == 'y'")["obs"])
+    assert "50% band of the state" in labels(panel)
+    with pytest.raises(ArgumentError, match="kind='smoothd'"):
+        flt.plot(kind="smoothd")
+    with pytest.raises(ArgumentError, match="no variable 'q'"):
+        flt.plot("q")
+
+
+def test_given_axes_are_used(flt):
+    _, axes = plt.subplots(3)
+    assert list(flt.plot(axes=axes)) == list(axes)
+    _, ax = plt.subplots()
+    assert flt.sumsq_test().plot(ax=ax) is ax
+
+
+def test_entities_are_lines_of_their_own():
+    model = DifferenceModel("next(x) = 0.9 * x", state={"x": 1.0}, times=[0, 5])
+    data = pd.DataFrame({"who": ["u", "u", "v"], "time": [1, 4, 2], "x": [1.0, 0.5, 0.9]})
+    flt = FimlofCost(model, data, process_noise={"x": 0.1}, measurement_noise={"x": 0.1}, entity="who").filter()
+    (panel,) = flt.plot()
+    assert len({entry.get_color() for entry in panel.lines}) == 2
+    assert not panel.collections
+    (one,) = flt.of("u").plot()
+    assert len(one.collections) == 1
+    ahead = flt.forecast(2).plot()
+    assert [ax.get_ylabel() for ax in ahead] == ["x, who u", "x, who v"]
+
+
+def test_innovations_have_limits_and_rings(flt):
+    panels = flt.plot_innovations()
+    assert_allclose(panels[1].lines[5].get_ydata(), flt.residuals.query("name == 's'")["standardized"])
+    assert labels(panels[1]) == ["2 sd", "4 sd", "suspected"]
+    assert labels(panels[0]) == ["2 sd", "4 sd"]
+
+
+def test_correlations_are_stems_within_limits(flt):
+    found = flt.correlations(5)
+    (panel,) = found.plot("y")
+    assert_allclose(line(panel, "with itself").get_ydata(), found.values[1:, 0, 0])
+    assert_allclose(line(panel, "with the others, later").get_ydata(), found.values[1:, 0, 1])
+
+
+def test_quantiles_periodogram_and_sums_show_their_numbers(flt):
+    normality, periodogram, test = flt.normality(), flt.periodogram(), flt.sumsq_test()
+    (quantiles,) = normality.plot("y")
+    assert_allclose(quantiles.lines[1].get_ydata(), np.sort(normality.values["y"]))
+    (cumulative,) = periodogram.plot("y")
+    mine = periodogram.frame.query("variable == 'y'")
+    assert_allclose(cumulative.lines[2].get_ydata(), mine["cumulative"])
+    assert mine["cumulative"].iloc[-1] == pytest.approx(1.0)
+    assert_allclose(test.plot().lines[-1].get_ydata()[-1], test.sumsq - len(test.squares))
+
+
+def test_the_page_of_diagnostics_has_four_panels_a_variable(flt):
+    panels = flt.plot_diagnostics("s")
+    assert len(panels) == 4
+    assert all(ax.get_xlabel() and ax.get_ylabel() for ax in panels)
+
+
+def test_a_forecast_shows_both_bands_and_the_end_of_the_data(flt):
+    ahead = flt.forecast(4, level=0.9)
+    panels = ahead.plot(past=10)
+    assert [ax.get_ylabel() for ax in panels] == ["y", "s"]  # what is observed
+    assert labels(panels[0]) == ["90% band of a reading", "90% of the state", "data"]
+    reading, state = (c.get_paths()[0].vertices[:, 1] for c in panels[0].collections)
+    rows = ahead.frame.query("name == 'y'")
+    assert reading.max() == pytest.approx(rows["reading_upper"].max())
+    assert state.min() == pytest.approx(rows["lower"].min())
+    assert len(line(panels[0], "data").get_xdata()) == 10
+    (hidden,) = ahead.plot("b")
+    assert len(hidden.collections) == 1
+
+
+def test_a_screening_shows_what_was_found(cost):
+    ax = screen_bad_data(cost).plot()
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["s at 30"]
+    assert ax.patches[0].get_width() > 4
+    nothing = screen_bad_data(cost, 100.0).plot()
+    assert "nothing beyond" in nothing.texts[0].get_text()
+
+
+def test_compared_fits_stand_beside_each_other():
+    from tests.fitting.test_compare import fit
+
+    both = compare_fits({"one": fit(-10.0, "x"), "two": fit(-7.0, "yz")})
+    ax = both.plot()
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["one  (p = 1)", "two  (p = 2)"]
+    assert_allclose(line(ax, "AIC").get_xdata(), [4.0, 0.0])
