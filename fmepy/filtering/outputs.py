@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fmepy.filtering.specification import Specification
-from fmepy.models.code import array_function
-from fmepy.models.equations import symbol
+from fmepy.models.code import array_function, scalar_function
+from fmepy.models.equations import names_in, symbol
 from fmepy.models.switches import as_piecewise
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["StateFunctions", "output_functions"]
+__all__ = ["StateFunctions", "output_functions", "outputs_of"]
+
+_STEP = 6e-6
+"""Relative step of differences: the cube root of the machine epsilon."""
 
 
 class StateFunctions:
@@ -24,6 +27,8 @@ class StateFunctions:
     spec : Specification
     names : sequence of str
     expressions : sequence of sympy.Expr
+        Of a model without equations they may hold what its function returns beside the rates; derivatives are then
+        differences.
 
     Attributes
     ----------
@@ -31,42 +36,92 @@ class StateFunctions:
     """
 
     def __init__(self, spec: Specification, names: Sequence[str], expressions: Sequence[Any]) -> None:
-        import sympy
-
-        space = spec.space
         self.names = tuple(names)
-        self._n = len(space.states)
-        smooth = [as_piecewise(e) for e in expressions]
-        self._entries = [
-            (i, j, as_piecewise(sympy.diff(e, symbol(s))))
-            for i, e in enumerate(smooth)
-            for j, s in enumerate(space.states)
-            if symbol(s) in e.free_symbols
-        ]
-        arguments = (space.states, spec.parameters, space.forcings)
-        groups = [[symbol(space.time)], *([symbol(k) for k in own] for own in arguments)]
-        self._function = array_function(groups, [*smooth, *(e for _, _, e in self._entries)])
+        self._n = len(spec.space.states)
+        self._values = (
+            _by_equations(spec, expressions) if spec.definition.equations else _by_function(spec, expressions)
+        )
 
     def at(self, times: Vector, x: Matrix, p: Vector, inputs: Matrix) -> tuple[Matrix, Cube]:
         """Return values, shape (n_time, k), and derivatives, (n_time, k, n); NaN where x is.
 
         inputs : ndarray, shape (n_time, n_forcing)
         """
-        k = len(self.names)
-        y, slopes = np.full((len(times), k), np.nan), np.zeros((len(times), k, self._n))
-        if k:
+        y, slopes = np.full((len(times), len(self.names)), np.nan), np.zeros((len(times), len(self.names), self._n))
+        if self.names:
             with np.errstate(all="ignore"):
-                values = self._function((times,), list(x.T), p.tolist(), list(inputs.T))
-            for i in range(k):
-                y[:, i] = values[i]
-            for (row, column, _), value in zip(self._entries, values[k:], strict=True):
-                slopes[:, row, column] = value
+                self._values(times, x, p, inputs, y, slopes)
             y[np.isnan(x).all(axis=1)] = np.nan  # one that does not depend on the states has no value either
         return y, slopes
 
 
+def _by_equations(spec: Specification, expressions: Sequence[Any]) -> Callable[..., None]:
+    """Return the function that writes values and derivatives, for all times at once."""
+    import sympy
+
+    space = spec.space
+    smooth = [as_piecewise(e) for e in expressions]
+    entries = [
+        (i, j, as_piecewise(sympy.diff(e, symbol(s))))
+        for i, e in enumerate(smooth)
+        for j, s in enumerate(space.states)
+        if symbol(s) in e.free_symbols
+    ]
+    arguments = (space.states, spec.parameters, space.forcings)
+    groups = [[symbol(space.time)], *([symbol(k) for k in own] for own in arguments)]
+    function = array_function(groups, [*smooth, *(e for _, _, e in entries)])
+    k = len(smooth)
+
+    def write(times: Vector, x: Matrix, p: Vector, inputs: Matrix, y: Matrix, slopes: Cube) -> None:
+        values = function((times,), list(x.T), p.tolist(), list(inputs.T))
+        for i in range(k):
+            y[:, i] = values[i]
+        for (row, column, _), value in zip(entries, values[k:], strict=True):
+            slopes[:, row, column] = value
+
+    return write
+
+
+def _by_function(spec: Specification, expressions: Sequence[Any]) -> Callable[..., None]:
+    """Return the same for a model without equations, time by time; derivatives are central differences."""
+    d, space = spec.definition, spec.space
+    assert d.function is not None, "a model without equations is a function"
+    user, n_own = d.function, len(d.parms)
+    arguments = ((d.time,), space.states, spec.parameters, space.forcings, d.extra_names)
+    smooth = [as_piecewise(e) for e in expressions]
+    function = scalar_function([[symbol(k) for k in own] for own in arguments], smooth)
+    needs_extras = bool(names_in(smooth) & set(d.extra_names))
+
+    def value(t: float, x: Vector, p: Vector, u: Vector) -> Vector:
+        try:
+            extras = list(user.extras(t, x, p[:n_own], u).values()) if needs_extras else [0.0] * len(d.extra_names)
+            return np.array(function((t,), x.tolist(), p.tolist(), u.tolist(), extras), dtype=float)
+        except (ArithmeticError, ValueError):
+            return np.full(len(smooth), np.nan)
+
+    def write(times: Vector, x: Matrix, p: Vector, inputs: Matrix, y: Matrix, slopes: Cube) -> None:
+        for i, t in enumerate(times.tolist()):
+            if not np.isfinite(x[i]).all():
+                continue
+            y[i] = value(t, x[i], p, inputs[i])
+            for j, size in enumerate(np.abs(x[i]).tolist()):
+                moved = np.zeros(x.shape[1])
+                moved[j] = _STEP * (max(size, 1e-3) if size > 0 else 1.0)
+                ends = [value(t, x[i] + sign * moved, p, inputs[i]) for sign in (1.0, -1.0)]
+                slopes[i, :, j] = (ends[0] - ends[1]) / (2 * moved[j])
+
+    return write
+
+
+def outputs_of(spec: Specification) -> list[tuple[str, Any]]:
+    """Return the names and expressions of a model's outputs."""
+    d = spec.definition
+    if d.equations is not None:
+        return list(d.equations.outputs)
+    return [*((name, symbol(name)) for name in d.extra_names), *d.outputs]
+
+
 def output_functions(spec: Specification) -> StateFunctions:
     """Return the outputs of a model as functions of the states of its filter."""
-    equations = spec.definition.equations
-    assert equations is not None, "a filter has equations"
-    return StateFunctions(spec, [name for name, _ in equations.outputs], [e for _, e in equations.outputs])
+    outputs = outputs_of(spec)
+    return StateFunctions(spec, [name for name, _ in outputs], [e for _, e in outputs])

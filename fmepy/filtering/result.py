@@ -26,7 +26,7 @@ from fmepy.filtering.diagnostics import (
 )
 from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.forecasting import Forecast, forecast
-from fmepy.filtering.outputs import StateFunctions, output_functions
+from fmepy.filtering.outputs import StateFunctions, output_functions, outputs_of
 from fmepy.filtering.report import FilterSummary, summary_of
 from fmepy.filtering.smoothing import History, history_of
 from fmepy.parameters import check_names
@@ -368,7 +368,7 @@ class FilterResult:
     @property
     def measured_states(self) -> dict[str, str]:
         """States that are observed directly under another name, and that name."""
-        direct = {e.name: name for name, e in self._spec.definition.equations.outputs if getattr(e, "is_Symbol", False)}
+        direct = {e.name: name for name, e in outputs_of(self._spec) if getattr(e, "is_Symbol", False)}
         pairs = ((s, direct.get(s)) for s in self._state_names if s not in self.variables)
         return {s: name for s, name in pairs if name in self.variables}
 

@@ -146,7 +146,7 @@ def _forward(
     if rows.stop > rows.start:
         variables, P, H = plan.readings.variables[rows], record.P_predicted[node], record.gradients[rows]
         delta, V = plan.readings.values[rows] - record.predictions[rows], -H @ X
-        R = _error_covariance(record.sds[rows], correlation, variables)
+        R = _error_covariance(record.sds[rows], correlation, variables) + _excess(record, rows)
         S = H @ P @ H.T + R
         whiten = _inverse_factor(S)
         W, VW = whiten @ delta, whiten @ V
@@ -250,6 +250,13 @@ def _error_covariance(sds: Vector, correlation: Matrix, variables: IntVector) ->
     R[variables[:, None] == variables[None, :]] = 0.0
     R[np.diag_indices_from(R)] = sds**2
     return R
+
+
+def _excess(record: Record, rows: slice) -> Matrix:
+    """Return what S has beside H P H' and the errors: curvature, where the update takes account of it."""
+    excess = getattr(record, "excess", None)
+    k = rows.stop - rows.start
+    return np.zeros((k, k)) if excess is None or not len(excess) else excess[rows, :k]
 
 
 def _inverse_factor(S: Matrix) -> Matrix:

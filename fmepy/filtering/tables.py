@@ -74,8 +74,9 @@ def flags_of(run: EntityRun, h: History, threshold: float) -> tuple[BoolVector, 
     """Return which data and which states, shape (n_node, n), are to blame for what goes beyond the threshold.
 
     Of every sample the component of the largest magnitude, by the smoothed diagnostics where they are there. A wrong
-    datum makes the states around it look wrong too, and a jump those some samples away: a datum is blamed only if no
-    state of the samples beside it is worse, a state only if nothing there is. Where both are equal, both are told.
+    datum makes the states around it look wrong too, and a jump those many samples away: a datum is blamed only if no
+    state of the samples beside it is worse, a state only if nothing there is, and only where it is worst among the
+    samples in which it stays beyond the threshold. Where a datum and a state are equal, both are told.
     """
     data, states, around = magnitudes(run, h)
     nodes = np.flatnonzero((np.diff(run.plan.row_at) > 0) | (np.arange(len(states)) == 0))  # jumps are told at samples
@@ -85,7 +86,8 @@ def flags_of(run: EntityRun, h: History, threshold: float) -> tuple[BoolVector, 
     flagged = (data > threshold) & (data >= np.maximum(own, around) * (1 - _TIE))
     largest = np.maximum(of_node[nodes], states[nodes].max(axis=1, initial=0.0))
     jumped = np.zeros(states.shape, dtype=bool)
-    jumped[nodes] = (states[nodes] > threshold) & (states[nodes] >= _around(largest)[:, None] * (1 - _TIE))
+    worst = np.maximum(_around(largest)[:, None], _largest_of_runs(states[nodes], threshold))
+    jumped[nodes] = (states[nodes] > threshold) & (states[nodes] >= worst * (1 - _TIE))
     return flagged, jumped
 
 
@@ -100,6 +102,17 @@ def magnitudes(run: EntityRun, h: History) -> tuple[Vector, Matrix, Vector]:
     nodes = np.unique(np.concatenate([[0], run.plan.nodes_of_rows]))
     worst = _around(states[nodes].max(axis=1, initial=0.0))
     return data, states, worst[np.searchsorted(nodes, run.plan.nodes_of_rows)]
+
+
+def _largest_of_runs(values: Matrix, threshold: float) -> Matrix:
+    """Return for each entry the largest of its column among the neighbours that are beyond the threshold as well."""
+    out = np.zeros_like(values)
+    for j, column in enumerate(values.T):
+        beyond = column > threshold
+        runs = np.cumsum(np.diff(beyond, prepend=False) != 0)
+        for run in np.unique(runs[beyond]):
+            out[runs == run, j] = column[runs == run].max()
+    return out
 
 
 def _around(values: Vector) -> Vector:

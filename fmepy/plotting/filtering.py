@@ -43,6 +43,8 @@ _RING: dict[str, Any] = {
 }
 _LIMIT: dict[str, Any] = {"color": "0.5", "linestyle": "--", "linewidth": 0.8, "zorder": 1}
 _WIDE = (5.2, 3.0)
+_FEW = 5
+"""So many entities are named in the legend."""
 
 
 def _legend_above(ax: Axes) -> None:
@@ -99,7 +101,8 @@ def plot_states(
             color = f"C{i % 10}" if several else "C0"
             if several:
                 ax.plot(own["x"], own["obs"], **{**_DATA, "color": color, "markersize": 1.5, "alpha": 0.5})
-                ax.plot(x, y, **{"color": color, "linewidth": 0.9, **kwargs})
+                told = f"{flt.entity_column} {label}" if ax is panels[0] and len(flt.entities) <= _FEW else None
+                ax.plot(x, y, **{"color": color, "linewidth": 0.9, "label": told, **kwargs})
                 continue
             sd = flt.rows_of(sds, label)[name].to_numpy()
             ax.fill_between(x, y - q * sd, y + q * sd, color=color, alpha=0.25, linewidth=0, zorder=1,
