@@ -6,8 +6,9 @@ r = 0, N = 0 behind the last data (de Jong 1988; Peterson 1976 for the unsmoothe
 
     u  = S^-1 delta             NUMR = u / sqrt diag S^-1              NUSR = H'u / sqrt diag H'S^-1 H
     u* = u - K' r               AUXM = u* / sqrt diag (S^-1 + K'N K)
-    r <- H'u + (I - K H)' r     AUXS = r / sqrt diag N                 x(n|N) = x(n|n-1) + P(n|n-1) r
-    N <- H'S^-1 H + (I - K H)' N (I - K H)                             P(n|N) = P - P N P
+                                x(n|N) = x(n|n) + P(n|n) r             P(n|N) = P(n|n) - P(n|n) N P(n|n)
+    r <- H'u + (I - K H)' r     AUXS = r / sqrt diag N
+    N <- H'S^-1 H + (I - K H)' N (I - K H)
     r <- T' r,  N <- T' N T     between nodes
 
 No P and no R is inverted: P may be singular, R zero, T singular. All diagnostics have variance one under the model;
@@ -114,9 +115,9 @@ def history_of(plan: Plan, run: Pass, correlation: Matrix, free: IntVector, n_va
         for node in range(last):
             if node > 0:
                 X = run.record.transitions[node] @ X
-            slopes.append(X)
             sample, X, known = _forward(out, plan, run.record, correlation, node, X, known)
             samples.append(sample)
+            slopes.append(X)
     if run.node >= 0 and run.reason == 2 and known.is_complete:  # it broke down at the data, the prediction stands
         _set(out.x_predicted, out.P_predicted, run.node, run.record.x_predicted, run.record.P_predicted,
              run.record.transitions[run.node] @ X if run.node else X, known)  # fmt: skip
@@ -222,6 +223,10 @@ def _backward(
         if node + 1 < len(samples):
             T = record.transitions[node + 1]
             r, N, Q = T.T @ r, T.T @ N @ T, T.T @ Q
+        P, X = record.P_filtered[node], slopes[node]  # less cancels than from the prediction
+        out.x_smoothed[node] = record.x_filtered[node] + P @ r + (X + P @ Q) @ known.shift
+        smoothed = P - P @ N @ P + (X + P @ Q) @ known.covariance @ (X + P @ Q).T
+        out.P_smoothed[node] = (smoothed + smoothed.T) / 2
         sample = samples[node]
         if sample is not None:
             K, H = sample.K, sample.H
@@ -234,12 +239,7 @@ def _backward(
             r = H.T @ sample.u + L.T @ r
             Q = H.T @ sample.U + L.T @ Q
             N = H.T @ sample.inverse @ H + L.T @ N @ L
-        P, X = record.P_predicted[node], slopes[node]
         out.auxs[node] = _standardised(r + Q @ known.shift, N - Q @ known.covariance @ Q.T, N)
-        X = X + P @ Q
-        out.x_smoothed[node] = record.x_predicted[node] + P @ r + X @ known.shift
-        smoothed = P - P @ N @ P + X @ known.covariance @ X.T
-        out.P_smoothed[node] = (smoothed + smoothed.T) / 2
 
 
 def _error_covariance(sds: Vector, correlation: Matrix, variables: IntVector) -> Matrix:

@@ -285,18 +285,93 @@ def gain_of_a_free_bias(cost, row):
     return -(slope**2) / (2 * curve)
 
 
-@pytest.mark.parametrize("initial", ["known", "diffuse"])
-def test_half_the_square_of_auxm_is_the_gain_of_likelihood_from_a_free_bias_of_the_datum(initial):
-    model = DifferenceModel(
-        lambda n, a, b: (a + b, b), state={"a": 0.0, "b": 0.3}, times=np.arange(12), outputs={"z": "a"}
-    )
-    z = np.array([0.1, 0.8, 0.9, 1.4, 5.0, 2.1, 2.0, 2.9, 3.1, 3.0, 3.9])
-    cost = FimlofCost(model, pd.DataFrame({"time": np.arange(11), "z": z}), process_noise={"a": 0.2, "b": 0.1},
-                      measurement_noise={"z": 0.3}, initial=initial,
-                      initial_sd={"a": 1.0, "b": 1.0} if initial == "known" else None)  # fmt: skip
+Z = np.array([0.1, 0.8, 0.9, 1.4, 5.0, 2.1, 2.0, 2.9, 3.1, 3.0, 3.9])
+
+
+def trend(initial="known", **arguments):
+    """Return a cost of a level with a slope, read with errors at 0..10."""
+    text = "next(a) = a + b + jump_a * u\nnext(b) = b + jump_b * u"
+    pulse = pd.Series((np.arange(13) == 5).astype(float), index=np.arange(13))
+    model = DifferenceModel(text, state={"a": 0.0, "b": 0.3}, parms={"jump_a": 0.0, "jump_b": 0.0}, times=np.arange(12),
+                            forcings={"u": pulse}, outputs={"z": "a"})  # fmt: skip
+    sds = {"a": 1.0, "b": 1.0} if initial == "known" else None
+    settings = {"process_noise": {"a": 0.2, "b": 0.1}, "measurement_noise": {"z": 0.3}, **arguments}
+    data = pd.DataFrame({"time": np.arange(11), "z": Z})
+    return FimlofCost(model, data, initial=initial, initial_sd=sds, **settings)
+
+
+def summed():
+    """Return a cost of readings that are sums over two steps."""
+    model = DifferenceModel("next(x) = 0.8 * x", state={"x": 1.0}, times=np.arange(13), outputs={"z": "2 * x"})
+    data = pd.DataFrame({"time": [2, 4, 7, 9, 12], "z": [3.0, 2.5, 4.0, 0.5, 1.0]})
+    return FimlofCost(model, data, process_noise={"x": 0.5}, measurement_noise={"z": 0.4}, accumulate={"z": 2})
+
+
+def irregular():
+    """Return a cost in continuous time, with an event between two readings."""
+    events = pd.DataFrame({"var": ["x"], "time": [2.5], "value": [0.5], "method": ["multiply"]})
+    model = OdeModel(lambda t, x, v: (v, -x - 0.2 * v), state={"x": 1.0, "v": 0.0}, times=np.arange(0, 7, 0.5),
+                     events=events, outputs={"z": "x + 0.1 * v"}, method="rk4", dt=0.1)  # fmt: skip
+    data = pd.DataFrame({"time": [0.3, 0.9, 1.7, 2.9, 4.4, 4.6], "z": [0.9, 0.4, 0.6, -0.5, 0.1, 0.2]})
+    return FimlofCost(model, data, process_noise={"v": 0.3}, measurement_noise={"z": 0.1})
+
+
+@pytest.mark.parametrize(
+    "cost", [trend(), trend("diffuse"), summed(), irregular()],
+    ids=["known start", "unknown start", "sums", "continuous time"],
+)  # fmt: skip
+def test_half_the_square_of_auxm_is_the_gain_of_likelihood_from_a_free_bias_of_the_datum(cost):
     auxm = cost.filter().residuals["AUXM"].to_numpy()
-    for row in (1, 4, 9):
-        assert auxm[row] ** 2 / 2 == pytest.approx(gain_of_a_free_bias(cost, row), rel=1e-7)
+    for row in (1, 3, len(auxm) - 1):
+        assert auxm[row] ** 2 / 2 == pytest.approx(gain_of_a_free_bias(cost, row), rel=1e-6)
+
+
+@pytest.mark.parametrize("initial", ["known", "diffuse"])
+@pytest.mark.parametrize("state", ["a", "b"])
+def test_half_the_square_of_auxs_is_the_gain_of_likelihood_from_a_free_jump_of_the_state(initial, state):
+    cost = trend(initial)
+    values = [cost.filter({f"jump_{state}": jump}).loglik for jump in (-1.0, 0.0, 1.0)]
+    slope, curve = (values[2] - values[0]) / 2, values[2] - 2 * values[1] + values[0]
+    shocks = cost.filter().shocks.query("time == 5").set_index("state")["AUXS"]
+    assert shocks[state] ** 2 / 2 == pytest.approx(-(slope**2) / (2 * curve), rel=1e-8)
+    assert np.sign(shocks[state]) == np.sign(slope)
+
+
+def test_half_the_square_of_numr_is_the_gain_with_the_data_until_then():
+    cost = trend()
+    numr = cost.filter().residuals["NUMR"].to_numpy()
+    early = cost.replace(obs=cost.obs.iloc[:5])
+    assert numr[4] ** 2 / 2 == pytest.approx(gain_of_a_free_bias(early, 4), rel=1e-8)
+
+
+def test_an_unknown_start_is_the_limit_of_a_very_uncertain_one():
+    diffuse = trend("diffuse").filter()
+    wide = trend().replace(initial_sd={"a": 1e3, "b": 1e3}).filter()
+    states = ["a", "b"]
+    np.testing.assert_allclose(diffuse.smoothed[states], wide.smoothed[states], atol=1e-5)
+    np.testing.assert_allclose(diffuse.smoothed_cov[1:], wide.smoothed_cov[1:], atol=1e-5)
+    np.testing.assert_allclose(diffuse.filtered[states][2:], wide.filtered[states][2:], atol=1e-5)
+    np.testing.assert_allclose(diffuse.filtered_cov[2:], wide.filtered_cov[2:], atol=1e-5)
+    for column in ("innovation", "sd", "NUMR"):
+        np.testing.assert_allclose(diffuse.residuals[column][2:], wide.residuals[column][2:], atol=1e-5)
+    np.testing.assert_allclose(diffuse.residuals["AUXM"], wide.residuals["AUXM"], atol=1e-5)
+    np.testing.assert_allclose(diffuse.gains[2:], wide.gains[2:], atol=1e-5)
+    # with one datum the level is known where it was read, the slope not at all
+    assert diffuse.filtered.loc[0, "a"] == pytest.approx(Z[0])
+    assert np.isnan(diffuse.filtered.loc[0, "b"])
+
+
+@pytest.mark.parametrize("update", ["ekf", "iterated", "second_order", "unscented"])
+def test_whitened_innovations_are_those_of_the_likelihood_for_every_update(update):
+    model = DifferenceModel("next(x) = x + 0.5 * x * (1 - x / 10)", state={"x": 2.0}, times=np.arange(9),
+                            outputs={"y": "x**2 / 10", "z": "x"})  # fmt: skip
+    data = {"time": [1, 2, 4, 8], "y": [0.9, 1.7, 4.0, 8.5], "z": [3.1, np.nan, 6.0, 9.7]}
+    cost = FimlofCost(model, data, process_noise={"x": 0.4}, measurement_noise={"y": 0.3, "z": 0.2},
+                      initial_sd={"x": 0.5}, update=update)  # fmt: skip
+    flt = cost.filter()
+    (run,), (history,) = flt.runs, flt.histories
+    np.testing.assert_allclose(history.whitened, run.run.nu / np.sqrt(run.run.s), atol=1e-9)
+    assert -2 * flt.loglik == pytest.approx(cost(), abs=1e-10)
 
 
 def test_a_typo_is_flagged_and_nothing_is_deleted():
