@@ -238,6 +238,7 @@ def _log(found: list[dict[str, Any]], labels: pd.Index, flt: FilterResult, cost:
             f["expected"] = float(np.interp(f["time"], mine["time"], mine[f["name"]]))
         f["row"] = None if f["row"] is None else labels[f["row"]]
     log = pd.DataFrame(found, columns=_COLUMNS)
+    log["row"] = pd.Series([f["row"] for f in found], dtype=object)
     if cost.entity is None:
         return log.drop(columns="entity")
     return log.rename(columns={"entity": cost.entity})

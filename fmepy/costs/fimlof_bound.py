@@ -195,10 +195,15 @@ class BoundFimlof:
         values = self._full(theta)
         return [self._pass(k, values, record, plans) for k in range(len(self.entities))]
 
-    def records(self, theta: Vector) -> list[EntityRun]:
-        """Return what happened in every entity, at its data and at the model's times until the last of them."""
+    def records(self, theta: Vector, labels: Sequence[Any] | None = None) -> list[EntityRun]:
+        """Return what happened in every entity, at its data and at the model's times until the last of them.
+
+        labels : sequence, optional
+            Those entities only.
+        """
         values = self._full(np.asarray(theta, dtype=float))
-        return [self._recorded(k, values) for k in range(len(self.entities))]
+        wanted = [k for k, e in enumerate(self.entities) if labels is None or e.label in labels]
+        return [self._recorded(k, values) for k in wanted]
 
     # ---
 

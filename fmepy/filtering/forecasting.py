@@ -111,7 +111,7 @@ def forecast(
     ahead = [f.run(run) for f, run in zip(futures, flt.runs, strict=True)]
     covariances = [a.covariance for a in ahead]
     if names:
-        slopes = _slopes(cost, futures, theta, [flt.parms.index.get_loc(k) for k in names], np.sqrt(np.diag(C)))
+        slopes = _slopes(flt, futures, theta, [flt.parms.index.get_loc(k) for k in names], np.sqrt(np.diag(C)))
         covariances = [P + np.einsum("tia,ab,tjb->tij", S, C, S) for P, S in zip(covariances, slopes, strict=True)]
     drawn = _draws(flt, futures, names, C, int(draws), np.random.default_rng(seed)) if draws else None
     entity = cost.entity
@@ -310,9 +310,9 @@ def _scenario(own: tuple[Forcing, ...], given: Any) -> tuple[Forcing, ...]:
     return tuple(new.get(f.name, f) for f in own)
 
 
-def _slopes(cost: Any, futures: Sequence[_Future], theta: Vector, at: Sequence[Any], se: Vector) -> list[Cube]:
+def _slopes(flt: FilterResult, futures: Sequence[_Future], theta: Vector, at: Sequence[Any], se: Vector) -> list[Cube]:
     """Return d forecast / d theta of every entity, shape (n_time, k, n_par), by central differences."""
-    bound = cost.bind()
+    bound = flt.cost.bind()
     out: list[list[Matrix]] = [[] for _ in futures]
     for j, sd in zip(at, se, strict=True):
         h = 0.01 * float(sd) if sd > 0 else 1e-6 * max(abs(float(theta[j])), 1e-3)
@@ -320,7 +320,8 @@ def _slopes(cost: Any, futures: Sequence[_Future], theta: Vector, at: Sequence[A
         for sign in (1.0, -1.0):
             moved = theta.copy()
             moved[j] += sign * h
-            sides.append([f.run(_sound(run)).mean for f, run in zip(futures, bound.records(moved), strict=True)])
+            runs = bound.records(moved, flt.entities)
+            sides.append([f.run(_sound(run)).mean for f, run in zip(futures, runs, strict=True)])
         for k, (up, down) in enumerate(zip(*sides, strict=True)):
             out[k].append((up - down) / (2 * h))
     return [np.stack(columns, axis=-1) for columns in out]
@@ -368,7 +369,7 @@ def _draws(
         if names:
             moved = theta.copy()
             moved[at] += factor @ rng.standard_normal(len(at))
-            runs = bound.records(moved)
+            runs = bound.records(moved, flt.entities)
         for k, (future, run) in enumerate(zip(futures, runs, strict=True)):
             x, z = _one_path(future, run, rng)
             paths[k].append(x)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fmepy import datasets
 from fmepy.costs.bad_data import screen_bad_data
 from fmepy.costs.fimlof import FimlofCost
 from fmepy.errors import ArgumentError, SimulationError
@@ -94,6 +95,18 @@ def test_a_jump_of_the_state_is_reported_and_no_datum_is_deleted():
     assert log["action"].tolist() == ["reported"]
     assert screened.cost.nobs == 120
     assert "1 jump of a state reported" in screened.message
+
+
+def test_the_nile_has_its_outlier_of_1913_and_its_shift_of_1899():
+    # the findings of de Jong and Penzer (1998) and of Durbin and Koopman: the dam of Aswan was begun in 1898
+    nile = datasets.load("Nile")
+    model = DifferenceModel("next(level) = level", state={"level": 0.0}, times=nile["year"], outputs={"flow": "level"})
+    cost = FimlofCost(model, nile, x="year", initial="diffuse", process_noise={"level": 1469.1**0.5},
+                      measurement_noise={"flow": 15099**0.5})  # fmt: skip
+    log = screen_bad_data(cost, 3.0).log
+    assert log[["time", "name", "kind"]].to_numpy().tolist() == [[1913.0, "flow", "datum"], [1899.0, "level", "state"]]
+    assert (log["magnitude"] < -3).all()
+    assert log["row"].iloc[0] == 42
 
 
 def test_what_cannot_be_told_apart_is_not_deleted():

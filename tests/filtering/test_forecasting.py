@@ -133,10 +133,15 @@ def test_readings_of_a_transformed_variable_come_back_on_the_data_s_own_scale():
 def test_every_entity_is_forecast_from_its_own_end():
     model = DifferenceModel("next(x) = 0.9 * x", state={"x": 1.0}, times=[0, 5])
     data = pd.DataFrame({"who": ["u", "u", "v"], "time": [1, 4, 2], "x": [1.0, 0.5, 0.9]})
-    flt = FimlofCost(model, data, process_noise={"x": 0.1}, measurement_noise={"x": 0.1}, entity="who").filter()
+    flt = FimlofCost(model, data, process_noise={"x": 0.1}, measurement_noise={"x": "sd"}, parms={"sd": 0.1},
+                     entity="who").filter()  # fmt: skip
     rows = of(flt.forecast(2), "x")
     assert rows.groupby("who")["time"].apply(list).to_dict() == {"u": [5.0, 6.0], "v": [3.0, 4.0]}
     assert of(flt.of("v").forecast(2), "x")["mean"].tolist() == rows.query("who == 'v'")["mean"].tolist()
+    cov = pd.DataFrame([[0.04]], index=["sd"], columns=["sd"])
+    whole, one = flt.forecast(2, parm_cov=cov), flt.of("v").forecast(2, parm_cov=cov)
+    assert of(one, "x")["sd"].tolist() == of(whole, "x").query("who == 'v'")["sd"].tolist()
+    assert set(flt.of("v").forecast(2, parm_cov=cov, draws=3, seed=1).draws["who"]) == {"v"}
 
 
 @pytest.mark.parametrize(
