@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -164,14 +165,14 @@ def _cleaned(
     cost: FimlofCost, table: pd.DataFrame, theta: pd.Series, threshold: float, smooth: bool, found: list[dict[str, Any]]
 ) -> tuple[FimlofCost, FilterResult]:
     """Set the worst datum of every entity missing, filter, repeat; write what was found, return what is left."""
-    for number in range(1 + max((f["round"] for f in found), default=0), len(table) * max(len(cost.parms), 1) + 2):
+    for number in count(1 + max((f["round"] for f in found), default=0)):
         cost = cost.replace(obs=table.copy())
         flt: FilterResult = cost.filter(theta if len(theta) else None, smooth=smooth)
         if flt.failure is not None:
             raise SimulationError(f"Data cannot be screened: {flt.failure}", parameters=flt.values)
         worst = [_worst(run, h, threshold) for run, h in zip(flt.runs, flt.histories, strict=True)]
         if all(w is None for w in worst):
-            break
+            return cost, flt
         for run, w in zip(flt.runs, worst, strict=True):
             if w is not None:
                 row, magnitude = w
@@ -181,7 +182,7 @@ def _cleaned(
                 found.append({"entity": run.label, "time": float(r.times[row]), "name": name, "kind": "datum",
                               "row": r.labels[row], "value": value, "magnitude": magnitude, "round": number,
                               "action": "set missing"})  # fmt: skip
-    return cost, flt
+    raise AssertionError("every round takes a datum away")
 
 
 def _worst(run: EntityRun, h: History, threshold: float) -> tuple[int, float] | None:

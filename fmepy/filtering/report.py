@@ -16,6 +16,8 @@ __all__ = ["FilterSummary", "summary_of"]
 
 _DOUBT = 0.01
 """A test below this chance is told as a disagreement."""
+_BIAS = 3.5
+"""Standard errors of a mean that are told."""
 _MOST = 8
 """Findings that are written out; the others are counted."""
 
@@ -79,7 +81,7 @@ def summary_of(flt: FilterResult, estimated: Any = None) -> FilterSummary:
         "Do model and data agree?": [*size, *white, *normal],
         "Suspected data": _suspected(flt),
         "Jumps of states": _jumps(flt),
-        "Weak spots": _weak(flt, frame) or ["None that these tables show."],
+        "Weak spots": _weak(flt, frame, normality.frame) or ["None that these tables show."],
     }
     return FilterSummary(_title(flt), sections, frame, size_ok and white_ok and normal_ok)
 
@@ -225,7 +227,7 @@ def _who(flt: FilterResult, row: Any) -> str:
     return "" if flt.entity_column is None else f"{flt.entity_column} {row[flt.entity_column]}, "
 
 
-def _weak(flt: FilterResult, frame: pd.DataFrame) -> list[str]:
+def _weak(flt: FilterResult, frame: pd.DataFrame, moments: pd.DataFrame) -> list[str]:
     out = []
     few = frame.index[frame["n"] < 10]
     if len(few):
@@ -235,6 +237,13 @@ def _weak(flt: FilterResult, frame: pd.DataFrame) -> list[str]:
         out.append(
             f"{name}: mean square {row['mean_square']:.2f} instead of 1; its noise is "
             f"{'understated' if row['mean_square'] > 1 else 'overstated'}, or that of what drives it."
+        )
+    biased = moments[moments["mean"].abs() > _BIAS / np.sqrt(moments["n"].clip(lower=1))]
+    for name, row in biased.head(_MOST).iterrows():
+        side = "above" if row["mean"] > 0 else "below"
+        out.append(
+            f"{name}: read on average {abs(row['mean']):.2g} sd {side} its prediction; something that is constant is "
+            "missing."
         )
     if flt.smooth:
         seen = flt.shocks.groupby("state", sort=False)["AUXS"].apply(lambda s: bool(s.notna().any()))

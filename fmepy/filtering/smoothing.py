@@ -118,11 +118,11 @@ def history_of(plan: Plan, run: Pass, correlation: Matrix, free: IntVector, n_va
             sample, X, known = _forward(out, plan, run.record, correlation, node, X, known)
             samples.append(sample)
             slopes.append(X)
-    if run.node >= 0 and run.reason == 2 and known.is_complete:  # it broke down at the data, the prediction stands
-        _set(out.x_predicted, out.P_predicted, run.node, run.record.x_predicted, run.record.P_predicted,
-             run.record.transitions[run.node] @ X if run.node else X, known)  # fmt: skip
-    elif smooth and run.node < 0 and known.is_complete:
-        _backward(out, run.record, samples, slopes, known)
+        if run.node >= 0 and run.reason == 2 and known.is_complete:  # it broke down at the data, the prediction stands
+            _set(out.x_predicted, out.P_predicted, run.node, run.record.x_predicted, run.record.P_predicted,
+                 run.record.transitions[run.node] @ X if run.node else X, known)  # fmt: skip
+        elif smooth and run.node < 0 and known.is_complete:
+            _backward(out, run.record, samples, slopes, known)
     return out
 
 
@@ -274,6 +274,5 @@ def _inverse_factor(S: Matrix) -> Matrix:
 
 def _standardised(values: Vector, covariance: Matrix, before: Matrix) -> Vector:
     """Return values over the roots of a diagonal; NaN where it is zero, or but the rounding of `before`."""
-    variance, whole = np.diag(covariance), np.diag(before)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(variance > _NOTHING * np.abs(whole), values / np.sqrt(variance), np.nan)
+    variance = covariance.diagonal()
+    return np.where(variance > _NOTHING * np.abs(before.diagonal()), values / np.sqrt(variance), np.nan)

@@ -57,6 +57,14 @@ def test_an_estimated_scale_is_told_to_say_nothing_of_size():
     assert "Without noise: sd_w = 0" in text_of(cost.filter({"sd_w": 0.0}), "Weak spots")
 
 
+def test_a_constant_that_is_missing_is_told():
+    cost = read_with_errors(a=0.2)
+    data = pd.DataFrame(cost.obs)
+    data["z"] += 1.5
+    assert "sd above its prediction" in text_of(cost.replace(obs=data).filter(), "Weak spots")
+    assert "its prediction" not in text_of(cost.filter(), "Weak spots")
+
+
 def test_a_missing_lag_is_told_with_its_time_constant():
     page = read_with_errors(process_noise={}, measurement_noise={"z": 2.5}).filter().summary()
     told = " ".join(page.sections["Do model and data agree?"])
