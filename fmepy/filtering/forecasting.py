@@ -21,7 +21,7 @@ import pandas as pd
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.noise import semidefinite_factor
-from fmepy.filtering.outputs import StateFunctions, output_functions
+from fmepy.filtering.outputs import StateFunctions, names_of_sums, output_functions
 from fmepy.filtering.plan import Plan, Readings
 from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.scheme import Machine, plan_of, settings_of
@@ -29,8 +29,9 @@ from fmepy.filtering.smoothing import history_of
 from fmepy.filtering.specification import Specification
 from fmepy.framed import Framed
 from fmepy.models.difference import whole_steps
+from fmepy.models.events import Event
 from fmepy.models.forcing import Forcing, as_forcings
-from fmepy.types import Cube, Matrix, Seed, Vector
+from fmepy.types import BoolVector, Cube, Matrix, Seed, Vector
 
 if TYPE_CHECKING:
     from fmepy.filtering.result import FilterResult
@@ -50,7 +51,8 @@ class Forecast(Framed):
     frame : DataFrame
         [entity,] time, name, mean, sd, lower, upper: of the *state or output itself*; and reading_sd, reading_lower,
         reading_upper: of a single *reading* of it, errors of measurement included (on the data's own scale; of a
-        transformed variable reading_sd is on the transformed one). NaN for what is not observed, and for sums.
+        transformed variable reading_sd is on the transformed one). NaN for what is not observed. What was read as a sum
+        (`accumulate`) has rows of its own, "sum of <variable>", at whole lengths of it after the end of the data.
     cov : ndarray, shape (n_time, n, n)
         Of the states, by entity and time.
     level : float
@@ -179,7 +181,8 @@ class _Future:
     outputs: StateFunctions
     readings: StateFunctions
     sds: StateFunctions
-    errors: Vector  # typical multiplier of the sd of a reading, NaN for sums
+    errors: Vector  # typical multiplier of the sd of a reading
+    complete: BoolVector  # (n_time, n_var): where a sum has run over its whole length; True of others
 
     @property
     def spec(self) -> Specification:
@@ -253,10 +256,25 @@ def _future(spec: Specification, run: EntityRun, steps: int | None, times: Any, 
     definition = spec.definition
     if forcings is not None:
         definition = replace(definition, forcings=_scenario(definition.forcings, forcings))
-    later = replace(spec, grid=np.concatenate([[end], ahead]), initial="known", definition=definition)
+    wholes = [int((ahead[-1] - end) / a.length + 1e-9) for a in spec.accumulators]
+    ends = [end + a.length * np.arange(1, n + 1) for a, n in zip(spec.accumulators, wholes, strict=True)]
+    resets = [
+        Event(a.state, float(t - a.length), 0.0, "replace")
+        for a, own in zip(spec.accumulators, ends, strict=True)
+        for t in own
+    ]
+    later = replace(
+        spec,
+        grid=np.concatenate([[end], ahead]),
+        initial="known",
+        definition=definition,
+        events=tuple(sorted((*spec.events, *resets), key=lambda e: e.time)),
+    )
     plan, _ = plan_of(later, _NO_READINGS, later.grid)
     errors = np.array([_typical(run, v) for v in range(len(spec.variables))])
-    errors[[a.variable for a in spec.accumulators]] = np.nan
+    complete = np.ones((len(ahead), len(spec.variables)), dtype=bool)
+    for a, own in zip(spec.accumulators, ends, strict=True):
+        complete[:, a.variable] = np.isclose(ahead[:, None], own[None, :]).any(axis=1)
     return _Future(
         Machine(later),
         plan,
@@ -265,6 +283,7 @@ def _future(spec: Specification, run: EntityRun, steps: int | None, times: Any, 
         StateFunctions(later, spec.variables, spec.space.readings),
         StateFunctions(later, spec.variables, spec.space.sds),
         errors,
+        complete,
     )
 
 
@@ -340,6 +359,13 @@ class _Drawn:
     paths: Cube
     readings: Cube
 
+    def complete(self) -> tuple[Cube, Cube]:
+        """Return the draws that came to their end."""
+        kept = np.isfinite(self.paths).all(axis=(1, 2))
+        if not kept.any():
+            raise SimulationError("Every simulated path broke down; look at the model beyond the data.")
+        return self.paths[kept], self.readings[kept]
+
     def table(self, future: _Future, label: Any, entity: str | None) -> pd.DataFrame:
         spec = future.spec
         n_draw, n_time, _ = self.paths.shape
@@ -413,40 +439,63 @@ def _part(
     from scipy.special import ndtri
 
     spec = future.spec
-    m, n = len(spec.variables), len(spec.space.states)
-    names = [*spec.space.states, *future.outputs.names]
-    k = len(names)
+    shown = _shown(spec, future.outputs.names)
+    at, of = [column for _, column, _ in shown], [variable for _, _, variable in shown]
+    n, m = len(spec.space.states), len(spec.variables)
     q = float(ndtri((1 + level) / 2))
     mean, sd = ahead.mean, np.sqrt(np.maximum(np.einsum("tii->ti", P), 0.0))
-    lower, upper = mean[:, :k] - q * sd[:, :k], mean[:, :k] + q * sd[:, :k]
     errors = future.error_sds(mean[:, :n], run.p)
-    z, z_sd = mean[:, k:], np.sqrt(sd[:, k:] ** 2 + errors**2)
-    z_lower, z_upper = z - q * z_sd, z + q * z_sd
+    lower, upper, z_sd = mean - q * sd, mean + q * sd, np.sqrt(sd[:, -m:] ** 2 + errors**2)
+    z_lower, z_upper = mean[:, -m:] - q * z_sd, mean[:, -m:] + q * z_sd
     if drawn is not None:
         tails = [(1 - level) / 2, (1 + level) / 2]
-        lower, upper = np.nanquantile(drawn.paths[:, :, :k], tails, axis=0)
-        sd, mean = np.nanstd(drawn.paths, axis=0), np.nanmean(drawn.paths, axis=0)
-        z_lower, z_upper = np.nanquantile(drawn.readings, tails, axis=0)
-        z_sd = np.nanstd(drawn.readings, axis=0)
-    z_lower, z_upper = _back(z_lower, spec), _back(z_upper, spec)
-    place = [list(spec.variables).index(name) if name in spec.variables else m for name in names]
+        paths, readings = drawn.complete()
+        lower, upper = np.quantile(paths, tails, axis=0)
+        mean, sd, z_sd = paths.mean(axis=0), paths.std(axis=0), readings.std(axis=0)
+        z_lower, z_upper = np.quantile(readings, tails, axis=0)
+    bands = {"mean": mean, "sd": sd, "lower": lower, "upper": upper}
+    of_readings = {"reading_sd": z_sd, "reading_lower": z_lower, "reading_upper": z_upper}
     nothing = np.full((len(mean), 1), np.nan)
-    sums = np.array([a.variable for a in spec.accumulators], dtype=np.intp)
-    for values in (z_sd, z_lower, z_upper):
-        values[:, sums] = np.nan
-
-    def read(values: Matrix) -> Vector:
-        return np.concatenate([values, nothing], axis=1)[:, place].T.ravel()
-
+    columns = {key: _own_scale(key, values, spec)[:, at] for key, values in bands.items()}
+    columns |= {key: np.hstack([_own_scale(key, values, spec), nothing])[:, of] for key, values in of_readings.items()}
+    for i, (_, column, variable) in enumerate(shown):
+        if column >= mean.shape[1] - m:  # a sum has a value only where it is complete
+            for values in columns.values():
+                values[~future.complete[:, variable], i] = np.nan
     table = pd.DataFrame(
         {
-            "time": np.tile(future.times, k),
-            "name": np.repeat(np.array(names, dtype=object), len(mean)),
-            **{"mean": mean[:, :k].T.ravel(), "sd": sd[:, :k].T.ravel()},
-            **{"lower": lower.T.ravel(), "upper": upper.T.ravel()},
-            **{"reading_sd": read(z_sd), "reading_lower": read(z_lower), "reading_upper": read(z_upper)},
+            "time": np.tile(future.times, len(shown)),
+            "name": np.repeat(np.array([name for name, _, _ in shown], dtype=object), len(mean)),
+            **{key: values.T.ravel() for key, values in columns.items()},
         }
     )
     if entity is not None:
         table.insert(0, entity, run.label)
     return table
+
+
+def _shown(spec: Specification, outputs: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return name, column among states, outputs and readings, and the variable read (-1: none) of every row.
+
+    A sum is shown as it is read, under a name of its own.
+    """
+    states, variables = spec.space.states, list(spec.variables)
+    summed = {a.variable: a.state for a in spec.accumulators}
+    names = [*states, *outputs]
+    shown = []
+    for column, name in enumerate(names):
+        if column not in summed.values() or column >= len(states):
+            read = variables.index(name) if name in variables else -1
+            shown.append((name, column, -1 if read in summed else read))
+    of_sums = names_of_sums(spec)
+    shown += [(of_sums[variables[v]], len(names) + v, v) for v in summed]
+    return shown
+
+
+def _own_scale(key: str, values: Matrix, spec: Specification) -> Matrix:
+    """Return a table whose last columns are readings with those on the data's own scale; sds stay as they are."""
+    out = np.array(values, dtype=float)
+    if not key.endswith("sd"):
+        m = len(spec.variables)
+        out[:, -m:] = _back(out[:, -m:], spec)
+    return out

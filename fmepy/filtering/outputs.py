@@ -13,7 +13,7 @@ from fmepy.models.equations import names_in, symbol
 from fmepy.models.switches import as_piecewise
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["StateFunctions", "output_functions", "outputs_of"]
+__all__ = ["StateFunctions", "names_of_sums", "output_functions", "outputs_of"]
 
 _STEP = 6e-6
 """Relative step of differences: the cube root of the machine epsilon."""
@@ -125,3 +125,13 @@ def output_functions(spec: Specification) -> StateFunctions:
     """Return the outputs of a model as functions of the states of its filter."""
     outputs = outputs_of(spec)
     return StateFunctions(spec, [name for name, _ in outputs], [e for _, e in outputs])
+
+
+def names_of_sums(spec: Specification) -> dict[str, str]:
+    """Return by variable what is shown of one that was read as a sum or mean over the time before."""
+    out = {}
+    for a in spec.accumulators:
+        name = spec.variables[a.variable]
+        is_sum = spec.space.readings[a.variable] == symbol(spec.space.states[a.state])
+        out[name] = f"{'sum' if is_sum else 'mean'} of {name}"
+    return out

@@ -46,14 +46,17 @@ class FilterSummary:
         lines = [self.title]
         for heading, sentences in self.sections.items():
             lines += ["", heading, *(f"  - {s}" for s in sentences)]
-        return "\n".join([*lines, "", "By variable", self.frame.to_string(float_format="{:.3g}".format)])
+        if len(self.frame):
+            lines += ["", "By variable", self.frame.to_string(float_format="{:.3g}".format)]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         parts = [f"<p><b>{escape(self.title)}</b></p>"]
         for heading, sentences in self.sections.items():
             items = "".join(f"<li>{escape(s)}</li>" for s in sentences)
             parts.append(f"<p><b>{escape(heading)}</b></p><ul>{items}</ul>")
-        return "".join(parts) + str(self.frame.to_html(float_format="{:.3g}".format))
+        table = self.frame.to_html(float_format="{:.3g}".format) if len(self.frame) else ""
+        return "".join(parts) + str(table)
 
 
 def summary_of(flt: FilterResult, estimated: Any = None) -> FilterSummary:
@@ -103,9 +106,9 @@ def _what(flt: FilterResult) -> list[str]:
         start = f"known with uncertainty ({', '.join(spec.start.keys)})"
     free = spec.free_states
     out = [
-        f"{_number(len(flt.variables), 'variable')} read {len(times)} times{of}, {flt.xlabel} {times.min():g} to "
-        f"{times.max():g}; {_number(len(spec.space.states), 'state')}, {_number(spec.space.n_noise, 'noise input')}; "
-        f"the start is {start}."
+        f"{_number(len(flt.variables), 'variable')}, {_number(len(times), 'reading')}{of}, {flt.xlabel} "
+        f"{times.min():g} to {times.max():g}; {_number(len(spec.space.states), 'state')}, "
+        f"{_number(spec.space.n_noise, 'noise input')}; the start is {start}."
     ]
     used = len(times) - flt.nobs
     if used:

@@ -26,7 +26,7 @@ from fmepy.filtering.diagnostics import (
 )
 from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.forecasting import Forecast, forecast
-from fmepy.filtering.outputs import StateFunctions, output_functions, outputs_of
+from fmepy.filtering.outputs import StateFunctions, names_of_sums, output_functions, outputs_of
 from fmepy.filtering.report import FilterSummary, summary_of
 from fmepy.filtering.smoothing import History, history_of
 from fmepy.parameters import check_names
@@ -374,16 +374,16 @@ class FilterResult:
 
     @property
     def data_as_given(self) -> pd.DataFrame:
-        """The rows of `residuals` with obs on the data's own scale, without variables that were read as sums."""
+        """The rows of `residuals` with obs on the data's own scale; of sums with the name "sum of <variable>"."""
         table = self.residuals.copy()
-        sums = [self.variables[a.variable] for a in self._spec.accumulators]
         for name, how in zip(self.variables, self._spec.transforms, strict=True):
             mine = table["name"] == name
             if how == "log":
                 table.loc[mine, "obs"] = np.exp(table.loc[mine, "obs"])
             elif how == "sqrt":
                 table.loc[mine, "obs"] **= 2
-        return table[~table["name"].isin(sums)]
+        table["name"] = table["name"].replace(names_of_sums(self._spec))
+        return table
 
     def rows_of(self, table: pd.DataFrame, entity: Any) -> pd.DataFrame:
         """Return the rows of a table that belong to an entity."""

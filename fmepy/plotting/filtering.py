@@ -273,21 +273,41 @@ def plot_forecast(
         ahead, before = ahead[ahead["name"] == name], before.tail(past)
         data = data[(data["name"] == name) & (data["x"] >= before["time"].iloc[0])]
         end = before.iloc[-1]
-        t = np.concatenate([[end["time"]], ahead["time"]])
-        (line,) = ax.plot(before["time"], before[name], **{"color": "C0", "linewidth": 1.2, **kwargs})
-        color = line.get_color()
-        ax.plot(t, np.concatenate([[end[name]], ahead["mean"]]), color=color, linestyle="--", linewidth=1.2)
-        if ahead["reading_sd"].notna().any():
-            ax.fill_between(ahead["time"], ahead["reading_lower"], ahead["reading_upper"], color=color, alpha=0.15,
-                            linewidth=0, label=f"{forecast.level:.0%} band of a reading")  # fmt: skip
-        ax.fill_between(ahead["time"], ahead["lower"], ahead["upper"], color=color, alpha=0.35, linewidth=0,
-                        label=f"{forecast.level:.0%} of the state")  # fmt: skip
+        if ahead["mean"].isna().any() or name not in before.columns:
+            _sums_ahead(ax, ahead[ahead["mean"].notna()], forecast.level, **kwargs)
+        else:
+            _fan(ax, before, end, ahead, name, forecast.level, **kwargs)
         ax.plot(data["x"], data["obs"], **{**_DATA, "label": "data" if len(data) else None})
         ax.axvline(end["time"], color="0.7", linewidth=0.8, zorder=0)
         ax.set_xlabel(forecast.xlabel)
         ax.set_ylabel(name if label is None else f"{name}, {entity} {label}")
         _legend_above(ax)
     return panels
+
+
+def _fan(ax: Axes, before: Any, end: Any, ahead: Any, name: str, level: float, **kwargs: Any) -> None:
+    """Draw a variable until the end of the data, its forecast and both bands."""
+    t = np.concatenate([[end["time"]], ahead["time"]])
+    (line,) = ax.plot(before["time"], before[name], **{"color": "C0", "linewidth": 1.2, **kwargs})
+    color = line.get_color()
+    ax.plot(t, np.concatenate([[end[name]], ahead["mean"]]), color=color, linestyle="--", linewidth=1.2)
+    if ahead["reading_sd"].notna().any():
+        ax.fill_between(ahead["time"], ahead["reading_lower"], ahead["reading_upper"], color=color, alpha=0.15,
+                        linewidth=0, label=f"{level:.0%} band of a reading")  # fmt: skip
+    ax.fill_between(ahead["time"], ahead["lower"], ahead["upper"], color=color, alpha=0.35, linewidth=0,
+                    label=f"{level:.0%} of the state")  # fmt: skip
+
+
+def _sums_ahead(ax: Axes, ahead: Any, level: float, **kwargs: Any) -> None:
+    """Draw forecasts of sums, which have values at some times only, as points with bars."""
+    style = {"color": "C0", "linestyle": "none", **kwargs}
+    for lower, upper, width, label in (
+        ("reading_lower", "reading_upper", 1.0, f"{level:.0%} of a reading"),
+        ("lower", "upper", 3.0, f"{level:.0%} of the sum"),
+    ):
+        bars = [ahead["mean"] - ahead[lower], ahead[upper] - ahead["mean"]]
+        ax.errorbar(ahead["time"], ahead["mean"], yerr=bars, **{**style, "elinewidth": width, "label": label})
+    ax.plot(ahead["time"], ahead["mean"], **{**style, "marker": "o", "markersize": 4})
 
 
 def plot_screening(screened: BadData, *, ax: Axes | None = None, **kwargs: Any) -> Axes:

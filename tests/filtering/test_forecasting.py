@@ -130,6 +130,27 @@ def test_readings_of_a_transformed_variable_come_back_on_the_data_s_own_scale():
     assert np.sqrt(row["reading_lower"] * row["reading_upper"]) == pytest.approx(row["mean"], rel=1e-9)
 
 
+def test_sums_are_forecast_where_they_are_complete():
+    model = DifferenceModel("next(x) = 0.8 * x", state={"x": 1.0}, times=[0, 12], outputs={"z": "2 * x"})
+    data = {"time": [2, 5, 8, 12], "z": [3.0, 4.0, 0.5, 1.0]}
+    cost = FimlofCost(model, data, process_noise={"x": 0.5}, measurement_noise={"z": 0.4}, accumulate={"z": 2})
+    flt = cost.filter()
+    rows = of(flt.forecast(5), "sum of z")
+    assert np.isfinite(rows["mean"]).tolist() == [False, True, False, True, False]
+    x = flt.filtered["x"].iloc[-1]
+    np.testing.assert_allclose(rows["mean"][[1, 3]], [2 * x * (0.8 + 0.64), 2 * x * (0.8**3 + 0.8**4)], rtol=1e-12)
+    # var(2 x1 + 2 x2) with x2 = 0.8 x1 + w
+    P = flt.filtered_cov[-1, 0, 0]
+    variance = (2 * 1.8) ** 2 * (0.64 * P + 0.25) + 4 * 0.25
+    assert rows["sd"][1] ** 2 == pytest.approx(variance, rel=1e-10)
+    assert rows["reading_sd"][1] ** 2 == pytest.approx(variance + 0.16, rel=1e-10)
+    assert of(flt.forecast(5), "z")["reading_sd"].isna().all()
+    drawn = of(flt.forecast(2, draws=3000, seed=4), "sum of z")
+    assert drawn["sd"][1] == pytest.approx(rows["sd"][1], rel=0.05)
+    mean = of(cost.replace(accumulate={"z": (2, "mean")}).filter().forecast(2), "mean of z")
+    assert np.isfinite(mean["mean"]).tolist() == [False, True]
+
+
 def test_every_entity_is_forecast_from_its_own_end():
     model = DifferenceModel("next(x) = 0.9 * x", state={"x": 1.0}, times=[0, 5])
     data = pd.DataFrame({"who": ["u", "u", "v"], "time": [1, 4, 2], "x": [1.0, 0.5, 0.9]})

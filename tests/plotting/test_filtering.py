@@ -147,3 +147,18 @@ def test_compared_fits_stand_beside_each_other():
     ax = both.plot()
     assert [t.get_text() for t in ax.get_yticklabels()] == ["one  (p = 1)", "two  (p = 2)"]
     assert_allclose(line(ax, "AIC").get_xdata(), [4.0, 0.0])
+
+
+def test_sums_are_drawn_where_they_are_complete():
+    model = DifferenceModel("next(x) = 0.8 * x", state={"x": 1.0}, times=np.arange(13), outputs={"z": "2 * x"})
+    data = {"time": [2, 4, 7, 9, 12], "z": [3.0, 2.5, 4.0, 0.5, 1.0]}
+    for kind in ("sum", "mean"):
+        cost = FimlofCost(
+            model, data, process_noise={"x": 0.5}, measurement_noise={"z": 0.4}, accumulate={"z": (2, kind)}
+        )
+        flt = cost.filter()
+        (ahead,) = flt.forecast(5).plot()
+        assert ahead.get_ylabel() == f"{kind} of z"
+        assert line(ahead, "data").get_ydata().tolist() == data["z"]
+        assert len(ahead.containers) == 2
+    assert [ax.get_ylabel() for ax in flt.plot()] == ["x", "sum of z", "z"]
