@@ -16,6 +16,8 @@ __all__ = ["FilterSummary", "summary_of"]
 
 _DOUBT = 0.01
 """A test below this chance is told as a disagreement."""
+_STRONG = 3.5
+"""Standard deviations of a single correlation that are told whatever the test of all says."""
 _BIAS = 3.5
 """Standard errors of a mean that are told."""
 _MOST = 8
@@ -152,20 +154,25 @@ def _size(flt: FilterResult, estimated: Any) -> tuple[list[str], bool]:
 def _whiteness(p: float, df: int, constants: pd.DataFrame) -> tuple[list[str], bool]:
     if not np.isfinite(p):
         return ["Whiteness: there are not enough data to tell."], True
-    ok = p >= _DOUBT
-    if ok:
+    strong = constants[constants["rho"].abs() > _STRONG / 2 * constants["limit"]]
+    if p >= _DOUBT and not len(strong):
         return [f"Whiteness: no correlation is left in the innovations (portmanteau p = {p:.3g})."], True
     out = [
         f"Whiteness: the innovations are correlated (portmanteau p = {p:.2g} on {df} degrees of freedom): what is left "
         "could be predicted, the structure lacks something."
     ]
-    missing = constants[constants["time_constant"].notna()]
-    for name, row in missing.head(_MOST).iterrows():
+    told = constants[constants["significant"]] if p < _DOUBT else strong
+    if p >= _DOUBT:
+        out = [
+            f"Whiteness: all together nothing stands out (portmanteau p = {p:.3g}), but single variables are "
+            f"correlated beyond {_STRONG:g} sd."
+        ]
+    for name, row in told[told["time_constant"].notna()].head(_MOST).iterrows():
         out.append(
             f"{name}: serial correlation {row['rho']:.2f}, as of a first-order lag with the time constant "
             f"{row['time_constant']:.3g} that the model does not have."
         )
-    negative = constants.index[constants["significant"] & (constants["rho"] < 0)]
+    negative = told.index[told["rho"] < 0]
     if len(negative):
         out.append(
             f"{', '.join(map(str, negative))}: neighbours have opposite signs; errors of measurement may be taken for "

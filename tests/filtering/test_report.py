@@ -73,6 +73,24 @@ def test_a_missing_lag_is_told_with_its_time_constant():
     assert not page.agrees
 
 
+def test_a_correlation_of_one_variable_is_told_where_others_hide_it():
+    # eight variables whose noise is overstated make the test of all together blind
+    rng = np.random.default_rng(5)
+    names = [f"s{i}" for i in range(9)]
+    text = "\n".join(f"next({name}) = 0 * {name}" for name in names)
+    model = DifferenceModel(text, state=dict.fromkeys(names, 0.0), times=[0, 300])
+    data = pd.DataFrame({name: 0.4 * rng.normal(size=300) for name in names})
+    for t in range(1, 300):
+        data.loc[t, "s0"] = 0.5 * data.loc[t - 1, "s0"] + 0.4 * rng.normal()
+    data["time"] = np.arange(1, 301)
+    flt = FimlofCost(model, data, process_noise={}, measurement_noise=dict.fromkeys(names, 1.0)).filter()
+    assert flt.correlations().p_value > 0.5
+    told = text_of(flt, "Do model and data agree?")
+    assert "single variables are correlated" in told
+    assert "s0: serial correlation 0.5" in told
+    assert "s1: serial" not in told
+
+
 def test_errors_of_measurement_taken_for_noise_of_the_system_are_told():
     rng = np.random.default_rng(3)
     model = DifferenceModel("next(x) = x", state={"x": 0.0}, times=[0, 200])
