@@ -5,7 +5,10 @@ In the letters of the code, n states, q noise inputs, d diffuse columns::
     predict     P <- F P F' + A A'          A A' = G Q G';  X <- F X
     update      for each row i of a sample: h = H_i
         c = P h',  s = h c + r_i,  nu = delta_i - h (x - x(n|n-1)),  k = c / s
-        x <- x + k nu,  P <- P - k c' - c k' + k s k'  (scalar Joseph form),  X <- X - k (h X)
+        x <- x + k nu,  P <- P - c c' / s,  X <- X - k (h X)
+
+With k = c / s the scalar Joseph form P - k c' - c k' + k s k' is P - c c' / s, symmetric to the last bit as it is
+written here. A covariance that loses its sign all the same is watched for (below), and left to factors.
 
 The columns X = dx/dx0 belong to the components of the start of which nothing is known. Correlated measurement errors
 are made independent first: with R = L D L' (L unit lower) the rows of z and H are multiplied by L^-1; variances D.
@@ -114,41 +117,48 @@ def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):  # t
 
 
 @njit(**_COMPILED)
-def sequential_update(m, first, x, P, X, delta, H, r, x0, c, k, nu, s, v):  # type: ignore[no-untyped-def]
+def sequential_update(m, first, x, P, X, delta, H, which, r, x0, c, k, nu, s, v):  # type: ignore[no-untyped-def]
     """Update by m rows, one after the other; return the number of the row whose variance is not positive, or -1.
 
-    x, P, X are changed in place; x0, c, k are work space (n,). Results are nu, s and v = dnu/dx0, from row `first` on.
+    Row i is H[which[first + i]], or H[i] where `which` is empty. x, P, X are changed in place; x0, c, k are work space
+    (n,). Results are nu, s and v = dnu/dx0, from row `first` on.
     """
     n, d = X.shape
+    direct = which.shape[0] > 0
     for i in range(n):
         x0[i] = x[i]
     for row in range(m):
+        at = which[first + row] if direct else row
         for i in range(n):
             c[i] = 0.0
         e = delta[row]
         for j in range(n):
-            w = H[row, j]
+            w = H[at, j]
             if w != 0.0:
                 e -= w * (x[j] - x0[j])
                 for i in range(n):
                     c[i] += w * P[j, i]
         variance = r[row]
         for j in range(n):
-            variance += H[row, j] * c[j]
+            w = H[at, j]
+            if w != 0.0:
+                variance += w * c[j]
         nu[first + row] = e
         s[first + row] = variance
         if not (variance > 0.0 and variance < np.inf) or (r[row] > 0.0 and variance > ILL_CONDITIONED * r[row]):
             return row
+        inverse = 1.0 / variance
         for i in range(n):
-            k[i] = c[i] / variance
+            k[i] = c[i] * inverse
             x[i] += k[i] * e
         for i in range(n):
+            a = c[i]
             for j in range(n):
-                P[i, j] -= (k[i] * c[j] + c[i] * k[j]) - (k[i] * k[j]) * variance
+                P[i, j] -= (a * c[j]) * inverse  # the same to the last bit on both sides of the diagonal
         for j in range(d):
             total = 0.0
             for i in range(n):
-                total += H[row, i] * X[i, j]
+                total += H[at, i] * X[i, j]
             v[first + row, j] = -total
             for i in range(n):
                 X[i, j] -= k[i] * total

@@ -167,7 +167,7 @@ def _loop(  # type: ignore[no-untyped-def]
         np.empty(most),
         np.eye(most),
     )
-    transition = np.zeros((n, n))
+    transition, nothing = np.zeros((n, n)), np.empty(0, dtype=np.int64)
 
     for node in range(times.shape[0]):
         if recording:
@@ -228,9 +228,8 @@ def _loop(  # type: ignore[no-untyped-def]
             failed[0], failed[1] = STATE_NOT_FINITE, 0
             return node
         total = 0.0
-        for i in range(n):
-            for j in range(n):
-                total += 0.0 * P[i, j]
+        for i in range(n):  # what is not finite elsewhere comes to the variances
+            total += 0.0 * P[i, i]
         if total != 0.0:
             failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
             return node
@@ -246,19 +245,25 @@ def _loop(  # type: ignore[no-untyped-def]
                 var = row_vars[first + i]
                 delta[i] = row_values[first + i] - z[var]
                 errors[i] = abs(sd[var] * row_errors[first + i])
-                for j in range(n):
-                    rows[i, j] = H[var, j]
+                variances[i] = errors[i] * errors[i]
             if recording:
                 for i in range(count):
-                    row_predictions[first + i] = z[row_vars[first + i]]
-                    for j in range(n):
-                        row_gradients[first + i, j] = rows[i, j]
+                    var = row_vars[first + i]
+                    row_predictions[first + i] = z[var]
                     row_sds[first + i] = errors[i]
-            conditional_rows(count, first, delta, rows, errors, correlation, row_vars, variances, L)
-            if algorithm == JOINT:
-                bad = joint_update(count, first, x, P, X, delta, rows, variances, nu, s, v)
+                    for j in range(n):
+                        row_gradients[first + i, j] = H[var, j]
+            if algorithm == SEQUENTIAL and correlation.shape[0] == 0:
+                bad = sequential_update(count, first, x, P, X, delta, H, row_vars, variances, x0, c, k, nu, s, v)
             else:
-                bad = sequential_update(count, first, x, P, X, delta, rows, variances, x0, c, k, nu, s, v)
+                for i in range(count):
+                    for j in range(n):
+                        rows[i, j] = H[row_vars[first + i], j]
+                conditional_rows(count, first, delta, rows, errors, correlation, row_vars, variances, L)
+                if algorithm == JOINT:
+                    bad = joint_update(count, first, x, P, X, delta, rows, variances, nu, s, v)
+                else:
+                    bad = sequential_update(count, first, x, P, X, delta, rows, nothing, variances, x0, c, k, nu, s, v)
             if bad >= 0:
                 failed[0], failed[1] = VARIANCE_NOT_POSITIVE, first + bad
                 return node
