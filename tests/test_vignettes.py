@@ -137,3 +137,37 @@ def test_every_way_through_the_banana_finds_it_and_adapting_pays(root):
     table = module.compared(chains)
     assert table["evaluations"]["DRAM"] > 10_000
     assert table["per 1000 evaluations"]["adaptive"] > table["per 1000 evaluations"]["fixed proposal"]
+
+
+def test_three_ways_to_fit_a_noisy_system_are_right_where_they_should_be(root, tmp_path, capsys):
+    module = vignette(root, "three_ways")
+    table = module.main(tmp_path)["table"]
+    error, scatter, coverage = table["median_error"], table["robust_sd"], table["coverage"]
+    standard_error = 1.2533 * scatter / np.sqrt(module.REPLICATES)  # of a median
+
+    fimlof = error.xs("FIMLOF", level="method")
+    small_sample = (1 + 3 * module.A) / module.STEPS  # bias of an autoregression, Kendall 1954
+    assert (fimlof.abs() < 3 * standard_error.xs("FIMLOF", level="method") + small_sample).all()
+    assert coverage.xs("FIMLOF", level="method").mean() == pytest.approx(0.95, abs=3 * np.sqrt(0.05 * 0.95 / 160))
+    # attenuation of one-step least squares by Var x / (Var x + Var v), where the decay from 10 hardly counts
+    for sd_w, sd_v in ((2.0, 2.0), (2.0, 0.5), (0.5, 2.0)):
+        size = sd_w**2 / (1 - module.A**2) + module.X0**2 / (1 - module.A**2) / module.STEPS
+        expected = -module.A * sd_v**2 / (size + sd_v**2)
+        assert error[sd_w, sd_v, "one-step"] == pytest.approx(expected, abs=0.1), (sd_w, sd_v)
+    assert error[0.0, 2.0, "one-step"] < -0.6
+    # where a simple way is right, FIMLOF agrees with it, and simulation scatters more where the system is noisy
+    assert scatter[0.0, 2.0, "FIMLOF"] == pytest.approx(scatter[0.0, 2.0, "simulation"], rel=0.3)
+    assert scatter[2.0, 0.0, "FIMLOF"] == pytest.approx(scatter[2.0, 0.0, "one-step"], rel=0.3)
+    assert scatter[2.0, 0.0, "simulation"] > 8 * scatter[2.0, 0.0, "FIMLOF"]
+    assert 0.7 < coverage[[0.5, 2.0]].xs("simulation", level="method").mean() < 0.85
+    assert "With process noise, 95 % intervals held A: simulation 78%" in capsys.readouterr().out
+    assert (tmp_path / "errors.png").stat().st_size > 10_000
+
+
+def test_three_ways_do_not_depend_on_the_number_of_workers(root, tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    module = vignette(root, "three_ways")
+    with ThreadPoolExecutor(2) as pool:
+        here, there = (module.main(tmp_path, 1, executor)["estimates"] for executor in (None, pool))
+    pd.testing.assert_frame_equal(here, there)
