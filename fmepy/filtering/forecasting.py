@@ -110,7 +110,7 @@ def forecast(
     cost, spec = flt.cost, flt.cost.specification
     futures = [_future(spec, run, steps, times, forcings) for run in flt.runs]
     theta = flt.parms.to_numpy(dtype=float)
-    ahead = [f.run(run) for f, run in zip(futures, flt.runs, strict=True)]
+    ahead = [f.run(run, spec) for f, run in zip(futures, flt.runs, strict=True)]
     covariances = [a.covariance for a in ahead]
     if names:
         slopes = _slopes(flt, futures, theta, [flt.parms.index.get_loc(k) for k in names], np.sqrt(np.diag(C)))
@@ -155,6 +155,9 @@ def _covariance(given: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
                 f"{listed(parms.index)}."
             )
     C = given.to_numpy(dtype=float)
+    moves = ~np.isnan(np.diag(C))  # an sd that was estimated at zero has no variance: it stays there
+    if C.shape[0] == C.shape[1] and moves.any():
+        names, C = [k for k, m in zip(names, moves, strict=True) if m], C[np.ix_(moves, moves)]
     if C.shape[0] != C.shape[1] or not np.isfinite(C).all() or np.any(np.diag(C) < 0):
         raise ArgumentError(
             "`parm_cov` must be a covariance: square, finite, without negative variances. Where a fit gives none "
@@ -188,9 +191,9 @@ class _Future:
     def spec(self) -> Specification:
         return self.machine.spec
 
-    def run(self, run: EntityRun) -> _Ahead:
-        """Return the forecast from the end of a run."""
-        x, P = end_of(run, self.spec)
+    def run(self, run: EntityRun, filtered: Specification) -> _Ahead:
+        """Return the forecast from the end of a run of the model as the data were filtered, with its own start."""
+        x, P = end_of(run, filtered)
         return self.ahead(x, P, run.p)
 
     def ahead(self, x: Vector, P: Matrix, p: Vector) -> _Ahead:
@@ -339,8 +342,8 @@ def _slopes(flt: FilterResult, futures: Sequence[_Future], theta: Vector, at: Se
         for sign in (1.0, -1.0):
             moved = theta.copy()
             moved[j] += sign * h
-            runs = bound.records(moved, flt.entities)
-            sides.append([f.run(_sound(run)).mean for f, run in zip(futures, runs, strict=True)])
+            runs = [_sound(run) for run in bound.records(moved, flt.entities)]
+            sides.append([f.run(run, flt.cost.specification).mean for f, run in zip(futures, runs, strict=True)])
         for k, (up, down) in enumerate(zip(*sides, strict=True)):
             out[k].append((up - down) / (2 * h))
     return [np.stack(columns, axis=-1) for columns in out]

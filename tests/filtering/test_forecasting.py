@@ -47,6 +47,26 @@ def test_the_nile_ten_years_ahead_agrees_with_the_reference(nile):
     assert rows["time"].tolist() == list(range(100, 110))
 
 
+def test_an_unknown_start_that_is_never_forgotten_is_in_the_forecast():
+    """A constant behind noise: its mean, known to sd / sqrt(n)."""
+    z = [3.0, 5.0, 1.0, 4.0]
+    model = DifferenceModel("next(x) = x + drift", state={"x": 100.0}, parms={"drift": 0.0}, times=[0, 4])
+    cost = FimlofCost(model, {"time": np.arange(1, 5), "x": z}, process_noise={"x": "q"}, parms={"q": 0.0},
+                      measurement_noise={"x": 2.0}, initial="diffuse")  # fmt: skip
+    flt = cost.filter()
+    rows = of(flt.forecast(2), "x")
+    np.testing.assert_allclose(rows["mean"], np.mean(z), rtol=1e-12)
+    np.testing.assert_allclose(rows["sd"], 2 / np.sqrt(4), rtol=1e-12)
+    # with a slope of its own, of sd 1: the end of the line moves with it, for the mean of the data stays
+    C = pd.DataFrame([[1.0]], index=["drift"], columns=["drift"])
+    sloping = of(flt.forecast(2, parm_cov=C), "x")
+    np.testing.assert_allclose(sloping["sd"] ** 2, 1 + np.array([2.5, 3.5]) ** 2, rtol=1e-6)
+    # an sd that was estimated at zero has no variance, and stays there
+    wider = pd.DataFrame(np.nan, index=["drift", "q"], columns=["drift", "q"])
+    wider.loc["drift", "drift"] = 1.0
+    pd.testing.assert_frame_equal(of(flt.forecast(2, parm_cov=wider), "x"), sloping)
+
+
 def test_a_linear_forecast_is_the_closed_form():
     flt = decaying().filter()
     x, P = flt.filtered["x"].iloc[-1], flt.filtered_cov[-1, 0, 0]
