@@ -214,3 +214,35 @@ def test_one_step_least_squares_of_market_growth_are_the_stored_ones(root):
     assert fit.par.to_dict() == pytest.approx(expected.to_dict(), rel=0.02)
     alone = ["CEF1", "CEF2", "CEF3", "CEF4", "SAT"]
     assert fit.par[alone].to_dict() == pytest.approx(expected[alone].to_dict(), rel=1e-5)
+
+
+def test_the_nile_has_the_estimates_of_the_literature_and_a_jump_in_1899(root, tmp_path, capsys):
+    module = vignette(root, "nile")
+    found = module.main(tmp_path)
+    fit, jumped, flt = found["fit"], found["fit_jump"], found["filter"]
+    assert (fit.par**2).to_dict() == pytest.approx({"sd_w": 1469.1, "sd_v": 15099}, rel=2e-4)  # Durbin and Koopman
+    assert fit.loglik == pytest.approx(-632.5456, abs=1e-4)
+    assert flt.correlations(10, estimated=fit.par).p_value > 0.2
+    assert found["year"] == module.YEAR
+    assert found["filter"].shocks["AUXS"].abs().max() == pytest.approx(3.23, abs=0.01)
+    # with the jump and no other noise: two means
+    years, flow = (fme.datasets.load("Nile")[k].to_numpy() for k in ("year", "flow"))
+    before, after = flow[years < 1899], flow[years >= 1899]
+    assert jumped.par["sd_w"] == 0
+    assert jumped.par["jump"] == pytest.approx(after.mean() - before.mean(), rel=1e-5)
+    variance = (before.var() * len(before) + after.var() * len(after)) / 99
+    assert jumped.par["sd_v"] ** 2 == pytest.approx(variance, rel=1e-4)
+    expected = np.sqrt(variance * (1 / len(before) + 1 / len(after)))
+    assert jumped.std_error["jump"] == pytest.approx(expected, rel=1e-3)
+    assert jumped.loglik - fit.loglik == pytest.approx(10.17, abs=0.01)
+    test = found["comparison"].tests.iloc[0]
+    assert test["LR"] == pytest.approx(2 * (jumped.loglik - fit.loglik), abs=1e-9)
+    wanders, stays = (f.frame.query("name == 'flow'") for f in found["forecast"].values())
+    assert stays["mean"].to_numpy() == pytest.approx(after.mean(), rel=1e-6)
+    assert stays["sd"].to_numpy() == pytest.approx(np.sqrt(variance / len(after)), rel=1e-3)
+    assert wanders["sd"].is_monotonic_increasing
+    text = capsys.readouterr().out
+    for part in ("Variances 1469.2 and 15098.5", "1899, 3.23 sd", "no correlation is left in the innovations"):
+        assert part in text
+    for name in ("levels", "shocks", "diagnostics", "forecast"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
