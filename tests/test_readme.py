@@ -32,6 +32,8 @@ def test_every_other_python_block_runs_after_it(readme):
     namespace: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), namespace)
+    for name, value in re.findall(r"(\w+) ([\d.]+)", re.search(r"modFit\(river\) *# -> (.*)", readme).group(1)):
+        assert namespace["best"].par[name] == pytest.approx(float(value), rel=1e-3)
 
 
 def test_it_opens_with_the_two_commands(readme):
