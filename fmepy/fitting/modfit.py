@@ -368,7 +368,7 @@ def _message(
                 f"The data leave a combination of parameters undetermined (relative changes): {loose}. There is no "
                 "covariance; fix one of them, or give a prior."
             )
-        elif np.isnan(covariance_of(H)).any():
+        elif np.isnan(covariance_of(H)).all():  # those of some: an sd at zero, which was told
             parts.append("The Hessian is not positive definite: there is no covariance.")
     if problem.objective.is_scalar and nobs < len(theta):
         parts.append(f"{int(nobs)} data for {len(theta)} parameters: the estimates are not determined.")

@@ -117,6 +117,7 @@ def test_an_sd_whose_best_value_is_zero_ends_there_and_leaves_the_covariance_to_
     assert np.isnan(fit.std_error["q"])
     assert fit.converged
     assert "highest without the noise of q" in fit.message
+    assert "no covariance" not in fit.message
 
 
 def test_other_methods_find_the_same_and_least_squares_refuse(ar1):
