@@ -205,6 +205,28 @@ class BoundFimlof:
         wanted = [k for k, e in enumerate(self.entities) if labels is None or e.label in labels]
         return [self._recorded(k, values) for k in wanted]
 
+    def nonlinearity(self, theta: Vector, labels: Sequence[Any] | None = None) -> pd.DataFrame:
+        """Return how far the linearisation can be trusted, by state, see `fmepy.filtering.nonlinearity`.
+
+        labels : sequence, optional
+            Those entities only. Entities are told in a first column, where there are several.
+        """
+        from fmepy.filtering.nonlinearity import nonlinearity
+
+        values = self._full(np.asarray(theta, dtype=float))
+        tables = []
+        for k, entity in enumerate(self.entities):
+            if labels is not None and entity.label not in labels:
+                continue
+            run, _ = self._pass(k, values, record=True)
+            if run.node >= 0:
+                raise self._broken(k, run, values)
+            table = nonlinearity(self._machine, self._plans[k][0], run, values[self._take[k]])
+            if entity.label is not None:
+                table.insert(0, "entity", entity.label)
+            tables.append(table)
+        return pd.concat(tables)
+
     # ---
 
     def _recorded(self, k: int, values: Vector) -> EntityRun:

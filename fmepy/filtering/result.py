@@ -304,6 +304,30 @@ class FilterResult:
         scales = self._spec.scales
         return [k for k in self._names(estimated) if k.split("[")[0] in own and k.split("[")[0] not in scales]
 
+    def nonlinearity(self) -> pd.DataFrame:
+        """Return how far the extended filter's linearisation can be trusted, by state.
+
+        The model is moved by a filtered standard deviation of each state and held against its tangent, in standard
+        deviations of what comes next. Well below 1 the likelihood is good; near 1 or above, compare with
+        ``update="second_order"`` or ``"unscented"``.
+
+        Returns
+        -------
+        DataFrame
+            Index: the states; columns step_mean, step_max, step_time, reading_mean, reading_max, reading_time: means,
+            largest values along the data, and where they are (the entity first where there are several).
+
+        Raises
+        ------
+        SimulationError
+            The filter breaks down.
+        """
+        labels = self.entities
+        table: pd.DataFrame = self.cost.bind().nonlinearity(
+            self.parms.to_numpy(dtype=float), None if labels == [None] else labels
+        )
+        return table
+
     def summary(self, estimated: Any = None) -> FilterSummary:
         """Return the filter on one page: do model and data agree, what is suspected, what is missing, what is weak.
 

@@ -46,7 +46,7 @@ def covariance_of(hessian: Matrix) -> Matrix:
     if kept.any() and not kept.all():
         nothing[np.ix_(kept, kept)] = covariance_of(2 * half[np.ix_(kept, kept)])
         return nothing
-    if not np.isfinite(half).all() or not (np.diag(half) > 0).all():
+    if not half.size or not np.isfinite(half).all() or not (np.diag(half) > 0).all():
         return nothing
     size = 1 / np.sqrt(np.diag(half))
     values, vectors = np.linalg.eigh(half * np.outer(size, size))

@@ -23,6 +23,7 @@ from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 __all__ = ["modFit"]
 
 _FAR = 1e100  # costs and parameters beyond it are on their way to infinity
+_LOST = 1e6  # times its size at the start: a parameter so far off, and without effect, has run away
 _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
 
 
@@ -275,7 +276,11 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
         rank=len(names),
         cost=objective.modcost(theta),
         method=method,
-        converged=outcome.converged and curvature_ok and not curvature.trouble and not _runs_away(value, theta),
+        converged=outcome.converged
+        and curvature_ok
+        and not curvature.trouble
+        and not _runs_away(value, theta)
+        and not _lost(problem, theta, H),
         message=_message(problem, theta, outcome, curvature, at_bound, curvature_ok, nobs),
         iterations=outcome.iterations,
         evaluations=objective.evaluations - before[0],
@@ -328,6 +333,24 @@ def _runs_away(value: float, theta: Vector) -> bool:
     return value < -_FAR or bool(np.any(np.abs(theta) > _FAR))
 
 
+def _lost(problem: Problem, theta: Vector, H: Matrix | None) -> list[int]:
+    """Return the parameters that went off to where the cost no longer knows them.
+
+    There a change by their own size moves it by less than one in -2 log L, or one residual variance.
+    """
+    if H is None:
+        return []
+    far = np.abs(theta) > _LOST * problem.scale
+    if not far.any():
+        return []
+    unit = 1.0
+    if problem.is_least_squares:
+        r = problem.residuals(theta)
+        unit = max(float(r @ r) / max(r.size - theta.size, 1), 1e-300)
+    moves = 0.5 * np.diag(H) * theta**2 / unit
+    return [int(j) for j in np.flatnonzero(far & (np.isnan(moves) | (moves < 1)))]
+
+
 def _message(
     problem: Problem,
     theta: Vector,
@@ -350,6 +373,11 @@ def _message(
         )
     if curvature.trouble:
         parts.append(curvature.trouble)
+    for j in _lost(problem, theta, curvature.hessian):
+        parts.append(
+            f"{problem.names[j]} ran away, from {problem.start[j]:.4g} to {theta[j]:.4g}, where the cost no longer "
+            "depends on it. This is no optimum: give it bounds (lower=, upper=)."
+        )
     gone = [n for n, g in zip(problem.names, problem.objective.scale_parameters & (theta == 0), strict=True) if g]
     if gone:
         parts.append(

@@ -1,6 +1,7 @@
 """The nonlinearity of a filter is what one standard deviation bends, measured in standard deviations."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fmepy.costs.fimlof import FimlofCost
@@ -54,3 +55,21 @@ def test_a_state_that_is_known_has_no_nonlinearity():
     frame, _ = table_of(logistic_cost(sd_w=0.0))
     assert np.isnan(frame.loc["x", "step_max"])
     assert run_of(logistic_cost(sd_w=0.0)).node == -1
+
+
+def test_a_result_tells_it_by_entity():
+    def grow(n, x, *, r=0.3, K=10.0):
+        return x + r * x * (1 - x / K)
+
+    model = DifferenceModel(grow, state={"x": 2.0}, times=np.arange(6))
+    table = pd.DataFrame({"time": [1, 2, 3] * 2, "x": [2.5, 3.0, 3.5] * 2, "site": ["a"] * 3 + ["b"] * 3})
+    cost = FimlofCost(model, table, entity="site", process_noise={"x": 1.0}, measurement_noise={"x": 0.5})
+    told = cost.filter().nonlinearity()
+    assert told["entity"].tolist() == ["a", "b"]
+    assert (told["step_max"] > 0).all()
+    assert len(cost.filter().of("b").nonlinearity()) == 1
+    linear = FimlofCost(
+        DifferenceModel("next(x) = 0.5 * x", state={"x": 2.0}, times=np.arange(6)),
+        table[table.site == "a"].drop(columns="site"), process_noise={"x": 1.0}, measurement_noise={"x": 0.5},
+    )  # fmt: skip
+    assert linear.filter().nonlinearity()[["step_max", "reading_max"]].abs().max().max() < 1e-12

@@ -181,3 +181,19 @@ def test_chains_take_the_likelihood_as_it_stands(ar1):
     assert (chain.pars.std() / fit.std_error).between(0.7, 1.5).all()
     assert (chain.pars[["q", "r"]] >= 0).all().all()
     assert 2 * chain.bestfunp == pytest.approx(fit.deviance, abs=0.5)
+
+
+def test_a_parameter_that_runs_away_is_no_optimum_and_is_told():
+    """A time constant whose inverse wants to be negative goes through infinity."""
+    model = fme.OdeModel(
+        "d(x)/dt = (m - x) / tau", state={"x": 1.0}, times=np.arange(11), parms={"tau": 5.0, "m": 0.0}, method="euler"
+    )
+    table = {"time": np.arange(1, 11), "x": 1.0 + 0.01 * np.arange(1, 11) ** 2}
+    cost = fme.FimlofCost(model, table, process_noise={"x": 0.05}, measurement_noise={"x": 0.01})
+    fit = modFit(cost, ["tau"])
+    assert not fit.converged
+    assert "tau ran away, from 5 to" in fit.message
+    assert "give it bounds" in fit.message
+    bounded = modFit(cost, ["tau"], lower={"tau": 0.5}, upper={"tau": 1e3})
+    assert bounded.par["tau"] == 1e3
+    assert "On a bound: tau" in bounded.message
