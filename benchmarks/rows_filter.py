@@ -78,8 +78,9 @@ FIRST = """
 import time
 import fmepy as fme
 import numba, sympy
-from fmepy.filtering import loop; loop.compiled()
+from fmepy.filtering import loop
 from benchmarks import market
+{}
 t = time.perf_counter()
 value = market.cost()()
 took = time.perf_counter() - t
@@ -90,14 +91,20 @@ print(took)
 
 def filter_first_use() -> Row:
     """From the definition of a model to its first likelihood, in a new process: a new model, and one seen before."""
-    news = []
+    new_model, news = FIRST.format("loop.compiled()"), []
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:
-            (first,) = fresh_process([FIRST], rounds=1, XDG_CACHE_HOME=folder)
-            (second,) = fresh_process([FIRST], rounds=3, XDG_CACHE_HOME=folder)
+            (first,) = fresh_process([new_model], rounds=1, XDG_CACHE_HOME=folder)
+            (second,) = fresh_process([new_model], rounds=3, XDG_CACHE_HOME=folder)
             news.append((first, second))
     ours, again = np.min(news, axis=0)
-    goals = [at_most(ours, 5, "{:.2f} s"), at_most(again, 1, "{:.2f} s in a second process")]
+    with tempfile.TemporaryDirectory() as folder:
+        (ever,) = fresh_process([FIRST.format("")], rounds=1, XDG_CACHE_HOME=folder, NUMBA_CACHE_DIR=folder)
+    goals = [
+        at_most(ours, 5, "{:.2f} s"),
+        at_most(again, 1, "{:.2f} s in a second process"),
+        at_most(ever, 5, "{:.1f} s the very first time on a machine, its loop included"),
+    ]
     return Row("first use of a filter on a new model", ours, "the same in a second process", again, goals)
 
 

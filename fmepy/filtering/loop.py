@@ -106,6 +106,8 @@ def _event(kind, i, value, x, P, X):  # type: ignore[no-untyped-def]
 def _loop(  # type: ignore[no-untyped-def]
     advance,
     observe,
+    runge_kutta,
+    joint,
     step_kind,
     per_step,
     algorithm,
@@ -197,7 +199,7 @@ def _loop(  # type: ignore[no-untyped-def]
                         x[i] += h * f[i]
                         for j in range(n):
                             Phi[i, j] = h * F[i, j]
-                else:
+                elif runge_kutta is not None:
                     _add_scaled(x, 0.5 * h, f, y)
                     advance(t + 0.5 * h, h, y, p, u[1], k2, F2, unused)
                     _tangent(F2, F, 0.5 * h, K2)
@@ -253,6 +255,7 @@ def _loop(  # type: ignore[no-untyped-def]
                     row_sds[first + i] = errors[i]
                     for j in range(n):
                         row_gradients[first + i, j] = H[var, j]
+            bad = -1
             if algorithm == SEQUENTIAL and correlation.shape[0] == 0:
                 bad = sequential_update(count, first, x, P, X, delta, H, row_vars, variances, x0, c, k, nu, s, v)
             else:
@@ -260,7 +263,7 @@ def _loop(  # type: ignore[no-untyped-def]
                     for j in range(n):
                         rows[i, j] = H[row_vars[first + i], j]
                 conditional_rows(count, first, delta, rows, errors, correlation, row_vars, variances, L)
-                if algorithm == JOINT:
+                if joint is not None:
                     bad = joint_update(count, first, x, P, X, delta, rows, variances, nu, s, v)
                 else:
                     bad = sequential_update(count, first, x, P, X, delta, rows, nothing, variances, x0, c, k, nu, s, v)
@@ -286,16 +289,20 @@ ARGUMENTS = (
     _M, _C, _M, _C, _C, _V, _M, _V,
 )  # fmt: skip
 """Types of what a loop gets after the model's functions."""
-_SIGNATURE = _I(types.FunctionType(ADVANCE), types.FunctionType(OBSERVE), *ARGUMENTS)
 
 interpreted: Callable[..., int] = _loop
 """The loop as Python: the two functions are any callables."""
 
 
-@lru_cache(maxsize=1)
-def compiled() -> Any:
-    """Return the loop in machine code: the two functions are given by address."""
-    return compile_loop(_loop, _SIGNATURE, "the filter's loop")
+@lru_cache(maxsize=4)
+def compiled(runge_kutta: bool = False, joint: bool = False) -> Any:
+    """Return the loop in machine code: the two functions are given by address.
+
+    What a model does not need (Runge and Kutta's steps, the joint update) is None, and is not compiled.
+    """
+    options = [types.boolean if wanted else types.none for wanted in (runge_kutta, joint)]
+    signature = _I(types.FunctionType(ADVANCE), types.FunctionType(OBSERVE), *options, *ARGUMENTS)
+    return compile_loop(_loop, signature, "the filter's loop")
 
 
 def compile_loop(function: Callable[..., Any], signature: Any, what: str) -> Any:

@@ -62,6 +62,8 @@ class Scheme:
         The two further functions of `filtering.factored`; empty: the plain loop.
     safe : callable or None
         Returns the scheme for a pass that broke down here.
+    options : (bool or None, bool or None)
+        Of the plain loop: True for Runge and Kutta's steps, for the joint update; None where they are not wanted.
     """
 
     loop: Any
@@ -74,6 +76,7 @@ class Scheme:
     n_variables: int
     curvatures: tuple[Any, ...] = ()
     safe: Callable[[], Scheme] | None = None
+    options: tuple[bool | None, bool | None] = (True, True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,7 +208,8 @@ def _one_pass(
     r = plan.readings
     with np.errstate(all="ignore"):
         node = scheme.loop(
-            *(scheme.advance, scheme.observe, *scheme.curvatures, scheme.step_kind, scheme.per_step, scheme.algorithm),
+            *(scheme.advance, scheme.observe, *(scheme.curvatures or scheme.options)),
+            *(scheme.step_kind, scheme.per_step, scheme.algorithm),
             *(scheme.n_noise, scheme.n_variables, start.x.copy(), start.P.copy(), X, p),
             *(plan.times, plan.step_at, plan.step_times, plan.step_lengths, plan.step_inputs),
             *(plan.row_at, r.variables, r.values, r.errors, plan.inputs),

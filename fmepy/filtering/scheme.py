@@ -95,12 +95,14 @@ class Machine:
         from fmepy.filtering import loop
 
         spec, f = self.spec, self._functions
+        wanted = (f.step_kind == loop.RK4, spec.algorithm == "joint")
         return Scheme(
-            loop.compiled() if f.by_address else loop.interpreted,
+            loop.compiled(*wanted) if f.by_address else loop.interpreted,
             *(f.advance, f.observe, f.step_kind),
             loop.JOINT if spec.algorithm == "joint" else loop.SEQUENTIAL,
             *(spec.per_step, f.n_noise, len(spec.variables)),
             safe=lambda: self.safe_scheme,
+            options=(wanted[0] or None, wanted[1] or None),
         )
 
     def observe_at(self, t: float, x: Vector, inputs: Vector, u: Vector) -> tuple[Vector, Matrix]:
