@@ -5,12 +5,14 @@ A `Machine` is made once for a bound cost and asked again and again; it holds wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from fmepy.filtering.noise import numbers, semidefinite_factor
+from fmepy.filtering.noise import Noise, numbers, semidefinite_factor
 from fmepy.filtering.plan import EVENT_KINDS, Change, Plan, Readings, build_plan
 from fmepy.filtering.run import Functions, Scheme, Start
 from fmepy.filtering.specification import Accumulator, Specification
@@ -21,7 +23,7 @@ from fmepy.types import Matrix, Vector
 
 __all__ = ["Machine", "plan_of", "settings_of"]
 
-_MADE_WHERE_NEEDED = ("scheme", "linear_scheme", "safe_scheme", "_functions", "_observe", "_sds")
+_MADE_WHERE_NEEDED = ("scheme", "linear_scheme", "safe_scheme", "_functions", "_observe", "_sds", "_covariances")
 
 
 def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None) -> tuple[Plan, Readings | None]:
@@ -80,6 +82,7 @@ class Machine:
         self._start_places = [spec.definition.states.index(k) for k in spec.start.keys]
         self._free = np.array(spec.free_states, dtype=np.intp)
         self._n, self._total = n, len(spec.space.states)
+        self._first: dict[int, tuple[Readings, tuple[_FirstData, ...]]] = {}
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -152,10 +155,9 @@ class Machine:
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> Vector:
         """Return what the functions see: the parameters, the factor of a correlated noise, what all noise is times."""
-        covariance = self.spec.noise.covariance
-        if covariance is None:
+        if self.spec.noise.covariance is None:
             return np.append(p, inflation)
-        C = semidefinite_factor(covariance.function(self.spec.parameters)(p.tolist()))
+        C = semidefinite_factor(self._covariance(self.spec.noise)(p.tolist()))
         return np.concatenate([p, C[np.tril_indices(len(C))], [inflation]])
 
     def event_values(self, p: Vector) -> Vector:
@@ -168,7 +170,7 @@ class Machine:
         errors = self.spec.errors
         if errors.covariance is None:
             return np.empty((0, 0))
-        matrix = errors.covariance.function(self.spec.parameters)(p.tolist())
+        matrix = self._covariance(errors)(p.tolist())
         sd = np.sqrt(np.diag(matrix))
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.where(np.outer(sd, sd) > 0, matrix / np.outer(sd, sd), 0.0)
@@ -195,37 +197,59 @@ class Machine:
         if self._start_sds is not None:
             P[at, at] = self._start_sds(plain) ** 2
         else:
-            assert self.spec.start.covariance is not None, "sds or a covariance"
-            P[np.ix_(at, at)] = self.spec.start.covariance.function(self.spec.parameters)(plain)
+            P[np.ix_(at, at)] = self._covariance(self.spec.start)(plain)
         if used is not None:
             self._from_data(x, P, p, used, u, t)
         if shift is not None:
             x[self._free] += shift
         return Start(x, P, self._free)
 
+    def _covariance(self, noise: Noise) -> Callable[[list[float]], Matrix]:
+        """Return a covariance as a function of the parameters' values, made once."""
+        if noise.covariance not in self._covariances:
+            assert noise.covariance is not None, "asked only where there is one"
+            self._covariances[noise.covariance] = noise.covariance.function(self.spec.parameters)
+        return self._covariances[noise.covariance]
+
+    @cached_property
+    def _covariances(self) -> dict[Any, Callable[[list[float]], Matrix]]:
+        return {}
+
     def _from_data(self, x: Vector, P: Matrix, p: Vector, used: Readings, u: Vector, t: float) -> None:
         """Set directly measured states to their first data, with the covariance of the errors."""
-        direct = dict(self.spec.direct)
-        found: dict[int, tuple[int, list[int]]] = {}
-        for i, variable in enumerate(used.variables.tolist()):
-            if variable in direct:
-                found.setdefault(direct[variable], (variable, []))[1].append(i)
-        for state, (variable, rows) in found.items():
-            x[state] = float(np.mean(_untransformed(used.values[rows], self.spec.transforms[variable])))
-        sds = np.abs(np.array(self._sds((t,), x.tolist(), p.tolist(), u.tolist()), dtype=float))
+        found = self._data_of_start(used)
+        values = x.tolist()
+        for one in found:
+            values[one.state] = one.guess
+        sds = self._sds((t,), values, p.tolist(), u.tolist())
+        spread = []
+        for one in found:
+            z, sd = one.combined(abs(float(sds[one.variable])))
+            x[one.state], slope = _back(z, one.how)
+            P[one.state, :] = P[:, one.state] = 0.0
+            spread.append(slope * sd)
         correlation = self.correlation(p)
-        spread = {}
-        for state, (variable, rows) in found.items():
-            sd = sds[variable] * used.errors[rows]
-            w = np.where(sd > 0, 1.0, 0.0) / np.maximum(sd, 1e-300) ** 2 if (sd > 0).all() else np.ones(len(sd))
-            z = float(np.average(used.values[rows], weights=w))
-            x[state], slope = _back(z, self.spec.transforms[variable])
-            P[state, :] = P[:, state] = 0.0
-            spread[state] = (variable, slope * float(np.sqrt(1 / np.sum(w))) if (sd > 0).all() else 0.0)
-        for a, (va, sa) in spread.items():
-            for b, (vb, sb) in spread.items():
-                rho = 1.0 if a == b else (correlation[va, vb] if len(correlation) else 0.0)
-                P[a, b] = rho * sa * sb
+        for a, (one, sa) in enumerate(zip(found, spread, strict=True)):
+            P[one.state, one.state] = sa * sa
+            if len(correlation):
+                for other, sb in zip(found[:a], spread, strict=False):
+                    rho = correlation[one.variable, other.variable]
+                    P[one.state, other.state] = P[other.state, one.state] = rho * sa * sb
+
+    def _data_of_start(self, used: Readings) -> tuple[_FirstData, ...]:
+        """Return the first data by directly measured state, sorted out once for each entity."""
+        kept = self._first.get(id(used))
+        if kept is None or kept[0] is not used:
+            direct, rows = dict(self.spec.direct), dict[int, list[int]]()
+            for i, variable in enumerate(used.variables.tolist()):
+                if variable in direct:
+                    rows.setdefault(variable, []).append(i)
+            data = tuple(
+                _FirstData(direct[v], v, self.spec.transforms[v], used.values[r].tolist(), used.errors[r].tolist())
+                for v, r in rows.items()
+            )
+            kept = self._first[id(used)] = (used, data)
+        return kept[1]
 
     @cached_property
     def _sds(self) -> Any:
@@ -249,8 +273,30 @@ class Machine:
         return {k: v for k, v in self.__dict__.items() if k not in _MADE_WHERE_NEEDED}
 
 
-def _untransformed(values: Vector, how: str | None) -> Vector:
-    return np.array([_back(float(z), how)[0] for z in values])
+@dataclass(frozen=True, slots=True)
+class _FirstData:
+    """The first data of a directly measured state, which it starts from."""
+
+    state: int
+    variable: int
+    how: str | None
+    values: list[float]
+    errors: list[float]
+
+    @property
+    def guess(self) -> float:
+        """A value of the state, good enough for the sd of its readings."""
+        return sum(_back(z, self.how)[0] for z in self.values) / len(self.values)
+
+    def combined(self, sd: float) -> tuple[float, float]:
+        """Return the reading that stands for all of them, weighted by their errors, and its sd."""
+        if len(self.values) == 1:
+            return self.values[0], sd * self.errors[0]
+        if sd == 0:
+            return sum(self.values) / len(self.values), 0.0
+        weights = [1 / (sd * e) ** 2 for e in self.errors]
+        total = sum(weights)
+        return sum(w * z for w, z in zip(weights, self.values, strict=True)) / total, total**-0.5
 
 
 def _back(z: float, how: str | None) -> tuple[float, float]:

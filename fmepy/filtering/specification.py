@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, ParameterError, check_choice, did_you_mean, listed
-from fmepy.filtering.noise import Covariance, Noise, check_covariance, read_noise, scale_parameters
+from fmepy.filtering.noise import Noise, read_noise, scale_parameters
 from fmepy.filtering.statespace import StateSpace, build_state_space
 from fmepy.filtering.untraced import UntracedSpace, nominal_equations
 from fmepy.models.definition import Definition
@@ -410,15 +409,3 @@ def _check_some_noise(noise: Noise, errors: Noise, has_errors: bool, variables: 
             f"Neither the process nor the measurement of {listed(exact)} has any noise, so its prediction has no "
             "variance. Give `process_noise` or `measurement_noise` an sd above zero."
         )
-
-
-def covariance_at(covariance: Covariance, parameters: tuple[str, ...], p: list[float], argument: str) -> Any:
-    """Return a covariance at the parameters' values."""
-    matrix = _matrix_of(covariance, parameters)(p)
-    check_covariance(matrix, argument, covariance.names)
-    return matrix
-
-
-@lru_cache(maxsize=64)
-def _matrix_of(covariance: Covariance, parameters: tuple[str, ...]) -> Callable[[list[float]], Any]:
-    return covariance.function(parameters)
