@@ -19,7 +19,7 @@ import pandas as pd
 from fmepy.costs.fimlof_data import EntityData
 from fmepy.errors import SimulationError
 from fmepy.filtering.entity_run import EntityRun
-from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of
+from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of, unknown_part
 from fmepy.filtering.plan import Plan, Readings
 from fmepy.filtering.run import Pass, run_filter
 from fmepy.filtering.scheme import Machine, plan_of, settings_of
@@ -135,7 +135,8 @@ class BoundFimlof:
         found = self.likelihoods(theta)
         total = float(sum(one.loglik for one in found))
         if not np.isfinite(total):
-            raise SimulationError(self._undetermined())
+            worst = min(found, key=lambda one: one.loglik)
+            raise SimulationError(self._undetermined(worst))
         return -2.0 * total
 
     def likelihoods(self, theta: Vector) -> list[Likelihood]:
@@ -243,7 +244,7 @@ class BoundFimlof:
             if likelihood is None:
                 failure = str(self._broken(k, run, values, plan))
             elif not np.isfinite(likelihood.loglik):
-                failure = self._undetermined()
+                failure = self._undetermined(likelihood)
         except SimulationError as error:
             failure = str(error)
         return EntityRun(entity.label, p, plan, used, run, likelihood, correlation, failure, counted.log_jacobian)
@@ -280,12 +281,15 @@ class BoundFimlof:
             shift = shift + move
         return run, likelihood
 
-    def _undetermined(self) -> str:
-        """Return the sentence for a likelihood that is not finite."""
+    def _undetermined(self, likelihood: Likelihood) -> str:
+        """Return the sentence for a likelihood that is not finite, with the part of the start that it does not know."""
         if not self.spec.free_states:
             return "The likelihood is not finite."
-        names = ", ".join(self.spec.definition.states[i] for i in self.spec.free_states)
-        return f"The likelihood is not finite: the data say nothing of a part of the unknown start ({names})."
+        states = [self.spec.definition.states[i] for i in self.spec.free_states]
+        return (
+            f"The likelihood is not finite: the data say nothing of {unknown_part(likelihood.A, states)} at the start, "
+            "which initial='diffuse' leaves to them. Give its sd in `initial_sd`, or measure more."
+        )
 
     def _broken(self, k: int, run: Pass, values: Vector, plan: Plan | None = None) -> SimulationError:
         plan = self._plans[k][0] if plan is None else plan

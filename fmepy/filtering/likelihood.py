@@ -21,6 +21,7 @@ so that the data which are used up by the start are not counted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +29,7 @@ import numpy as np
 from fmepy.filtering.run import Pass
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Likelihood", "expected_information", "likelihood_of", "score_of", "start_of"]
+__all__ = ["Likelihood", "expected_information", "likelihood_of", "score_of", "start_of", "unknown_part"]
 
 _SINGULAR = 1e-12
 
@@ -85,6 +86,26 @@ def start_of(run: Pass) -> tuple[Matrix, Vector]:
     """Return A and b of the free components of the start."""
     scaled = run.v / run.s[:, None]
     return scaled.T @ run.v, scaled.T @ run.nu
+
+
+def unknown_part(A: Matrix, states: Sequence[str]) -> str:
+    """Return the states, or the combination of them, of whose start the information A knows nothing, as text.
+
+    Examples
+    --------
+    >>> unknown_part(np.array([[1.0, 1.0], [1.0, 1.0]]), ["a", "b"])
+    '+1.00 a -1.00 b'
+    >>> unknown_part(np.diag([2.0, 0.0]), ["a", "b"])
+    'b'
+    """
+    diagonal = np.diag(A)
+    dead = np.flatnonzero(diagonal <= _SINGULAR * max(float(diagonal.max(initial=0.0)), 1e-300))
+    if len(dead):
+        return ", ".join(states[int(i)] for i in dead)
+    size = 1 / np.sqrt(diagonal)
+    direction = size * np.linalg.eigh(A * np.outer(size, size))[1][:, 0]
+    direction = direction / direction[np.argmax(np.abs(direction) > 0.999999 * np.abs(direction).max())]
+    return " ".join(f"{c:+.2f} {s}" for c, s in zip(direction, states, strict=True) if abs(c) > 0.01)
 
 
 def score_of(nu: Vector, s: Vector, nu_slopes: Matrix, s_slopes: Matrix) -> Vector:

@@ -449,8 +449,20 @@ def test_a_start_of_which_the_data_say_nothing_is_told(data):
         model, data[["time", "x"]], process_noise={"x": 1.0}, measurement_noise={"x": 1.0}, initial="diffuse"
     )
     assert cost() == np.inf
-    with pytest.raises(SimulationError, match=r"say nothing of .*y"):
+    with pytest.raises(SimulationError, match="say nothing of y at the start"):
         cost.bind().minus2loglik(cost.parms.to_numpy())
+
+
+def test_the_combination_of_states_that_is_not_known_is_named(data):
+    """Only the sum of two random walks is read: their difference stays in the dark."""
+    model = fme.DifferenceModel(
+        "next(x) = x\nnext(y) = y", state={"x": 1.0, "y": 1.0}, times=np.arange(21), outputs={"both": "x + y"}
+    )
+    cost = fme.FimlofCost(
+        model, data[["time", "both"]], process_noise={"x": 1.0}, measurement_noise={"both": 1.0}, initial="diffuse"
+    )
+    with pytest.raises(SimulationError, match=r"say nothing of \+1.00 x -1.00 y at the start"):
+        cost.bind().minus2loglik(np.empty(0))
 
 
 def test_a_model_that_is_none_of_ours_is_refused(data):

@@ -197,3 +197,23 @@ def test_a_parameter_that_runs_away_is_no_optimum_and_is_told():
     bounded = modFit(cost, ["tau"], lower={"tau": 0.5}, upper={"tau": 1e3})
     assert bounded.par["tau"] == 1e3
     assert "On a bound: tau" in bounded.message
+
+
+def test_a_mixing_parameter_between_two_structures_is_a_parameter_like_any_other():
+    """Peterson's Theta: growth is limited by a capacity (theta 1) or not at all (theta 0)."""
+
+    def step(n, x, *, theta=0.5, r=0.3, K=20.0):
+        return x + r * x * (1 - theta * x / K)
+
+    rng = np.random.default_rng(12)
+    x, rows = 1.0, []
+    for n in range(1, 61):
+        x = step(n, x, theta=1.0) + 0.3 * rng.standard_normal()
+        rows.append((n, x + 0.5 * rng.standard_normal()))
+    model = fme.DifferenceModel(step, state={"x": 1.0}, times=np.arange(61))
+    cost = fme.FimlofCost(model, pd.DataFrame(rows, columns=["time", "x"]), process_noise={"x": 0.3},
+                          measurement_noise={"x": 0.5})  # fmt: skip
+    fit = modFit(cost, ["theta", "r"])
+    assert fit.converged, fit.message
+    assert abs(fit.par["theta"] - 1) < 3 * fit.std_error["theta"]
+    assert fit.par["theta"] > 10 * fit.std_error["theta"]
