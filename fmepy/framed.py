@@ -6,7 +6,28 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["Framed"]
+__all__ = ["Framed", "readable"]
+
+_MOST_ROWS, _MOST_COLUMNS = 60, 14
+_WIDTH = 120
+
+
+def readable(frame: pd.DataFrame) -> str:
+    """Return a table as text with all its columns, five digits each; long ones show their ends, wide ones as pandas.
+
+    Examples
+    --------
+    >>> print(readable(pd.DataFrame({"x": [1.0, 2.0], "mean": [919.123456, 0.00012345678]})))
+       x       mean
+    0  1     919.12
+    1  2 0.00012346
+    """
+    if not len(frame) or len(frame.columns) > _MOST_COLUMNS:
+        return repr(frame)
+    is_long = len(frame) > _MOST_ROWS
+    rows = 20 if is_long else None
+    text = frame.to_string(float_format="{:.5g}".format, max_rows=rows, line_width=_WIDTH)
+    return f"{text}\n[{len(frame)} rows; `frame` holds them all]" if is_long else text
 
 
 class Framed:
@@ -27,7 +48,7 @@ class Framed:
         return self.frame.columns
 
     def __repr__(self) -> str:
-        return repr(self.frame)
+        return readable(self.frame)
 
     def _repr_html_(self) -> str:
         return str(self.frame.to_html(max_rows=20, max_cols=20))

@@ -27,7 +27,7 @@ from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.scheme import Machine, plan_of, settings_of
 from fmepy.filtering.smoothing import history_of
 from fmepy.filtering.specification import Specification
-from fmepy.framed import Framed
+from fmepy.framed import Framed, readable
 from fmepy.models.difference import whole_steps
 from fmepy.models.events import Event
 from fmepy.models.forcing import Forcing, as_forcings
@@ -82,6 +82,22 @@ class Forecast(Framed):
         from fmepy.plotting.filtering import plot_forecast
 
         return plot_forecast(self, which, axes=axes, **kwargs)
+
+    def _told(self) -> str:
+        parameters = "with the uncertainty of the parameters" if self.with_parameters else "parameters taken as known"
+        n_draws = 0 if self.draws is None else self.draws["draw"].nunique()
+        drawn = f", from {n_draws} draws" if n_draws else ""
+        return (
+            f"Forecast, {100 * self.level:.4g}% bands of the state or output (lower, upper) and of a reading; "
+            f"{parameters}{drawn}"
+        )
+
+    def __repr__(self) -> str:
+        return f"{self._told()}\n{readable(self.frame)}"
+
+    def _repr_html_(self) -> str:
+        table = self.frame.to_html(max_rows=20, float_format="{:.5g}".format, show_dimensions=True)
+        return f"<p>{self._told()}</p>{table}"
 
 
 def forecast(

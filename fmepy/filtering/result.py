@@ -256,6 +256,8 @@ class FilterResult:
     def correlations(self, max_lag: int = 10, *, estimated: Any = None) -> Correlations:
         """Return serial and cross correlations of the whitened innovations, with limits and portmanteau.
 
+        Its `frame` holds both R(j) (`r`), as the tests take it, and the correlation proper (`rho`).
+
         Parameters
         ----------
         max_lag : int
@@ -505,9 +507,10 @@ class FilterResult:
         if self.failure is not None:
             return f"FilterResult{of}: {self.failure}"
         flags, jumps = int(self.residuals["flag"].sum()), int(self.shocks["flag"].sum())
+        suspected = f"{flags} suspected {'datum' if flags == 1 else 'data'}"
         return (
             f"FilterResult{of}: {self.nobs} data, log-likelihood {self.loglik:.7g}, SUMSQ {self.sumsq:.5g}; "
-            f"{flags} suspected data, {jumps} jumps of states beyond {self.threshold:g} sd"
+            f"{suspected}, {jumps} {'jump' if jumps == 1 else 'jumps'} of states beyond {self.threshold:g} sd"
         )
 
 

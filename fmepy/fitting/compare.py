@@ -58,7 +58,11 @@ class FitComparison(Framed):
         return panel
 
     def __repr__(self) -> str:
-        tests = "" if not len(self.tests) else f"\n\nLikelihood ratios of nested fits:\n{self.tests.to_string()}"
+        tests = (
+            ""
+            if not len(self.tests)
+            else f"\n\nLikelihood ratios of nested fits:\n{self.tests.to_string(float_format='{:.4g}'.format)}"
+        )
         return f"{self.frame.to_string(float_format='{:.6g}'.format)}{tests}"
 
     def _repr_html_(self) -> str:

@@ -209,3 +209,21 @@ def test_there_is_no_forecast_after_a_breakdown():
     assert flt.failure is not None
     with pytest.raises(SimulationError, match="broke down"):
         flt.forecast(1)
+
+
+def test_a_forecast_prints_all_its_columns_and_what_the_bands_are_of():
+    flt = decaying().filter()
+    text = repr(flt.forecast(3, level=0.9))
+    first, header, *rows = text.splitlines()
+    assert first == ("Forecast, 90% bands of the state or output (lower, upper) and of a reading; parameters taken as "
+                     "known")  # fmt: skip
+    assert header.split() == ["time", "name", "mean", "sd", "lower", "upper", "reading_sd", "reading_lower",
+                              "reading_upper"]  # fmt: skip
+    assert len(rows) == 3
+    assert max(map(len, text.splitlines()[1:])) <= 100
+    covariance = pd.DataFrame([[0.01]], index=["a"], columns=["a"])
+    drawn = flt.forecast(90, parm_cov=covariance, draws=20, seed=1)
+    assert "with the uncertainty of the parameters, from 20 draws" in repr(drawn)
+    assert "[90 rows; `frame` holds them all]" in repr(drawn)
+    assert "90 rows" in drawn._repr_html_()
+    assert "reading_upper" in drawn._repr_html_()
