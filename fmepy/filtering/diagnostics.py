@@ -98,7 +98,8 @@ class Correlations(Framed):
     Attributes
     ----------
     values, pairs : ndarray, shape (max_lag + 1, n_var, n_var)
-        R(j), element (i, k) the mean of W_i(n) W_k(n + j); the number of pairs.
+        R(j), element (i, k) the mean of W_i(n) W_k(n + j), not divided by R(0), which is near I under the model; the
+        number of pairs.
     variables : tuple of str
     spacing : float
         Time of one lag, see `Whitened`.
@@ -123,8 +124,15 @@ class Correlations(Framed):
 
     @property
     def frame(self) -> pd.DataFrame:  # type: ignore[override]    # derived from the arrays, not stored
-        """One row a lag and pair: lag, variable, with, r, pairs, limit, significant."""
+        """One row a lag and pair: lag, variable, with, r, rho, pairs, limit, significant.
+
+        `r` is R(j) itself, a mean of products, which may exceed 1 where noise is understated; the limits belong to it.
+        `rho` is ``R(j)_ik / sqrt(R(0)_ii R(0)_kk)``, the correlation proper.
+        """
         lags, m = self.values.shape[:2]
+        sizes = np.sqrt(np.diagonal(self.values[0]))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rho = self.values / np.outer(sizes, sizes)
         names = np.array(self.variables, dtype=object)
         expected = np.zeros_like(self.values)
         expected[0] = np.eye(m)
@@ -134,6 +142,7 @@ class Correlations(Framed):
                 "variable": np.tile(np.repeat(names, m), lags),
                 "with": np.tile(names, lags * m),
                 "r": self.values.ravel(),
+                "rho": rho.ravel(),
                 "pairs": self.pairs.ravel().astype(int),
                 "limit": self.limits.ravel(),
                 "significant": (np.abs(self.values - expected) > self.limits).ravel(),

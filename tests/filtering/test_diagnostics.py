@@ -192,3 +192,20 @@ def test_a_lag_that_is_longer_than_the_series_is_refused(two_state):
         two_state.correlations(80)
     with pytest.raises(ArgumentError, match="max_lag=0"):
         two_state.correlations(0)
+
+
+def test_the_table_holds_r_of_the_specification_and_the_correlation_proper():
+    flt = autoregression(0.6, 80, 3).filter()
+    found = flt.correlations(3)
+    table = found.frame
+    np.testing.assert_allclose(table["r"], found.values.ravel())
+    np.testing.assert_allclose(table["rho"], table["r"] / found.values[0, 0, 0])
+    assert table["rho"][0] == pytest.approx(1.0)
+    assert table["rho"][1] == pytest.approx(found.time_constants["rho"].iloc[0])
+
+
+def test_every_variable_is_wholly_correlated_with_itself_at_lag_zero(two_state):
+    table = two_state.correlations(2).frame
+    own = table[(table["lag"] == 0) & (table["variable"] == table["with"])]
+    np.testing.assert_allclose(own["rho"], 1.0)
+    assert (own["r"] != 1.0).all()
