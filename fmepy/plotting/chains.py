@@ -162,6 +162,7 @@ def hist_chains(
     look = {"bins": bins, "density": True, "color": "0.75", "edgecolor": "white", "linewidth": 0.4, **kwargs}
     for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
         ax.hist(shown.iloc[:, j].to_numpy(), **look)
+        ax.locator_params(axis="x", nbins=5)  # so that numbers such as 0.00025 keep apart
         if name in priors:
             left, right = ax.get_xlim()
             grid = np.linspace(left, right, 300)

@@ -47,12 +47,36 @@ _FEW = 5
 """So many entities are named in the legend."""
 
 
+class _AsTheLegend:
+    """Locator of an empty Axes: where the legend is."""
+
+    def __init__(self, ax: Axes) -> None:
+        self.ax = ax
+
+    def __call__(self, _: Any, renderer: Any) -> Any:
+        legend, back = self.ax.get_legend(), self.ax.get_figure(root=False).transSubfigure.inverted()  # type: ignore[union-attr]
+        box = self.ax.bbox if legend is None else legend.get_window_extent(renderer)
+        return box.transformed(back)
+
+
 def _legend_above(ax: Axes) -> None:
-    """Draw the legend above the panel, where it covers nothing."""
-    handles, _ = ax.get_legend_handles_labels()
-    if handles:
-        ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(handles), frameon=False, fontsize="small",
-                  borderaxespad=0.2, handlelength=1.4, columnspacing=1.0)  # fmt: skip
+    """Draw the legend above the panel, where it covers nothing; a title given later goes above the legend.
+
+    Titles keep clear of an Axes' children, but not of its legend: an empty child lies where the legend is.
+    """
+    _, labels = ax.get_legend_handles_labels()
+    if not labels:
+        return
+    if not any(isinstance(child.get_axes_locator(), _AsTheLegend) for child in ax.child_axes):
+        space = ax.inset_axes((0.0, 1.0, 1.0, 0.0))
+        space.set_axis_off()
+        space.set_in_layout(False)
+        space.set_axes_locator(_AsTheLegend(ax))
+    points = sum(4.4 * len(label) + 26 for label in labels)  # of small letters, a handle and the space around it
+    is_wide = points > 1.1 * ax.get_window_extent().width * 72 / ax.get_figure(root=True).dpi  # type: ignore[union-attr]
+    ncols = -(-len(labels) // 2) if is_wide else len(labels)
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=ncols, frameon=False, fontsize="small",
+              borderaxespad=0.2, handlelength=1.4, columnspacing=1.0)  # fmt: skip
 
 
 def plot_states(

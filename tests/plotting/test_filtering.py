@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -55,6 +57,22 @@ def test_states_are_drawn_with_their_band_and_the_data(flt):
     top = (flt.smoothed["y"] + 1.959964 * flt.sd()["y"]).max()
     assert band.max() == pytest.approx(top, rel=1e-6)
     assert line(panels[2], "suspected").get_xdata().tolist() == [30.0]
+
+
+def test_a_title_stands_above_the_legend_and_a_wide_legend_takes_two_rows(flt):
+    (ax,) = flt.plot("s")
+    title = ax.set_title("a title")
+    ax.figure.draw_without_rendering()
+    legend = ax.get_legend().get_window_extent()
+    assert title.get_window_extent().y0 >= legend.y1
+    assert legend.y0 >= ax.bbox.y1
+    figure, narrow = plt.subplots(1, 3, figsize=(9, 3))
+    flt.plot("s", axes=narrow[0])
+    flt.plot("s", axes=narrow[0])  # drawn again: no second spacer
+    figure.draw_without_rendering()
+    assert len(narrow[0].child_axes) == 1
+    assert narrow[0].get_legend().get_window_extent().height > 1.5 * legend.height
+    pickle.loads(pickle.dumps(figure))
 
 
 def test_a_state_that_is_read_under_another_name_shows_its_data(flt):
