@@ -51,7 +51,12 @@ class Sector:
         lines = [f"Sector of {', '.join(self.states)}; inputs from data: {', '.join(self.inputs) or 'none'}"]
         counts = self.interpolated["variable"].value_counts(sort=False)
         lines += [f"  {name}: {n} values were not measured and are interpolated" for name, n in counts.items()]
-        return "\n".join([*lines, f"  {self.cost!r}"])
+        if isinstance(self.cost, SumCost):
+            parts = self.cost.parts
+            lines.append(f"  Sum of {len(parts)} costs, one for each entity; the first: {parts[0]!r}")
+        else:
+            lines.append(f"  {self.cost!r}")
+        return "\n".join(lines)
 
 
 def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
@@ -94,6 +99,8 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     spec = cost.specification
     equations = spec.equations
     names = tuple(dict.fromkeys(map(str, [states] if isinstance(states, str) else states)))
+    if not names:
+        raise ArgumentError(f"`states` names none. Give those of the sector; there are {listed(equations.states)}.")
     check_names(names, equations.states, argument="states", what="state")
     mine = [s in names for s in equations.states]
     kept = tuple(s for s, m in zip(equations.states, mine, strict=True) if m)

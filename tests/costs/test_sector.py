@@ -76,6 +76,7 @@ def test_several_entities_have_inputs_of_their_own_and_the_costs_add():
     other = cost.obs.assign(firm=2, DRA=lambda t: t.DRA * (1 + 0.02 * rng.standard_normal(len(t))))
     panel = cost.replace(obs=pd.concat([cost.obs, other]))
     part = fme.sector(panel, ["SM"])
+    assert repr(part).splitlines()[1:] == [f"  Sum of 2 costs, one for each entity; the first: {part.cost.parts[0]!r}"]
     assert part.inputs == ("DRA",)
     assert len(part.cost.parts) == 2
     assert set(part.cost.parms.index) == {"SAT", "w_SM"}
@@ -93,5 +94,7 @@ def test_what_a_sector_needs_must_be_measured(whole):
         fme.sector(hidden, ["b"])
     with pytest.raises(ArgumentError, match=r"no state 'bb'. Did you mean 'b'"):
         fme.sector(whole, ["bb"])
+    with pytest.raises(ArgumentError, match=r"`states` names none.*there are 'a', 'b'"):
+        fme.sector(whole, [])
     with pytest.raises(ArgumentError, match="Nothing of the sector 'a' is measured"):
         fme.sector(hidden, "a")
