@@ -142,6 +142,11 @@ def screen_bad_data(
         raise ArgumentError(f"`cost` must be a FimlofCost; got {type(cost).__name__}.")
     if not (np.isfinite(threshold) and threshold > 0):
         raise ArgumentError(f"`threshold={threshold!r}` must be a positive number of standard deviations.")
+    if refit is not None and not callable(refit):
+        raise ArgumentError(
+            f"`refit` must be a function of a cost and parameters, such as lambda cost, p: fme.modFit(cost, p); got "
+            f"{type(refit).__name__}."
+        )
     theta = merge_parameters(cost.parms, parms)
     table = as_table(cost.obs).copy()
     labels = table.index

@@ -164,6 +164,7 @@ def read_specification(
             "`update='unscented'` carries points along: pass propagation='ode', 'rk4' or 'euler', not 'moment'."
         )
     own = definition.parameters
+    _check_no_outputs(process_noise, equations, own)
     noise = read_noise(process_noise, "process_noise", (*equations.states, *own), "state or parameter", "sd_w_")
     errors = read_noise(measurement_noise, "measurement_noise", variables, "observed variable", "sd_v_")
     start = read_noise(initial_sd, "initial_sd", equations.states, "state", "sd_0_")
@@ -205,6 +206,17 @@ def read_specification(
         algorithm=algorithm,
         scales=tuple(scale_parameters([*noise.sds, *sds, *start.sds], elsewhere)),
     )
+
+
+def _check_no_outputs(process_noise: Any, equations: Equations, parameters: Sequence[str]) -> None:
+    """Refuse noise of outputs: they follow from states, and what errs in reading them is no noise of the system."""
+    outputs = {name for name, _ in equations.outputs} - {*equations.states, *parameters}
+    for key in map(str, process_noise if isinstance(process_noise, Mapping | pd.DataFrame) else ()):
+        if key in outputs:
+            raise ArgumentError(
+                f"`process_noise`: {key!r} is an output, which follows from states and parameters. Give the noise to "
+                f"one of {listed([*equations.states, *parameters])}; errors of reading {key!r} are measurement_noise."
+            )
 
 
 def _space(

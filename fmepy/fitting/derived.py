@@ -63,6 +63,11 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
 
     if not 0 < level < 1:
         raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
+    if not callable(function):
+        raise ArgumentError(
+            "`function` must be a function of the parameters, such as lambda p: p['a'] / p['b'], or for several "
+            f"lambda p: {{'ratio': p['a'] / p['b'], 'sum': p['a'] + p['b']}}; got {type(function).__name__}."
+        )
     names = list(fit.par.index)
     C = (fit.cov_scaled if cov is None else pd.DataFrame(cov)).loc[names, names].to_numpy(dtype=float)
     if np.isnan(C).all():

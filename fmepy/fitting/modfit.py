@@ -54,7 +54,8 @@ def modFit(
     p : dict, Series, sequence, number, lmfit.Parameters; for a fmepy cost also a list of names, or None for all
         The start.
     lower, upper : number, sequence, or dict by name
-        Bounds; None and NaN mean none. A start on a bound is fine. A cost's own bounds hold unless told otherwise.
+        Bounds; None and NaN mean none. A start on a bound is fine. A cost's own bounds (sds of noise not below zero)
+        stay for parameters that a dict does not name, and where nothing is given.
     method : str, optional
         "Marq", "Port", "Newton", "Nelder-Mead", "BFGS", "CG", "L-BFGS-B", "SANN", "Pseudo", "bobyqa", "scoring". The
         default: "Marq" for residuals, "scoring" where the cost has an expected information, else "BFGS".

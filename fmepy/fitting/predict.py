@@ -104,6 +104,12 @@ def predict(model: Any, fit: ModFit, *, times: Any = None, level: float = 0.95, 
 
     if not 0 < level < 1:
         raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
+    if hasattr(model, "bind") and not hasattr(model, "var_names"):
+        filtered = " The filter's own bands: cost.filter(fit.par).plot() and .forecast()."
+        raise ArgumentError(
+            f"`model` must be a model, such as the one that the cost was made with; got {type(model).__name__}."
+            f"{filtered if hasattr(model, 'filter') else ''}"
+        )
     if callable(getattr(model, "bind", None)):
         x_name, x, variables, Y, S, used = _of_model(model, fit, times)
     elif callable(model):

@@ -150,6 +150,13 @@ def _covariance(cov: Matrix, names: Sequence[str]) -> Matrix:
     if cov.shape != (n, n):
         raise ArgumentError(f"`jump` has shape {cov.shape}; a covariance of {n} parameters is ({n}, {n}).")
     if not np.all(np.isfinite(cov)):
+        blank = [k for k, row in zip(names, cov, strict=True) if not np.isfinite(row).any()]
+        if blank and len(blank) < n:
+            raise ArgumentError(
+                f"`jump` is a covariance without finite values for {listed(blank)}: estimated at a bound, such as "
+                "an sd at zero, or not determined by the data. Give each a variance of its own, jump.loc[name, name] "
+                "= ..., with zeros beside it, or keep it out of the chain."
+            )
         raise ArgumentError(
             "`jump` is a covariance with values that are not finite. A fit whose data leave a combination of "
             "parameters undetermined has none: give standard deviations instead."

@@ -137,6 +137,8 @@ def test_what_cannot_be_screened_is_refused():
     cost = cost_of(*walk())
     with pytest.raises(ArgumentError, match="positive number"):
         screen_bad_data(cost, 0.0)
+    with pytest.raises(ArgumentError, match=r"`refit` must be a function.*fme.modFit\(cost, p\); got bool"):
+        screen_bad_data(cost, refit=True)
     with pytest.raises(ArgumentError, match="FimlofCost"):
         screen_bad_data(lambda p: p)
     with pytest.raises(SimulationError, match="cannot be screened"):

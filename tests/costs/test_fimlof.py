@@ -377,6 +377,7 @@ def test_a_noise_without_value_is_a_failed_run(cost):
     ("change", "error", "words"),
     [
         ({"process_noise": {"z": 1.0}}, ArgumentError, "'z' is no state or parameter.*There are 'x', 'y', 'a'"),
+        ({"process_noise": {"both": 1.0}}, ArgumentError, "'both' is an output.*one of 'x', 'y'.*measurement_noise"),
         ({"process_noise": {"x": -1.0}}, ArgumentError, "not below zero"),
         ({"process_noise": {"x": "sd_x"}}, ArgumentError, "uses 'sd_x', which has no value. Give it in `parms`"),
         ({"process_noise": 3.0}, ArgumentError, "must be a dict of names and standard deviations"),

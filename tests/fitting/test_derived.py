@@ -33,6 +33,8 @@ def test_a_reciprocal_has_the_relative_error_of_its_argument(line):
 def test_bad_levels_and_fits_without_covariance_are_refused(line):
     with pytest.raises(ArgumentError, match=r"`level=95` must lie between 0 and 1"):
         fme.derived(line, lambda p: p["a"], level=95)
+    with pytest.raises(ArgumentError, match=r"`function` must be a function.*lambda p: .*got dict"):
+        fme.derived(line, {"ratio": lambda p: p["a"] / p["b"]})
     bare = fme.modFit(lambda p: p["a"] - np.arange(3.0), {"a": 1.0}, hessian=False)
     with pytest.raises(ArgumentError, match="has no covariance"):
         fme.derived(bare, lambda p: p["a"])

@@ -495,3 +495,14 @@ def test_importing_the_room_loads_neither_matplotlib_nor_emcee():
     code = "import sys, fmepy.mcmc; print([m for m in ('matplotlib', 'emcee', 'arviz', 'tqdm') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_covariance_that_says_nothing_of_one_parameter_names_it():
+    jump = pd.DataFrame([[1.0, np.nan], [np.nan, np.nan]], index=["a", "sd"], columns=["a", "sd"])
+    with pytest.raises(ArgumentError, match=r"without finite values for 'sd'.*jump\.loc\[name, name\]"):
+        modMCMC(square, {"a": 1.0, "sd": 0.0}, jump=jump, niter=5)
+    jump.loc["sd"] = jump["sd"] = 0.0
+    jump.loc["sd", "sd"] = 0.01
+    assert modMCMC(square, {"a": 1.0, "sd": 0.0}, jump=jump, niter=5, seed=1).pars.shape == (5, 2)
+    with pytest.raises(ArgumentError, match="give standard deviations instead"):
+        modMCMC(square, {"a": 1.0, "sd": 0.0}, jump=jump * np.nan, niter=5)
