@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ _STRONG = 3.5
 """Standard deviations of a single correlation that are told whatever the test of all says."""
 _BIAS = 3.5
 """Standard errors of a mean that are told."""
+_WIDTH = 100
 _MOST = 8
 """Findings that are written out; the others are counted."""
 
@@ -47,7 +49,7 @@ class FilterSummary:
     def __repr__(self) -> str:
         lines = [self.title]
         for heading, sentences in self.sections.items():
-            lines += ["", heading, *(f"  - {s}" for s in sentences)]
+            lines += ["", heading, *(_wrapped(s) for s in sentences)]
         if len(self.frame):
             lines += ["", "By variable", self.frame.to_string(float_format="{:.3g}".format)]
         return "\n".join(lines)
@@ -59,6 +61,11 @@ class FilterSummary:
             parts.append(f"<p><b>{escape(heading)}</b></p><ul>{items}</ul>")
         table = self.frame.to_html(float_format="{:.3g}".format) if len(self.frame) else ""
         return "".join(parts) + str(table)
+
+
+def _wrapped(sentence: str) -> str:
+    return textwrap.fill(sentence, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False,
+                         break_long_words=False)  # fmt: skip
 
 
 def summary_of(flt: FilterResult, estimated: Any = None) -> FilterSummary:

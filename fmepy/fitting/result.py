@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -254,10 +255,14 @@ class ModFit:
         values = "\n".join(f"  {n:<12s} {v: .6g}" for n, v in self.par.items())
         cost = f"-2 log L {self.minus2loglik:.7g}" if self.is_scalar else f"ssr {self.ssr:.7g}"
         verdict = "converged" if self.converged else "NOT converged"
-        return f"ModFit by {self.method} ({self.engine}): {cost}, {verdict}\n{values}\n{self.message}"
+        return f"ModFit by {self.method} ({self.engine}): {cost}, {verdict}\n{values}\n{_wrapped(self.message)}"
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
+
+
+def _wrapped(message: str) -> str:
+    return textwrap.fill(message, 100, break_on_hyphens=False, break_long_words=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -322,7 +327,7 @@ class ModFitSummary:
         else:
             out += f"\nNo covariance{self.no_covariance}\n"
         if not self.info:
-            out += f"\nNOT converged: {self.stopmess}\n"
+            out += f"\n{_wrapped(f'NOT converged: {self.stopmess}')}\n"
         return out
 
     def _repr_html_(self) -> str:

@@ -1,5 +1,6 @@
 """modFit: its result, its summary, its checks; FME's quirks mended."""
 
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -81,6 +82,8 @@ def test_a_result_pickles_and_shows_itself(monod_fit):
     again = pickle.loads(pickle.dumps(monod_fit))
     pd.testing.assert_series_equal(again.par, monod_fit.par)
     assert "converged" in repr(again)
+    told = dataclasses.replace(again, message="a sentence of eight words is not long " * 9)
+    assert max(map(len, repr(told).splitlines())) <= 100
     assert "<table" in again._repr_html_()
     pickle.loads(pickle.dumps(again.summary()))
 
