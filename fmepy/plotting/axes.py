@@ -6,8 +6,9 @@ A picture takes ``ax`` (one panel) or ``axes`` (several), draws, and returns wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -19,7 +20,22 @@ if TYPE_CHECKING:
 
     AxesArray = NDArray[np.object_]
 
-__all__ = ["add_legend", "check_which", "get_ax", "get_axes", "legend_location"]
+__all__ = ["add_legend", "check_which", "get_ax", "get_axes", "legend_location", "spelled_out"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SHORT = {
+    "c": "color",
+    "ec": "edgecolor",
+    "fc": "facecolor",
+    "ls": "linestyle",
+    "lw": "linewidth",
+    "mec": "markeredgecolor",
+    "mew": "markeredgewidth",
+    "mfc": "markerfacecolor",
+    "ms": "markersize",
+}
 
 _R_LOCATIONS = {
     "bottomright": "lower right",
@@ -34,6 +50,23 @@ _R_LOCATIONS = {
 }
 _MATPLOTLIB_LOCATIONS = ["best", "upper right", "upper left", "lower left", "lower right", "right", "center left",
                          "center right", "lower center", "upper center", "center"]  # fmt: skip
+
+
+def spelled_out(picture: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that draws, which understands matplotlib's short keywords (`lw`, `c`) as its own long ones.
+
+    A picture has settings under the long names, and matplotlib takes no two names of one thing.
+    """
+
+    @wraps(picture)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
+        for short in [k for k in kwargs if k in _SHORT]:
+            if _SHORT[short] in kwargs:
+                raise ArgumentError(f"`{short}` and `{_SHORT[short]}` are the same; give one of them.")
+            kwargs[_SHORT[short]] = kwargs.pop(short)
+        return picture(*args, **kwargs)
+
+    return drawn
 
 
 def get_ax(ax: Axes | None = None, *, figsize: tuple[float, float] | None = None) -> Axes:

@@ -18,7 +18,7 @@ from fmepy.mcmc.chain_summary import kept_rows, sampled_values
 from fmepy.mcmc.convergence import autocorrelation
 from fmepy.mcmc.draws import draws_by_chain
 from fmepy.mcmc.running import rank_counts, running_mean, running_quantiles
-from fmepy.plotting.axes import add_legend, check_which, get_axes
+from fmepy.plotting.axes import add_legend, check_which, get_axes, spelled_out
 from fmepy.plotting.obsplot import axes_settings, one_per_panel, set_axes
 from fmepy.plotting.ranges import plot_pairs
 
@@ -42,6 +42,7 @@ Which = str | int | Sequence[str | int] | None
 _MOST_NAMED = 8  # chains that a legend can hold
 
 
+@spelled_out
 def plot_chains(
     chain: Chain,
     *,
@@ -89,6 +90,7 @@ def plot_chains(
     return panels
 
 
+@spelled_out
 def pairs_chains(
     chain: Chain,
     *,
@@ -125,6 +127,7 @@ def pairs_chains(
     return plot_pairs(shown, nsample=nsample, axes=axes, **kwargs)
 
 
+@spelled_out
 def hist_chains(
     chain: Chain,
     *,
@@ -176,6 +179,7 @@ def hist_chains(
     return panels
 
 
+@spelled_out
 def cumuplot(
     chain: Chain,
     *,
@@ -216,6 +220,7 @@ def cumuplot(
     return panels
 
 
+@spelled_out
 def plot_autocorrelation(
     chain: Chain,
     *,
@@ -259,6 +264,7 @@ def plot_autocorrelation(
     return panels
 
 
+@spelled_out
 def plot_ranks(
     chain: Chain,
     *,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.plotting.axes import get_ax
+from fmepy.plotting.axes import get_ax, spelled_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_comparison"]
 
 
+@spelled_out
 def plot_comparison(comparison: FitComparison, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Return the axes with AIC and BIC of every fit above the best, the best on top."""
     table = comparison.frame.sort_values("AIC", ascending=False)

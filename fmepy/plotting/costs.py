@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fmepy.plotting.axes import add_legend, get_ax, legend_location
+from fmepy.plotting.axes import add_legend, get_ax, legend_location, spelled_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +17,7 @@ _MARKERS = "osD^vPX*<>"
 _OF_AXES = ("title", "xlabel", "xlim", "xscale", "xticks", "ylabel", "ylim", "yscale", "yticks")
 
 
+@spelled_out
 def plot_residuals(cost: ModCost, *, legpos: str | None = "topleft", ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Draw weighted residuals against x, one symbol and colour per variable; return the Axes.
 

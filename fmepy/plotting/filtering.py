@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import check_choice
-from fmepy.plotting.axes import check_which, get_ax, get_axes
+from fmepy.errors import ArgumentError, check_choice
+from fmepy.plotting.axes import check_which, get_ax, get_axes, spelled_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,6 +79,7 @@ def _legend_above(ax: Axes) -> None:
               borderaxespad=0.2, handlelength=1.4, columnspacing=1.0)  # fmt: skip
 
 
+@spelled_out
 def plot_states(
     flt: FilterResult,
     which: Any = None,
@@ -108,6 +109,8 @@ def plot_states(
     """
     from scipy.special import ndtri
 
+    if not 0 < level < 1:
+        raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
     check_choice(kind, ("smoothed", "filtered", "predicted"), "kind")
     values, sds = getattr(flt, kind), flt.sd(kind)
     known = [str(c) for c in values.columns if c not in ("time", flt.entity_column)]
@@ -145,6 +148,7 @@ def plot_states(
     return panels
 
 
+@spelled_out
 def plot_innovations(flt: FilterResult, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with standardised innovations over time, limits at 2 sd and at the threshold."""
     names = check_which(which, flt.variables)
@@ -169,6 +173,7 @@ def plot_innovations(flt: FilterResult, which: Any = None, *, axes: Any = None, 
     return panels
 
 
+@spelled_out
 def plot_correlations(correlations: Correlations, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with serial correlations as stems, those with the other variables as dots, limits at 2 sd."""
     names = check_which(which, correlations.variables)
@@ -201,6 +206,7 @@ def _integer_ticks(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
+@spelled_out
 def plot_sumsq(test: SumsqTest, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Return the axes with the growing sum of squares minus its expectation: where it leaves the limits, look."""
     ax = get_ax(ax, figsize=_WIDE)
@@ -215,6 +221,7 @@ def plot_sumsq(test: SumsqTest, *, ax: Axes | None = None, **kwargs: Any) -> Axe
     return ax
 
 
+@spelled_out
 def plot_normality(normality: Normality, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with quantiles of the whitened innovations against those of the normal."""
     from scipy.special import ndtri
@@ -234,6 +241,7 @@ def plot_normality(normality: Normality, which: Any = None, *, axes: Any = None,
     return panels
 
 
+@spelled_out
 def plot_periodogram(periodogram: Periodogram, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with cumulative periodograms and their 5 % limits."""
     names = check_which(which, list(periodogram.summary.index))
@@ -253,6 +261,7 @@ def plot_periodogram(periodogram: Periodogram, which: Any = None, *, axes: Any =
     return panels
 
 
+@spelled_out
 def plot_diagnostics(flt: FilterResult, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with innovations, correlations, quantiles and periodogram, one row a variable."""
     names = check_which(which, flt.variables)
@@ -267,6 +276,7 @@ def plot_diagnostics(flt: FilterResult, which: Any = None, *, axes: Any = None, 
     return panels
 
 
+@spelled_out
 def plot_forecast(
     forecast: Forecast, which: Any = None, *, past: int = 40, axes: Any = None, **kwargs: Any
 ) -> AxesArray:
@@ -334,6 +344,7 @@ def _sums_ahead(ax: Axes, ahead: Any, level: float, **kwargs: Any) -> None:
     ax.plot(ahead["time"], ahead["mean"], **{**style, "marker": "o", "markersize": 4})
 
 
+@spelled_out
 def plot_screening(screened: BadData, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Return the axes with what a screening found: the magnitude by round, its threshold, and what was set missing."""
     ax = get_ax(ax, figsize=(7.0, max(2.4, 0.3 * len(screened.log) + 1.6)))

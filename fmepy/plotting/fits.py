@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
-from fmepy.plotting.axes import add_legend, check_which, get_axes
+from fmepy.plotting.axes import add_legend, check_which, get_axes, spelled_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_fit", "plot_prediction", "plot_residuals", "plot_trace"]
 
 
+@spelled_out
 def plot_fit(fit: ModFit, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
     """Draw the residuals of every variable, and the cost by iteration; return the Axes.
 
@@ -55,6 +56,7 @@ def _residual_groups(fit: ModFit) -> list[tuple[str, Any, Any, str]]:
     return [("residuals", np.arange(len(fit.residuals)), fit.residuals.to_numpy(), "observation")]
 
 
+@spelled_out
 def plot_residuals(x: Any, r: Any, *, ax: Axes, title: str, xlabel: str, **kwargs: Any) -> Axes:
     """Draw residuals against x, with a line at zero; return the Axes."""
     ax.axhline(0.0, color="0.6", linewidth=0.8)
@@ -65,6 +67,7 @@ def plot_residuals(x: Any, r: Any, *, ax: Axes, title: str, xlabel: str, **kwarg
     return ax
 
 
+@spelled_out
 def plot_trace(fit: ModFit, *, ax: Axes, **kwargs: Any) -> Axes:
     """Draw the minimised cost by iteration, on a log axis if it is positive; return the Axes."""
     trace = np.asarray(fit.rsstrace, dtype=float)
@@ -80,6 +83,7 @@ def plot_trace(fit: ModFit, *, ax: Axes, **kwargs: Any) -> Axes:
     return ax
 
 
+@spelled_out
 def plot_prediction(
     prediction: Prediction, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any
 ) -> NDArray[np.object_]:

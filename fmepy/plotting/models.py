@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, listed
-from fmepy.plotting.axes import add_legend, check_which, get_axes, legend_location
+from fmepy.plotting.axes import add_legend, check_which, get_axes, legend_location, spelled_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ _OBSERVED = {"color": "black", "marker": "o", "linestyle": "none", "markersize":
 _OF_AXES = ("xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale", "title")
 
 
+@spelled_out
 def plot_model(
     *outputs: pd.DataFrame | Mapping[str, Any],
     obs: pd.DataFrame | Mapping[str, Any] | Sequence[Any] | None = None,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, listed
-from fmepy.plotting.axes import add_legend, check_which, get_axes
+from fmepy.plotting.axes import add_legend, check_which, get_axes, spelled_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ class Points(NamedTuple):
     y: Vector
 
 
+@spelled_out
 def obsplot(
     x: Any,
     *more: Any,

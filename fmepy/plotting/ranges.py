@@ -11,7 +11,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.montecarlo.smoothing import local_lines
-from fmepy.plotting.axes import add_legend, check_which, get_axes, legend_location
+from fmepy.plotting.axes import add_legend, check_which, get_axes, legend_location, spelled_out
 from fmepy.plotting.obsplot import Points, axes_settings, observed_points, one_per_panel, set_axes
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _TRACE_POINTS = 60
 # --- over x
 
 
+@spelled_out
 def plot_runs(
     runs: SensRange,
     *,
@@ -90,6 +91,7 @@ def _box(ax: Axes, values: Any, name: str, xyswap: bool, kwargs: Mapping[str, An
     label(name)
 
 
+@spelled_out
 def plot_bands(
     summary: RangeSummary,
     *,
@@ -198,6 +200,7 @@ def _dot(ax: Axes, rows: pd.DataFrame, xyswap: bool, quant: bool, color: Any, kw
 # --- outputs against parameters
 
 
+@spelled_out
 def plot_responses(
     result: ModCRL,
     *,
@@ -238,6 +241,7 @@ def plot_responses(
     return panels
 
 
+@spelled_out
 def plot_pairs(
     frame: pd.DataFrame,
     *,
@@ -296,6 +300,7 @@ def _correlation(x: Any, y: Any) -> float:
     return float(np.corrcoef(x, y)[0, 1])
 
 
+@spelled_out
 def plot_histograms(frame: pd.DataFrame, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any) -> AxesArray:
     """Draw a histogram of every column, missing values left out; return the Axes.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, check_choice
-from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, legend_location
+from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, legend_location, spelled_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,6 +42,7 @@ _BARS = {
 }
 
 
+@spelled_out
 def plot_sensitivities(
     sens: SensFun,
     which: Any = None,
@@ -110,6 +111,7 @@ def _place(legend: Any) -> str:
     return where.get(getattr(legend, "_loc", 0), "")
 
 
+@spelled_out
 def plot_pairs(
     sens: SensFun, which: Any = None, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
 ) -> AxesArray:
@@ -167,6 +169,7 @@ def _correlation(a: Any, b: Any) -> float:
     return float(np.corrcoef(a, b)[0, 1])
 
 
+@spelled_out
 def plot_summary(summary: SensFunSummary, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any) -> AxesArray:
     """Draw five dot charts (L1, L2, Mean, Min, Max), one row per parameter, a dotted line at 0; return the Axes.
 
@@ -210,6 +213,7 @@ def _rows(ax: Axes, names: Sequence[str]) -> None:
     ax.set_axisbelow(True)
 
 
+@spelled_out
 def plot_ranking(sens: SensFun, by: str = "L2", *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Draw the importance of the parameters as bars, the largest on top; return the Axes.
 
@@ -245,6 +249,7 @@ def plot_ranking(sens: SensFun, by: str = "L2", *, ax: Axes | None = None, **kwa
     return ax
 
 
+@spelled_out
 def plot_collinearity(
     collin: Collin, *, log: bool = True, threshold: float | None = None, ax: Axes | None = None, **kwargs: Any
 ) -> Axes:
@@ -284,6 +289,7 @@ def _spread(sizes: Any) -> Any:
     return offset
 
 
+@spelled_out
 def plot_identifiability(
     found: Identifiability, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
 ) -> AxesArray:
@@ -317,6 +323,7 @@ def plot_identifiability(
     return panels
 
 
+@spelled_out
 def plot_global_indices(
     found: GlobalIndices, which: Any = None, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
 ) -> AxesArray:

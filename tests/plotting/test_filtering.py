@@ -180,3 +180,13 @@ def test_sums_are_drawn_where_they_are_complete():
         assert line(ahead, "data").get_ydata().tolist() == data["z"]
         assert len(ahead.containers) == 2
     assert [ax.get_ylabel() for ax in flt.plot()] == ["x", "sum of z", "z"]
+
+
+def test_matplotlib_s_short_keywords_are_understood_and_a_band_has_a_level(flt):
+    (ax,) = flt.plot("s", lw=3, c="C2")
+    drawn = line(ax, "smoothed")
+    assert (drawn.get_linewidth(), drawn.get_color()) == (3, "C2")
+    with pytest.raises(ArgumentError, match="`lw` and `linewidth` are the same"):
+        flt.plot("s", lw=3, linewidth=2)
+    with pytest.raises(ArgumentError, match=r"`level=95` must lie between 0 and 1, such as 0\.95"):
+        flt.plot("s", level=95)
