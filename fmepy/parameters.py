@@ -121,6 +121,8 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
         p = p.iloc[0]
     if isinstance(p, str):
         p = [p]
+    if isinstance(getattr(p, "par", None), pd.Series) and not isinstance(p, pd.Series):
+        raise ParameterError(f"`{argument}` is a {type(p).__name__}, a result. Pass the parameters in it: fit.par.")
     if isinstance(p, (Mapping, pd.Series)):
         names = tuple(str(k) for k in (p.index if isinstance(p, pd.Series) else p))
         values = _finite(list(p), names, argument) if isinstance(p, pd.Series) else _finite(p.values(), names, argument)

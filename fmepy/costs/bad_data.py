@@ -140,7 +140,7 @@ def screen_bad_data(
     """
     if not isinstance(cost, FimlofCost):
         raise ArgumentError(f"`cost` must be a FimlofCost; got {type(cost).__name__}.")
-    if not (np.isfinite(threshold) and threshold > 0):
+    if not (isinstance(threshold, int | float | np.number) and np.isfinite(threshold) and threshold > 0):
         raise ArgumentError(f"`threshold={threshold!r}` must be a positive number of standard deviations.")
     if refit is not None and not callable(refit):
         raise ArgumentError(

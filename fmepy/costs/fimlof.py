@@ -164,7 +164,9 @@ class FimlofCost(AddableCost):
     def __post_init__(self) -> None:
         _check_model(self.model)
         check_choice(self.initial, ("known", "data", "diffuse"), "initial")
-        if not (np.isfinite(self.threshold) and self.threshold > 0):
+        if not (
+            isinstance(self.threshold, int | float | np.number) and np.isfinite(self.threshold) and self.threshold > 0
+        ):
             raise ArgumentError(f"`threshold={self.threshold!r}` must be a positive number of standard deviations.")
         entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
                                  transform=self.transform)  # fmt: skip

@@ -322,7 +322,10 @@ def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, e
             data = np.unique(run.plan.readings.times)
             spacing = float(np.median(np.diff(data))) if len(data) > 1 else 1.0
         return np.asarray(end + spacing * np.arange(1, int(steps) + 1), dtype=float)
-    ahead = np.unique(np.asarray(times, dtype=float))
+    try:
+        ahead = np.unique(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        raise ArgumentError(f"`times` must hold numbers, as the model's times are; got {times!r}.") from None
     ahead = ahead[ahead > end]
     if not len(ahead) or not np.isfinite(ahead).all():
         raise ArgumentError(f"`times` must hold finite times beyond the data, which end at {end:g}.")

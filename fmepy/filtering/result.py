@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
+from fmepy.errors import ArgumentError, check_choice, did_you_mean
 from fmepy.filtering import tables
 from fmepy.filtering.diagnostics import (
     Correlations,
@@ -296,6 +296,10 @@ class FilterResult:
             return []
         if isinstance(estimated, str):
             estimated = [estimated]
+        if not isinstance(estimated, Iterable):
+            raise ArgumentError(
+                f"`estimated` must be names, or a Series such as fit.par; got {type(estimated).__name__}."
+            )
         names = [str(k) for k in (estimated.index if isinstance(estimated, pd.Series) else estimated)]
         check_names(names, self.parms.index, argument="estimated")
         return names
@@ -486,7 +490,8 @@ class FilterResult:
         labels = self.entities
         if entity not in labels:
             raise ArgumentError(
-                f"`entity={entity!r}` was not filtered.{did_you_mean(entity, labels)} There are {listed(labels)}."
+                f"`entity={entity!r}` was not filtered.{_near(entity, labels)} There are "
+                f"{', '.join(map(repr, labels[:12]))}{'' if len(labels) <= 12 else f', ... ({len(labels)} in all)'}."
             )
         k = labels.index(entity)
         part = slice(k, k + 1)
@@ -512,6 +517,12 @@ class FilterResult:
             f"FilterResult{of}: {self.nobs} data, log-likelihood {self.loglik:.7g}, SUMSQ {self.sumsq:.5g}; "
             f"{suspected}, {jumps} {'jump' if jumps == 1 else 'jumps'} of states beyond {self.threshold:g} sd"
         )
+
+
+def _near(entity: Any, labels: Sequence[Any]) -> str:
+    """Return a hint at the label that was meant: of numbers that may be one of another type."""
+    same = [k for k in labels if str(k) == str(entity)]
+    return f" Did you mean {same[0]!r}, a {type(same[0]).__name__}?" if same else did_you_mean(entity, labels)
 
 
 def _states_of(history: History, kind: str) -> tuple[Matrix, Cube]:

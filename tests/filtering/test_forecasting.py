@@ -227,3 +227,8 @@ def test_a_forecast_prints_all_its_columns_and_what_the_bands_are_of():
     assert "[90 rows; `frame` holds them all]" in repr(drawn)
     assert "90 rows" in drawn._repr_html_()
     assert "reading_upper" in drawn._repr_html_()
+
+
+def test_times_of_a_forecast_are_numbers():
+    with pytest.raises(ArgumentError, match=r"`times` must hold numbers.*got \['soon'\]"):
+        decaying().filter().forecast(times=["soon"])
