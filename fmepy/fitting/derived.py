@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError
+from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
 
 __all__ = ["derived", "sandwich"]
@@ -69,7 +69,11 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
             f"lambda p: {{'ratio': p['a'] / p['b'], 'sum': p['a'] + p['b']}}; got {type(function).__name__}."
         )
     names = list(fit.par.index)
-    C = (fit.cov_scaled if cov is None else pd.DataFrame(cov)).loc[names, names].to_numpy(dtype=float)
+    table = fit.cov_scaled if cov is None else pd.DataFrame(cov)
+    lacking = [n for n in names if n not in table.index or n not in table.columns]
+    if lacking:
+        raise ArgumentError(f"`cov` has no rows and columns of {listed(lacking)}; it must be labelled as fit.par is.")
+    C = table.loc[names, names].to_numpy(dtype=float)
     if np.isnan(C).all():
         raise ArgumentError(f"The fit has no covariance: {fit.message}")
     known = ~np.isnan(np.diag(C))
@@ -122,12 +126,11 @@ def sandwich(cost: Any, fit: ModFit) -> pd.DataFrame:
     ----------
     White (1982), Econometrica 50, 1-25.
     """
-    bound = cost.bind(list(fit.par.index)) if hasattr(cost, "bind") else None
-    if not callable(getattr(bound, "sample_scores", None)):
+    if not callable(getattr(cost.bind() if hasattr(cost, "bind") else None, "sample_scores", None)):
         raise ArgumentError(
             f"`cost` must know the score of every sample, as a FimlofCost does; got {type(cost).__name__}."
         )
-    assert bound is not None, "it has sample scores"
+    bound = cost.bind(list(fit.par.index))
     inverse = fit.cov_unscaled.to_numpy()
     if np.isnan(inverse).all():
         raise ArgumentError(f"The fit has no covariance: {fit.message}")

@@ -35,6 +35,8 @@ def test_bad_levels_and_fits_without_covariance_are_refused(line):
         fme.derived(line, lambda p: p["a"], level=95)
     with pytest.raises(ArgumentError, match=r"`function` must be a function.*lambda p: .*got dict"):
         fme.derived(line, {"ratio": lambda p: p["a"] / p["b"]})
+    with pytest.raises(ArgumentError, match=r"`cov` has no rows and columns of 'b'; .* as fit\.par is"):
+        fme.derived(line, lambda p: p["a"], cov=line.cov_scaled.loc[["a"], ["a"]])
     bare = fme.modFit(lambda p: p["a"] - np.arange(3.0), {"a": 1.0}, hessian=False)
     with pytest.raises(ArgumentError, match="has no covariance"):
         fme.derived(bare, lambda p: p["a"])
@@ -65,3 +67,13 @@ def test_without_scores_of_samples_there_is_no_sandwich(line):
     with pytest.raises(ArgumentError, match="must know the score of every sample"):
         fme.sandwich(lambda p: p, line)
     assert isinstance(line.cov_scaled, pd.DataFrame)
+
+
+def test_a_cost_that_is_not_the_fitted_one_has_no_sandwich():
+    fit = fme.modFit(heavy_tailed(1, 40)[1])
+    model = fme.DifferenceModel("next(q) = b * q", state={"q": 1.0}, parms={"b": 0.5}, times=[0, 2])
+    data = {"time": [1, 2], "q": [0.5, 0.2]}
+    with pytest.raises(ArgumentError, match="score of every sample, as a FimlofCost does; got SimulationCost"):
+        fme.sandwich(fme.SimulationCost(model, data), fit)
+    with pytest.raises(ArgumentError, match="there is no parameter"):
+        fme.sandwich(fme.FimlofCost(model, data, process_noise={"q": 0.1}, measurement_noise={"q": 0.1}), fit)
