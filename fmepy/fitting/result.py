@@ -325,7 +325,7 @@ class ModFitSummary:
         if np.isfinite(self.correlation.to_numpy()).any():
             out += f"\nParameter correlation:\n{fixed_matrix(names, self.correlation.to_numpy())}\n"
         else:
-            out += f"\nNo covariance{self.no_covariance}\n"
+            out += f"\n{_wrapped(f'No covariance{self.no_covariance}')}\n"
         if not self.info:
             out += f"\n{_wrapped(f'NOT converged: {self.stopmess}')}\n"
         return out
