@@ -180,16 +180,29 @@ class Objective:
 
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, where the cost has it."""
-        return np.asarray(self._bound.score(theta, rough), dtype=float)
+        score = np.asarray(self._bound.score(self._source_theta(theta), rough), dtype=float)
+        return score if self._expand is None else np.asarray(score @ self._expand.derivative(theta))
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the expected information of theta, shape (n_par, n_par), where the cost has it."""
-        return np.asarray(self._bound.information(theta, rough), dtype=float)
+        information = np.asarray(self._bound.information(self._source_theta(theta), rough), dtype=float)
+        if self._expand is None:
+            return information
+        D = self._expand.derivative(theta)
+        return np.asarray(D.T @ information @ D)
+
+    @property
+    def _expand(self) -> Expansion | None:
+        """From the free parameters to all of them, where lmfit fixes or ties some."""
+        return getattr(self._source, "expand", None)
+
+    def _source_theta(self, theta: Vector) -> Vector:
+        return theta if self._expand is None else self._expand(theta)
 
     @property
     def scale_parameters(self) -> BoolVector:
         """Parameters that scale noise, as a scored cost declares them, shape (n_par,)."""
-        mine = getattr(self._bound, "scale_parameters", None) if self.has_score else None
+        mine = getattr(self._bound, "scale_parameters", None) if self.has_score and self._expand is None else None
         return np.zeros(self.theta0.size, dtype=bool) if mine is None else np.asarray(mine)
 
     def inflated(self, factor: float) -> Objective | None:
@@ -198,8 +211,9 @@ class Objective:
         if bound is None:
             return None
         out = copy(self)
-        out._bound, out._source = bound, BoundSource(getattr(self._source, "cost", None), bound, None)
+        out._bound, out._source = bound, BoundSource(getattr(self._source, "cost", None), bound, self._expand)
         out._memory, out._best, out._differences = {}, (np.inf, b""), None
+        out.evaluations = out.jacobians = out.failures = 0
         return out
 
     # --- differences
@@ -388,7 +402,7 @@ def _cost_objective(cost: Any, p: UserParameters, hold_engine: bool) -> Objectiv
             lower=lower,
             upper=upper,
             bound=bound,
-            has_score=expand is None and callable(getattr(bound, "score", None)) and hasattr(bound, "information"),
+            has_score=callable(getattr(bound, "score", None)) and hasattr(bound, "information"),
         )
     return Objective(
         BoundSource(cost, bound, expand),

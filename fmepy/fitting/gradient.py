@@ -141,6 +141,8 @@ def _minimize(scaled: ScaledCost, method: str, options: Mapping[str, Any], **mor
 
 
 def _source_of_gradient(problem: Problem) -> str:
+    if problem.objective.has_score:
+        return "gradient from the score"
     return "gradient 2 J'r" if not problem.objective.is_scalar else "gradient by differences"
 
 

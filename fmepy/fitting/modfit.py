@@ -362,6 +362,11 @@ def _message(
     nobs: float,
 ) -> str:
     if _runs_away(problem.objective.value(theta), theta):
+        if problem.objective.kind == "cost":
+            return (
+                f"The cost falls without end, so there is no optimum: {nobs:.0f} data do not hold {len(theta)} "
+                "parameters here. Give bounds (lower=, upper=) or a prior, or fix some."
+            )
         return (
             "The cost falls without end, so there is no optimum: it may be a likelihood with its sign turned (f is to "
             "return -2 log L), or need bounds."

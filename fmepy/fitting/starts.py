@@ -16,6 +16,7 @@ from fmepy.types import Matrix, Vector
 
 __all__ = ["best_of", "starting_points"]
 
+_SAME = 0.1  # in -2 log L: starts that came so near came to the same
 _SPREAD = 0.5  # standard deviation of the logarithm of a start that has no box
 
 
@@ -97,8 +98,17 @@ def best_of(
         else {**fit.par.to_dict(), "ssr": fit.deviance, "converged": fit.converged}
         for fit in fits
     ]
+    message = best.message
+    if best.is_scalar:
+        near = sum(fit.deviance - best.deviance <= _SAME for _, fit in done)
+        message += f" {near} of {len(fits)} starts came to this value" + (
+            "."
+            if near == len(fits)
+            else f", the worst ended {max(f.deviance for _, f in done) - best.deviance:.3g} above it."
+        )
     return replace(
         best,
+        message=message,
         all_starts=pd.DataFrame(rows),
         evaluations=sum(fit.evaluations for _, fit in done),
         failures=sum(fit.failures for _, fit in done),

@@ -143,6 +143,7 @@ def test_a_prior_makes_it_the_maximum_a_posteriori(ar1):
 def test_several_starts_agree_and_a_misspelt_setting_is_told(ar1):
     fits = modFit(ar1, starts=3, seed=2)
     assert len(fits.starts) == 3
+    assert "3 of 3 starts came to this value." in fits.message
     assert fits.starts["ssr"].max() - fits.starts["ssr"].min() < 0.1
     with pytest.raises(ArgumentError, match=r"knows no 'inflated'. Did you mean 'inflate'"):
         modFit(ar1, control={"inflated": 2})
@@ -154,6 +155,8 @@ def test_fewer_data_than_parameters_are_told():
     fit = modFit(cost)
     assert "1 data for 2 parameters" in fit.message
     assert "undetermined" in fit.message
+    endless = modFit(cost.replace(measurement_noise={"x": "r"}, process_noise={"x": 0.0}, parms={"r": 0.1}))
+    assert not endless.converged
 
 
 def test_a_least_squares_part_and_a_filtered_part_are_fitted_together(ar1):
@@ -217,3 +220,31 @@ def test_a_mixing_parameter_between_two_structures_is_a_parameter_like_any_other
     assert fit.converged, fit.message
     assert abs(fit.par["theta"] - 1) < 3 * fit.std_error["theta"]
     assert fit.par["theta"] > 10 * fit.std_error["theta"]
+
+
+def test_lmfit_parameters_that_are_fixed_or_tied_go_through_the_score(ar1):
+    import lmfit
+
+    parameters = lmfit.Parameters()
+    parameters.add("a", value=0.6, min=0.01, max=0.99)
+    parameters.add("q", value=1.5, min=0)
+    parameters.add("r", expr="1.2 * q")
+    fit = modFit(ar1, parameters)
+    assert fit.method == "scoring"
+    assert fit.converged, fit.message
+
+    def tied(p):
+        return ar1({"a": p[0], "q": p[1], "r": 1.2 * p[1]})
+
+    best = modFit(tied, [0.6, 1.5], method="Nelder-Mead")
+    assert fit.deviance == pytest.approx(best.deviance, abs=1e-6)
+    np.testing.assert_allclose(fit.par[["a", "q"]], best.par, rtol=1e-3)
+    parameters["r"].set(value=1.0, expr="", vary=False)
+    fixed = modFit(ar1, parameters)
+    assert list(fixed.par.index) == ["a", "q"]
+    assert fixed.deviance == pytest.approx(modFit(lambda p: ar1({"a": p[0], "q": p[1], "r": 1.0}), [0.6, 1.5],
+                                                  method="Nelder-Mead").deviance, abs=1e-6)  # fmt: skip
+
+
+def test_gradient_methods_say_that_they_use_the_score(ar1):
+    assert "gradient from the score" in modFit(ar1, method="BFGS", hessian=False).engine
