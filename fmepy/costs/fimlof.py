@@ -25,7 +25,7 @@ import pandas as pd
 from fmepy.costs.fimlof_bound import BoundFimlof
 from fmepy.costs.fimlof_data import EntityData, read_entities
 from fmepy.costs.sums import AddableCost
-from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
+from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice, did_you_mean, listed
 from fmepy.filtering.specification import Specification, read_specification
 from fmepy.models.base import Model
 from fmepy.parameters import check_names, merge_parameters
@@ -198,6 +198,9 @@ class FimlofCost(AddableCost):
         for k, value in specification.parms.items():
             for name in [f"{k}[{e}]" for e in names] if k in per_entity else [str(k)]:
                 values[name] = given.get(name, float(value))
+        for name, value in values.items():
+            if value < 0 and name.split("[")[0] in specification.scales:
+                raise ParameterError(f"`parms`: {name!r} is {value:g}; it scales a noise, and cannot be below zero.")
         object.__setattr__(self, "parms", pd.Series(values, dtype=float))
         object.__setattr__(self, "_per_entity", per_entity)
 
