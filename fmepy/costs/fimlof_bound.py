@@ -56,7 +56,7 @@ def _rows_until(grid: Vector, data: Vector) -> Vector:
     rows = grid[grid <= data[-1]]
     place = np.searchsorted(data, rows)
     gap = np.minimum(np.abs(rows - data[place - 1]), np.abs(rows - data[np.minimum(place, len(data) - 1)]))
-    return np.asarray(rows[gap > 1e-9 * max(1.0, abs(float(data[-1])))])
+    return np.asarray(rows[gap > 1e-9 * max(float(data[-1] - grid[0]), 1e-4 * abs(float(data[-1])))])
 
 
 class BoundFimlof:

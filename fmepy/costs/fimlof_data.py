@@ -14,6 +14,7 @@ from fmepy.costs.observations import Observations, as_table, check_observed, col
 from fmepy.errors import DataError
 from fmepy.filtering.plan import Readings
 from fmepy.models.difference import whole_steps
+from fmepy.models.timeline import merged
 from fmepy.types import IntVector, Vector
 
 __all__ = ["EntityData", "read_entities"]
@@ -126,6 +127,8 @@ def _entity(
     if model._definition.kind == "difference":  # rounding of times that are steps must not make two nodes of one
         start = float(model.times[0])
         all_times = start + np.rint(all_times - start)
+    else:
+        all_times = merged(all_times)
     order = np.lexsort((np.arange(len(which)), np.array(which), all_times))
     raw = np.concatenate(values)[order]
     readings = Readings(

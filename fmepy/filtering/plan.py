@@ -158,19 +158,21 @@ def build_plan(
         ends: Vector = start + np.arange(1.0, round(last - start) + 1)
         begins: Vector = ends
         lengths: Vector = np.ones(len(ends))  # a difference equation sees the time of the new state
+        taken = np.floor(times - start + 1e-6)
     elif kind == "fixed":
         inner = grid[(grid > start) & (grid < last)]
         points = fixed_grid(np.unique(np.concatenate([times, inner])), dt, np.empty(0))
         begins, ends, lengths = points[:-1], points[1:], np.diff(points)
+        taken = np.searchsorted(ends, times, side="right")
     else:
         begins, ends, lengths = times[:-1], times[1:], np.diff(times)
+        taken = np.arange(len(times))
     if stages == 3:
         looked = stage_times(begins, ends)
         inputs = forcing_values(forcings, looked.ravel()).reshape(len(forcings), 3, len(begins)).transpose(2, 1, 0)
     else:
         inputs = forcing_values(forcings, begins).T[:, None, :]
-    tolerance = 1e-9 * max(1.0, abs(last))
-    step_at = np.concatenate([[0], np.searchsorted(ends, times + tolerance, side="right")]).astype(np.int64)
+    step_at = np.concatenate([[0], taken]).astype(np.int64)
     order = np.argsort(at, kind="stable") if len(at) else np.empty(0, dtype=np.intp)
     chosen = [changes[i] for i in order]
     return Plan(

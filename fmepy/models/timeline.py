@@ -28,7 +28,7 @@ from fmepy.models.system import InputLayout, System, switch_derivatives, switch_
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
-__all__ = ["EventTable", "Segment", "Timeline", "finite_rows", "known_crossings", "run_segments", "snapped"]
+__all__ = ["EventTable", "Segment", "Timeline", "finite_rows", "known_crossings", "merged", "run_segments", "snapped"]
 
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
@@ -161,6 +161,15 @@ def snapped(times: Vector, marks: Vector) -> Vector:
     close = np.abs(nearest - times) <= 1e-13 * np.maximum(np.abs(times), marks[-1] - marks[0])
     snapped: Vector = np.where(close, nearest, times)
     return snapped
+
+
+def merged(times: Vector) -> Vector:
+    """Return times, those that are one but for rounding (0.1 * 3 and 0.3) made the first of them."""
+    if not len(times):
+        return times
+    marks = np.unique(times)
+    gap = 1e-13 * np.maximum(np.abs(marks[1:]), marks[-1] - marks[0])
+    return snapped(times, marks[np.concatenate([[True], np.diff(marks) > gap])])
 
 
 def finite_rows(rows: Matrix, times: Vector) -> Matrix:

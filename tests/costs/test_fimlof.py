@@ -480,3 +480,33 @@ def test_fixed_steps_are_asked_for_where_noise_is_drawn_once_a_step():
     with pytest.raises(ArgumentError, match="positive"):
         fme.FimlofCost(model, {"time": [1.0], "x": [0.5]}, process_noise={"x": 1.0}, measurement_noise={"x": 1.0},
                        propagation="rk4", dt=-1.0)  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [None, "euler", "rk4"])
+def test_the_origin_of_time_does_not_matter(data, method):
+    def cost(origin):
+        times, obs = origin + np.arange(6.0), {"time": origin + data["time"].to_numpy()[:5], "x": data["x"][:5]}
+        if method is None:
+            model = fme.DifferenceModel("next(x) = 0.8 * x", state={"x": 2.0}, times=times)
+        else:
+            model = fme.OdeModel(lambda t, x: -0.2 * x * x, state={"x": 2.0}, times=times, method=method)
+        return fme.FimlofCost(model, obs, process_noise={"x": 0.3}, measurement_noise={"x": 0.2})
+
+    assert cost(1.7e9)() == pytest.approx(cost(0.0)(), rel=1e-6)  # seconds since 1970
+
+
+@pytest.mark.parametrize("propagation", ["euler", "rk4", "ode"])
+@pytest.mark.parametrize("initial", ["known", "data"])
+def test_times_that_differ_by_rounding_are_one_sample(propagation, initial):
+    model = fme.OdeModel(lambda t, x, y: (-0.5 * x + 0.1 * y, 0.2 * x - 0.3 * y), state={"x": 1.0, "y": 2.0},
+                         times=[0.0, 0.25, 0.5, 0.75], method="euler")  # fmt: skip
+    errors = pd.DataFrame([[0.09, 0.06], [0.06, 0.16]], index=["x", "y"], columns=["x", "y"])
+
+    def cost(third):
+        obs = pd.DataFrame({"name": ["x", "y"] * 2, "time": [0.3, third, 0.6, 0.6], "value": [0.9, 1.8, 1.0, 1.6]})
+        return fme.FimlofCost(model, obs, y="value", process_noise={"x": 0.1, "y": 0.2}, measurement_noise=errors,
+                              propagation=propagation, initial=initial)  # fmt: skip
+
+    assert 0.1 * 3 != 0.3
+    assert cost(0.1 * 3)() == pytest.approx(cost(0.3)(), rel=1e-12)
+    assert cost(0.1 * 3).nobs == cost(0.3).nobs
