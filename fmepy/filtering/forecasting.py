@@ -22,13 +22,14 @@ from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.noise import semidefinite_factor
 from fmepy.filtering.outputs import StateFunctions, names_of_sums, output_functions
-from fmepy.filtering.plan import Plan, Readings
+from fmepy.filtering.plan import Plan, Readings, continued
 from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.scheme import Machine, plan_of, settings_of
 from fmepy.filtering.smoothing import history_of
 from fmepy.filtering.specification import Specification
 from fmepy.framed import Framed, readable
 from fmepy.models.difference import whole_steps
+from fmepy.models.engines.fixed import METHODS as FIXED
 from fmepy.models.events import Event
 from fmepy.models.forcing import Forcing, as_forcings
 from fmepy.types import BoolVector, Cube, Matrix, Seed, Vector
@@ -247,8 +248,9 @@ class _Future:
         out = np.full((len(self.times), len(x)), np.nan)
         begin, none = float(self.plan.times[0]), np.zeros((len(x), len(x)))
         for k, t in enumerate(self.times.tolist()):
-            spec = replace(self.spec, grid=np.array([begin, t]))
-            plan, _ = plan_of(spec, _NO_READINGS, spec.grid)
+            grid = self.spec.grid
+            spec = replace(self.spec, grid=grid[(grid >= begin) & (grid <= t)])
+            plan, _ = plan_of(spec, _NO_READINGS, np.array([begin, t]))
             result = self._passed(plan, x, none, p)
             if result.node >= 0:
                 break
@@ -284,12 +286,12 @@ def _future(spec: Specification, run: EntityRun, steps: int | None, times: Any, 
     ]
     later = replace(
         spec,
-        grid=np.concatenate([[end], ahead]),
+        grid=np.unique(np.concatenate([[end], ahead, _between(spec, end, float(ahead[-1]))])),
         initial="known",
         definition=definition,
         events=tuple(sorted((*spec.events, *resets), key=lambda e: e.time)),
     )
-    plan, _ = plan_of(later, _NO_READINGS, later.grid)
+    plan, _ = plan_of(later, _NO_READINGS, np.concatenate([[end], ahead]))
     errors = np.array([_typical(run, v) for v in range(len(spec.variables))])
     complete = np.ones((len(ahead), len(spec.variables)), dtype=bool)
     for a, own in zip(spec.accumulators, ends, strict=True):
@@ -304,6 +306,14 @@ def _future(spec: Specification, run: EntityRun, steps: int | None, times: Any, 
         errors,
         complete,
     )
+
+
+def _between(spec: Specification, end: float, last: float) -> Vector:
+    """Return the model's own times beyond the data, at which fixed steps end."""
+    if spec.propagation not in FIXED:
+        return np.empty(0)
+    grid = spec.grid if spec.dt is not None else continued(spec.grid, last)
+    return grid[(grid > end) & (grid < last)]
 
 
 def _typical(run: EntityRun, variable: int) -> float:

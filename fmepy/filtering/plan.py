@@ -4,7 +4,8 @@ A node is a time at which something happens. Between two nodes lie steps:
 
 * difference equations: one step a unit of time; t is the time of the new state, forcings are those of it;
 * fixed steps: the model's own times, the samples and the events are grid points, each interval divided into equal
-  steps no longer than `dt`; where samples lie on the model's grid these are the steps of `OdeModel(method="euler")`;
+  steps no longer than `dt`; where samples lie on the model's grid these are the steps of `OdeModel(method="euler")`.
+  Without `dt` the model's times are its steps, and beyond the last of them they go on with the last spacing;
 * an adaptive solver: one step from node to node.
 
 At a node data come first, then events: a row at an event time is the state before it.
@@ -22,7 +23,7 @@ from fmepy.models.forcing import Forcing, forcing_values
 from fmepy.models.timeline import snapped
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-__all__ = ["Change", "Plan", "Readings", "build_plan"]
+__all__ = ["Change", "Plan", "Readings", "build_plan", "continued"]
 
 EVENT_KINDS = {"replace": 0, "add": 1, "multiply": 2}
 
@@ -148,6 +149,8 @@ def build_plan(
     """
     last = max(float(readings.times[-1]) if len(readings) else start, float(rows[-1]) if len(rows) else start)
     changes = [c for c in changes if start <= c.time <= last]
+    if kind == "fixed" and dt is None:
+        grid = continued(grid, last)
     marks = np.unique(np.concatenate([[start], grid, rows, readings.times]))
     marks = snapped(marks, np.unique(np.concatenate([[start], grid])))  # 0.1 * 3 and 0.3 are one node
     readings = replace(readings, times=snapped(readings.times, marks))
@@ -190,6 +193,14 @@ def build_plan(
         event_places=np.array([c.place for c in chosen], dtype=np.int64),
         nodes_of_rows=np.searchsorted(times, readings.times).astype(np.intp),
     )
+
+
+def continued(grid: Vector, until: float) -> Vector:
+    """Return a model's times, going on until a later one with their last spacing."""
+    if len(grid) < 2 or until <= grid[-1]:
+        return grid
+    spacing = float(grid[-1] - grid[-2])
+    return np.append(grid, np.arange(1.0, np.floor((until - grid[-1]) / spacing + 1e-9) + 1) * spacing + grid[-1])
 
 
 def _offsets(sorted_times: Vector, nodes: Vector) -> IntVector:

@@ -232,3 +232,26 @@ def test_a_forecast_prints_all_its_columns_and_what_the_bands_are_of():
 def test_times_of_a_forecast_are_numbers():
     with pytest.raises(ArgumentError, match=r"`times` must hold numbers.*got \['soon'\]"):
         decaying().filter().forecast(times=["soon"])
+
+
+@pytest.mark.parametrize("last", [20.0, 10.0])
+@pytest.mark.parametrize("method", ["euler", "rk4"])
+def test_fixed_steps_go_on_as_they_were_whatever_times_are_asked_for(method, last):
+    model = OdeModel(lambda t, x: -0.3 * x * x, state={"x": 5.0}, times=np.arange(0.0, last + 1), method=method)
+    cost = FimlofCost(model, {"time": [5, 10], "x": [1.2, 0.7]}, process_noise={"x": 0.1}, measurement_noise={"x": 0.2})
+    flt = cost.filter()
+    every = of(flt.forecast(times=np.arange(11.0, 16.0)), "x").iloc[-1]
+    for one in (flt.forecast(times=[15.0]), flt.forecast(1)):  # the data are five apart
+        assert of(one, "x")[["mean", "sd"]].to_numpy()[0] == pytest.approx(every[["mean", "sd"]].to_numpy(dtype=float))
+    drawn = of(flt.forecast(times=[15.0], draws=400, seed=1), "x").iloc[0]
+    assert abs(drawn["mean"] - every["mean"]) < 4 * every["sd"] / 20
+
+
+@pytest.mark.parametrize("method", ["euler", "rk4"])
+def test_fixed_steps_go_on_where_data_go_on_after_the_model_s_times(method):
+    def cost(last):
+        model = OdeModel(lambda t, x: -0.3 * x * x, state={"x": 5.0}, times=np.arange(0.0, last + 1), method=method)
+        data = {"time": [5, 10, 15], "x": [1.2, 0.7, 0.2]}
+        return FimlofCost(model, data, process_noise={"x": 0.1}, measurement_noise={"x": 0.2})
+
+    assert cost(7.0)() == pytest.approx(cost(15.0)(), rel=1e-12)
