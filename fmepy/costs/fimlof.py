@@ -25,7 +25,15 @@ import pandas as pd
 from fmepy.costs.fimlof_bound import BoundFimlof
 from fmepy.costs.fimlof_data import EntityData, read_entities
 from fmepy.costs.sums import AddableCost
-from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice, did_you_mean, listed
+from fmepy.errors import (
+    ArgumentError,
+    DataError,
+    ParameterError,
+    SimulationError,
+    check_choice,
+    did_you_mean,
+    listed,
+)
 from fmepy.filtering.specification import Specification, read_specification
 from fmepy.models.base import Model
 from fmepy.parameters import check_names, merge_parameters
@@ -80,7 +88,8 @@ class FimlofCost(AddableCost):
     entity_parms : sequence of str
         Parameters that every entity has for itself, as ``name[entity]``.
     accumulate : mapping of variable to length or (length, "mean"), optional
-        The variable was read as a sum (integral) over so many units of time before its reading, or as a mean.
+        The variable was read as a sum (integral) over so many units of time before its reading, or as a mean. These
+        times must not overlap.
     propagation : {"euler", "rk4", "ode", "moment"}, optional
         For differential equations: fixed steps of at most `dt` (default for models that run so); an adaptive solver for
         state, tangent and noise integral (default for the others; exact for linear equations with constant
@@ -189,6 +198,8 @@ class FimlofCost(AddableCost):
             algorithm=self.algorithm,
             guesses=lambda variable: _guess(entities, variable),
         )
+        for e in entities:
+            _check_sums(specification, e)
         object.__setattr__(self, "_given", {"parms": given})
         object.__setattr__(self, "specification", specification)
         object.__setattr__(self, "entities", entities)
@@ -325,6 +336,31 @@ def _per_entity(names: Sequence[str], entity: str | None, known: Sequence[str]) 
     return names
 
 
+def _check_sums(specification: Specification, entity: EntityData) -> None:
+    """Refuse sums whose time begins before the filter does, or before the reading of the sum before them."""
+    r = entity.readings
+    start = float(r.times[0]) if specification.initial == "data" else float(specification.grid[0])
+    of = "" if entity.label is None else f" of entity {entity.label!r}"
+    for a in specification.accumulators:
+        name, near = specification.variables[a.variable], 1e-9 * a.length
+        times = np.unique(
+            r.times[(r.variables == a.variable) & ((r.times > start) | (specification.initial != "data"))]
+        )
+        if len(times) and times[0] - a.length < start - near:
+            raise DataError(
+                f"`accumulate`: the reading of {name!r}{of} at {times[0]:g} is of a time that begins at "
+                f"{times[0] - a.length:g}, before the filter's start at {start:g}. Drop it, or let the model start "
+                "earlier."
+            )
+        short = np.flatnonzero(np.diff(times) < a.length - near)
+        if len(short):
+            raise DataError(
+                f"`accumulate`: the readings of {name!r}{of} at {times[short[0]]:g} and {times[short[0] + 1]:g} are "
+                f"less than the length {a.length:g} apart; sums over times that overlap are not offered. Keep every "
+                "so many, or let the model sum up itself, with a further state and events for each of them."
+            )
+
+
 def _guess(entities: Sequence[EntityData], variable: str) -> float:
     """Return a size for the noise of a variable: half the rms change from one reading to the next."""
     changes = []
@@ -339,9 +375,10 @@ def _guess(entities: Sequence[EntityData], variable: str) -> float:
 
 def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:
     """Return the given parameters that the noise still uses, and those that were named just now."""
-    from fmepy.filtering.specification import names_of_noise
+    from fmepy.filtering.specification import names_of_estimates, names_of_noise
 
-    used = names_of_noise(*(arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd")))
+    noises = [arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd")]
+    used = names_of_noise(*noises) | names_of_estimates(*noises[:2])
     bare = {k: str(k).split("[")[0] for k in arguments["parms"]}
     own = set(arguments["model"].parms.index)
     return {k: v for k, v in arguments["parms"].items() if k in explicit or bare[k] in used or bare[k] in own}

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, ParameterError, check_choice, did_you_mean, listed
-from fmepy.filtering.noise import Noise, read_noise, scale_parameters
+from fmepy.filtering.noise import ESTIMATE, Noise, read_noise, scale_parameters
 from fmepy.filtering.statespace import StateSpace, build_state_space
 from fmepy.filtering.untraced import UntracedSpace, nominal_equations
 from fmepy.models.definition import Definition
@@ -23,11 +23,13 @@ from fmepy.models.equations import Equations, names_in, symbol
 from fmepy.models.events import Event
 from fmepy.types import Vector
 
-__all__ = ["Accumulator", "Specification", "names_of_noise", "read_specification"]
+__all__ = ["Accumulator", "Specification", "names_of_estimates", "names_of_noise", "read_specification"]
 
 PROPAGATIONS = ("euler", "rk4", "ode", "moment")
 UPDATES = ("ekf", "iterated", "second_order", "unscented")
 ALGORITHMS = ("sequential", "joint", "sqrt")
+PROCESS, MEASUREMENT = "sd_w_", "sd_v_"
+"""How the names begin of sds that are to be estimated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +135,17 @@ def names_of_noise(*given: Any) -> set[str]:
     return names_in([parse_expression(t, where="noise") for t in texts if isinstance(t, str) and t != "estimate"])
 
 
+def names_of_estimates(process_noise: Any, measurement_noise: Any) -> set[str]:
+    """Return the parameters that "estimate" makes."""
+    out = set()
+    for given, prefix in ((process_noise, PROCESS), (measurement_noise, MEASUREMENT)):
+        if isinstance(given, Mapping | pd.Series):
+            out |= {
+                f"{prefix}{key}" for key, value in dict(given).items() if isinstance(value, str) and value == ESTIMATE
+            }
+    return out
+
+
 def read_specification(
     model: Any,
     variables: Sequence[str],
@@ -165,8 +178,8 @@ def read_specification(
         )
     own = definition.parameters
     _check_no_outputs(process_noise, equations, own)
-    noise = read_noise(process_noise, "process_noise", (*equations.states, *own), "state or parameter", "sd_w_")
-    errors = read_noise(measurement_noise, "measurement_noise", variables, "observed variable", "sd_v_")
+    noise = read_noise(process_noise, "process_noise", (*equations.states, *own), "state or parameter", PROCESS)
+    errors = read_noise(measurement_noise, "measurement_noise", variables, "observed variable", MEASUREMENT)
     start = read_noise(initial_sd, "initial_sd", equations.states, "state", "sd_0_")
     if start.made:
         raise ArgumentError("`initial_sd` cannot be estimated from one start; give a number, or a parameter's name.")
@@ -177,6 +190,7 @@ def read_specification(
     sds = _error_sds(equations, variables, errors, has_errors, tuple(values))
     _check_names(noise, "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time))
     _check_names(start, "initial_sd", tuple(values))
+    _check_enters(noise, definition)
     accumulated, accumulators = _accumulators(accumulate, equations, variables)
     readings, direct = _readings(equations, variables, transforms, accumulated)
     space = _space(definition, equations, tuple(values), noise, readings, sds, accumulated)
@@ -313,6 +327,19 @@ def _check_names(noise: Noise, argument: str, known: Sequence[str]) -> None:
         if name not in known:
             raise ArgumentError(
                 f"`{argument}` uses {name!r}, which has no value. Give it in `parms`.{did_you_mean(name, known)}"
+            )
+
+
+def _check_enters(noise: Noise, definition: Definition) -> None:
+    """Refuse noise of a parameter that no equation of a state holds: it would do nothing."""
+    if definition.equations is None:
+        return
+    used = names_in(definition.equations.rates)
+    for key in noise.keys:
+        if key not in definition.equations.states and key not in used:
+            raise ArgumentError(
+                f"`process_noise`: {key!r} is in no equation of a state, so its noise would do nothing. Noise of what "
+                "is read belongs to `measurement_noise`, which may be an expression of states."
             )
 
 

@@ -510,3 +510,39 @@ def test_times_that_differ_by_rounding_are_one_sample(propagation, initial):
     assert 0.1 * 3 != 0.3
     assert cost(0.1 * 3)() == pytest.approx(cost(0.3)(), rel=1e-12)
     assert cost(0.1 * 3).nobs == cost(0.3).nobs
+
+
+@pytest.mark.parametrize(
+    ("times", "words"), [([4, 6, 12], "readings of 'x' at 4 and 6 .* overlap"), ([2, 6], "begins at -2")]
+)
+def test_sums_over_times_that_overlap_or_begin_too_early_are_refused(times, words):
+    model = fme.DifferenceModel("next(x) = 0.9 * x", state={"x": 2.0}, times=np.arange(13))
+    obs = {"time": times, "x": np.ones(len(times))}
+    with pytest.raises(fme.errors.DataError, match=words):
+        fme.FimlofCost(model, obs, process_noise={"x": 0.1}, measurement_noise={"x": 0.2}, accumulate={"x": 4})
+
+
+def test_a_sum_whose_time_begins_before_a_start_from_data_is_refused():
+    model = fme.DifferenceModel("next(x) = 0.9 * x", state={"x": 2.0}, times=np.arange(13), outputs={"s": "x"})
+    obs = pd.DataFrame({"time": [3, 4, 6, 10], "x": [1.1, 1.0, 0.9, 0.8], "s": [np.nan, np.nan, 4.0, 3.5]})
+
+    def cost(length):
+        return fme.FimlofCost(model, obs, process_noise={"x": 0.1}, measurement_noise={"x": 0.2, "s": 0.2},
+                              accumulate={"s": length}, initial="data")  # fmt: skip
+
+    assert np.isfinite(cost(3)())
+    with pytest.raises(fme.errors.DataError, match="begins at 2, before the filter's start at 3"):
+        cost(4)
+
+
+def test_noise_of_a_parameter_that_no_state_feels_is_refused():
+    model = fme.DifferenceModel("next(x) = 0.9 * x", state={"x": 2.0}, times=np.arange(4), parms={"c": 2.0},
+                                outputs={"y": "c * x"})  # fmt: skip
+    with pytest.raises(ArgumentError, match="'c' is in no equation of a state"):
+        fme.FimlofCost(model, {"time": [1, 2], "y": [3.0, 2.0]}, process_noise={"c": 0.1}, measurement_noise={"y": 0.2})
+
+
+def test_replace_keeps_the_values_of_estimated_sds(cost):
+    given = cost.replace(process_noise={"x": "estimate"}, parms={"sd_w_x": 2.5})
+    assert given.replace(threshold=3.0).parms["sd_w_x"] == 2.5
+    assert "sd_w_x" not in given.replace(process_noise={"x": 0.1}).parms
