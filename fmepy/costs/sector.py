@@ -18,7 +18,7 @@ from fmepy.costs.fimlof import FimlofCost
 from fmepy.costs.fimlof_data import EntityData
 from fmepy.costs.sums import SumCost
 from fmepy.errors import ArgumentError, DataError, listed
-from fmepy.filtering.specification import names_of_noise
+from fmepy.filtering.specification import names_of_estimates, names_of_noise
 from fmepy.models.equations import Equations, names_in
 from fmepy.parameters import check_names
 from fmepy.types import Vector
@@ -166,7 +166,8 @@ def _model(
     definition = cost.specification.definition
     equations = cost.specification.equations
     initial = {s: v for s, v in zip(definition.states, definition.initial, strict=True) if s in kept}
-    used = names_in([*rates, *(e for _, e in outputs), *initial.values()])
+    changes = [e.value for e in cost.specification.events if definition.states[e.state] in kept]
+    used = names_in([*rates, *(e for _, e in outputs), *initial.values(), *changes])
     parameters = tuple(k for k in definition.parameters if k in used)
     forcings = {f.name: f for f in definition.forcings if f.name in used}
     part = Equations(equations.kind, kept, parameters, (*forcings, *inputs), rates, outputs, equations.time)
@@ -176,24 +177,43 @@ def _model(
         if k in ("times", "engine", "method", "dt", "rtol", "atol") and not (k == "atol" and np.ndim(v))
     }
     arguments["engine"] = "auto"
+    if events := _events(cost, kept):
+        arguments["events"] = events
     return type(cost.model)(
         part,
-        state={k: v if not getattr(v, "free_symbols", None) else str(v) for k, v in initial.items()},
+        state={k: _as_given(v) for k, v in initial.items()},
         parms={k: float(definition.parms[k]) for k in parameters},
         forcings={**forcings, **series} or None,
         **arguments,
     )
 
 
+def _events(cost: FimlofCost, kept: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the events of the sector's states; those of the others are in their data."""
+    spec = cost.specification
+    return [
+        {"var": spec.definition.states[e.state], "time": e.time, "value": _as_given(e.value), "method": e.method}
+        for e in spec.events
+        if spec.definition.states[e.state] in kept
+    ]
+
+
+def _as_given(value: Any) -> Any:
+    """Return a number, or an expression as text."""
+    return str(value) if getattr(value, "free_symbols", None) else float(value)
+
+
 def _cost(cost: FimlofCost, entity: EntityData, model: Any, variables: tuple[str, ...]) -> FimlofCost:
     """Return the cost of the sector's readings of one entity, with what of the noise belongs to it."""
     spec = cost.specification
     known = {*model.states, *model.parms.index}
-    effective = [k for k in spec.noise.keys if k in known]
+    felt = {*model.states, *(names_in(model._definition.equations.rates) & set(model.parms.index))}
+    effective = [k for k in spec.noise.keys if k in felt]
     process = _of_keys(cost.process_noise, effective)
     measurement = _of_keys(cost.measurement_noise, variables)
     start = _of_keys(cost.initial_sd, model.states)
-    extra = names_of_noise(process, measurement, start) - known
+    extra = (names_of_noise(process, measurement, start) | names_of_estimates(process, measurement)) - known
+    per_entity = tuple(k for k in cost.entity_parms if k in extra | set(model.parms.index))
     rows = np.isin(entity.readings.variables, [spec.variables.index(v) for v in variables])
     obs = pd.DataFrame(
         {
@@ -205,6 +225,9 @@ def _cost(cost: FimlofCost, entity: EntityData, model: Any, variables: tuple[str
     if cost.err is not None:
         obs["err"] = entity.readings.errors[rows]
     values = {k: cost.parms.get(f"{k}[{entity.label}]", cost.parms.get(k)) for k in extra}
+    if per_entity:
+        obs[cost.entity] = entity.label
+        values |= {name: cost.parms[name] for name in (f"{k}[{entity.label}]" for k in per_entity)}
     return FimlofCost(
         model,
         obs,
@@ -216,6 +239,9 @@ def _cost(cost: FimlofCost, entity: EntityData, model: Any, variables: tuple[str
         parms={k: float(v) for k, v in values.items() if v is not None},
         initial=cost.initial,
         initial_sd=start,
+        entity=cost.entity if per_entity else None,
+        entity_parms=per_entity,
+        accumulate={k: v for k, v in dict(cost.accumulate or {}).items() if k in variables} or None,
         noise_kind=cost.noise_kind,
         propagation=cost.propagation,
         dt=cost.dt,

@@ -98,3 +98,38 @@ def test_what_a_sector_needs_must_be_measured(whole):
         fme.sector(whole, [])
     with pytest.raises(ArgumentError, match="Nothing of the sector 'a' is measured"):
         fme.sector(hidden, "a")
+
+
+def test_sums_that_were_read_stay_sums_in_a_sector(whole):
+    data = whole.obs.copy()
+    data["twice"] = data["twice"].rolling(4).sum().where(data.time % 4 == 0)
+    part = fme.sector(whole.replace(obs=data, accumulate={"twice": 4}), ["b"])
+    assert part.cost.accumulate == {"twice": 4}
+    assert part.cost.filter().sumsq < 3 * part.cost.nobs
+
+
+def test_events_of_a_sector_s_states_stay_with_it():
+    model = fme.OdeModel(
+        lambda t, a, b, *, k=0.3, m=0.5, dose=2.0: (-k * a, m * a - b),
+        state={"a": 1.0, "b": 0.0}, times=np.arange(5.0), method="euler", dt=0.5,
+        events=[{"var": "a", "time": 2.0, "value": "dose", "method": "add"},
+                {"var": "b", "time": 3.0, "value": 1.0, "method": "replace"}],
+    )  # fmt: skip
+    data = {"time": [1, 2, 3, 4], "a": [0.8, 0.6, 2.0, 1.4], "b": [0.3, 0.3, 0.6, 0.9]}
+    cost = fme.FimlofCost(model, data, process_noise={"a": 0.1, "b": 0.1}, measurement_noise={"a": 0.1, "b": 0.1})
+    assert set(fme.sector(cost, ["a"]).cost.parms.index) == {"k", "dose"}
+    alone = fme.FimlofCost(model, {k: data[k] for k in ("time", "a")}, process_noise={"a": 0.1},
+                           measurement_noise={"a": 0.1})  # fmt: skip
+    for p in (None, {"dose": 1.5}):
+        assert fme.sector(cost, ["a"]).cost(p) == pytest.approx(alone(p), rel=1e-12)
+    assert fme.sector(cost, ["b"]).cost.filter().predicted["b"].iloc[-1] > 0.9  # it was set to 1 at time 3
+
+
+def test_parameters_of_entities_stay_their_own_in_a_sector(whole):
+    panel = pd.concat([whole.obs.assign(firm=1), whole.obs.assign(firm=2)])
+    cost = whole.replace(obs=panel, entity="firm", entity_parms=["m"], process_noise={"a": "estimate", "b": "estimate"},
+                         parms={"m[1]": 0.2, "m[2]": 0.4, "sd_w_b": 0.3})  # fmt: skip
+    part = fme.sector(cost, ["b"]).cost
+    assert part.parms.to_dict() == {"m[1]": 0.2, "sd_w_b": 0.3, "m[2]": 0.4}
+    one = fme.sector(whole.replace(process_noise={"b": 0.3}), ["b"]).cost
+    assert part() == pytest.approx(one({"m": 0.2}) + one({"m": 0.4}), rel=1e-12)
