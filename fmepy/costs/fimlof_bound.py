@@ -141,11 +141,11 @@ class BoundFimlof:
 
     def likelihoods(self, theta: Vector) -> list[Likelihood]:
         """Return the likelihood of every entity."""
-        key = np.asarray(theta, dtype=float).tobytes()
-        if self._last is None or self._last[0] != key:
+        key, last = np.asarray(theta, dtype=float).tobytes(), self._last  # another thread may write it meanwhile
+        if last is None or last[0] != key:
             values = self._full(theta)
-            self._last = (key, [self._likelihood(k, values) for k in range(len(self.entities))])
-        return self._last[1]
+            last = self._last = (key, [self._likelihood(k, values) for k in range(len(self.entities))])
+        return last[1]
 
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, shape (n_par,); `rough`: by forward differences."""
@@ -312,9 +312,9 @@ class BoundFimlof:
     ) -> tuple[list[Likelihood], list[tuple[Matrix, Matrix, Vector]]]:
         """Return likelihoods at theta, and by entity dnu, ds, shape (n_obs, n_par), and the rest of the score."""
         theta = np.asarray(theta, dtype=float)
-        key = (theta.tobytes(), rough)
-        if self._remembered is not None and self._remembered[0] == key:
-            return self._remembered[1], self._remembered[2]
+        key, remembered = (theta.tobytes(), rough), self._remembered
+        if remembered is not None and remembered[0] == key:
+            return remembered[1], remembered[2]
         base = self.likelihoods(theta)
         p = len(theta)
         slopes = [(np.zeros((len(b.nu), p)), np.zeros((len(b.nu), p)), np.zeros(p)) for b in base]

@@ -77,6 +77,9 @@ def _is_constant(space: StateSpace) -> bool:
     return all(e.free_symbols <= known for e in parts) and all(e.free_symbols <= known | states for e in space.rates)
 
 
+_Parts = tuple[Matrix, Vector, Matrix]
+
+
 class _Exact:
     """The exact transition of a linear system with constant coefficients."""
 
@@ -88,26 +91,26 @@ class _Exact:
         constants = [as_piecewise(e).xreplace(at_zero) for e in space.rates]
         expressions = [*(e for _, _, e in slopes), *constants, *(as_piecewise(e) for _, _, e in gains)]
         self._values = scalar_function([[symbol(k) for k in space.parameters]], expressions)
-        self._key = b""
-        self._parts: tuple[Matrix, Vector, Matrix] | None = None
-        self._kept: dict[float, tuple[Matrix, Vector, Matrix]] = {}
+        self._last: tuple[bytes, _Parts | None, dict[float, _Parts]] = (b"", None, {})
 
     def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
         """Set f to the next state, F to Phi, A to a factor of Qd."""
         key = p.tobytes()
-        if key != self._key:
-            self._kept, self._parts, self._key = {}, self._coefficients(p), key
-        if self._parts is None:
+        last = self._last  # taken once: another thread may be at other parameters
+        if key != last[0]:
+            last = self._last = (key, self._coefficients(p), {})
+        _, parts, kept = last
+        if parts is None:
             f[:] = np.nan
             return
-        if (found := self._kept.get(h)) is None:
-            if len(self._kept) >= _MOST_EXACT:
-                self._kept.clear()
-            found = self._kept[h] = _transition(*self._parts, h)
+        if (found := kept.get(h)) is None:
+            if len(kept) >= _MOST_EXACT:
+                kept.clear()
+            found = kept[h] = _transition(*parts, h)
         F[:], shift, A[:] = found
         f[:] = F @ x + shift
 
-    def _coefficients(self, p: Vector) -> tuple[Matrix, Vector, Matrix] | None:
+    def _coefficients(self, p: Vector) -> _Parts | None:
         try:
             values = np.array(self._values(p.tolist()), dtype=float)
         except (ValueError, OverflowError, ZeroDivisionError):
@@ -121,7 +124,7 @@ class _Exact:
         return (M, values[len(slopes) : len(slopes) + n], A @ A.T) if np.isfinite(values).all() else None
 
 
-def _transition(M: Matrix, b: Vector, V: Matrix, h: float) -> tuple[Matrix, Vector, Matrix]:
+def _transition(M: Matrix, b: Vector, V: Matrix, h: float) -> _Parts:
     """Return Phi, the shift by b, and a factor of Qd, of a step of length h."""
     from scipy.linalg import expm
 
@@ -261,30 +264,33 @@ class _Numbers:
         self._advance = space.interpreted()[0]
         self._bend = space.curvatures(False)[0] if curved else None
         self._layout = InputLayout(self._k + 1, len(space.forcings))
-        n = self._n
-        self._f, self._F, self._A = np.zeros(n), np.zeros((n, n)), np.zeros((n, space.n_noise))
-        self._FF = np.zeros((n, n, n) if curved else (0, 0, 0))
-        self._low = np.tril_indices(n)
+        self._q, self._low = space.n_noise, np.tril_indices(self._n)
 
     def spread(self, t: float, x: Vector, p: Vector, u: Vector) -> float:
         """Return the largest variance of the noise in a unit of time."""
-        self._advance(t, 0.0, x, p, u, self._f, self._F, self._A)
-        return float(np.max(np.sum(self._A**2, axis=1), initial=0.0))
+        return float(np.max(np.sum(self._at(t, x, p, u)[2] ** 2, axis=1), initial=0.0))
+
+    def _at(self, t: float, x: Vector, p: Vector, u: Vector) -> tuple[Vector, Matrix, Matrix]:
+        """Return f, F and A."""
+        f, F, A = np.zeros(self._n), np.zeros((self._n, self._n)), np.zeros((self._n, self._q))
+        self._advance(t, 0.0, x, p, u, f, F, A)
+        return f, F, A
 
     def __call__(self, t: float, z: Vector, inputs: list[float]) -> Vector:
         n, k = self._n, self._k
         x, p = np.ascontiguousarray(z[:n]), np.array(inputs[:k])
         u = np.array(self._layout.forcing_values(t, inputs), dtype=float)
-        self._advance(t, 0.0, x, p, u, self._f, self._F, self._A)
+        f, F, A = self._at(t, x, p, u)
         P = np.zeros((n, n))
         P[self._low] = z[n + n * n :]
         P += np.tril(P, -1).T
-        FP = self._F @ P
-        rate = FP + FP.T + self._A @ self._A.T / inputs[k] ** 2
-        out = np.concatenate([self._f, (self._F @ z[n : n + n * n].reshape(n, n)).ravel(), rate[self._low]])
+        FP = F @ P
+        rate = FP + FP.T + A @ A.T / inputs[k] ** 2
+        out = np.concatenate([f, (F @ z[n : n + n * n].reshape(n, n)).ravel(), rate[self._low]])
         if self._bend is not None:
-            self._bend(t, 0.0, x, p, u, self._FF)
-            out[:n] += 0.5 * np.einsum("ijk,jk->i", self._FF, P) * inputs[k] ** 2
+            FF = np.zeros((n, n, n))
+            self._bend(t, 0.0, x, p, u, FF)
+            out[:n] += 0.5 * np.einsum("ijk,jk->i", FF, P) * inputs[k] ** 2
         if not np.isfinite(out).all():
             out[:] = np.nan  # LSODA accepts a step of which only some components have no value
         return out

@@ -1,6 +1,8 @@
 """FimlofCost: what it takes, what it counts, what it refuses; market growth agrees with its stored likelihoods."""
 
 import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -546,3 +548,18 @@ def test_replace_keeps_the_values_of_estimated_sds(cost):
     given = cost.replace(process_noise={"x": "estimate"}, parms={"sd_w_x": 2.5})
     assert given.replace(threshold=3.0).parms["sd_w_x"] == 2.5
     assert "sd_w_x" not in given.replace(process_noise={"x": 0.1}).parms
+
+
+def test_threads_do_not_disturb_each_other():
+    model = fme.OdeModel(lambda t, x, *, k=0.5: -k * x, state={"x": 1.0}, times=np.arange(9.0))
+    obs = {"time": [1, 2, 3, 4.5, 6], "x": [1.0, 0.9, 0.5, 0.3, 0.2]}
+    cost = fme.FimlofCost(model, obs, process_noise={"x": 0.1}, measurement_noise={"x": 0.3})
+    parameters = [{"k": float(k)} for k in np.linspace(0.2, 1.0, 400)]
+    alone = [cost(p) for p in parameters]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(cost, parameters)) == alone
+    finally:
+        sys.setswitchinterval(interval)
