@@ -32,6 +32,8 @@ STEP, ROUGH_STEP = 6e-6, 1e-7
 """Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
 ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
 """The same where an adaptive solver ran at 1e-8."""
+_MOVED, _MOVED_ADAPTIVE = 1e-9, 1e-5
+"""Movements of innovations, in their sds, of which differences can be taken."""
 _MOST_SHIFTS = 20
 _SMALL = 1e-10
 
@@ -57,6 +59,12 @@ def _rows_until(grid: Vector, data: Vector) -> Vector:
     place = np.searchsorted(data, rows)
     gap = np.minimum(np.abs(rows - data[place - 1]), np.abs(rows - data[np.minimum(place, len(data) - 1)]))
     return np.asarray(rows[gap > 1e-9 * max(float(data[-1] - grid[0]), 1e-4 * abs(float(data[-1])))])
+
+
+def _movement(ahead: Likelihood, behind: Likelihood, base: Likelihood) -> float:
+    """Return the largest change of an innovation, in sds, or of a variance, relative to it."""
+    nu, s = np.abs(ahead.nu - behind.nu) / np.sqrt(base.s), np.abs(ahead.s - behind.s) / base.s
+    return float(max(np.max(nu, initial=0.0), np.max(s, initial=0.0)))
 
 
 class BoundFimlof:
@@ -338,11 +346,25 @@ class BoundFimlof:
     def _two_sides(
         self, theta: Vector, j: int, k: int, base: Likelihood, rough: bool
     ) -> tuple[Likelihood, Likelihood, float]:
-        """Return an entity's likelihood ahead of theta_j and behind it; at theta where one side fails, or `rough`."""
+        """Return an entity's likelihood ahead of theta_j and behind it, and their distance.
+
+        A parameter without a typical size (its own value is zero) that has come close to zero gets wider steps until
+        the innovations move by more than they are rounded.
+        """
         adaptive = self.spec.propagation in ("ode", "moment")
         relative = (ROUGH_ADAPTIVE_STEP if rough else ADAPTIVE_STEP) if adaptive else ROUGH_STEP if rough else STEP
         size = max(abs(theta[j]), 1e-3 * abs(float(self.theta0[j])))
-        h = relative * (size if size > 0 else 1.0)
+        h, enough = relative * (size if size > 0 else 1.0), _MOVED_ADAPTIVE if adaptive else _MOVED
+        found = self._sides_at(theta, j, h, k, base, rough)
+        while self.theta0[j] == 0 and h < 1e-3 * relative and _movement(found[0], found[1], base) < enough:
+            h *= 100.0
+            found = self._sides_at(theta, j, h, k, base, rough)
+        return found
+
+    def _sides_at(
+        self, theta: Vector, j: int, h: float, k: int, base: Likelihood, rough: bool
+    ) -> tuple[Likelihood, Likelihood, float]:
+        """Return the likelihoods h ahead and behind; at theta where one side fails, or `rough`."""
         sides: list[tuple[float, Likelihood]] = []
         for sign in (1.0, -1.0):
             moved = theta.copy()

@@ -563,3 +563,16 @@ def test_threads_do_not_disturb_each_other():
             assert list(pool.map(cost, parameters)) == alone
     finally:
         sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("engine", ["difference", "ode"])
+@pytest.mark.parametrize("at", [0.0, 1e-4, 1e-8, 1e-12, -1e-15])
+def test_the_score_of_a_parameter_near_zero_is_its_slope(engine, at):
+    if engine == "ode":
+        model = fme.OdeModel(lambda t, x, *, b=0.0: -0.3 * x * x + b, state={"x": 1.0}, times=np.arange(21))
+    else:
+        model = fme.DifferenceModel(lambda n, x, *, b=0.0: 0.7 * x + b, state={"x": 1.0}, times=np.arange(21))
+    obs = {"time": np.arange(1, 21), "x": 0.5 + np.sin(np.arange(1, 21))}
+    bound = fme.FimlofCost(model, obs, process_noise={"x": 0.5}, measurement_noise={"x": 0.4}).bind(["b"])
+    slope = (bound.minus2loglik(np.array([at - 1e-3])) - bound.minus2loglik(np.array([at + 1e-3]))) / 4e-3
+    assert bound.score(np.array([at]))[0] == pytest.approx(slope, rel=1e-4)
