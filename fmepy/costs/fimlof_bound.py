@@ -35,7 +35,7 @@ ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
 _MOVED, _MOVED_ADAPTIVE = 1e-9, 1e-5
 """Movements of innovations, in their sds, of which differences can be taken."""
 _MOST_SHIFTS = 20
-_SMALL = 1e-10
+_SMALL = 1e-13
 
 _WHY = {
     1: "a predicted state became NaN or infinite",

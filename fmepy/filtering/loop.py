@@ -317,14 +317,38 @@ def compile_loop(function: Callable[..., Any], signature: Any, what: str) -> Any
 def _is_kept(loop: Any, function: Callable[..., Any]) -> bool:
     """Tell whether numba keeps compiled code of a function; what is older than a source that went into it is removed.
 
-    numba itself looks at the function's own file alone, and would go on with old kernels in it.
+    numba itself looks at the function's own file alone, and would go on with old kernels in it; so it would with the
+    kernels that call others.
     """
+    kept = _kept_since_its_sources(loop, function)
+    for kernel in _called(function):
+        _kept_since_its_sources(kernel, kernel.py_func)
+    return kept
+
+
+def _called(function: Callable[..., Any]) -> list[Any]:
+    """Return the compiled functions of its module and those that they know in turn."""
+    found: dict[int, Any] = {}
+    waiting = [function]
+    while waiting:
+        for value in waiting.pop().__globals__.values():
+            if getattr(value, "py_func", None) is not None and id(value) not in found:
+                found[id(value)] = value
+                waiting.append(value.py_func)
+    return list(found.values())
+
+
+def _kept_since_its_sources(compiled: Any, function: Callable[..., Any]) -> bool:
+    """Tell whether there is kept code younger than all sources; remove what is older."""
     begins = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
-    called = [getattr(value, "py_func", None) for value in function.__globals__.values()]
-    sources = {f.__code__.co_filename for f in (function, *called) if f is not None}
+    sources = {f.__code__.co_filename for f in (function, *(kernel.py_func for kernel in _called(function)))}
+    if compiled.stats.cache_path is None:
+        return False
     try:
         newest = max(os.stat(source).st_mtime for source in sources)
-        kept = [e for e in os.scandir(loop.stats.cache_path) if e.name.startswith(begins) and e.name.endswith(".nbi")]
+        kept = [
+            e for e in os.scandir(compiled.stats.cache_path) if e.name.startswith(begins) and e.name.endswith(".nbi")
+        ]
         fresh = [e for e in kept if e.stat().st_mtime >= newest]
         if not fresh:
             for entry in kept:

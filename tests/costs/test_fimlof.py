@@ -274,6 +274,18 @@ def test_a_diffuse_start_is_the_limit_of_a_wide_one(cost):
     assert cost.replace(initial="diffuse").nobs == 38
 
 
+def test_where_the_search_for_an_unknown_start_begins_does_not_matter():
+    def cost(start):
+        model = fme.DifferenceModel(
+            lambda n, x, *, r=0.3, K=10.0: x + r * x * (1 - x / K), state={"x": start}, times=np.arange(7)
+        )
+        obs = {"time": np.arange(1, 7), "x": [1.2, 1.6, 2.0, 2.4, 3.1, 3.7]}
+        return fme.FimlofCost(model, obs, process_noise={"x": 0.05}, measurement_noise={"x": 0.1}, initial="diffuse")
+
+    for start in (0.8, 6.0, 20.0):
+        assert cost(start)() == pytest.approx(cost(3.0)(), rel=1e-11)
+
+
 def test_events_and_forcings_of_a_model_act_in_its_filter():
     """Without process noise the filter is the simulation, so any difference shows."""
     model = fme.OdeModel(

@@ -220,11 +220,26 @@ def test_a_loop_is_compiled_again_when_a_kernel_in_it_changes(tmp_path):
         assert _in_a_process(tmp_path).splitlines()[-1] == str(3 * factor)
 
 
+def test_a_kernel_within_a_kernel_counts_too(tmp_path):
+    (tmp_path / "middle.py").write_text(_MIDDLE)
+    (tmp_path / "whole.py").write_text(_WHOLE.replace("from part import part", "from middle import middle as part"))
+    for factor in (2.0, 3.0):
+        (tmp_path / "part.py").write_text(_PART.format(factor=factor))
+        assert _in_a_process(tmp_path).splitlines()[-1] == str(3 * factor)
+
+
 _PART = """
 from numba import njit
 @njit(cache=True)
 def part(x):
     return {factor} * x
+"""
+_MIDDLE = """
+from numba import njit
+from part import part
+@njit(cache=True)
+def middle(x):
+    return part(x)
 """
 _WHOLE = """
 import logging, sys
