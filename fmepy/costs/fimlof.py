@@ -65,8 +65,8 @@ class FimlofCost(AddableCost):
         ``"0.1 * x"``), or ``"estimate"``: then it is a parameter ``sd_w_<key>``. Difference equations: sd per step.
     measurement_noise : mapping of observed variable to sd, or labelled covariance table, optional
         As above; ``"estimate"`` makes ``sd_v_<variable>``. Expressions may hold the variables of the model, evaluated
-        at the prediction (``"0.1 * z"``), and ``err``, the datum's own error (``"scale * err"``). Variables left out
-        have their errors in the column `err`.
+        at the prediction (``"0.1 * z"``; of a variable in `accumulate` its own name is the sum or mean), and ``err``,
+        the datum's own error (``"scale * err"``). Variables left out have their errors in the column `err`.
     x, y, err : str, optional
         Columns of time, of the values and of the standard errors of a long table.
     transform : {"log", "sqrt"} or dict by variable, optional
@@ -76,8 +76,8 @@ class FimlofCost(AddableCost):
         Values of the parameters that only the noise knows.
     initial : {"known", "data", "diffuse"}
         The start: the model's initial values, with sds `initial_sd` (default 0: exactly known); for directly measured
-        states their first datum, which is then used up; or nothing known but for the states in `initial_sd`. Unknown
-        initial values may also be parameters of the model (``state={"x": "x0"}``).
+        states the data of the first time, which are then used up; or nothing known but for the states in `initial_sd`.
+        Unknown initial values may also be parameters of the model (``state={"x": "x0"}``).
     initial_sd : mapping of state to sd, or labelled covariance table, optional
     noise_kind : {"per_step", "brownian"}, optional
         What the sd of a differential equation's noise means. "brownian": per root of time, variance dt sd^2 in a step;
@@ -200,6 +200,7 @@ class FimlofCost(AddableCost):
         )
         for e in entities:
             _check_sums(specification, e)
+            _check_first(specification, e)
         object.__setattr__(self, "_given", {"parms": given})
         object.__setattr__(self, "specification", specification)
         object.__setattr__(self, "entities", entities)
@@ -358,6 +359,26 @@ def _check_sums(specification: Specification, entity: EntityData) -> None:
                 f"`accumulate`: the readings of {name!r}{of} at {times[short[0]]:g} and {times[short[0] + 1]:g} are "
                 f"less than the length {a.length:g} apart; sums over times that overlap are not offered. Keep every "
                 "so many, or let the model sum up itself, with a further state and events for each of them."
+            )
+
+
+def _check_first(specification: Specification, entity: EntityData) -> None:
+    """Refuse a start from data where a state that is read has no datum at the first time, and no sd either."""
+    if specification.initial != "data":
+        return
+    r = entity.readings
+    there = set(r.variables[r.times == r.times[0]].tolist())
+    states = specification.definition.states
+    started = {state for variable, state in specification.direct if variable in there}
+    for variable, state in specification.direct:
+        read = np.any(r.variables == variable)
+        if read and state not in started and states[state] not in specification.start.keys:
+            of = "" if entity.label is None else f" of entity {entity.label!r}"
+            raise DataError(
+                f"`initial='data'`: the first data{of}, at {r.times[0]:g}, have none of "
+                f"{specification.variables[variable]!r}, so {states[state]!r} would count as exactly known there. Give "
+                f"its sd around the model's initial value, initial_sd={{{states[state]!r}: ...}}, or begin the data "
+                "where all are read."
             )
 
 

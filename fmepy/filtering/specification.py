@@ -187,11 +187,11 @@ def read_specification(
     for name, key in (*noise.made, *errors.made):
         made[name] = guesses(key) if key in variables else max(0.1 * abs(float(definition.parms.get(key, 0.0))), 0.1)
     values = _parameters(definition, parms, made, noise, errors, start)
-    sds = _error_sds(equations, variables, errors, has_errors, tuple(values))
+    accumulated, accumulators = _accumulators(accumulate, equations, variables)
+    sds = _error_sds(equations, variables, errors, has_errors, tuple(values), accumulated)
     _check_names(noise, "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time))
     _check_names(start, "initial_sd", tuple(values))
     _check_enters(noise, definition)
-    accumulated, accumulators = _accumulators(accumulate, equations, variables)
     readings, direct = _readings(equations, variables, transforms, accumulated)
     space = _space(definition, equations, tuple(values), noise, readings, sds, accumulated)
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
@@ -344,7 +344,12 @@ def _check_enters(noise: Noise, definition: Definition) -> None:
 
 
 def _error_sds(
-    equations: Equations, variables: Sequence[str], errors: Noise, has_errors: bool, parameters: Sequence[str]
+    equations: Equations,
+    variables: Sequence[str],
+    errors: Noise,
+    has_errors: bool,
+    parameters: Sequence[str],
+    accumulated: Mapping[str, tuple[str, Any, Any]],
 ) -> list[Any]:
     """Return the sd of every observed variable, of one reading with error 1 where it has an own."""
     import sympy
@@ -377,7 +382,8 @@ def _error_sds(
                     f"`measurement_noise[{name!r}]` must be proportional to 'err', such as 'scale * err'; it is {sd}."
                 )
             sd = sympy.cancel(sd / err)  # the datum's own error multiplies it
-        out.append(sd.xreplace(outputs))
+        own = {symbol(name): accumulated[name][2]} if name in accumulated else {}  # of a sum: in proportion to it
+        out.append(sd.xreplace({**outputs, **own}))
     return out
 
 
@@ -413,6 +419,8 @@ def _accumulators(
             or not 0 < float(length) < np.inf
         ):
             raise ArgumentError(f"`accumulate[{name!r}]` is {length!r}; a length of time above zero is needed.")
+        if equations.kind == "difference" and float(length) != round(float(length)):
+            raise ArgumentError(f"`accumulate[{name!r}]` is {length!r}; difference equations sum whole steps.")
         state = f"sum of {name}"
         g = outputs.get(name, symbol(name))
         found[name] = (state, g, symbol(state) / float(length) if kind == "mean" else symbol(state))

@@ -412,6 +412,7 @@ def test_a_noise_without_value_is_a_failed_run(cost):
         ({"algorithm": "fast"}, ArgumentError, "sequential"),
         ({"threshold": -1.0}, ArgumentError, "positive number of standard deviations"),
         ({"accumulate": {"x": 0}}, ArgumentError, "length of time above zero"),
+        ({"accumulate": {"x": 2.5}}, ArgumentError, "sum whole steps"),
         ({"accumulate": {"q": 3}}, ArgumentError, "no observed variable"),
         ({"x": "tme"}, DataError, "not a column"),
         ({"entity": "firm"}, DataError, "not a column"),
@@ -588,3 +589,21 @@ def test_the_score_of_a_parameter_near_zero_is_its_slope(engine, at):
     bound = fme.FimlofCost(model, obs, process_noise={"x": 0.5}, measurement_noise={"x": 0.4}).bind(["b"])
     slope = (bound.minus2loglik(np.array([at - 1e-3])) - bound.minus2loglik(np.array([at + 1e-3]))) / 4e-3
     assert bound.score(np.array([at]))[0] == pytest.approx(slope, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean"])
+def test_an_error_proportional_to_a_sum_is_one_of_the_sum(kind):
+    model = fme.DifferenceModel("next(x) = 0.9 * x\ny = 3 * x", state={"x": 2.0}, times=np.arange(9))
+    levels = 6.0 * 0.9 ** np.arange(1, 9).reshape(2, 4)
+    predicted = levels.sum(axis=1) if kind == "sum" else levels.mean(axis=1)
+    cost = fme.FimlofCost(model, {"time": [4, 8], "y": predicted + np.array([0.1, -0.2])}, process_noise={},
+                          measurement_noise={"y": "0.1 * y"}, accumulate={"y": (4, kind)})  # fmt: skip
+    sd = 0.1 * predicted
+    assert cost() == pytest.approx(np.sum((np.array([0.1, -0.2]) / sd) ** 2 + 2 * np.log(sd) + LN_2PI), rel=1e-12)
+
+
+def test_a_start_from_data_needs_a_datum_of_every_state_that_is_read_or_its_sd(cost, data):
+    late = data.assign(x=data["x"].where(data["time"] > data["time"].min()))
+    with pytest.raises(DataError, match=r"have none of 'x', so 'x' would count as exactly known.*initial_sd={'x'"):
+        cost.replace(obs=late, initial="data")
+    assert np.isfinite(cost.replace(obs=late, initial="data", initial_sd={"x": 3.0})())
