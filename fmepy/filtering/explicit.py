@@ -16,9 +16,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from fmepy.errors import SimulationError
+from fmepy.filtering.compiling import kernel
 from fmepy.filtering.loop import ADVANCE, compile_loop
 from fmepy.filtering.triangular import products
 from fmepy.types import Matrix, Vector
@@ -49,7 +50,7 @@ _F = types.float64
 _V, _M = _F[::1], _F[:, ::1]
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def _slope(advance, t, z, p, lines, origin, size, u, F, A, FS, k):  # type: ignore[no-untyped-def]
     """Set k to z'."""
     n = F.shape[0]
@@ -67,7 +68,7 @@ def _slope(advance, t, z, p, lines, origin, size, u, F, A, FS, k):  # type: igno
             k[n + n * n + j * n + i] = total
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
+@kernel
 def _fastest(F, B):  # type: ignore[no-untyped-def]
     """Return the norm of F in units that balance its rows and columns (Osborne 1960): a bound of its eigenvalues."""
     n = F.shape[0]

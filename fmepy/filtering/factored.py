@@ -29,8 +29,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import cfunc, njit, types
+from numba import types
 
+from fmepy.filtering.compiling import kernel, kernel_by_address
 from fmepy.filtering.loop import (
     ADVANCE,
     ARGUMENTS,
@@ -57,10 +58,8 @@ BEND = types.void(_F, _F, _V, _V, _V, _C)
 BEND_READINGS = types.void(_F, _V, _V, _V, _C)
 """``bend_readings(t, x, p, u, HH)``."""
 
-_COMPILED: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
 
-
-@njit(**_COMPILED)
+@kernel
 def _identity(T):  # type: ignore[no-untyped-def]
     n = T.shape[0]
     for i in range(n):
@@ -68,7 +67,7 @@ def _identity(T):  # type: ignore[no-untyped-def]
             T[i, j] = 1.0 if i == j else 0.0
 
 
-@njit(**_COMPILED)
+@kernel
 def _stage(i, h, x, k, F, T, K, y):  # type: ignore[no-untyped-def]
     """Set y, where stage i of Runge and Kutta looks, and T[i] = dy/dx from the stage before."""
     n = x.shape[0]
@@ -81,7 +80,7 @@ def _stage(i, h, x, k, F, T, K, y):  # type: ignore[no-untyped-def]
         T[i, a, a] += 1.0
 
 
-@njit(**_COMPILED)
+@kernel
 def _stepped(kind, h, x, k, F, T, K, y, Phi):  # type: ignore[no-untyped-def]
     """Set y to the next state and Phi to dy/dx, from the rates of all stages."""
     n = x.shape[0]
@@ -105,7 +104,7 @@ def _stepped(kind, h, x, k, F, T, K, y, Phi):  # type: ignore[no-untyped-def]
             Phi[a, a] += 1.0
 
 
-@njit(**_COMPILED)
+@kernel
 def _bent(FF, a, b, w):  # type: ignore[no-untyped-def]
     """Set w_i to sum FF_ijk a_j b_k."""
     n = a.shape[0]
@@ -117,7 +116,7 @@ def _bent(FF, a, b, w):  # type: ignore[no-untyped-def]
                     w[i] += FF[i, j, k] * a[j] * b[k]
 
 
-@njit(**_COMPILED)
+@kernel
 def _curved_step(kind, h, F, T, FF, L, bias, W, column):  # type: ignore[no-untyped-def]
     """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many."""
     n = L.shape[0]
@@ -159,7 +158,7 @@ def _curved_step(kind, h, F, T, FF, L, bias, W, column):  # type: ignore[no-unty
     return count
 
 
-@njit(**_COMPILED)
+@kernel
 def _curved_readings(HH, L, bias, W):  # type: ignore[no-untyped-def]
     """Set the bias of all readings and W, shape (n_var, n (n + 1) / 2), to the columns of their curvature."""
     n, m = L.shape[0], HH.shape[0]
@@ -179,7 +178,7 @@ def _curved_readings(HH, L, bias, W):  # type: ignore[no-untyped-def]
             count += 1
 
 
-@njit(**_COMPILED)
+@kernel
 def _sigma_points(x, L, points):  # type: ignore[no-untyped-def]
     """Set the points, the centre first, then x + c l_k and x - c l_k; return the centre's weight and the others'."""
     n = x.shape[0]
@@ -193,7 +192,7 @@ def _sigma_points(x, L, points):  # type: ignore[no-untyped-def]
     return kappa / (n + kappa), 0.5 / (n + kappa)
 
 
-@njit(**_COMPILED)
+@kernel
 def _moments(Y, centre, side, mean, W, row, column, D):  # type: ignore[no-untyped-def]
     """Set the mean of Y, shape (2 n + 1, r), write its weighted spread into W and D = sum of weighted differences."""
     n, r = (Y.shape[0] - 1) // 2, Y.shape[1]
@@ -210,7 +209,7 @@ def _moments(Y, centre, side, mean, W, row, column, D):  # type: ignore[no-untyp
             D[i, k] = side * c * (Y[1 + k, i] - Y[1 + n + k, i])
 
 
-@njit(**_COMPILED)
+@kernel
 def _error_factor(count, first, errors, correlation, variables, R, C):  # type: ignore[no-untyped-def]
     """Set C to the lower factor of the covariance of the errors of one sample."""
     for i in range(count):
@@ -226,7 +225,7 @@ def _error_factor(count, first, errors, correlation, variables, R, C):  # type: 
             C[i, i] = np.nan
 
 
-@njit(**_COMPILED)
+@kernel
 def _solved(W, count, first, delta, x, y, e, nu, s):  # type: ignore[no-untyped-def]
     """From the triangular array set nu, s and the updated state y; return the row without variance, or -1."""
     n = x.shape[0]
@@ -246,7 +245,7 @@ def _solved(W, count, first, delta, x, y, e, nu, s):  # type: ignore[no-untyped-
     return -1
 
 
-@njit(**_COMPILED)
+@kernel
 def _columns_updated(W, count, first, rows, X, e, v):  # type: ignore[no-untyped-def]
     """Update X = dx/dx0 and set v = dnu/dx0."""
     n, d = X.shape
@@ -264,7 +263,7 @@ def _columns_updated(W, count, first, rows, X, e, v):  # type: ignore[no-untyped
                 X[a, c] -= W[count + a, i] * e[i]
 
 
-@njit(**_COMPILED)
+@kernel
 def _covariance(L, P):  # type: ignore[no-untyped-def]
     """Set P to L L'."""
     n = L.shape[0]
@@ -277,7 +276,7 @@ def _covariance(L, P):  # type: ignore[no-untyped-def]
             P[j, i] = total
 
 
-@njit(**_COMPILED)
+@kernel
 def _left_multiplied(F, X, work):  # type: ignore[no-untyped-def]
     products(F, X, F.shape[0], work, 0, 0)
     for i in range(X.shape[0]):
@@ -285,7 +284,7 @@ def _left_multiplied(F, X, work):  # type: ignore[no-untyped-def]
             X[i, j] = work[i, j]
 
 
-@njit(**_COMPILED)
+@kernel
 def _is_finite(X):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(X.shape[0]):
@@ -294,41 +293,41 @@ def _is_finite(X):  # type: ignore[no-untyped-def]
     return total == 0.0
 
 
-@njit(**_COMPILED)
+@kernel
 def _vector(n):  # type: ignore[no-untyped-def]
     return np.zeros(n)
 
 
-@njit(**_COMPILED)
+@kernel
 def _matrix(n, m):  # type: ignore[no-untyped-def]
     return np.zeros((n, m))
 
 
-@njit(**_COMPILED)
+@kernel
 def _cube(n, m, k):  # type: ignore[no-untyped-def]
     return np.zeros((n, m, k))
 
 
-@njit(**_COMPILED)
+@kernel
 def _copied_vector(a, b):  # type: ignore[no-untyped-def]
     for i in range(a.shape[0]):
         b[i] = a[i]
 
 
-@njit(**_COMPILED)
+@kernel
 def _copied(a, b):  # type: ignore[no-untyped-def]
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             b[i, j] = a[i, j]
 
 
-@njit(**_COMPILED)
+@kernel
 def _kept(x, rows, row):  # type: ignore[no-untyped-def]
     for i in range(x.shape[0]):
         rows[row, i] = x[i]
 
 
-@njit(**_COMPILED)
+@kernel
 def _is_finite_vector(x):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(x.shape[0]):
@@ -336,7 +335,7 @@ def _is_finite_vector(x):  # type: ignore[no-untyped-def]
     return total == 0.0
 
 
-@njit(**_COMPILED)
+@kernel
 def _array(count, first, variables, C, rows, L, W):  # type: ignore[no-untyped-def]
     """Write [C, H L; 0, L]."""
     n = L.shape[0]
@@ -351,7 +350,7 @@ def _array(count, first, variables, C, rows, L, W):  # type: ignore[no-untyped-d
             W[count + i, count + j] = L[i, j]
 
 
-@njit(**_COMPILED)
+@kernel
 def _array_of_points(count, first, variables, x, points, centre, side, ZW, W):  # type: ignore[no-untyped-def]
     """Replace H L and L by the weighted spread of readings and points."""
     for j in range(points.shape[0]):
@@ -362,7 +361,7 @@ def _array_of_points(count, first, variables, x, points, centre, side, ZW, W):  
             W[count + i, count + j] = root * (points[j, i] - x[i])
 
 
-@njit(**_COMPILED)
+@kernel
 def _array_of_curvature(count, first, variables, HC, n, W):  # type: ignore[no-untyped-def]
     """Add the columns of the readings' curvature."""
     for j in range(HC.shape[1]):
@@ -372,7 +371,7 @@ def _array_of_curvature(count, first, variables, HC, n, W):  # type: ignore[no-u
             W[count + i, count + n + j] = 0.0
 
 
-@njit(**_COMPILED)
+@kernel
 def _excess(W, count, width, rows, L, first, excess):  # type: ignore[no-untyped-def]
     """Keep B B' - H P H' of one sample."""
     n = L.shape[0]
@@ -388,7 +387,7 @@ def _excess(W, count, width, rows, L, first, excess):  # type: ignore[no-untyped
             excess[first + i, j] = total
 
 
-@njit(**_COMPILED)
+@kernel
 def _rests(L, y, before):  # type: ignore[no-untyped-def]
     """Tell whether an update moved by less than 1e-10 of the state's sd."""
     for i in range(L.shape[0]):
@@ -652,5 +651,5 @@ def no_curvature(by_address: bool) -> tuple[Any, Any]:
 
     if not by_address:
         return _no_bend, _no_bend_readings
-    bend = cfunc(BEND, cache=True)(_no_bend)
-    return Address(bend, BEND), Address(cfunc(BEND_READINGS, cache=True)(_no_bend_readings), BEND_READINGS)
+    bend = kernel_by_address(BEND, _no_bend)
+    return Address(bend, BEND), Address(kernel_by_address(BEND_READINGS, _no_bend_readings), BEND_READINGS)

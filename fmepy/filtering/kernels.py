@@ -20,20 +20,18 @@ sharp for this arithmetic counts as one without variance: the pass is then repea
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
+
+from fmepy.filtering.compiling import kernel
 
 __all__ = ["conditional_rows", "covariance_to_next", "factor_times", "joint_update", "sequential_update"]
 
-_COMPILED: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
 
 ILL_CONDITIONED = 7.2e10
 """exp(25): a reading that shrinks a variance by more than this asks for `filtering.factored`."""
 
 
-@njit(**_COMPILED)
+@kernel
 def covariance_to_next(P, F, A, M, T):  # type: ignore[no-untyped-def]
     """Set P to F P F' + A A'; M and T are work space of the same shape. Zeros of F and A are skipped."""
     n = P.shape[0]
@@ -66,7 +64,7 @@ def covariance_to_next(P, F, A, M, T):  # type: ignore[no-untyped-def]
             P[j, i] = P[i, j]
 
 
-@njit(**_COMPILED)
+@kernel
 def factor_times(F, X, work):  # type: ignore[no-untyped-def]
     """Set X to F X, shape (n, d)."""
     n, d = X.shape
@@ -83,7 +81,7 @@ def factor_times(F, X, work):  # type: ignore[no-untyped-def]
             X[i, j] = work[i, j]
 
 
-@njit(**_COMPILED)
+@kernel
 def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):  # type: ignore[no-untyped-def]
     """Turn m rows with correlated errors into rows with independent ones of variances r.
 
@@ -116,7 +114,7 @@ def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):  # t
                     H[i, k] -= w * H[j, k]
 
 
-@njit(**_COMPILED)
+@kernel
 def sequential_update(m, first, x, P, X, delta, H, which, r, x0, c, k, nu, s, v):  # type: ignore[no-untyped-def]
     """Update by m rows, one after the other; return the number of the row whose variance is not positive, or -1.
 
@@ -165,7 +163,7 @@ def sequential_update(m, first, x, P, X, delta, H, which, r, x0, c, k, nu, s, v)
     return -1
 
 
-@njit(**_COMPILED)
+@kernel
 def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-untyped-def]
     """Update by all rows at once through S = L_S diag(s) L_S' and the full Joseph form; the rest as above."""
     n, d = X.shape

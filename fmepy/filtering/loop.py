@@ -22,8 +22,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from fmepy.filtering.compiling import kernel
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, factor_times, joint_update, sequential_update
 
 __all__ = [
@@ -46,10 +47,8 @@ ADVANCE = types.void(_F, _F, _V, _V, _V, _V, _M, _M)
 OBSERVE = types.void(_F, _V, _V, _V, _V, _M, _V)
 """``observe(t, x, p, u, z, H, sd)``."""
 
-_COMPILED: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
 
-
-@njit(**_COMPILED)
+@kernel
 def _copied(a, b):  # type: ignore[no-untyped-def]
     """Write a matrix into another one."""
     for i in range(a.shape[0]):
@@ -57,13 +56,13 @@ def _copied(a, b):  # type: ignore[no-untyped-def]
             b[i, j] = a[i, j]
 
 
-@njit(**_COMPILED)
+@kernel
 def _add_scaled(x, h, f, y):  # type: ignore[no-untyped-def]
     for i in range(x.shape[0]):
         y[i] = x[i] + h * f[i]
 
 
-@njit(**_COMPILED)
+@kernel
 def _tangent(F, T, h, K):  # type: ignore[no-untyped-def]
     """Set K to F (I + h T)."""
     n = F.shape[0]
@@ -77,7 +76,7 @@ def _tangent(F, T, h, K):  # type: ignore[no-untyped-def]
                     K[i, j] += f * T[k, j]
 
 
-@njit(**_COMPILED)
+@kernel
 def change_state(kind, i, value, x):  # type: ignore[no-untyped-def]
     """Replace (0), add to (1) or multiply (2) state i; return what its deviations are multiplied by."""
     if kind == 0:
@@ -90,7 +89,7 @@ def change_state(kind, i, value, x):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(**_COMPILED)
+@kernel
 def _event(kind, i, value, x, P, X):  # type: ignore[no-untyped-def]
     """Change a state, with its row and column of P and its row of X."""
     factor = change_state(kind, i, value, x)
@@ -307,7 +306,7 @@ def compiled(runge_kutta: bool = False, joint: bool = False) -> Any:
 
 def compile_loop(function: Callable[..., Any], signature: Any, what: str) -> Any:
     """Return a function compiled for one signature; the first time on this machine is told, for it takes seconds."""
-    loop = njit(**_COMPILED)(function)
+    loop = kernel(function)
     if not _is_kept(loop, function):
         logger.info("Compiling %s; this happens once and takes a few seconds.", what)
     loop.compile(signature)
@@ -321,8 +320,8 @@ def _is_kept(loop: Any, function: Callable[..., Any]) -> bool:
     kernels that call others.
     """
     kept = _kept_since_its_sources(loop, function)
-    for kernel in _called(function):
-        _kept_since_its_sources(kernel, kernel.py_func)
+    for part in _called(function):
+        _kept_since_its_sources(part, part.py_func)
     return kept
 
 
@@ -341,7 +340,7 @@ def _called(function: Callable[..., Any]) -> list[Any]:
 def _kept_since_its_sources(compiled: Any, function: Callable[..., Any]) -> bool:
     """Tell whether there is kept code younger than all sources; remove what is older."""
     begins = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-"
-    sources = {f.__code__.co_filename for f in (function, *(kernel.py_func for kernel in _called(function)))}
+    sources = {f.__code__.co_filename for f in (function, *(part.py_func for part in _called(function)))}
     if compiled.stats.cache_path is None:
         return False
     try:

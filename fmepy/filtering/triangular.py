@@ -14,19 +14,17 @@ has B = H L, E = L; one of second order or of sigma points has further columns.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
+
+from fmepy.filtering.compiling import kernel
 
 __all__ = ["lower_factor", "products", "right_solved", "semidefinite_lower"]
 
-_COMPILED: dict[str, Any] = {"cache": True, "error_model": "numpy", "nogil": True}
 ROUNDING = 1e-15
 """A pivot smaller than this part of its row is what rounding left of zero."""
 
 
-@njit(**_COMPILED)
+@kernel
 def lower_factor(W, rows, columns):  # type: ignore[no-untyped-def]
     """Make the first `rows` and `columns` of W lower triangular by Householder reflections from the right.
 
@@ -67,7 +65,7 @@ def lower_factor(W, rows, columns):  # type: ignore[no-untyped-def]
         pivot += 1
 
 
-@njit(**_COMPILED)
+@kernel
 def semidefinite_lower(P, L):  # type: ignore[no-untyped-def]
     """Set L (lower, zeros above) so that L L' = P; return False if P is no covariance. Rows of no variance are zero."""
     n = P.shape[0]
@@ -88,7 +86,7 @@ def semidefinite_lower(P, L):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(**_COMPILED)
+@kernel
 def products(A, L, rows, W, row, column):  # type: ignore[no-untyped-def]
     """Write A L (its first `rows`) into W from (row, column) on."""
     for i in range(rows):
@@ -101,7 +99,7 @@ def products(A, L, rows, W, row, column):  # type: ignore[no-untyped-def]
                     W[row + i, column + j] += a * L[k, j]
 
 
-@njit(**_COMPILED)
+@kernel
 def right_solved(D, L, rows, F):  # type: ignore[no-untyped-def]
     """Change F as little as makes F L = D, L lower triangular: where L has no spread F stays what it is."""
     n = L.shape[0]
