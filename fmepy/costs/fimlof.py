@@ -201,6 +201,7 @@ class FimlofCost(AddableCost):
         for e in entities:
             _check_sums(specification, e)
             _check_first(specification, e)
+            _check_repeated(specification, e)
         object.__setattr__(self, "_given", {"parms": given})
         object.__setattr__(self, "specification", specification)
         object.__setattr__(self, "entities", entities)
@@ -379,6 +380,25 @@ def _check_first(specification: Specification, entity: EntityData) -> None:
                 f"{specification.variables[variable]!r}, so {states[state]!r} would count as exactly known there. Give "
                 f"its sd around the model's initial value, initial_sd={{{states[state]!r}: ...}}, or begin the data "
                 "where all are read."
+            )
+
+
+def _check_repeated(specification: Specification, entity: EntityData) -> None:
+    """Refuse several readings at one time of each of two variables with correlated errors: the pairs are not known."""
+    covariance = specification.errors.covariance
+    if covariance is None:
+        return
+    r, names = entity.readings, covariance.names
+    several = {}
+    for name in names:
+        times, counts = np.unique(r.times[r.variables == specification.variables.index(name)], return_counts=True)
+        several[name] = times[counts > 1]
+    for i, j, entry in zip(*np.tril_indices(len(names)), covariance.entries, strict=True):
+        both = np.intersect1d(several[names[i]], several[names[j]])
+        if i != j and len(both) and not entry.is_zero:
+            raise DataError(
+                f"There are several readings of {names[j]!r} and of {names[i]!r} at {both[0]:g}, and their errors are "
+                "correlated: which belong together is not known. Give their means, or the errors as independent."
             )
 
 

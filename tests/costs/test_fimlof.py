@@ -607,3 +607,14 @@ def test_a_start_from_data_needs_a_datum_of_every_state_that_is_read_or_its_sd(c
     with pytest.raises(DataError, match=r"have none of 'x', so 'x' would count as exactly known.*initial_sd={'x'"):
         cost.replace(obs=late, initial="data")
     assert np.isfinite(cost.replace(obs=late, initial="data", initial_sd={"x": 3.0})())
+
+
+def test_repeated_readings_of_two_variables_with_correlated_errors_are_refused():
+    """With every error of one correlated with every error of the other there is no such covariance."""
+    model = fme.DifferenceModel("next(x) = 0.8 * x\nnext(y) = 0.9 * y", state={"x": 1.0, "y": 2.0}, times=np.arange(9))
+    obs = pd.DataFrame({"time": [1, 1, 2], "x": [1.0, 1.4, 0.6], "y": [2.0, 2.5, 1.7]})
+    R = pd.DataFrame([[1.0, 0.6], [0.6, 1.0]], index=["x", "y"], columns=["x", "y"])
+    with pytest.raises(DataError, match="several readings of 'x' and of 'y' at 1, and their errors are correlated"):
+        fme.FimlofCost(model, obs, process_noise={"x": 0.1}, measurement_noise=R)
+    for table, noise in ((obs.iloc[1:], R), (obs, R * np.eye(2)), (obs.assign(y=[2.0, np.nan, 1.7]), R)):
+        assert np.isfinite(fme.FimlofCost(model, table, process_noise={"x": 0.1}, measurement_noise=noise)())
