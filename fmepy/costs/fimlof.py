@@ -61,8 +61,9 @@ class FimlofCost(AddableCost):
         The data, wide or long, as `modCost` takes them. Several rows of one time are several readings.
     process_noise : mapping of state or parameter to sd, or labelled covariance table
         Noise of a state is added to its next value, or to its rate; noise of a parameter enters where the parameter
-        does, whose value is its mean. An sd is a number, an expression of anything in the model (``"sd_w"``,
-        ``"0.1 * x"``), or ``"estimate"``: then it is a parameter ``sd_w_<key>``. Difference equations: sd per step.
+        does in the rates, and the parameter's value is its mean. An sd is a number, an expression of anything in the
+        model (``"sd_w"``, ``"0.1 * x"``), or ``"estimate"``: then it is a parameter ``sd_w_<key>``. Of difference
+        equations it is per step.
     measurement_noise : mapping of observed variable to sd, or labelled covariance table, optional
         As above; ``"estimate"`` makes ``sd_v_<variable>``. Expressions may hold the variables of the model, evaluated
         at the prediction (``"0.1 * z"``; of a variable in `accumulate` its own name is the sum or mean), and ``err``,
@@ -384,21 +385,22 @@ def _check_first(specification: Specification, entity: EntityData) -> None:
 
 
 def _check_repeated(specification: Specification, entity: EntityData) -> None:
-    """Refuse several readings at one time of each of two variables with correlated errors: the pairs are not known."""
+    """Refuse several readings at one time where errors are correlated with another variable's: pairs are unknown."""
     covariance = specification.errors.covariance
     if covariance is None:
         return
     r, names = entity.readings, covariance.names
-    several = {}
+    read, several = {}, {}
     for name in names:
         times, counts = np.unique(r.times[r.variables == specification.variables.index(name)], return_counts=True)
-        several[name] = times[counts > 1]
+        read[name], several[name] = times, times[counts > 1]
     for i, j, entry in zip(*np.tril_indices(len(names)), covariance.entries, strict=True):
-        both = np.intersect1d(several[names[i]], several[names[j]])
+        a, b = names[i], names[j]
+        both = np.union1d(np.intersect1d(several[a], read[b]), np.intersect1d(read[a], several[b]))
         if i != j and len(both) and not entry.is_zero:
             raise DataError(
-                f"There are several readings of {names[j]!r} and of {names[i]!r} at {both[0]:g}, and their errors are "
-                "correlated: which belong together is not known. Give their means, or the errors as independent."
+                f"There are several readings of {b!r} or of {a!r} at {both[0]:g}, and their errors are correlated: "
+                "which belong together is not known. Give their means, or the errors as independent."
             )
 
 

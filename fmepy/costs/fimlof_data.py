@@ -83,6 +83,9 @@ def read_entities(
         groups = [(label, part.drop(columns=entity)) for label, part in table.groupby(entity, sort=False)]
         if y is None:  # a variable may be missing in one entity
             groups = [(label, part.loc[:, _kept_columns(part, x, err)]) for label, part in groups]
+            for label, part in groups:
+                if set(part.columns) <= {x, err}:
+                    raise DataError(f"No observations of entity {label!r} are left: all are missing. Drop its rows.")
     read = [(label, read_observations(part, x=x, y=y, err=err)) for label, part in groups]
     variables = tuple(dict.fromkeys(name for _, o in read for name in o.names))
     check_observed(variables, model.var_names)

@@ -141,6 +141,8 @@ def _inputs(
     spec = cost.specification
     direct = {spec.definition.states[state]: variable for variable, state in spec.direct}
     times = np.unique(entity.readings.times)
+    if cost.initial != "data":  # the sector starts where the model does
+        times = np.union1d(float(spec.grid[0]), times)
     series, filled = {}, []
     for name in inputs:
         at = entity.readings.variables == direct[name]

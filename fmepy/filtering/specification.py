@@ -191,7 +191,7 @@ def read_specification(
     sds = _error_sds(equations, variables, errors, has_errors, tuple(values), accumulated)
     _check_names(noise, "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time))
     _check_names(start, "initial_sd", tuple(values))
-    _check_enters(noise, definition)
+    _check_enters(noise, definition, variables)
     readings, direct = _readings(equations, variables, transforms, accumulated)
     space = _space(definition, equations, tuple(values), noise, readings, sds, accumulated)
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
@@ -330,8 +330,8 @@ def _check_names(noise: Noise, argument: str, known: Sequence[str]) -> None:
             )
 
 
-def _check_enters(noise: Noise, definition: Definition) -> None:
-    """Refuse noise of a parameter that no equation of a state holds: it would do nothing."""
+def _check_enters(noise: Noise, definition: Definition, variables: Sequence[str]) -> None:
+    """Refuse noise of a parameter that no equation of a state holds, or that a reading holds too."""
     if definition.equations is None:
         return
     used = names_in(definition.equations.rates)
@@ -341,6 +341,12 @@ def _check_enters(noise: Noise, definition: Definition) -> None:
                 f"`process_noise`: {key!r} is in no equation of a state, so its noise would do nothing. Noise of what "
                 "is read belongs to `measurement_noise`, which may be an expression of states."
             )
+        for name, reading in definition.equations.outputs:
+            if name in variables and key not in definition.equations.states and key in names_in([reading]):
+                raise ArgumentError(
+                    f"`process_noise`: {key!r} stands in the rates and in the reading {name!r} too, but noise enters "
+                    "the rates alone. Write the reading with a parameter of its own, or of states."
+                )
 
 
 def _error_sds(

@@ -16,7 +16,8 @@ The likelihood of a filter has local maxima far from the true one. Where the cos
 begins with all process noise times `inflate`: the filter follows the data, and the likelihood is smooth; from where
 that comes to it goes on as the cost is (Peterson 1976). A second search of the same kind, from a start nearby
 (log-normal, a tenth), has to come to the same log L within `agree`; if it does not, further ones follow until two of
-the best agree, at most `tries` in all.
+the best agree, at most `tries` in all. Where all of them end below a place that was seen on the way, such as the start
+itself, one more begins there.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
         further = _search(problem, _nearby(problem), control, enough=best.value + agree)
         assert further is not None, "there is process noise to inflate, as before"
         climbs.append(further)
+    if problem.best[0] < min(c.value for c in climbs):  # the searches left a better place, such as the start itself
+        climbs.append(_climb(problem, problem.best[1], control))
     best = min(climbs, key=lambda c: c.value)
     iterations = sum(c.iterations for c in climbs)
     return Outcome(best.theta, best.converged, f"{best.message} {_told(climbs, agree)}", iterations, "fmepy scoring")

@@ -447,6 +447,29 @@ def test_data_that_cannot_be_are_refused(cost, data):
         cost.replace(x=None)
 
 
+def test_an_entity_without_data_is_named(cost, data):
+    panel = pd.concat([data.assign(site="A"), data.assign(site="B", x=np.nan, both=np.nan)])
+    with pytest.raises(DataError, match="No observations of entity 'B' are left"):
+        cost.replace(obs=panel, entity="site")
+
+
+def test_noise_of_a_parameter_that_is_read_too_is_refused(data):
+    model = fme.DifferenceModel(
+        "next(x) = a * x", state={"x": 1.0}, times=np.arange(21), parms={"a": 0.9}, outputs={"both": "a * x"}
+    )
+    with pytest.raises(ArgumentError, match="'a' stands in the rates and in the reading 'both' too"):
+        fme.FimlofCost(model, data[["time", "both"]], process_noise={"a": 0.1}, measurement_noise={"both": 1.0})
+    fme.FimlofCost(model, data[["time", "x"]], process_noise={"a": 0.1}, measurement_noise={"x": 1.0})
+
+
+def test_several_readings_of_one_of_two_correlated_variables_are_refused(cost, data):
+    errors = pd.DataFrame([[1.0, 0.3], [0.3, 1.0]], index=["x", "both"], columns=["x", "both"])
+    again = pd.concat([data, data.iloc[:1].assign(x=np.nan)])
+    with pytest.raises(DataError, match="several readings of 'x' or of 'both' at 1"):
+        cost.replace(obs=again, measurement_noise=errors)
+    assert np.isfinite(cost.replace(measurement_noise=errors)())
+
+
 def test_a_covariance_that_is_none_is_refused(cost):
     table = pd.DataFrame([[1.0, 2.0], [2.0, 1.0]], index=["x", "y"], columns=["x", "y"])
     with pytest.raises(ArgumentError, match="negative eigenvalue"):
@@ -614,7 +637,7 @@ def test_repeated_readings_of_two_variables_with_correlated_errors_are_refused()
     model = fme.DifferenceModel("next(x) = 0.8 * x\nnext(y) = 0.9 * y", state={"x": 1.0, "y": 2.0}, times=np.arange(9))
     obs = pd.DataFrame({"time": [1, 1, 2], "x": [1.0, 1.4, 0.6], "y": [2.0, 2.5, 1.7]})
     R = pd.DataFrame([[1.0, 0.6], [0.6, 1.0]], index=["x", "y"], columns=["x", "y"])
-    with pytest.raises(DataError, match="several readings of 'x' and of 'y' at 1, and their errors are correlated"):
+    with pytest.raises(DataError, match="several readings of 'x' or of 'y' at 1, and their errors are correlated"):
         fme.FimlofCost(model, obs, process_noise={"x": 0.1}, measurement_noise=R)
     for table, noise in ((obs.iloc[1:], R), (obs, R * np.eye(2)), (obs.assign(y=[2.0, np.nan, 1.7]), R)):
         assert np.isfinite(fme.FimlofCost(model, table, process_noise={"x": 0.1}, measurement_noise=noise)())

@@ -64,10 +64,11 @@ def test_missing_inputs_are_interpolated_and_told(whole):
     data = whole.obs.copy()
     data.loc[data.time.isin([5, 6]), "a"] = np.nan
     part = fme.sector(whole.replace(obs=data), ["b"])
-    assert part.interpolated["time"].tolist() == [5, 6]
+    assert part.interpolated["time"].tolist() == [0, 5, 6]  # the data begin one step after the start
+    assert part.interpolated["value"][0] == data.a[0]
     a4, a7 = data.a[data.time == 4].item(), data.a[data.time == 7].item()
-    np.testing.assert_allclose(part.interpolated["value"], a4 + (a7 - a4) * np.array([1 / 3, 2 / 3]))
-    assert "a: 2 values were not measured and are interpolated" in repr(part)
+    np.testing.assert_allclose(part.interpolated["value"][1:], a4 + (a7 - a4) * np.array([1 / 3, 2 / 3]))
+    assert "a: 3 values were not measured and are interpolated" in repr(part)
 
 
 def test_several_entities_have_inputs_of_their_own_and_the_costs_add():

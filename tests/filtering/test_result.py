@@ -456,7 +456,7 @@ def test_a_start_that_the_data_do_not_determine_is_told():
                       measurement_noise={"a": 1.0}, initial="diffuse")  # fmt: skip
     flt = cost.filter()
     assert flt.loglik == -np.inf
-    assert "unknown start" in flt.failure
+    assert "say nothing of b at the start" in flt.failure
     assert flt.filtered["a"].iloc[1:].notna().all()
     assert flt.filtered["b"].isna().all()
 

@@ -11,7 +11,7 @@ from scipy.stats import norm
 import fmepy as fme
 from fmepy.errors import ArgumentError
 from fmepy.fitting import modFit
-from tests.costs.market import THIRTEEN, market_cost
+from tests.costs.market import THIRTEEN, market, market_cost
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "fimlof"
 
@@ -248,3 +248,38 @@ def test_lmfit_parameters_that_are_fixed_or_tied_go_through_the_score(ar1):
 
 def test_gradient_methods_say_that_they_use_the_score(ar1):
     assert "gradient from the score" in modFit(ar1, method="BFGS", hessian=False).engine
+
+
+@pytest.mark.slow
+def test_over_many_histories_errors_have_the_size_told_and_the_gain_over_the_truth_is_half_the_parameters():
+    """Market growth simulated twenty times: the gain is chi2_13 / 2, errors have about the size that is told."""
+    cost, stored = market_cost("single")
+    rng = np.random.default_rng(5)
+    levels = stored["state_order"]
+    w, sds = list(cost.process_noise), np.array(list(cost.process_noise.values()))
+    v = np.array([cost.measurement_noise[k] for k in levels])
+    truth = cost.parms[THIRTEEN]
+    standardised, gains = [], []
+    while len(gains) < 20:
+        x, path = np.array(stored["x0_true"]), []
+        for _ in range(201):
+            path.append(x)
+            noise = dict(zip(w, sds * rng.standard_normal(len(w)), strict=True))
+            x = x + 0.5 * np.array(market(0.0, *x, **noise))
+        path = np.array(path)
+        if (path[:, [0, 1, 2, 3, 4, 8]] <= 0).any() or path[:, 4].max() > 12 or (path[:, 1] / path[:, 8]).max() > 8:
+            continue  # the stored histories were chosen so
+        table = pd.DataFrame(path + v * rng.standard_normal(path.shape), columns=levels)
+        here = cost.replace(obs=table.assign(firm=1, time=0.5 * np.arange(201)))
+        fit = modFit(here, truth, seed=1, hessian=False)
+        gains.append(0.5 * (here() - fit.deviance))
+        se = np.sqrt(np.diag(np.linalg.inv(here.bind(THIRTEEN).information(truth.to_numpy()))))
+        standardised.append((fit.par - truth) / se)
+    table = pd.DataFrame(standardised)
+    spread = 1.4826 * (table - table.median()).abs().median()
+    # the mean of chi2_13 / 2 over twenty is 6.5 +- 0.57; the filter is an extended one, so a little more is granted
+    assert min(gains) > 0  # never below where the search began
+    assert 4.5 < np.mean(gains) < 10
+    assert 4.5 < np.median(gains) < 9
+    assert spread.between(0.4, 1.8).all()  # a robust sd of twenty has an error of a quarter
+    assert table[["PCE1", "PCE2", "PCE3", "SAT"]].std().between(0.6, 1.5).all()
