@@ -31,6 +31,21 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from fmepy.filtering.arrays import (
+    columns_updated,
+    copied,
+    copied_vector,
+    covariance_of,
+    error_factor,
+    fill_array,
+    is_finite,
+    is_finite_vector,
+    keep_row,
+    left_multiplied,
+    rests,
+    solved,
+    write_excess,
+)
 from fmepy.filtering.compiling import kernel, kernel_by_address
 from fmepy.filtering.loop import (
     ADVANCE,
@@ -45,6 +60,8 @@ from fmepy.filtering.loop import (
     change_state,
     compile_loop,
 )
+from fmepy.filtering.second_order import curved_readings, curved_step, fill_array_of_curvature
+from fmepy.filtering.sigma_points import fill_array_of_points, moments, sigma_points
 from fmepy.filtering.triangular import lower_factor, products, right_solved, semidefinite_lower
 
 __all__ = ["EKF", "ITERATED", "SECOND_ORDER", "UNSCENTED", "compiled", "interpreted", "no_curvature"]
@@ -105,195 +122,6 @@ def _stepped(kind, h, x, k, F, T, K, y, Phi):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _bent(FF, a, b, w):  # type: ignore[no-untyped-def]
-    """Set w_i to sum FF_ijk a_j b_k."""
-    n = a.shape[0]
-    for i in range(FF.shape[0]):
-        w[i] = 0.0
-        for j in range(n):
-            for k in range(n):
-                if FF[i, j, k] != 0.0:
-                    w[i] += FF[i, j, k] * a[j] * b[k]
-
-
-@kernel
-def _curved_step(kind, h, F, T, FF, L, bias, W, column):  # type: ignore[no-untyped-def]
-    """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many."""
-    n = L.shape[0]
-    stages = 4 if kind == RK4 else 1
-    a, b, w, last, total = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    for i in range(n):
-        bias[i] = 0.0
-    count = 0
-    for p in range(n):
-        for q in range(p + 1):
-            for s in range(stages):
-                for i in range(n):
-                    a[i], b[i] = L[i, p], L[i, q]
-                if s > 0:
-                    for i in range(n):
-                        a[i], b[i] = 0.0, 0.0
-                        for j in range(n):
-                            a[i] += T[s, i, j] * L[j, p]
-                            b[i] += T[s, i, j] * L[j, q]
-                _bent(FF[s], a, b, w)
-                if s > 0:
-                    width = h if s == 3 else 0.5 * h
-                    for i in range(n):
-                        for j in range(n):
-                            w[i] += width * F[s, i, j] * last[j]
-                part = 1.0
-                if kind == EULER:
-                    part = h
-                elif kind == RK4:
-                    part = h / 6 if s == 0 or s == 3 else h / 3
-                for i in range(n):
-                    last[i] = w[i]
-                    total[i] = part * w[i] + (total[i] if s > 0 else 0.0)
-            for i in range(n):
-                W[i, column + count] = total[i] if p != q else total[i] / np.sqrt(2.0)
-                if p == q:
-                    bias[i] += 0.5 * total[i]
-            count += 1
-    return count
-
-
-@kernel
-def _curved_readings(HH, L, bias, W):  # type: ignore[no-untyped-def]
-    """Set the bias of all readings and W, shape (n_var, n (n + 1) / 2), to the columns of their curvature."""
-    n, m = L.shape[0], HH.shape[0]
-    w, a, b = np.empty(m), np.empty(n), np.empty(n)
-    for v in range(m):
-        bias[v] = 0.0
-    count = 0
-    for p in range(n):
-        for q in range(p + 1):
-            for i in range(n):
-                a[i], b[i] = L[i, p], L[i, q]
-            _bent(HH, a, b, w)
-            for v in range(m):
-                W[v, count] = w[v] if p != q else w[v] / np.sqrt(2.0)
-                if p == q:
-                    bias[v] += 0.5 * w[v]
-            count += 1
-
-
-@kernel
-def _sigma_points(x, L, points):  # type: ignore[no-untyped-def]
-    """Set the points, the centre first, then x + c l_k and x - c l_k; return the centre's weight and the others'."""
-    n = x.shape[0]
-    kappa = max(3.0 - n, 0.0)
-    c = np.sqrt(n + kappa)
-    for i in range(n):
-        points[0, i] = x[i]
-        for k in range(n):
-            points[1 + k, i] = x[i] + c * L[i, k]
-            points[1 + n + k, i] = x[i] - c * L[i, k]
-    return kappa / (n + kappa), 0.5 / (n + kappa)
-
-
-@kernel
-def _moments(Y, centre, side, mean, W, row, column, D):  # type: ignore[no-untyped-def]
-    """Set the mean of Y, shape (2 n + 1, r), write its weighted spread into W and D = sum of weighted differences."""
-    n, r = (Y.shape[0] - 1) // 2, Y.shape[1]
-    for i in range(r):
-        mean[i] = Y[0, i]  # differences to the centre: exact where nothing varies
-        for k in range(1, 2 * n + 1):
-            mean[i] += side * (Y[k, i] - Y[0, i])
-    root, c = np.sqrt(side), np.sqrt(0.5 / side)
-    for i in range(r):
-        W[row + i, column] = np.sqrt(centre) * (Y[0, i] - mean[i])
-        for k in range(1, 2 * n + 1):
-            W[row + i, column + k] = root * (Y[k, i] - mean[i])
-        for k in range(n):
-            D[i, k] = side * c * (Y[1 + k, i] - Y[1 + n + k, i])
-
-
-@kernel
-def _error_factor(count, first, errors, correlation, variables, R, C):  # type: ignore[no-untyped-def]
-    """Set C to the lower factor of the covariance of the errors of one sample."""
-    for i in range(count):
-        for j in range(count):
-            R[i, j] = 0.0
-            if i == j:
-                R[i, i] = errors[i] * errors[i]
-            elif correlation.shape[0] > 0:
-                a, b = variables[first + i], variables[first + j]
-                R[i, j] = 0.0 if a == b else errors[i] * errors[j] * correlation[a, b]
-    if not semidefinite_lower(R[:count, :count], C):
-        for i in range(count):
-            C[i, i] = np.nan
-
-
-@kernel
-def _solved(W, count, first, delta, x, y, e, nu, s):  # type: ignore[no-untyped-def]
-    """From the triangular array set nu, s and the updated state y; return the row without variance, or -1."""
-    n = x.shape[0]
-    for i in range(count):
-        total = delta[i]
-        for j in range(i):
-            total -= W[i, j] * e[j]
-        nu[first + i] = total
-        s[first + i] = W[i, i] * W[i, i]
-        if not (s[first + i] > 0.0 and s[first + i] < np.inf):
-            return i
-        e[i] = total / W[i, i]
-    for a in range(n):
-        y[a] = x[a]
-        for i in range(count):
-            y[a] += W[count + a, i] * e[i]
-    return -1
-
-
-@kernel
-def _columns_updated(W, count, first, rows, X, e, v):  # type: ignore[no-untyped-def]
-    """Update X = dx/dx0 and set v = dnu/dx0."""
-    n, d = X.shape
-    for c in range(d):
-        for i in range(count):
-            total = 0.0
-            for j in range(n):
-                total += rows[i, j] * X[j, c]
-            for j in range(i):
-                total -= W[i, j] * e[j]
-            v[first + i, c] = -total
-            e[i] = total / W[i, i]
-        for a in range(n):
-            for i in range(count):
-                X[a, c] -= W[count + a, i] * e[i]
-
-
-@kernel
-def _covariance(L, P):  # type: ignore[no-untyped-def]
-    """Set P to L L'."""
-    n = L.shape[0]
-    for i in range(n):
-        for j in range(i + 1):
-            total = 0.0
-            for k in range(j + 1):
-                total += L[i, k] * L[j, k]
-            P[i, j] = total
-            P[j, i] = total
-
-
-@kernel
-def _left_multiplied(F, X, work):  # type: ignore[no-untyped-def]
-    products(F, X, F.shape[0], work, 0, 0)
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            X[i, j] = work[i, j]
-
-
-@kernel
-def _is_finite(X):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            total += 0.0 * X[i, j]
-    return total == 0.0
-
-
-@kernel
 def _vector(n):  # type: ignore[no-untyped-def]
     return np.zeros(n)
 
@@ -306,97 +134,6 @@ def _matrix(n, m):  # type: ignore[no-untyped-def]
 @kernel
 def _cube(n, m, k):  # type: ignore[no-untyped-def]
     return np.zeros((n, m, k))
-
-
-@kernel
-def _copied_vector(a, b):  # type: ignore[no-untyped-def]
-    for i in range(a.shape[0]):
-        b[i] = a[i]
-
-
-@kernel
-def _copied(a, b):  # type: ignore[no-untyped-def]
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            b[i, j] = a[i, j]
-
-
-@kernel
-def _kept(x, rows, row):  # type: ignore[no-untyped-def]
-    for i in range(x.shape[0]):
-        rows[row, i] = x[i]
-
-
-@kernel
-def _is_finite_vector(x):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += 0.0 * x[i]
-    return total == 0.0
-
-
-@kernel
-def _array(count, first, variables, C, rows, L, W):  # type: ignore[no-untyped-def]
-    """Write [C, H L; 0, L]."""
-    n = L.shape[0]
-    for i in range(count):
-        for j in range(count):
-            W[i, j] = C[i, j]
-    products(rows, L, count, W, 0, count)
-    for i in range(n):
-        for j in range(count):
-            W[count + i, j] = 0.0
-        for j in range(n):
-            W[count + i, count + j] = L[i, j]
-
-
-@kernel
-def _array_of_points(count, first, variables, x, points, centre, side, ZW, W):  # type: ignore[no-untyped-def]
-    """Replace H L and L by the weighted spread of readings and points."""
-    for j in range(points.shape[0]):
-        for i in range(count):
-            W[i, count + j] = ZW[variables[first + i], j]
-        root = np.sqrt(centre if j == 0 else side)
-        for i in range(x.shape[0]):
-            W[count + i, count + j] = root * (points[j, i] - x[i])
-
-
-@kernel
-def _array_of_curvature(count, first, variables, HC, n, W):  # type: ignore[no-untyped-def]
-    """Add the columns of the readings' curvature."""
-    for j in range(HC.shape[1]):
-        for i in range(count):
-            W[i, count + n + j] = HC[variables[first + i], j]
-        for i in range(n):
-            W[count + i, count + n + j] = 0.0
-
-
-@kernel
-def _excess(W, count, width, rows, L, first, excess):  # type: ignore[no-untyped-def]
-    """Keep B B' - H P H' of one sample."""
-    n = L.shape[0]
-    HL = np.zeros((count, n))
-    products(rows, L, count, HL, 0, 0)
-    for i in range(count):
-        for j in range(count):
-            total = 0.0
-            for c in range(width):
-                total += W[i, count + c] * W[j, count + c]
-            for c in range(n):
-                total -= HL[i, c] * HL[j, c]
-            excess[first + i, j] = total
-
-
-@kernel
-def _rests(L, y, before):  # type: ignore[no-untyped-def]
-    """Tell whether an update moved by less than 1e-10 of the state's sd."""
-    for i in range(L.shape[0]):
-        variance = 0.0
-        for j in range(i + 1):
-            variance += L[i, j] * L[i, j]
-        if (y[i] - before[i]) ** 2 > 1e-20 * variance:
-            return False
-    return True
 
 
 def _loop(  # type: ignore[no-untyped-def]
@@ -487,12 +224,12 @@ def _loop(  # type: ignore[no-untyped-def]
             t, h, u = step_times[step], step_lengths[step], step_inputs[step]
             centre, side = 1.0, 0.0
             if pointed:
-                centre, side = _sigma_points(x, L, points)
+                centre, side = sigma_points(x, L, points)
             else:
                 for i in range(n):
                     points[0, i] = x[i]
             if step_kind == MOMENTS:
-                _covariance(L, A)
+                covariance_of(L, A)
             for point in range((n_points if pointed else 1) - 1, -1, -1):  # the centre last: F, T, A stay those of it
                 advance(t, h, points[point], p, u[0], k[0], F[0], A)
                 if step_kind == RK4:
@@ -509,7 +246,7 @@ def _loop(  # type: ignore[no-untyped-def]
                 bias[i] = 0.0
                 mean[i] = Y[0, i]
             if pointed:
-                _moments(Y, centre, side, mean, W, 0, 0, D)
+                moments(Y, centre, side, mean, W, 0, 0, D)
                 right_solved(D, L, n, Phi)
                 width = n_points
             else:
@@ -519,7 +256,7 @@ def _loop(  # type: ignore[no-untyped-def]
                     for i in range(1, stages):
                         at = 2 if i == 3 else 1
                         bend(t + 0.5 * at * h, h, ys[i], p, u[at], FF[i])
-                    width += _curved_step(step_kind, h, F, T, FF, L, bias, W, n)
+                    width += curved_step(step_kind, h, F, T, FF, L, bias, W, n)
             for i in range(n):
                 x[i] = mean[i] + bias[i]
             if step_kind == MOMENTS:
@@ -535,42 +272,42 @@ def _loop(  # type: ignore[no-untyped-def]
                     for j in range(n):
                         L[i, j] = W[i, j]
             if d > 0:
-                _left_multiplied(Phi, X, XW)
+                left_multiplied(Phi, X, XW)
             if recording:
-                _left_multiplied(Phi, transition, TW)
-        if not _is_finite_vector(x):
+                left_multiplied(Phi, transition, TW)
+        if not is_finite_vector(x):
             failed[0], failed[1] = STATE_NOT_FINITE, 0
             return node
-        if not _is_finite(L):
+        if not is_finite(L):
             failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
             return node
         if recording:
-            _kept(x, x_predicted, node)
-            _covariance(L, P_predicted[node])
-            _copied(transition, transitions[node])
+            keep_row(x, x_predicted, node)
+            covariance_of(L, P_predicted[node])
+            copied(transition, transitions[node])
         first, last = row_at[node], row_at[node + 1]
         count = last - first
         if count > 0:
             observe(times[node], x, p, inputs[node], z, H, sd)
             for i in range(count):
                 errors[i] = abs(sd[row_vars[first + i]] * row_errors[first + i])
-            _error_factor(count, first, errors, correlation, row_vars, R, C)
+            error_factor(count, first, errors, correlation, row_vars, R, C)
             for i in range(m):
                 h_bias[i] = 0.0
                 z_mean[i] = z[i]
             width = n
             if update == SECOND_ORDER:
                 bend_readings(times[node], x, p, inputs[node], HH)
-                _curved_readings(HH, L, h_bias, HC)
+                curved_readings(HH, L, h_bias, HC)
                 width = n + pairs
             elif update == UNSCENTED:
-                centre, side = _sigma_points(x, L, points)
+                centre, side = sigma_points(x, L, points)
                 for point in range(n_points):
                     observe(times[node], points[point], p, inputs[node], Z[point], H_point, sd_point)
-                _moments(Z, centre, side, z_mean, ZW, 0, 0, D)
+                moments(Z, centre, side, z_mean, ZW, 0, 0, D)
                 right_solved(D, L, m, H)
                 width = n_points
-            _copied_vector(x, y)
+            copied_vector(x, y)
             for one in range(MOST_PASSES if update == ITERATED else 1):
                 if one > 0:
                     observe(times[node], y, p, inputs[node], z, H, sd_point)
@@ -583,20 +320,20 @@ def _loop(  # type: ignore[no-untyped-def]
                     delta[i] = row_values[first + i] - z_mean[var] - h_bias[var]
                     for j in range(n):
                         rows[i, j] = H[var, j]
-                _array(count, first, row_vars, C, rows, L, W)
+                fill_array(count, first, row_vars, C, rows, L, W)
                 if update == UNSCENTED:
-                    _array_of_points(count, first, row_vars, x, points, centre, side, ZW, W)
+                    fill_array_of_points(count, first, row_vars, x, points, centre, side, ZW, W)
                 elif update == SECOND_ORDER:
-                    _array_of_curvature(count, first, row_vars, HC, n, W)
+                    fill_array_of_curvature(count, first, row_vars, HC, n, W)
                 if recording and update in (SECOND_ORDER, UNSCENTED):
-                    _excess(W, count, width, rows, L, first, excess)
+                    write_excess(W, count, width, rows, L, first, excess)
                 lower_factor(W, count + n, count + width)
-                _copied_vector(y, mean)
-                bad = _solved(W, count, first, delta, x, y, e, nu, s)
+                copied_vector(y, mean)
+                bad = solved(W, count, first, delta, x, y, e, nu, s)
                 if bad >= 0:
                     failed[0], failed[1] = VARIANCE_NOT_POSITIVE, first + bad
                     return node
-                if _rests(L, y, mean):
+                if rests(L, y, mean):
                     break
             if recording:
                 for i in range(count):
@@ -605,14 +342,14 @@ def _loop(  # type: ignore[no-untyped-def]
                     for j in range(n):
                         row_gradients[first + i, j] = rows[i, j]
             if d > 0:
-                _columns_updated(W, count, first, rows, X, e, v)
+                columns_updated(W, count, first, rows, X, e, v)
             for i in range(n):
                 x[i] = y[i]
                 for j in range(n):
                     L[i, j] = W[count + i, count + j]
         if recording:
-            _kept(x, x_filtered, node)
-            _covariance(L, P_filtered[node])
+            keep_row(x, x_filtered, node)
+            covariance_of(L, P_filtered[node])
         for event in range(event_at[node], event_at[node + 1]):
             factor = change_state(event_kinds[event], event_states[event], event_values[event], x)
             if factor != 1.0:

@@ -1,0 +1,188 @@
+"""The array of one update with factors: filled, made triangular elsewhere, and read off.
+
+With R = C C' and P = L L' the rows of [C, H L; 0, L] are made lower triangular by an orthogonal matrix; what stands in
+it then are the factor of S, the gain times it, and the factor of the updated covariance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmepy.filtering.compiling import kernel
+from fmepy.filtering.triangular import products, semidefinite_lower
+
+__all__ = [
+    "columns_updated",
+    "copied",
+    "copied_vector",
+    "covariance_of",
+    "error_factor",
+    "fill_array",
+    "is_finite",
+    "is_finite_vector",
+    "keep_row",
+    "left_multiplied",
+    "rests",
+    "solved",
+    "write_excess",
+]
+
+
+@kernel
+def error_factor(count, first, errors, correlation, variables, R, C):  # type: ignore[no-untyped-def]
+    """Set C to the lower factor of the covariance of the errors of one sample."""
+    for i in range(count):
+        for j in range(count):
+            R[i, j] = 0.0
+            if i == j:
+                R[i, i] = errors[i] * errors[i]
+            elif correlation.shape[0] > 0:
+                a, b = variables[first + i], variables[first + j]
+                R[i, j] = 0.0 if a == b else errors[i] * errors[j] * correlation[a, b]
+    if not semidefinite_lower(R[:count, :count], C):
+        for i in range(count):
+            C[i, i] = np.nan
+
+
+@kernel
+def solved(W, count, first, delta, x, y, e, nu, s):  # type: ignore[no-untyped-def]
+    """From the triangular array set nu, s and the updated state y; return the row without variance, or -1."""
+    n = x.shape[0]
+    for i in range(count):
+        total = delta[i]
+        for j in range(i):
+            total -= W[i, j] * e[j]
+        nu[first + i] = total
+        s[first + i] = W[i, i] * W[i, i]
+        if not (s[first + i] > 0.0 and s[first + i] < np.inf):
+            return i
+        e[i] = total / W[i, i]
+    for a in range(n):
+        y[a] = x[a]
+        for i in range(count):
+            y[a] += W[count + a, i] * e[i]
+    return -1
+
+
+@kernel
+def columns_updated(W, count, first, rows, X, e, v):  # type: ignore[no-untyped-def]
+    """Update X = dx/dx0 and set v = dnu/dx0."""
+    n, d = X.shape
+    for c in range(d):
+        for i in range(count):
+            total = 0.0
+            for j in range(n):
+                total += rows[i, j] * X[j, c]
+            for j in range(i):
+                total -= W[i, j] * e[j]
+            v[first + i, c] = -total
+            e[i] = total / W[i, i]
+        for a in range(n):
+            for i in range(count):
+                X[a, c] -= W[count + a, i] * e[i]
+
+
+@kernel
+def covariance_of(L, P):  # type: ignore[no-untyped-def]
+    """Set P to L L'."""
+    n = L.shape[0]
+    for i in range(n):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(j + 1):
+                total += L[i, k] * L[j, k]
+            P[i, j] = total
+            P[j, i] = total
+
+
+@kernel
+def left_multiplied(F, X, work):  # type: ignore[no-untyped-def]
+    """Set X to F X."""
+    products(F, X, F.shape[0], work, 0, 0)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            X[i, j] = work[i, j]
+
+
+@kernel
+def fill_array(count, first, variables, C, rows, L, W):  # type: ignore[no-untyped-def]
+    """Write [C, H L; 0, L]."""
+    n = L.shape[0]
+    for i in range(count):
+        for j in range(count):
+            W[i, j] = C[i, j]
+    products(rows, L, count, W, 0, count)
+    for i in range(n):
+        for j in range(count):
+            W[count + i, j] = 0.0
+        for j in range(n):
+            W[count + i, count + j] = L[i, j]
+
+
+@kernel
+def write_excess(W, count, width, rows, L, first, excess):  # type: ignore[no-untyped-def]
+    """Keep B B' - H P H' of one sample."""
+    n = L.shape[0]
+    HL = np.zeros((count, n))
+    products(rows, L, count, HL, 0, 0)
+    for i in range(count):
+        for j in range(count):
+            total = 0.0
+            for c in range(width):
+                total += W[i, count + c] * W[j, count + c]
+            for c in range(n):
+                total -= HL[i, c] * HL[j, c]
+            excess[first + i, j] = total
+
+
+@kernel
+def rests(L, y, before):  # type: ignore[no-untyped-def]
+    """Tell whether an update moved by less than 1e-10 of the state's sd."""
+    for i in range(L.shape[0]):
+        variance = 0.0
+        for j in range(i + 1):
+            variance += L[i, j] * L[i, j]
+        if (y[i] - before[i]) ** 2 > 1e-20 * variance:
+            return False
+    return True
+
+
+@kernel
+def is_finite(X):  # type: ignore[no-untyped-def]
+    """Tell whether all entries of a matrix are finite."""
+    total = 0.0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            total += 0.0 * X[i, j]
+    return total == 0.0
+
+
+@kernel
+def is_finite_vector(x):  # type: ignore[no-untyped-def]
+    """Tell whether all entries of a vector are finite."""
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += 0.0 * x[i]
+    return total == 0.0
+
+
+@kernel
+def copied_vector(a, b):  # type: ignore[no-untyped-def]
+    """Write a vector into another one."""
+    for i in range(a.shape[0]):
+        b[i] = a[i]
+
+
+@kernel
+def copied(a, b):  # type: ignore[no-untyped-def]
+    """Write a matrix into another one."""
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            b[i, j] = a[i, j]
+
+
+@kernel
+def keep_row(x, rows, row):  # type: ignore[no-untyped-def]
+    """Write a vector into a row of a record."""
+    for i in range(x.shape[0]):
+        rows[row, i] = x[i]
