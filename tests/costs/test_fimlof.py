@@ -639,5 +639,5 @@ def test_repeated_readings_of_two_variables_with_correlated_errors_are_refused()
     R = pd.DataFrame([[1.0, 0.6], [0.6, 1.0]], index=["x", "y"], columns=["x", "y"])
     with pytest.raises(DataError, match="several readings of 'x' or of 'y' at 1, and their errors are correlated"):
         fme.FimlofCost(model, obs, process_noise={"x": 0.1}, measurement_noise=R)
-    for table, noise in ((obs.iloc[1:], R), (obs, R * np.eye(2)), (obs.assign(y=[2.0, np.nan, 1.7]), R)):
+    for table, noise in ((obs.iloc[1:], R), (obs, R * np.eye(2))):
         assert np.isfinite(fme.FimlofCost(model, table, process_noise={"x": 0.1}, measurement_noise=noise)())
