@@ -366,6 +366,30 @@ class SumCost(AddableCost):
             self.upper[order].to_numpy(dtype=float),
         )
 
+    def filter(self, parms: UserParameters = None, *, smooth: bool = True) -> tuple[Any, ...]:
+        """Return what the filter of every part gives, in order; for sums of `FimlofCost`, see there.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            As in a call.
+        smooth : bool
+            False leaves out what needs the data that come later.
+
+        Raises
+        ------
+        ArgumentError
+            A part that has no filter.
+        """
+        values = merge_parameters(self.parms, parms)
+        for part in self.parts:
+            if not callable(getattr(part, "filter", None)):
+                raise ArgumentError(f"Only a FimlofCost has a filter; a part of this sum is {part!r}.")
+        return tuple(
+            part.filter({k: v for k, v in values.items() if k in part.parms.index} or None, smooth=smooth)
+            for part in self.parts
+        )
+
     def replace(self, **arguments: Any) -> SumCost:
         """Return a copy in which every part has these arguments changed (or with other ``parts=``)."""
         if set(arguments) == {"parts"}:

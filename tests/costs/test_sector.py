@@ -83,6 +83,9 @@ def test_several_entities_have_inputs_of_their_own_and_the_costs_add():
     assert set(part.cost.parms.index) == {"SAT", "w_SM"}
     fit = fme.modFit(part.cost, ["SAT"])
     assert fit.converged
+    filters = part.cost.filter(fit.par)
+    assert [flt.nobs for flt in filters] == [200, 200]
+    assert -2 * sum(flt.loglik for flt in filters) == pytest.approx(fit.deviance, rel=1e-12)
     assert 5 < fit.par["SAT"] < 30
 
 

@@ -275,3 +275,8 @@ def test_hold_engine_reaches_every_model(decay, growth):
     (SimulationCost(decay, A_DATA) + SimulationCost(growth, N_DATA)).bind(["k", "r"], hold_engine=True)
     assert decay.bindings[-1] == (("k",), True)
     assert growth.bindings[-1] == (("r",), True)
+
+
+def test_a_sum_of_costs_without_filters_says_so(decay, growth):
+    with pytest.raises(ArgumentError, match="Only a FimlofCost has a filter; a part of this sum is SimulationCost"):
+        (SimulationCost(decay, A_DATA) + SimulationCost(growth, N_DATA)).filter()

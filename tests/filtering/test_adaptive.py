@@ -255,3 +255,14 @@ def test_an_integral_over_the_time_before_a_reading_has_the_moments_of_the_joint
     per = length if kind == "mean" else 1.0
     assert one.nu[0] == pytest.approx(3.0 - (2 * length + (m - 2) * g) / per, abs=1e-7)
     assert one.s[0] == pytest.approx((g**2 * P + noise) / per**2 + 0.01, rel=1e-7)
+
+
+def test_the_explicit_solver_has_the_coefficients_of_dormand_and_prince_as_scipy_has_them():
+    from scipy.integrate import RK45
+
+    from fmepy.filtering import explicit
+
+    np.testing.assert_allclose(explicit._STAGES[:6, :5], RK45.A, rtol=1e-15)
+    np.testing.assert_allclose(explicit._STAGES[6], RK45.B, rtol=1e-15)
+    np.testing.assert_allclose(explicit._NODES[:6], RK45.C, rtol=1e-15)
+    np.testing.assert_allclose(np.abs(explicit._ERRORS), np.abs(RK45.E), rtol=1e-13)
