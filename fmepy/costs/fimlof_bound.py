@@ -122,11 +122,6 @@ class BoundFimlof:
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
         self._inflation = 1.0
 
-    @property
-    def places(self) -> IntVector:
-        """Positions of the parameters among all of the cost's."""
-        return self._at
-
     def inflated(self, factor: float) -> BoundFimlof | None:
         """Return the same with all sds of the process noise times `factor`; None if there is no process noise.
 
