@@ -170,6 +170,8 @@ class FimlofCost(AddableCost):
     threshold: float = 4.0
     specification: Specification = field(init=False)
     entities: tuple[EntityData, ...] = field(init=False)
+    _given: dict[str, float] = field(init=False)
+    _per_entity: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         _check_model(self.model)
@@ -180,7 +182,7 @@ class FimlofCost(AddableCost):
             raise ArgumentError(f"`threshold={self.threshold!r}` must be a positive number of standard deviations.")
         entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
                                  transform=self.transform)  # fmt: skip
-        given = dict(self.parms) if self.parms is not None else {}
+        given = {str(k): v for k, v in dict(self.parms).items()} if self.parms is not None else {}
         specification = read_specification(
             self.model,
             entities[0].variables,
@@ -203,7 +205,7 @@ class FimlofCost(AddableCost):
             _check_sums(specification, e)
             _check_first(specification, e)
             _check_repeated(specification, e)
-        object.__setattr__(self, "_given", {"parms": given})
+        object.__setattr__(self, "_given", given)
         object.__setattr__(self, "specification", specification)
         object.__setattr__(self, "entities", entities)
         per_entity = _per_entity(self.entity_parms, self.entity, specification.parameters)
@@ -212,6 +214,7 @@ class FimlofCost(AddableCost):
         for k, value in specification.parms.items():
             for name in [f"{k}[{e}]" for e in names] if k in per_entity else [str(k)]:
                 values[name] = given.get(name, float(value))
+        check_names([name for name in given if "[" in name], values, argument="parms")
         for name, value in values.items():
             if value < 0 and name.split("[")[0] in specification.scales:
                 raise ParameterError(f"`parms`: {name!r} is {value:g}; it scales a noise, and cannot be below zero.")
@@ -262,7 +265,7 @@ class FimlofCost(AddableCost):
             self.specification,
             self.entities,
             self.parms,
-            self._per_entity,  # type: ignore[attr-defined]
+            self._per_entity,
             wanted,
             (self.lower, self.upper),
         )
@@ -278,7 +281,7 @@ class FimlofCost(AddableCost):
                     f"FimlofCost has no argument {name!r}.{did_you_mean(name, _ARGUMENTS)} There are "
                     f"{listed(_ARGUMENTS)}."
                 )
-        new = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given["parms"]}  # type: ignore[attr-defined]
+        new = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
         for name, value in arguments.items():
             old = new[name]
             merges = name in _MERGED and isinstance(value, Mapping) and isinstance(old, Mapping)

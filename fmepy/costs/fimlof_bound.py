@@ -21,7 +21,7 @@ from fmepy.errors import SimulationError
 from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of, unknown_part
 from fmepy.filtering.plan import Plan, Readings
-from fmepy.filtering.run import Pass, run_filter
+from fmepy.filtering.run import VARIANCE_NOT_POSITIVE, Pass, run_filter
 from fmepy.filtering.scheme import Machine, plan_of, settings_of
 from fmepy.filtering.specification import Specification, uses_errors
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
@@ -39,14 +39,14 @@ _SMALL = 1e-13
 
 _WHY = {
     1: "a predicted state became NaN or infinite",
-    2: "the variance of an innovation is not positive",
+    VARIANCE_NOT_POSITIVE: "the variance of an innovation is not positive",
     3: "the covariance of a predicted state became NaN or infinite",
 }
 
 
 def effective_readings(spec: Specification, entity: EntityData) -> Readings:
     """Return the readings with the multiplier of every sd: the datum's own error where it counts, else 1."""
-    with_error = np.array(uses_errors(spec, bool(np.any(entity.readings.errors != 1.0))))
+    with_error = np.array(uses_errors(spec))  # without a column of errors all of them are 1
     r = entity.readings
     return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
 
@@ -194,10 +194,10 @@ class BoundFimlof:
             rows.append(pair.reshape(-1, pair.shape[2]))
         return names, np.concatenate(x), np.concatenate(rows)
 
-    def passes(self, theta: Vector, record: bool = False, plans: Any = None) -> list[tuple[Pass, Likelihood | None]]:
+    def passes(self, theta: Vector, record: bool = False) -> list[tuple[Pass, Likelihood | None]]:
         """Return the passes of all entities, with their likelihoods (None where one broke down)."""
         values = self._full(theta)
-        return [self._pass(k, values, record, plans) for k in range(len(self.entities))]
+        return [self._pass(k, values, record) for k in range(len(self.entities))]
 
     def records(self, theta: Vector, labels: Sequence[Any] | None = None) -> list[EntityRun]:
         """Return what happened in every entity, at its data and at the model's times until the last of them.
@@ -243,7 +243,7 @@ class BoundFimlof:
         try:
             correlation = settings_of(self._machine, p)[2]
             with np.errstate(over="ignore", invalid="ignore"):
-                run, likelihood = self._pass(k, values, record=True, plans={k: (plan, used)})
+                run, likelihood = self._pass(k, values, record=True, planned=(plan, used))
             if likelihood is None:
                 failure = str(self._broken(k, run, values, plan))
             elif not np.isfinite(likelihood.loglik):
@@ -263,9 +263,11 @@ class BoundFimlof:
             raise self._broken(k, run, values)
         return likelihood
 
-    def _pass(self, k: int, values: Vector, record: bool = False, plans: Any = None) -> tuple[Pass, Likelihood | None]:
+    def _pass(
+        self, k: int, values: Vector, record: bool = False, planned: tuple[Plan, Readings | None] | None = None
+    ) -> tuple[Pass, Likelihood | None]:
         """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands."""
-        plan, used = self._plans[k] if plans is None else plans[k]
+        plan, used = self._plans[k] if planned is None else planned
         p = values[self._take[k]]
         machine = self._machine
         inputs, events, correlation = settings_of(machine, p, self._inflation)
@@ -300,7 +302,7 @@ class BoundFimlof:
         label = self.entities[k].label
         who = "" if label is None else f" of entity {label!r}"
         what = ""
-        if run.reason == 2:
+        if run.reason == VARIANCE_NOT_POSITIVE:
             what = f" ({self.spec.variables[plan.readings.variables[run.row]]!r})"
         sample = int(np.sum(np.unique(plan.readings.times) <= time))
         p = values[self._take[k]]

@@ -393,13 +393,10 @@ def _error_sds(
     return out
 
 
-def uses_errors(specification: Specification, has_errors: bool) -> list[bool]:
+def uses_errors(specification: Specification) -> list[bool]:
     """Tell of every observed variable whether the errors of its data multiply its sd."""
     keys, sds = specification.errors.keys, specification.errors.sds
-    return [
-        has_errors and (name not in keys or symbol("err") in sds[keys.index(name)].free_symbols)
-        for name in specification.variables
-    ]
+    return [name not in keys or symbol("err") in sds[keys.index(name)].free_symbols for name in specification.variables]
 
 
 def _accumulators(

@@ -394,6 +394,8 @@ def _message(
         parts.append(
             f"On a bound: {', '.join(at_bound)}; their standard errors, and those of the others, assume a free optimum."
         )
+    if problem.expects:
+        parts.append("The observed information is not positive definite: standard errors are from the expected one.")
     H = curvature.hessian
     if H is not None:
         loose = undetermined(H, problem.names, np.maximum(np.abs(theta), 1e-3 * problem.scale))

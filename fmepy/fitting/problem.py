@@ -27,6 +27,7 @@ import numpy as np
 
 from fmepy.costs.adapter import Objective, magnitudes
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.fitting.covariance import covariance_of, second_differences, whitened_second_differences
 from fmepy.parameters import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -71,6 +72,7 @@ class Problem:
     trace: list[float] = field(init=False, default_factory=list)
     noted: bytes = field(init=False, default=b"")
     best: tuple[float, Vector] = field(init=False)
+    expects: bool = field(init=False, default=False)
     _normal: tuple[tuple[int, float, float], ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
@@ -180,8 +182,6 @@ class Problem:
 
         A parameter that scales noise and stands at zero is left out: its row and column are NaN.
         """
-        from fmepy.fitting.covariance import second_differences
-
         if self.is_least_squares:
             J = self.jacobian(theta)
             return np.asarray(2 * J.T @ J)
@@ -195,19 +195,21 @@ class Problem:
         """Return the second derivatives of a scored cost, by differences along the axes of its expected information.
 
         In the coordinates in which the expected information is one, the observed one is about one: steps of 0.03
-        standard errors serve for all directions, however badly the parameters are conditioned.
+        standard errors serve for all directions, however badly the parameters are conditioned. Where the observed one
+        is not positive definite, which is no maximum, twice the expected one stands for it, and `expects` says so.
         """
-        from fmepy.fitting.covariance import whitened_second_differences
-
         kept = ~(self.objective.scale_parameters & (theta == 0))
         H = np.full((theta.size, theta.size), np.nan)
         if kept.any():
             information = self.objective.information(theta)
             if self.prior is not None:
                 information = information + 0.5 * second_differences_of(self, theta)
-            H[np.ix_(kept, kept)] = whitened_second_differences(
-                lambda some: self.value(_with(theta, kept, some)), theta[kept], information[np.ix_(kept, kept)]
+            expected = information[np.ix_(kept, kept)]
+            observed = whitened_second_differences(
+                lambda some: self.value(_with(theta, kept, some)), theta[kept], expected
             )
+            self.expects = bool(np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any())
+            H[np.ix_(kept, kept)] = 2 * expected if self.expects else observed
         return H
 
     def note(self, theta: Vector, value: float) -> None:
@@ -237,8 +239,6 @@ class Problem:
 
 def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
     """Return the second derivatives of the prior's part."""
-    from fmepy.fitting.covariance import second_differences
-
     assert problem.prior is not None, "asked only where there is one"
     return second_differences(problem.prior.minus2log, theta, problem.lower, problem.upper, problem.scale, 1e-16)
 

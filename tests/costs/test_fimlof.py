@@ -237,6 +237,9 @@ def test_an_entity_may_have_parameters_of_its_own(model, data, cost):
     assert both.lower["drift[A]"] == -np.inf
     expected = cost({"drift": 0.1}) + cost.replace(obs=other)({"drift": -0.2, "sd_v": 0.9})
     assert both({"drift[A]": 0.1, "drift[B]": -0.2, "sd_v[B]": 0.9}) == pytest.approx(expected, rel=1e-13)
+    assert both.replace(parms={"drift[B]": -0.2})() == both({"drift[B]": -0.2})
+    with pytest.raises(ParameterError, match=r"drift\[C\]"):
+        both.replace(parms={"drift[C]": 0.1})
     score = both.bind(["drift[A]", "drift[B]"]).score(np.array([0.1, -0.2]))
     assert score[0] == pytest.approx(cost.bind(["drift"]).score(np.array([0.1]))[0], rel=1e-9)
 

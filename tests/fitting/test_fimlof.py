@@ -283,3 +283,17 @@ def test_over_many_histories_errors_have_the_size_told_and_the_gain_over_the_tru
     assert 4.5 < np.median(gains) < 9
     assert spread.between(0.4, 1.8).all()  # a robust sd of twenty has an error of a quarter
     assert table[["PCE1", "PCE2", "PCE3", "SAT"]].std().between(0.6, 1.5).all()
+
+
+def test_where_the_observed_information_is_not_positive_definite_the_expected_one_serves_and_is_told():
+    """Far above its best value -2 log L is concave in an sd: 2 n / sd^2 is expected, not observed."""
+    model = fme.DifferenceModel("next(x) = x", state={"x": 0.0}, times=np.arange(41))
+    table = {"time": np.arange(1, 41), "x": np.random.default_rng(3).standard_normal(40)}
+    cost = fme.FimlofCost(model, table, process_noise={}, measurement_noise={"x": "r"}, parms={"r": 9.0})
+    there = modFit(cost, control={"maxiter": 0})
+    assert not there.converged
+    assert "standard errors are from the expected one" in there.message
+    assert there.std_error["r"] == pytest.approx(9 / np.sqrt(80), rel=1e-6)
+    fit = modFit(cost)
+    assert fit.converged
+    assert "expected one" not in fit.message
