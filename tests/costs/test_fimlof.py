@@ -262,6 +262,21 @@ def test_a_start_from_data_uses_up_the_first_sample(model, data, cost):
     assert started.nobs == 38
 
 
+def test_a_start_from_several_first_data_is_their_mean_weighted_by_their_errors():
+    model = fme.DifferenceModel("next(x) = 0.9 * x", state={"x": 0.0}, times=np.arange(5))
+    later = {"time": [2, 3, 4], "x": [3.1, 2.7, 2.2], "sd": [0.4, 0.4, 0.4]}
+    first = pd.DataFrame({"time": [1, 1], "x": [3.0, 4.0], "sd": [0.5, 1.0]})
+    both = pd.concat([first, pd.DataFrame(later)])
+    cost = fme.FimlofCost(model, both, process_noise={"x": 0.2}, err="sd", initial="data")
+    start = (3.0 / 0.25 + 4.0 / 1.0) / (1 / 0.25 + 1 / 1.0)  # 3.2, with sd sqrt(1/5)
+    by_hand = fme.FimlofCost(
+        fme.DifferenceModel("next(x) = 0.9 * x", state={"x": start}, times=np.arange(1, 5)), later,
+        process_noise={"x": 0.2}, err="sd", initial_sd={"x": np.sqrt(1 / 5)},
+    )  # fmt: skip
+    assert cost() == pytest.approx(by_hand(), rel=1e-13)
+    assert cost.nobs == 3
+
+
 def test_the_start_may_be_uncertain_by_sds_or_a_covariance(cost):
     table = pd.DataFrame([[0.25, 0.0], [0.0, 0.04]], index=["x", "y"], columns=["x", "y"])
     assert cost.replace(initial_sd={"x": 0.5, "y": 0.2})() == pytest.approx(cost.replace(initial_sd=table)(), rel=1e-14)
