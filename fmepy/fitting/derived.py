@@ -122,6 +122,11 @@ def sandwich(cost: Any, fit: ModFit) -> pd.DataFrame:
     ArgumentError
         A cost without scores of its samples, a fit without covariance.
 
+    Notes
+    -----
+    With a diffuse start the part of the likelihood that belongs to the start alone, - 1/2 ln det A, is of no sample and
+    is left out; it weighs little in long series.
+
     References
     ----------
     White (1982), Econometrica 50, 1-25.
