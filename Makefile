@@ -19,7 +19,7 @@ help:
 	@echo "make lint        ruff and mypy      make bench      benchmarks/results.md"
 	@echo "make docs        docs/_build/       make clean      remove what the others made"
 
-calibrate: $(STAMP)
+calibrate: $(VENV)/.installed
 	$(BIN)/python vignettes/lynx_hare.py
 
 test: $(STAMP)
@@ -49,9 +49,13 @@ $(BIN)/python:
 	  echo "fmepy needs Python 3.11 or newer; '$(PYTHON)' is not. Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+$(VENV)/.installed: pyproject.toml | $(BIN)/python    # the package alone; tests, benchmarks and pages bring their own
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
-	@touch $@
+	@touch $@ $(VENV)/.installed
 
 clean:
 	rm -rf build dist docs/_build results .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -120,13 +120,14 @@ class ModCost:
             + (f"<p>dropped</p>{dropped.to_html(index=False)}" if len(dropped) else "<p>dropped: none</p>")
         )
 
-    def plot(self, legpos: str | None = "topleft", *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+    def plot(self, legpos: str | None = "above", *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw the weighted residuals against x, one symbol and colour per variable; return the Axes.
 
         Parameters
         ----------
         legpos : str or None
-            Position of the legend, in R's words ("topleft") or matplotlib's ("upper left"); None for no legend.
+            Position of the legend: "above" the panel, or inside it in R's words ("topleft") or matplotlib's ("upper
+            left"); None for no legend.
         ax : Axes, optional
             Where to draw.
         **kwargs

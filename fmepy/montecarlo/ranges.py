@@ -74,7 +74,7 @@ class RangeSummary(Framed):
         self,
         xyswap: bool = False,
         which: str | int | Sequence[str | int] | None = None,
-        legpos: str | None = "topleft",
+        legpos: str | None = "above",
         quant: bool = False,
         obs: Any = None,
         obspar: Mapping[str, Any] | None = None,
@@ -91,7 +91,7 @@ class RangeSummary(Framed):
         which : names or positions from 0, optional
             The variables; all by default.
         legpos : str or None
-            Where the legend stands (R's words or matplotlib's), None: none.
+            Where the legend stands: "above" the panel, or inside it (R's words or matplotlib's); None: none.
         quant : bool
             False: Min to Max and Mean +- Sd around the mean. True: q05 to q95 and q25 to q75 around the median.
         obs : table or list of tables, optional

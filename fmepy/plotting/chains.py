@@ -18,8 +18,7 @@ from fmepy.mcmc.chain_summary import kept_rows, sampled_values
 from fmepy.mcmc.convergence import autocorrelation
 from fmepy.mcmc.draws import draws_by_chain
 from fmepy.mcmc.running import rank_counts, running_mean, running_quantiles
-from fmepy.plotting.axes import add_legend, check_which, get_axes, spelled_out
-from fmepy.plotting.obsplot import axes_settings, one_per_panel, set_axes
+from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
 from fmepy.plotting.ranges import plot_pairs
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ Which = str | int | Sequence[str | int] | None
 _MOST_NAMED = 8  # chains that a legend can hold
 
 
-@spelled_out
+@picture
 def plot_chains(
     chain: Chain,
     *,
@@ -67,12 +66,12 @@ def plot_chains(
     remove : int, slice or positions, optional
     axes : Axes or array of Axes, optional
     **kwargs
-        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for the lines.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
     shown, on_log = _selected(chain, Full, which, remove)
     chains = list(_each_chain(shown))
     look = {"linewidth": 0.8, "alpha": 0.45 if trace else 0.8}
-    settings, panels = axes_settings(kwargs), get_axes(shown.shape[1], axes)
+    panels = get_axes(shown.shape[1], axes)
     for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
         for i, (label, iteration, values) in enumerate(chains):
             color = kwargs.get("color", _color(i))
@@ -85,12 +84,12 @@ def plot_chains(
                 ax.plot(iteration, mean, color=color, linewidth=1.6, zorder=4, label=_named(label))
         if name in on_log and (shown.iloc[:, j] > 0).all():
             ax.set_yscale("log")
-        _finish(ax, j, "iteration", name, settings, len(panels))
+        set_axes(ax, "iteration", name)
     _name_chains(panels, len(chains))
     return panels
 
 
-@spelled_out
+@picture
 def pairs_chains(
     chain: Chain,
     *,
@@ -127,7 +126,7 @@ def pairs_chains(
     return plot_pairs(shown, nsample=nsample, axes=axes, **kwargs)
 
 
-@spelled_out
+@picture
 def hist_chains(
     chain: Chain,
     *,
@@ -151,7 +150,7 @@ def hist_chains(
         Densities to draw over the histograms of these parameters.
     axes : Axes or array of Axes, optional
     **kwargs
-        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for ``Axes.hist``, such as ``bins=20``.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for ``Axes.hist``, such as ``bins=20``.
 
     Raises
     ------
@@ -160,7 +159,7 @@ def hist_chains(
     """
     shown, _ = _selected(chain, Full, which, remove)
     priors = _checked_priors(prior, [str(c) for c in chain.pars.columns])
-    settings, panels = axes_settings(kwargs), get_axes(shown.shape[1], axes)
+    panels = get_axes(shown.shape[1], axes)
     bins = "auto" if len(shown) < 2000 else 40
     look = {"bins": bins, "density": True, "color": "0.75", "edgecolor": "white", "linewidth": 0.4, **kwargs}
     for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
@@ -171,15 +170,15 @@ def hist_chains(
             grid = np.linspace(left, right, 300)
             ax.plot(grid, priors[name].pdf(grid), color="C1", label="prior")
             ax.set_xlim(left, right)
-        _finish(ax, j, name, "density" if look["density"] else "draws", settings, len(panels))
+        set_axes(ax, name, "density" if look["density"] else "draws")
     for ax in panels:
         if ax.get_legend_handles_labels()[0]:
-            add_legend(ax, fontsize="small")
+            add_legend(ax)
             break
     return panels
 
 
-@spelled_out
+@picture
 def cumuplot(
     chain: Chain,
     *,
@@ -199,12 +198,12 @@ def cumuplot(
     remove : int, slice or positions, optional
     axes : Axes or array of Axes, optional
     **kwargs
-        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for the lines.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
     shown, _ = _selected(chain, False, which, remove)
     chains = list(_each_chain(shown))
     single = len(chains) == 1
-    settings, panels = axes_settings(kwargs), get_axes(shown.shape[1], axes)
+    panels = get_axes(shown.shape[1], axes)
     for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
         for i, (label, iteration, values) in enumerate(chains):
             counts, quantiles = running_quantiles(values[:, j])
@@ -213,14 +212,14 @@ def cumuplot(
             ax.plot(at, quantiles[0, :, 1], **median)
             outer = {"color": _color(i), "linewidth": 1.0, **kwargs, "linestyle": "--"}
             ax.plot(at, quantiles[0, :, [0, 2]].T, **outer)
-        _finish(ax, j, "iteration", name, settings, len(panels))
+        set_axes(ax, "iteration", name)
     if len(chains) <= _MOST_NAMED:
         panels[0].plot([], [], color=_color(0) if single else "0.3", linestyle="--", label="2.5 and 97.5 %")
-        add_legend(panels[0], fontsize="small", framealpha=0.8)
+        add_legend(panels[0])
     return panels
 
 
-@spelled_out
+@picture
 def plot_autocorrelation(
     chain: Chain,
     *,
@@ -241,7 +240,7 @@ def plot_autocorrelation(
         In saved draws; 10 log10(n_draw) by default.
     axes : Axes or array of Axes, optional
     **kwargs
-        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for the lines.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
 
     Notes
     -----
@@ -249,7 +248,7 @@ def plot_autocorrelation(
     """
     shown, _ = _selected(chain, False, which, remove)
     chains = list(_each_chain(shown))
-    settings, panels = axes_settings(kwargs), get_axes(shown.shape[1], axes)
+    panels = get_axes(shown.shape[1], axes)
     band = 1.96 / np.sqrt(min(len(values) for _, _, values in chains))
     for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
         ax.axhspan(-band, band, color="0.9", zorder=0)
@@ -259,12 +258,12 @@ def plot_autocorrelation(
             look = {"color": _color(i), "marker": ".", "markersize": 4, "linewidth": 1.0, "label": _named(label)}
             ax.plot(np.arange(len(found)), found, **{**look, **kwargs})
         ax.set_title(name, fontsize="medium")
-        _finish(ax, j, "lag (saved draws)", "autocorrelation", settings, len(panels))
+        set_axes(ax, "lag (saved draws)", "autocorrelation")
     _name_chains(panels, len(chains))
     return panels
 
 
-@spelled_out
+@picture
 def plot_ranks(
     chain: Chain,
     *,
@@ -287,7 +286,7 @@ def plot_ranks(
     bins : int
     axes : Axes or array of Axes, optional
     **kwargs
-        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for the lines.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
 
     Raises
     ------
@@ -303,7 +302,7 @@ def plot_ranks(
     if len(labels) < 2:
         raise ArgumentError("Rank plots compare chains, and there is one. Run modMCMC with chains=2 or more.")
     cube = draws_by_chain(shown)
-    settings, panels = axes_settings(kwargs), get_axes(shown.shape[1], axes)
+    panels = get_axes(shown.shape[1], axes)
     for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
         edges, counts = rank_counts(cube[:, :, j], bins)
         ax.axhline(cube.shape[1] / bins, color="0.4", linestyle="--", linewidth=0.9)
@@ -312,7 +311,7 @@ def plot_ranks(
             ax.stairs(counts[i], edges, **{**look, **kwargs})
         ax.set_ylim(0, None)
         ax.set_title(name, fontsize="medium")
-        _finish(ax, j, "rank among all draws", "draws", settings, len(panels))
+        set_axes(ax, "rank among all draws", "draws")
     _name_chains(panels, len(labels))
     return panels
 
@@ -364,10 +363,6 @@ def _checked_priors(prior: Mapping[str, Any] | None, names: Sequence[str]) -> di
     return {str(k): d for k, d in prior.items()}
 
 
-def _finish(ax: Axes, j: int, x_name: str, y_name: str, settings: Mapping[str, Any], n: int) -> None:
-    set_axes(ax, x_name, y_name, False, {k: one_per_panel(k, v, n)[j] for k, v in settings.items()})
-
-
 def _color(i: int) -> str:
     return f"C{i % 10}"
 
@@ -379,4 +374,4 @@ def _named(label: Any) -> str:
 def _name_chains(panels: AxesArray, n: int) -> None:
     """Draw a legend in the first panel if there are several chains, and few enough to be told apart."""
     if 2 <= n <= _MOST_NAMED:
-        add_legend(panels[0], fontsize="small", framealpha=0.8)
+        add_legend(panels[0])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.plotting.axes import get_ax, spelled_out
+from fmepy.plotting.axes import add_legend, get_ax, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_comparison"]
 
 
-@spelled_out
+@picture
 def plot_comparison(comparison: FitComparison, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Return the axes with AIC and BIC of every fit above the best, the best on top."""
     table = comparison.frame.sort_values("AIC", ascending=False)
@@ -29,5 +29,5 @@ def plot_comparison(comparison: FitComparison, *, ax: Axes | None = None, **kwar
     ax.set_yticks(place, told)
     ax.set_ylim(-0.6, len(table) - 0.4)
     ax.set_xlabel("above the best")
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False, fontsize="small")
+    add_legend(ax)
     return ax

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice
-from fmepy.plotting.axes import check_which, get_ax, get_axes, spelled_out
+from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,39 +47,7 @@ _FEW = 5
 """So many entities are named in the legend."""
 
 
-class _AsTheLegend:
-    """Locator of an empty Axes: where the legend is."""
-
-    def __init__(self, ax: Axes) -> None:
-        self.ax = ax
-
-    def __call__(self, _: Any, renderer: Any) -> Any:
-        legend, back = self.ax.get_legend(), self.ax.get_figure(root=False).transSubfigure.inverted()  # type: ignore[union-attr]
-        box = self.ax.bbox if legend is None else legend.get_window_extent(renderer)
-        return box.transformed(back)
-
-
-def _legend_above(ax: Axes) -> None:
-    """Draw the legend above the panel, where it covers nothing; a title given later goes above the legend.
-
-    Titles keep clear of an Axes' children, but not of its legend: an empty child lies where the legend is.
-    """
-    _, labels = ax.get_legend_handles_labels()
-    if not labels:
-        return
-    if not any(isinstance(child.get_axes_locator(), _AsTheLegend) for child in ax.child_axes):
-        space = ax.inset_axes((0.0, 1.0, 1.0, 0.0))
-        space.set_axis_off()
-        space.set_in_layout(False)
-        space.set_axes_locator(_AsTheLegend(ax))
-    points = sum(4.4 * len(label) + 26 for label in labels)  # of small letters, a handle and the space around it
-    is_wide = points > 1.1 * ax.get_window_extent().width * 72 / ax.get_figure(root=True).dpi  # type: ignore[union-attr]
-    ncols = -(-len(labels) // 2) if is_wide else len(labels)
-    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=ncols, frameon=False, fontsize="small",
-              borderaxespad=0.2, handlelength=1.4, columnspacing=1.0)  # fmt: skip
-
-
-@spelled_out
+@picture
 def plot_states(
     flt: FilterResult,
     which: Any = None,
@@ -144,11 +112,11 @@ def plot_states(
             ax.axvline(t, color="C1", linestyle=":", linewidth=1.2, zorder=1, label="jump" if k == 0 else None)
         ax.set_xlabel(flt.xlabel)
         ax.set_ylabel(name)
-        _legend_above(ax)
+        add_legend(ax)
     return panels
 
 
-@spelled_out
+@picture
 def plot_innovations(flt: FilterResult, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with standardised innovations over time, limits at 2 sd and at the threshold."""
     names = check_which(which, flt.variables)
@@ -169,11 +137,11 @@ def plot_innovations(flt: FilterResult, which: Any = None, *, axes: Any = None, 
             ax.plot(flagged["x"], flagged["standardized"], **{**_RING, "label": "suspected"})
         ax.set_xlabel(flt.xlabel)
         ax.set_ylabel(f"{name}: innovation / sd")
-        _legend_above(ax)
+        add_legend(ax)
     return panels
 
 
-@spelled_out
+@picture
 def plot_correlations(correlations: Correlations, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with serial correlations as stems, those with the other variables as dots, limits at 2 sd."""
     names = check_which(which, correlations.variables)
@@ -196,7 +164,7 @@ def plot_correlations(correlations: Correlations, which: Any = None, *, axes: An
         ax.set_xlabel("lag (samples)")
         ax.set_ylabel(f"{name}: correlation")
         _integer_ticks(ax)
-        _legend_above(ax)
+        add_legend(ax)
     return panels
 
 
@@ -206,7 +174,7 @@ def _integer_ticks(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-@spelled_out
+@picture
 def plot_sumsq(test: SumsqTest, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Return the axes with the growing sum of squares minus its expectation: where it leaves the limits, look."""
     ax = get_ax(ax, figsize=_WIDE)
@@ -217,11 +185,11 @@ def plot_sumsq(test: SumsqTest, *, ax: Axes | None = None, **kwargs: Any) -> Axe
     ax.plot(n, np.cumsum(test.squares) - n, **{"color": "C0", "label": "sum of squares - data", **kwargs})
     ax.set_xlabel("data, in order")
     ax.set_ylabel("excess of SUMSQ")
-    _legend_above(ax)
+    add_legend(ax)
     return ax
 
 
-@spelled_out
+@picture
 def plot_normality(normality: Normality, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with quantiles of the whitened innovations against those of the normal."""
     from scipy.special import ndtri
@@ -241,7 +209,7 @@ def plot_normality(normality: Normality, which: Any = None, *, axes: Any = None,
     return panels
 
 
-@spelled_out
+@picture
 def plot_periodogram(periodogram: Periodogram, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with cumulative periodograms and their 5 % limits."""
     names = check_which(which, list(periodogram.summary.index))
@@ -257,11 +225,11 @@ def plot_periodogram(periodogram: Periodogram, which: Any = None, *, axes: Any =
         ax.set_ylim(-0.02, 1.02)
         ax.set_xlabel("frequency (per unit of time)")
         ax.set_ylabel(f"{name}: share of variance")
-        _legend_above(ax)
+        add_legend(ax)
     return panels
 
 
-@spelled_out
+@picture
 def plot_diagnostics(flt: FilterResult, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with innovations, correlations, quantiles and periodogram, one row a variable."""
     names = check_which(which, flt.variables)
@@ -276,7 +244,7 @@ def plot_diagnostics(flt: FilterResult, which: Any = None, *, axes: Any = None, 
     return panels
 
 
-@spelled_out
+@picture
 def plot_forecast(
     forecast: Forecast, which: Any = None, *, past: int = 40, axes: Any = None, **kwargs: Any
 ) -> AxesArray:
@@ -315,7 +283,7 @@ def plot_forecast(
         ax.axvline(end["time"], color="0.7", linewidth=0.8, zorder=0)
         ax.set_xlabel(forecast.xlabel)
         ax.set_ylabel(name if label is None else f"{name}, {entity} {label}")
-        _legend_above(ax)
+        add_legend(ax)
     return panels
 
 
@@ -344,7 +312,7 @@ def _sums_ahead(ax: Axes, ahead: Any, level: float, **kwargs: Any) -> None:
     ax.plot(ahead["time"], ahead["mean"], **{**style, "marker": "o", "markersize": 4})
 
 
-@spelled_out
+@picture
 def plot_screening(screened: BadData, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Return the axes with what a screening found: the magnitude by round, its threshold, and what was set missing."""
     ax = get_ax(ax, figsize=(7.0, max(2.4, 0.3 * len(screened.log) + 1.6)))
@@ -362,7 +330,7 @@ def plot_screening(screened: BadData, *, ax: Axes | None = None, **kwargs: Any) 
     ax.axvline(screened.threshold, **{**_LIMIT, "label": f"threshold {screened.threshold:g}"})
     ax.set_yticks(place, _entries(log, screened.entity))
     ax.set_xlabel("magnitude (sd)")
-    _legend_above(ax)
+    add_legend(ax)
     return ax
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
-from fmepy.plotting.axes import add_legend, check_which, get_axes, spelled_out
+from fmepy.plotting.axes import add_legend, check_which, get_axes, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from fmepy.fitting.predict import Prediction
     from fmepy.fitting.result import ModFit
 
-__all__ = ["plot_fit", "plot_prediction", "plot_residuals", "plot_trace"]
+__all__ = ["plot_fit", "plot_prediction"]
 
 
-@spelled_out
+@picture
 def plot_fit(fit: ModFit, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
     """Draw the residuals of every variable, and the cost by iteration; return the Axes.
 
@@ -30,15 +30,15 @@ def plot_fit(fit: ModFit, *, axes: Any = None, **kwargs: Any) -> NDArray[np.obje
     axes : array of Axes, optional
         One per variable and one for the trace (if there is one).
     **kwargs
-        Passed to the residuals' ``Axes.plot``.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the residuals' ``Axes.plot``.
     """
     groups = _residual_groups(fit)
     with_trace = len(fit.rsstrace) > 1
     panels: NDArray[np.object_] = get_axes(len(groups) + with_trace, axes)
     for ax, (label, x, r, x_label) in zip(panels, groups, strict=False):
-        plot_residuals(x, r, ax=ax, title=label, xlabel=x_label, **kwargs)
+        _plot_residuals(x, r, ax=ax, title=label, xlabel=x_label, **kwargs)
     if with_trace:
-        plot_trace(fit, ax=panels[len(groups)])
+        _plot_trace(fit, ax=panels[len(groups)])
     return panels
 
 
@@ -56,8 +56,7 @@ def _residual_groups(fit: ModFit) -> list[tuple[str, Any, Any, str]]:
     return [("residuals", np.arange(len(fit.residuals)), fit.residuals.to_numpy(), "observation")]
 
 
-@spelled_out
-def plot_residuals(x: Any, r: Any, *, ax: Axes, title: str, xlabel: str, **kwargs: Any) -> Axes:
+def _plot_residuals(x: Any, r: Any, *, ax: Axes, title: str, xlabel: str, **kwargs: Any) -> Axes:
     """Draw residuals against x, with a line at zero; return the Axes."""
     ax.axhline(0.0, color="0.6", linewidth=0.8)
     ax.plot(x, r, **{"marker": "o", "linestyle": "none", "markersize": 5, **kwargs})
@@ -67,8 +66,7 @@ def plot_residuals(x: Any, r: Any, *, ax: Axes, title: str, xlabel: str, **kwarg
     return ax
 
 
-@spelled_out
-def plot_trace(fit: ModFit, *, ax: Axes, **kwargs: Any) -> Axes:
+def _plot_trace(fit: ModFit, *, ax: Axes, **kwargs: Any) -> Axes:
     """Draw the minimised cost by iteration, on a log axis if it is positive; return the Axes."""
     trace = np.asarray(fit.rsstrace, dtype=float)
     ax.plot(np.arange(1, len(trace) + 1), trace, **{"marker": ".", **kwargs})
@@ -83,7 +81,7 @@ def plot_trace(fit: ModFit, *, ax: Axes, **kwargs: Any) -> Axes:
     return ax
 
 
-@spelled_out
+@picture
 def plot_prediction(
     prediction: Prediction, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any
 ) -> NDArray[np.object_]:
@@ -99,7 +97,7 @@ def plot_prediction(
         Variables; the default is all, or those observed if there are observations.
     axes : array of Axes, optional
     **kwargs
-        Passed to the curve's ``Axes.plot``.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the curve's ``Axes.plot``.
     """
     frame = prediction.frame
     x_name = str(frame.columns[0])

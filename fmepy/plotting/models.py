@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, listed
-from fmepy.plotting.axes import add_legend, check_which, get_axes, legend_location, spelled_out
+from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,10 +21,9 @@ __all__ = ["plot_model"]
 
 _DASHES = ("-", "--", "-.", ":")
 _OBSERVED = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 3}
-_OF_AXES = ("xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale", "title")
 
 
-@spelled_out
+@picture
 def plot_model(
     *outputs: pd.DataFrame | Mapping[str, Any],
     obs: pd.DataFrame | Mapping[str, Any] | Sequence[Any] | None = None,
@@ -57,7 +56,7 @@ def plot_model(
         Where to draw; new panels by default.
     **kwargs
         ``xlabel ylabel xlim ylim xscale yscale title`` go to the axes, the same for all panels or, as a list (limits:
-        a list of pairs), one a panel; ``legpos`` places the legend (R's words or matplotlib's, None: none);
+        a list of pairs), one a panel; ``legpos`` places the legend (R's words or matplotlib's, "above", None);
         ``color linestyle linewidth ...`` go to the lines, the same for all outputs or a list, one an output.
 
     Returns
@@ -94,20 +93,17 @@ def plot_model(
     if not names:
         raise DataError("The outputs hold no variable to show: there is no column of numbers beside x.")
     seen = _observations(obs, x, names)
-    legpos = kwargs.pop("legpos", "best")
-    legend_location(legpos)
-    settings = {k: kwargs.pop(k) for k in _OF_AXES if k in kwargs}
     styles = [_style(kwargs, i) for i in range(len(tables))]
     panels = get_axes(len(names), axes)
-    for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
+    for ax, name in zip(panels, names, strict=True):
         for table, style, label in zip(tables, styles, labels or [None] * len(tables), strict=True):  # type: ignore[list-item]
             if name in table.columns:
                 _draw(ax, table.iloc[:, 0], table[name], xyswap, {**style, "label": label})
         for xs, ys in seen.get(name, ()):
             _draw(ax, xs, ys, xyswap, {**_OBSERVED, "label": "observed" if labels else None, **(obspar or {})})
-        _finish(ax, x, name, xyswap, {k: _for_panel(k, v, i, len(names)) for k, v in settings.items()})
+        set_axes(ax, x, name, xyswap)
     if labels is not None:
-        add_legend(panels[0], legpos)
+        add_legend(panels[0])
     return panels
 
 
@@ -187,22 +183,5 @@ def _style(kwargs: Mapping[str, Any], i: int) -> dict[str, Any]:
     return {**plain, **own}
 
 
-def _for_panel(key: str, value: Any, i: int, n: int) -> Any:
-    if not isinstance(value, (list, np.ndarray)):
-        return value
-    if key in ("xlim", "ylim") and len(value) == 2 and all(np.ndim(v) == 0 for v in value):
-        return value  # one pair for all
-    if len(value) != n:
-        raise ArgumentError(f"`{key}` has {len(value)} values for {n} panels. Give one for all, or a list of {n}.")
-    return value[i]
-
-
 def _draw(ax: Axes, x: Any, y: Any, xyswap: bool, style: Mapping[str, Any]) -> None:
     ax.plot(*((y, x) if xyswap else (x, y)), **style)
-
-
-def _finish(ax: Axes, x: str, name: str, xyswap: bool, settings: Mapping[str, Any]) -> None:
-    names = {"xlabel": name, "ylabel": x} if xyswap else {"xlabel": x, "ylabel": name}
-    ax.set(**{**names, **settings})
-    if xyswap and "ylim" not in settings and not ax.yaxis_inverted():
-        ax.invert_yaxis()

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, listed
-from fmepy.plotting.axes import add_legend, check_which, get_axes, spelled_out
+from fmepy.plotting.axes import add_legend, check_which, get_axes, one_per_panel, picture, set_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from fmepy.plotting.axes import AxesArray
     from fmepy.types import Vector
 
-__all__ = ["Points", "axes_settings", "observed_points", "obsplot", "one_per_panel", "set_axes"]
+__all__ = ["Points", "observed_points", "obsplot"]
 
 _MARKERS = "osD^v<>P*X"
-_OF_AXES = ("xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale", "title")
 
 
 class Points(NamedTuple):
@@ -31,7 +30,7 @@ class Points(NamedTuple):
     y: Vector
 
 
-@spelled_out
+@picture
 def obsplot(
     x: Any,
     *more: Any,
@@ -56,8 +55,8 @@ def obsplot(
         Where to draw; new panels by default, at most three wide.
     **kwargs
         ``xlabel ylabel xlim ylim xscale yscale title`` go to the axes, the same for all panels or, as a list (limits: a
-        list of pairs), one a panel. ``color marker markersize linestyle label ...`` go to the points, the same for all
-        data sets or, as a list, one a data set; labels make legends.
+        list of pairs), one a panel; ``figsize`` and ``legpos`` as in all pictures. ``color marker markersize linestyle
+        label ...`` go to the points, the same for all data sets or, as a list, one a data set; labels make legends.
 
     Returns
     -------
@@ -88,7 +87,6 @@ def obsplot(
     names = check_which(which, list(points))
     if not names:
         raise ArgumentError("`which` is empty; name at least one variable, or pass None for all.")
-    settings = axes_settings(kwargs)
     swaps = one_per_panel("xyswap", xyswap if isinstance(xyswap, bool) else list(xyswap), len(names))
     panels = get_axes(len(names), axes)
     for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
@@ -100,7 +98,7 @@ def obsplot(
             ax.plot(*((seen.y, seen.x) if swaps[i] else (seen.x, seen.y)), **style)
         if "label" in kwargs:
             add_legend(ax)
-        set_axes(ax, x_name, name, bool(swaps[i]), {k: one_per_panel(k, v, len(names))[i] for k, v in settings.items()})
+        set_axes(ax, x_name, name, bool(swaps[i]))
     return panels
 
 
@@ -180,28 +178,6 @@ def _numbers(column: pd.Series, name: str) -> Vector:
         raise DataError(f"The column {name!r} does not hold numbers; leave it out.") from None
 
 
-# --- what is the same in all pictures of several panels
-
-
-def axes_settings(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Take the keywords that go to the axes out of `kwargs`, and return them."""
-    return {k: kwargs.pop(k) for k in _OF_AXES if k in kwargs}
-
-
-def one_per_panel(key: str, value: Any, n: int) -> list[Any]:
-    """Return the value of a keyword for each of `n` panels: one for all, or a list of n (limits: a list of pairs)."""
-    is_list = isinstance(value, (list, np.ndarray))
-    if is_list and key in ("xlim", "ylim") and len(value) == 2 and all(np.ndim(v) == 0 for v in value):
-        is_list = False  # one pair for all
-    if not is_list:
-        return [value] * n
-    if len(value) == 1:
-        return [value[0]] * n
-    if len(value) != n:
-        raise ArgumentError(f"`{key}` has {len(value)} values for {n} panels. Give one for all, or a list of {n}.")
-    return list(value)
-
-
 def _of_data_set(kwargs: Mapping[str, Any], i: int, n: int) -> dict[str, Any]:
     out = {}
     for key, value in kwargs.items():
@@ -212,11 +188,3 @@ def _of_data_set(kwargs: Mapping[str, Any], i: int, n: int) -> dict[str, Any]:
         else:
             out[key] = value[i]
     return out
-
-
-def set_axes(ax: Axes, x_name: str, name: str, xyswap: bool, settings: Mapping[str, Any]) -> None:
-    """Label a panel, apply the user's settings, and let x go down if it stands on the vertical axis."""
-    labels = {"xlabel": name, "ylabel": x_name} if xyswap else {"xlabel": x_name, "ylabel": name}
-    ax.set(**{**labels, **{k: v for k, v in settings.items() if v is not None}})
-    if xyswap and settings.get("ylim") is None and not ax.yaxis_inverted():
-        ax.invert_yaxis()

@@ -11,8 +11,8 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.montecarlo.smoothing import local_lines
-from fmepy.plotting.axes import add_legend, check_which, get_axes, legend_location, spelled_out
-from fmepy.plotting.obsplot import Points, axes_settings, observed_points, one_per_panel, set_axes
+from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
+from fmepy.plotting.obsplot import Points, observed_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ _TRACE_POINTS = 60
 # --- over x
 
 
-@spelled_out
+@picture
 def plot_runs(
     runs: SensRange,
     *,
@@ -50,23 +50,18 @@ def plot_runs(
         x on the vertical axis, downwards from its top.
     axes : Axes or array of Axes, optional
     **kwargs
-        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for the lines.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
     names = check_which(which, runs.var)
-    settings = axes_settings(kwargs)
     panels = get_axes(len(names), axes)
-    for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
+    for ax, name in zip(panels, names, strict=True):
         values = runs.values[:, runs.var.index(name)]
         values = values[~np.isnan(values).any(axis=1)]
         if len(runs.x) == 1:
             _box(ax, values[:, 0], name, xyswap, kwargs)
         else:
             _lines(ax, runs.x, values, xyswap, kwargs)
-        own = {k: one_per_panel(k, v, len(names))[i] for k, v in settings.items()}
-        if len(runs.x) == 1:
-            ax.set(**own)
-        else:
-            set_axes(ax, runs.x_name, name, xyswap, own)
+            set_axes(ax, runs.x_name, name, xyswap)
     return panels
 
 
@@ -91,13 +86,12 @@ def _box(ax: Axes, values: Any, name: str, xyswap: bool, kwargs: Mapping[str, An
     label(name)
 
 
-@spelled_out
+@picture
 def plot_bands(
     summary: RangeSummary,
     *,
     xyswap: bool = False,
     which: Which = None,
-    legpos: str | None = "topleft",
     quant: bool = False,
     obs: Any = None,
     obspar: Mapping[str, Any] | None = None,
@@ -112,9 +106,6 @@ def plot_bands(
     xyswap : bool
         x on the vertical axis, downwards from its top.
     which : names or positions from 0, optional
-    legpos : str or None
-        Place of the legend; it stands in the first panel, and in the first of another kind of band. Its title says what
-        the band is: parameter uncertainty, or prediction.
     quant : bool
         Min to Max and Mean +- Sd (False), or q05 to q95 and q25 to q75 with the median (True).
     obs : table or list of tables, optional
@@ -122,8 +113,12 @@ def plot_bands(
         Look of the observations.
     axes : Axes or array of Axes, optional
     **kwargs
-        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; ``color`` of the bands; the rest for the middle
-        line.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); ``color`` of the bands; the rest for the middle line.
+
+    Notes
+    -----
+    The legend belongs to the first panel, and to the first of another kind of band. Its title says what the band is:
+    parameter uncertainty, or prediction.
 
     Raises
     ------
@@ -131,13 +126,11 @@ def plot_bands(
         An unknown variable; observations of none of those that are shown.
     """
     names = check_which(which, summary.var)
-    legend_location(legpos)
-    settings = axes_settings(kwargs)
     color = kwargs.pop("color", "C0")
     points = {} if obs is None else _observed(obs, summary, names)
     panels = get_axes(len(names), axes)
     told: set[str] = set()
-    for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
+    for ax, name in zip(panels, names, strict=True):
         rows = summary.frame[summary.frame["var"] == name]
         single = len(rows) == 1
         draw = _dot if single else _band
@@ -147,15 +140,14 @@ def plot_bands(
             if k > 0:
                 style["label"] = "_nolegend_"
             ax.plot(*((seen.y, seen.x) if xyswap or single else (seen.x, seen.y)), **style)
-        own = {k: one_per_panel(k, v, len(names))[i] for k, v in settings.items()}
         if single:
-            ax.set(**{"xlabel": name, **own})
+            ax.set_xlabel(name)
         else:
-            set_axes(ax, summary.x_name, name, xyswap, own)
+            set_axes(ax, summary.x_name, name, xyswap)
         kind = summary.kind_of(name)
         if kind not in told:
             told.add(kind)
-            add_legend(ax, legpos, title=kind, fontsize="small", title_fontsize="small")
+            add_legend(ax, title=kind)
     return panels
 
 
@@ -200,7 +192,7 @@ def _dot(ax: Axes, rows: pd.DataFrame, xyswap: bool, quant: bool, color: Any, kw
 # --- outputs against parameters
 
 
-@spelled_out
+@picture
 def plot_responses(
     result: ModCRL,
     *,
@@ -220,28 +212,27 @@ def plot_responses(
         Add a smooth line.
     axes : Axes or array of Axes, optional
     **kwargs
-        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for the points.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the points.
     """
     columns = check_which(which, [str(c) for c in result.frame.columns], what="column")
     pars = [c for c in columns if c in result.pars.columns] or [str(c) for c in result.pars.columns]
     outputs = [c for c in columns if c in result.var] or list(result.var)
-    settings = axes_settings(kwargs)
     pairs = [(p, v) for v in outputs for p in pars]
     ncols = len(pars) if len(outputs) > 1 and len(pars) > 1 else None
     panels = get_axes(len(pairs), axes, ncols=ncols)
     frame = result.frame.dropna()
     look = {"marker": "o", "linestyle": "none", "markersize": 3, "alpha": float(np.clip(100 / len(frame), 0.2, 0.8))}
-    for i, (ax, (p, v)) in enumerate(zip(panels, pairs, strict=True)):
+    for ax, (p, v) in zip(panels, pairs, strict=True):
         x, y = frame[p].to_numpy(), frame[v].to_numpy()
         ax.plot(x, y, **{**look, **kwargs})
         if trace and len(frame) > 2:
             at = np.linspace(x.min(), x.max(), _TRACE_POINTS)
             ax.plot(at, local_lines(x, y, at), color="0.2", linewidth=1.5)
-        set_axes(ax, p, v, False, {k: one_per_panel(k, s, len(pairs))[i] for k, s in settings.items()})
+        set_axes(ax, p, v)
     return panels
 
 
-@spelled_out
+@picture
 def plot_pairs(
     frame: pd.DataFrame,
     *,
@@ -300,7 +291,7 @@ def _correlation(x: Any, y: Any) -> float:
     return float(np.corrcoef(x, y)[0, 1])
 
 
-@spelled_out
+@picture
 def plot_histograms(frame: pd.DataFrame, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any) -> AxesArray:
     """Draw a histogram of every column, missing values left out; return the Axes.
 
@@ -309,16 +300,14 @@ def plot_histograms(frame: pd.DataFrame, *, axes: Axes | Iterable[Axes] | None =
     frame : DataFrame
     axes : Axes or array of Axes, optional
     **kwargs
-        ``xlabel ylabel xlim ylim xscale yscale title`` for the axes; the rest for ``Axes.hist``.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for ``Axes.hist``.
     """
     names = [str(c) for c in frame.columns]
-    settings = axes_settings(kwargs)
     panels = get_axes(len(names), axes)
     for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
         values = frame.iloc[:, i].dropna().to_numpy()
         ax.hist(
             values, **{"bins": "auto" if len(values) < 2000 else 40, "color": "0.7", "edgecolor": "white", **kwargs}
         )
-        own = {k: one_per_panel(k, s, len(names))[i] for k, s in settings.items()}
-        set_axes(ax, name, "runs", False, own)
+        set_axes(ax, name, "runs")
     return panels

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, check_choice
-from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, legend_location, spelled_out
+from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,6 @@ __all__ = [
     "plot_summary",
 ]
 
-_OF_AXES = ("xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale", "title")
 _DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")
 _MARKERS = "osD^vPX*<>"
 _ROW = 0.32  # inches a parameter takes in a chart of rows
@@ -42,12 +41,11 @@ _BARS = {
 }
 
 
-@spelled_out
+@picture
 def plot_sensitivities(
     sens: SensFun,
     which: Any = None,
     *,
-    legpos: str | None = "topleft",
     axes: Axes | Iterable[Axes] | None = None,
     **kwargs: Any,
 ) -> AxesArray:
@@ -58,19 +56,15 @@ def plot_sensitivities(
     sens : SensFun
     which : names or positions from 0, optional
         One panel for each of these variables; the default is one panel for all, titled "All variables".
-    legpos : str or None
-        Position of the legend of parameters (R's words or matplotlib's), in the first panel; None: no legend.
     axes : Axes or array of Axes, optional
     **kwargs
-        Labels, limits and scales go to the axes, anything else to ``Axes.plot``.
+        Settings of all pictures (`fmepy.plotting.axes.picture`); anything else goes to ``Axes.plot``.
 
     Notes
     -----
     In the panel of all variables the lines of a parameter share a colour, and variables part by dashes.
     """
-    legend_location(legpos)
     groups = [list(sens.var)] if which is None else [[v] for v in check_which(which, sens.var)]
-    settings = {k: kwargs.pop(k) for k in _OF_AXES if k in kwargs}
     panels = get_axes(len(groups), axes, panel=(6.0, 4.2) if len(groups) == 1 else (4.0, 3.0))
     labels, x, S = sens.frame.iloc[:, 1].to_numpy(), sens.frame.iloc[:, 0].to_numpy(), sens.matrix.to_numpy()
     for ax, group in zip(panels, groups, strict=True):
@@ -84,34 +78,24 @@ def plot_sensitivities(
                     plain |= {"marker": _MARKERS[k % len(_MARKERS)], "linestyle": "none"}
                 ax.plot(x[rows], S[rows, j], **{**plain, "label": str(name) if k == 0 else None, **kwargs})
         title = "All variables" if which is None and len(group) > 1 else group[0]
-        ax.set(**{"xlabel": sens.xname, "ylabel": "sensitivity", "title": title, **settings})
+        ax.set(**{"xlabel": sens.xname, "ylabel": "sensitivity", "title": title})
     if len(panels):
-        first = panels[0]
-        add_legend(first, legpos, ncols=1 + (len(sens.pars) - 1) // 8)
-        if which is None and len(sens.var) > 1 and legpos is not None:
-            _legend_of_dashes(first, sens.var, kwargs)
+        handles, labels = panels[0].get_legend_handles_labels()
+        dashes = _handles_of_dashes(sens.var, kwargs) if which is None and len(sens.var) > 1 else []
+        add_legend(panels[0], [*handles, *dashes], [*labels, *(sens.var if dashes else ())])
     return panels
 
 
-def _legend_of_dashes(ax: Axes, variables: Sequence[str], kwargs: Any) -> None:
-    """Add a second legend: which dash is which variable."""
+def _handles_of_dashes(variables: Sequence[str], kwargs: Any) -> list[Any]:
+    """Return entries of a legend that say which dash (a single x: which mark) is which variable."""
     from matplotlib.lines import Line2D
 
-    if {"linestyle", "ls"} & set(kwargs) or len(variables) > len(_DASHES):
-        return
-    kept = ax.get_legend()
-    lines = [Line2D([], [], color="0.3", linestyle=d) for d in _DASHES[: len(variables)]]
-    ax.legend(lines, list(variables), loc="lower left" if "upper" in _place(kept) else "upper right", fontsize="small")
-    if kept is not None:
-        ax.add_artist(kept)
+    if "linestyle" in kwargs or len(variables) > len(_DASHES):
+        return []
+    return [Line2D([], [], color="0.3", linestyle=d) for d in _DASHES[: len(variables)]]
 
 
-def _place(legend: Any) -> str:
-    where = {1: "upper right", 2: "upper left", 9: "upper center"}
-    return where.get(getattr(legend, "_loc", 0), "")
-
-
-@spelled_out
+@picture
 def plot_pairs(
     sens: SensFun, which: Any = None, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
 ) -> AxesArray:
@@ -169,7 +153,7 @@ def _correlation(a: Any, b: Any) -> float:
     return float(np.corrcoef(a, b)[0, 1])
 
 
-@spelled_out
+@picture
 def plot_summary(summary: SensFunSummary, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any) -> AxesArray:
     """Draw five dot charts (L1, L2, Mean, Min, Max), one row per parameter, a dotted line at 0; return the Axes.
 
@@ -213,7 +197,7 @@ def _rows(ax: Axes, names: Sequence[str]) -> None:
     ax.set_axisbelow(True)
 
 
-@spelled_out
+@picture
 def plot_ranking(sens: SensFun, by: str = "L2", *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Draw the importance of the parameters as bars, the largest on top; return the Axes.
 
@@ -225,12 +209,11 @@ def plot_ranking(sens: SensFun, by: str = "L2", *, ax: Axes | None = None, **kwa
     by : {"L2", "L1", "Mean", "Min", "Max"}
     ax : Axes, optional
     **kwargs
-        Labels and limits go to the axes, anything else to ``Axes.barh``.
+        Settings of all pictures; anything else goes to ``Axes.barh``.
     """
     check_choice(by, _MEASURES, "by")
     ranked = sens.ranking(by)
     names = [str(n) for n in ranked.index]
-    settings = {k: kwargs.pop(k) for k in _OF_AXES if k in kwargs}
     ax = get_ax(ax, figsize=(5.5, 1.2 + _ROW * len(names)))
     several = len(sens.var) > 1
     style = {"color": "0.8" if several else "C0", "label": "all variables" if several else None}
@@ -243,13 +226,13 @@ def plot_ranking(sens: SensFun, by: str = "L2", *, ax: Axes | None = None, **kwa
             ax.plot(values, np.arange(len(names)), linestyle="none", marker=_MARKERS[k % len(_MARKERS)],
                     color=f"C{k % 10}", label=variable)  # fmt: skip
     _rows(ax, names)
-    ax.set(**{"xlabel": f"{by} of the sensitivities", **settings})
+    ax.set(**{"xlabel": f"{by} of the sensitivities"})
     if several:
-        add_legend(ax, "best")
+        add_legend(ax)
     return ax
 
 
-@spelled_out
+@picture
 def plot_collinearity(
     collin: Collin, *, log: bool = True, threshold: float | None = None, ax: Axes | None = None, **kwargs: Any
 ) -> Axes:
@@ -257,7 +240,6 @@ def plot_collinearity(
 
     Infinite values stand as triangles on the upper edge. `threshold` draws a line there.
     """
-    settings = {k: kwargs.pop(k) for k in _OF_AXES if k in kwargs}
     ax = get_ax(ax)
     sizes, gamma = collin.frame.iloc[:, -2].to_numpy(), collin.frame.iloc[:, -1].to_numpy(dtype=float)
     x = sizes + _spread(sizes)
@@ -274,8 +256,8 @@ def plot_collinearity(
         marks: dict[str, Any] = {"linestyle": "none", "marker": "^", "color": "0.3", "markersize": 5}
         ax.plot(x[~finite], np.full((~finite).sum(), top), **marks, label="infinite")
     ax.set_xticks(np.unique(sizes))
-    ax.set(**{"xlabel": "number of parameters", "ylabel": "collinearity", **settings})
-    add_legend(ax, "best")
+    ax.set(**{"xlabel": "number of parameters", "ylabel": "collinearity"})
+    add_legend(ax)
     return ax
 
 
@@ -289,7 +271,7 @@ def _spread(sizes: Any) -> Any:
     return offset
 
 
-@spelled_out
+@picture
 def plot_identifiability(
     found: Identifiability, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
 ) -> AxesArray:
@@ -323,7 +305,7 @@ def plot_identifiability(
     return panels
 
 
-@spelled_out
+@picture
 def plot_global_indices(
     found: GlobalIndices, which: Any = None, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
 ) -> AxesArray:
@@ -334,7 +316,6 @@ def plot_global_indices(
     """
     variables = check_which(which, found.var)
     measures = _BARS[found.method]
-    settings = {k: kwargs.pop(k) for k in _OF_AXES if k in kwargs}
     over_x = found.xname is not None
     panel = (5.0, 3.6) if over_x else (4.2, 1.2 + 1.6 * _ROW * len(found.parameters))
     panels = get_axes(len(variables), axes, panel=panel)
@@ -346,9 +327,9 @@ def plot_global_indices(
         else:
             _bars(ax, rows, found.parameters, measures, kwargs)
             labels = {"xlabel": "index" if found.method != "morris" else "effect"}
-        ax.set(**{**labels, "title": variable, **settings})
+        ax.set(**{**labels, "title": variable})
     if len(panels):
-        add_legend(panels[0], "best", fontsize="small")
+        add_legend(panels[0])
     return panels
 
 

@@ -109,7 +109,7 @@ class SensFun(Framed):
         return self.summary().ranking(by)
 
     def plot(
-        self, which: Any = None, legpos: str | None = "topleft", *, axes: Any = None, **kwargs: Any
+        self, which: Any = None, legpos: str | None = "above", *, axes: Any = None, **kwargs: Any
     ) -> NDArray[np.object_]:
         """Draw sensitivities against x, one line per parameter; return the Axes.
 

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from fmepy.errors import ArgumentError
-from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, legend_location
+from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, legend_location, picture
 
 
 def test_new_axes_are_as_many_as_asked_for():
@@ -37,16 +37,72 @@ def test_legends_take_the_words_of_r_and_of_matplotlib():
         legend_location("topwright")
 
 
-def test_a_legend_needs_labels_and_a_place():
+def test_a_legend_needs_labels_and_stands_above_the_data():
     ax = get_ax()
     ax.plot([1, 2])
-    add_legend(ax, "topleft")
+    add_legend(ax)
     assert ax.get_legend() is None
     ax.plot([2, 1], label="line")
-    add_legend(ax, None)
-    assert ax.get_legend() is None
-    add_legend(ax, "topleft")
-    assert ax.get_legend() is not None
+    add_legend(ax)
+    ax.figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().y0 >= ax.bbox.y1
+
+
+@picture
+def several(*, axes=None, **kwargs):
+    panels = get_axes(2, axes)
+    for ax in panels:
+        ax.plot([1, 2], [2, 1], **{"label": "line", **kwargs})
+        add_legend(ax)
+    return panels
+
+
+@picture
+def single(*, ax=None, **kwargs):
+    ax = get_ax(ax)
+    ax.hist([1, 2, 3], **kwargs)
+    return ax
+
+
+def test_settings_go_to_the_panels_one_for_all_or_one_each():
+    panels = several(title="both", xlabel=["a", "b"], ylim=(0, 5), xlim=[(0, 1), (0, 2)], figsize=(7, 2), lw=3)
+    assert [ax.get_title() for ax in panels] == ["both", "both"]
+    assert [ax.get_xlabel() for ax in panels] == ["a", "b"]
+    assert [ax.get_xlim() for ax in panels] == [(0, 1), (0, 2)]
+    assert panels[1].get_ylim() == (0, 5)
+    assert tuple(panels[0].figure.get_size_inches()) == (7, 2)
+    assert panels[0].lines[0].get_linewidth() == 3
+
+
+def test_a_legend_stands_where_it_is_asked_for_or_nowhere():
+    inside = several(legpos="bottomright")[0]
+    inside.figure.canvas.draw()
+    box = inside.get_legend().get_window_extent()
+    assert inside.bbox.x0 < box.x0
+    assert inside.bbox.y1 > box.y1
+    assert [t.get_text() for t in inside.get_legend().get_texts()] == ["line"]
+    assert several(legpos=None)[0].get_legend() is None
+
+
+def test_an_unknown_keyword_is_answered_with_the_nearest_and_draws_nothing():
+    with pytest.raises(ArgumentError, match=r"several takes no keyword `colr`. Did you mean 'color'\?"):
+        several(colr="red")
+    with pytest.raises(ArgumentError, match=r"`tilte`. Did you mean 'title'\?"):
+        single(tilte="x")
+    with pytest.raises(ArgumentError, match=r"single cannot draw with these keywords.*marker"):
+        single(marker="o")  # a word of matplotlib's, but none of a histogram's
+    with pytest.raises(ArgumentError, match=r"several draws several panels: pass `axes=` instead of `ax=`"):
+        several(ax=None)
+    with pytest.raises(ArgumentError, match=r"single draws one panel: pass `ax=` instead of `axes=`"):
+        single(axes=None)
+    assert plt.get_fignums() == []
+
+
+def test_a_single_axes_will_do_for_both_words():
+    _, ax = plt.subplots()
+    assert single(ax=ax) is ax
+    with pytest.raises(ArgumentError, match="`figsize` is the size of a new figure"):
+        single(ax=ax, figsize=(3, 3))
 
 
 def test_selections():

@@ -102,8 +102,8 @@ def test_what_cannot_be_drawn_is_told():
         plot_model(RUN, labels=["one", "two"])
     with pytest.raises(ArgumentError, match="`legpos='topleftt'`"):
         plot_model(RUN, legpos="topleftt")
-    with pytest.raises(ArgumentError, match="`ylabel` has 1 values for 2 panels"):
-        plot_model(RUN, ylabel=["one"])
+    with pytest.raises(ArgumentError, match="`ylabel` has 3 values for 2 panels"):
+        plot_model(RUN, ylabel=["one", "two", "three"])
     with pytest.raises(DataError, match=r"no column 'time'.*'hour'"):
         plot_model(RUN, obs={"hour": [1], "A": [1]})
     with pytest.raises(DataError, match="none of the variables shown"):
