@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 
@@ -34,6 +35,10 @@ def test_every_other_python_block_runs_after_it(readme):
         exec(compile(block, "README.md", "exec"), namespace)
     for name, value in re.findall(r"(\w+) ([\d.]+)", re.search(r"modFit\(river\) *# -> (.*)", readme).group(1)):
         assert namespace["best"].par[name] == pytest.approx(float(value), rel=1e-3)
+    found = namespace["mcmc"].diagnostics()
+    assert found[["ess_bulk", "ess_tail"]].to_numpy().min() > 400
+    assert found["rhat"].max() < 1.01
+    assert "!" not in str(namespace["mcmc"].summary())  # nothing to warn of
 
 
 def test_it_opens_with_the_two_commands(readme):
@@ -47,6 +52,17 @@ def test_the_commands_and_files_it_names_exist(readme, root):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", readme):
         assert (root / link).exists(), link
+
+
+def test_calibrate_installs_the_package_alone_and_test_what_tests_need(root):
+    def told(target):
+        made = subprocess.run(
+            ["make", "--dry-run", "--always-make", target], cwd=root, capture_output=True, text=True, check=True
+        )
+        return re.findall(r"pip install .*", made.stdout)
+
+    assert [line.split()[-1].strip("'") for line in told("calibrate")] == ["."]
+    assert [line.split()[-1].strip("'") for line in told("test")] == [".[dev]"]
 
 
 def test_ci_runs_the_tests_by_the_same_command(readme, root):
