@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
+import re
 import subprocess
 import sys
 import types
@@ -210,3 +212,18 @@ def test_nothing_reads_outside_the_repository(root):
     for folder in ("fmepy", "vignettes", "benchmarks", "docs"):
         for path in (root / folder).rglob("*.py"):
             assert "../shared" not in path.read_text(encoding="utf-8"), path
+
+
+def test_what_texts_name_exists(root):
+    """Docstrings, comments and pages name modules and objects of the package; after a move they still do."""
+    rooms = {p.stem for p in (root / "fmepy").iterdir()} - {"__init__", "__pycache__"}
+    named = re.compile(rf"(?:\bfmepy\.|(?<!`)`)((?:{'|'.join(sorted(rooms))})(?:\.\w+)*)")
+    texts = [*(root / "fmepy").rglob("*.py"), *(root / "vignettes").glob("*.py"), *root.glob("*.md")]
+    missing = []
+    for path in texts:
+        for name in set(named.findall(path.read_text(encoding="utf-8"))):
+            try:
+                pkgutil.resolve_name(f"fmepy.{name}".replace(".py", ""))
+            except (ImportError, AttributeError):
+                missing.append(f"{path.relative_to(root)}: {name}")
+    assert not missing

@@ -10,7 +10,7 @@ a method** ``method(problem, control) -> Outcome``:
 * ``control`` holds exactly the names that the method declares, defaults filled in;
 * it calls ``problem.note(theta, value)`` once an iteration, which makes the trace;
 * it draws random numbers from ``problem.rng`` only;
-* it returns an `Outcome` in plain arrays; what it found is judged elsewhere (`fmepy.fitting.judge`).
+* it returns an `Outcome` in plain arrays; what it found is judged elsewhere (`fmepy.fitting.modfit`).
 
 The minimised function, in the letters of the code, with ``r`` the scaled residuals and a normal prior (m, s)::
 

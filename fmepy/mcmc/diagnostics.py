@@ -29,7 +29,7 @@ def chain_diagnostics(pars: pd.DataFrame) -> pd.DataFrame:
     ----------
     pars : DataFrame, shape (n_row, n_par)
         Draws; the first level of a MultiIndex tells the chains apart, any other index means one chain. Of chains of
-        different length (one that was interrupted) the last draws count, as many of each as the shortest has.
+        different length (one that was interrupted) the first draws count, as many of each as the shortest has.
 
     Returns
     -------
