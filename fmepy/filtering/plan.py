@@ -3,8 +3,8 @@
 A node is a time at which something happens. Between two nodes lie steps:
 
 * difference equations: one step a unit of time; t is the time of the new state, forcings are those of it;
-* fixed steps: the model's own times, the samples and the events are grid points, each interval divided into equal
-  steps no longer than `dt`; where samples lie on the model's grid these are the steps of `OdeModel(method="euler")`.
+* fixed steps: the model's own times, the samples, the events and the jumps of forcings are grid points, each interval
+  divided into equal steps no longer than `dt`; where samples lie on the model's grid these are the steps of `OdeModel(method="euler")`.
   Without `dt` the model's times are its steps, and beyond the last of them they go on with the last spacing;
 * an adaptive solver: one step from node to node.
 
@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fmepy.models.engines.fixed import fixed_grid, stage_times
-from fmepy.models.forcing import Forcing, forcing_values
+from fmepy.models.engines.fixed import fixed_grid
+from fmepy.models.forcing import Forcing, forcing_jumps, forcing_values, stage_values
 from fmepy.models.timeline import snapped
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
@@ -164,17 +164,14 @@ def build_plan(
         taken = np.floor(times - start + 1e-6)
     elif kind == "fixed":
         inner = grid[(grid > start) & (grid < last)]
-        points = fixed_grid(np.unique(np.concatenate([times, inner])), dt, np.empty(0))
+        jumps = snapped(forcing_jumps(forcings), np.concatenate([marks, at]))
+        points = fixed_grid(np.unique(np.concatenate([times, inner])), dt, jumps)
         begins, ends, lengths = points[:-1], points[1:], np.diff(points)
         taken = np.searchsorted(ends, times, side="right")
     else:
         begins, ends, lengths = times[:-1], times[1:], np.diff(times)
         taken = np.arange(len(times))
-    if stages == 3:
-        looked = stage_times(begins, ends)
-        inputs = forcing_values(forcings, looked.ravel()).reshape(len(forcings), 3, len(begins)).transpose(2, 1, 0)
-    else:
-        inputs = forcing_values(forcings, begins).T[:, None, :]
+    inputs = stage_values(forcings, begins, ends)[:, :stages]
     step_at = np.concatenate([[0], taken]).astype(np.int64)
     order = np.argsort(at, kind="stable") if len(at) else np.empty(0, dtype=np.intp)
     chosen = [changes[i] for i in order]

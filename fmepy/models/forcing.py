@@ -16,9 +16,18 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, check_choice
-from fmepy.types import Matrix, Vector
+from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["Forcing", "as_forcings", "forcing_knots", "forcing_lines", "forcing_values", "tell_outside"]
+__all__ = [
+    "Forcing",
+    "as_forcings",
+    "forcing_jumps",
+    "forcing_knots",
+    "forcing_lines",
+    "forcing_values",
+    "stage_values",
+    "tell_outside",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +56,8 @@ class Forcing:
         if self.method == "linear":
             line: Vector = np.interp(t, self.times, self.values)
             return line
-        place = np.searchsorted(self.times, t, side="right") - 1
+        near = 1e-13 * np.maximum(np.abs(t), self.times[-1] - self.times[0])  # 0.3 is not before a jump at 3 * 0.1
+        place = np.searchsorted(self.times, t + near, side="right") - 1
         level: Vector = self.values[np.clip(place, 0, len(self.values) - 1)]
         return level
 
@@ -140,6 +150,25 @@ def forcing_lines(forcings: tuple[Forcing, ...], start: float, end: float) -> li
 def forcing_values(forcings: tuple[Forcing, ...], times: Vector) -> Matrix:
     """Return the forcings at `times`, shape (n_forcing, n_time)."""
     return np.array([f.at(times) for f in forcings]).reshape(len(forcings), len(times))
+
+
+def forcing_jumps(forcings: tuple[Forcing, ...]) -> Vector:
+    """Return all times at which any forcing jumps, sorted; fixed steps end there."""
+    return forcing_knots(tuple(f for f in forcings if f.method == "constant"))
+
+
+def stage_values(forcings: tuple[Forcing, ...], start: Vector, end: Vector) -> Cube:
+    """Return the forcings at the start, the middle and the end of steps, shape (n_step, 3, n_forcing).
+
+    At its end a step sees the value from the left: a "constant" forcing is one level from start to end, that of the
+    middle, and what begins where the step ends belongs to the next one.
+    """
+    out = np.empty((len(start), 3, len(forcings)))
+    middle = 0.5 * (start + end)
+    for i, f in enumerate(forcings):
+        looked = [middle] * 3 if f.method == "constant" else [start, middle, end]
+        out[:, :, i] = np.array([f.at(t) for t in looked]).T
+    return out
 
 
 def tell_outside(forcings: tuple[Forcing, ...], start: float, end: float) -> None:

@@ -19,10 +19,10 @@ from fmepy.models.engines.fixed import fixed_grid, fixed_run
 from fmepy.models.engines.scipy_steppers import IVP_METHODS, IvpStepper, LsodaStepper, RatesOf
 from fmepy.models.equations import Equations
 from fmepy.models.events import Event
-from fmepy.models.forcing import forcing_values
+from fmepy.models.forcing import forcing_jumps, stage_values
 from fmepy.models.switches import NotSmoothError
 from fmepy.models.system import InputLayout, System, build_system, switch_functions, system_rates
-from fmepy.models.timeline import EventTable, Timeline, finite_rows, run_segments
+from fmepy.models.timeline import EventTable, Timeline, finite_rows, run_segments, snapped
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
@@ -118,7 +118,8 @@ class _FixedRunner(Runner):
     def __init__(self, method: str, rates: Any, times: Vector, dt: float | None, definition: Definition, *rest: Any):
         super().__init__("scipy", definition, *rest)
         self._method, self._rates, self._forcings = method, rates, definition.forcings
-        self._grid = fixed_grid(times, dt, self.timeline.event_times)
+        stops = np.concatenate([self.timeline.event_times, forcing_jumps(self._forcings)])
+        self._grid = fixed_grid(times, dt, snapped(stops, np.concatenate([times, self.timeline.event_times])))
 
     def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
         at = self.timeline.event_times
@@ -133,7 +134,7 @@ class _FixedRunner(Runner):
                 z,
                 self._grid,
                 self.timeline.rows,
-                lambda t: forcing_values(self._forcings, t),
+                lambda start, end: stage_values(self._forcings, start, end),
                 after,
             )
         return finite_rows(Z, self.timeline.rows)

@@ -1,8 +1,8 @@
 """Fixed steps: euler and rk4, on a grid that does not depend on which rows are asked for.
 
 The grid is the model's own times, each interval divided into equal steps no longer than `dt` (a larger `dt` has no
-effect), as in deSolve; event times are grid points too. A row off the grid is one shorter step from the grid point
-before it, taken aside. Sensitivities are those of the discrete scheme, exactly: the scheme applied to the variational
+effect), as in deSolve; event times and the jumps of forcings are grid points too, so that no pulse falls between two
+stages. A row off the grid is one shorter step from the grid point before it, taken aside. Sensitivities are those of the discrete scheme, exactly: the scheme applied to the variational
 equations is the derivative of the scheme.
 """
 
@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.types import Matrix, Vector
+from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["METHODS", "fixed_grid", "fixed_run", "stage_times"]
+__all__ = ["METHODS", "fixed_grid", "fixed_run"]
 
 METHODS = ("euler", "rk4")
 
 
 def fixed_grid(times: Vector, dt: float | None, stops: Vector) -> Vector:
-    """Return the grid: `times` divided into steps of at most `dt`, and the `stops` (event times)."""
+    """Return the grid: `times` divided into steps of at most `dt`, and the `stops` (events, jumps of forcings)."""
     nodes = np.unique(np.concatenate([times, stops[(stops > times[0]) & (stops < times[-1])]]))
     if dt is None:
         return nodes
@@ -33,11 +33,6 @@ def fixed_grid(times: Vector, dt: float | None, stops: Vector) -> Vector:
         inner[-1] = b
         pieces.append(inner)
     return np.concatenate(pieces)
-
-
-def stage_times(start: Vector, end: Vector) -> Matrix:
-    """Return the times at which a step looks at the forcings: start, middle and end, shape (3, n_step)."""
-    return np.array([start, 0.5 * (start + end), end])
 
 
 Rates = Callable[[float, Vector, Any], Any]
@@ -66,7 +61,7 @@ def fixed_run(
     z: Vector,
     grid: Vector,
     rows: Vector,
-    forcing_at: Callable[[Vector], Matrix],
+    inputs: Callable[[Vector, Vector], Cube],
     after: Callable[[float, Vector], Vector],
 ) -> Matrix:
     """Run a fixed-step scheme.
@@ -81,8 +76,8 @@ def fixed_run(
         Grid points; the first is the start.
     rows : ndarray
         Times of the rows wanted, increasing, within the grid.
-    forcing_at : callable
-        Times -> forcings, shape (n_forcing, n_times).
+    inputs : callable
+        ``inputs(starts, ends)`` of steps: the forcings at their stages, shape (n_step, 3, n_forcing).
     after : callable
         ``after(t, z)`` applies the events at t.
 
@@ -94,8 +89,7 @@ def fixed_run(
     step = _STEPS[method]
     out = np.empty((len(rows), len(z)))
     place = np.searchsorted(grid, rows, side="right") - 1  # the grid point at or before each row
-    stages = stage_times(grid[:-1], grid[1:])
-    U = forcing_at(stages.ravel()).reshape(-1, 3, len(grid) - 1).transpose(2, 1, 0).tolist()
+    U = inputs(grid[:-1], grid[1:]).tolist()
     row = 0
     for i, t in enumerate(grid.tolist()):
         while row < len(rows) and place[row] == i and rows[row] == t:
@@ -103,7 +97,7 @@ def fixed_run(
             row += 1
         z = after(t, z)
         while row < len(rows) and place[row] == i:
-            aside = forcing_at(stage_times(np.array([t]), rows[row : row + 1]).ravel()).T.tolist()
+            aside = inputs(np.array([t]), rows[row : row + 1])[0].tolist()
             out[row] = step(rates, t, z, rows[row] - t, aside)
             row += 1
         if row == len(rows):
