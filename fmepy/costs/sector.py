@@ -174,10 +174,11 @@ def _model(
     forcings = {f.name: f for f in definition.forcings if f.name in used}
     part = Equations(equations.kind, kept, parameters, (*forcings, *inputs), rates, outputs, equations.time)
     arguments = {
-        k: v
-        for k, v in cost.model._arguments.items()
-        if k in ("times", "engine", "method", "dt", "rtol", "atol") and not (k == "atol" and np.ndim(v))
+        k: v for k, v in cost.model._arguments.items() if k in ("times", "engine", "method", "dt", "rtol", "max_step")
     }
+    if "atol" in cost.model._arguments:
+        given = zip(definition.states, cost.model._options.atol.tolist(), strict=True)
+        arguments["atol"] = {k: None if np.isnan(a) else a for k, a in given if k in kept}
     arguments["engine"] = "auto"
     if events := _events(cost, kept):
         arguments["events"] = events

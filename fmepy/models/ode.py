@@ -10,6 +10,15 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, SimulationError, check_choice
+from fmepy.models.accuracy import (
+    RELATIVE,
+    RESOLVED,
+    read_max_step,
+    read_tolerances,
+    reads_time,
+    scaled_tolerances,
+    unresolved,
+)
 from fmepy.models.definition import MOST_TRACED_STATES, Definition, as_times, check_time_name, define
 from fmepy.models.dynamic import DynamicModel, central_differences
 from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
@@ -25,6 +34,7 @@ from fmepy.models.runners import Runner, SolverOptions, adaptive_runner, fixed_r
 from fmepy.models.switches import NotSmoothError
 from fmepy.models.system import Outputs, build_outputs, build_system
 from fmepy.models.timeline import Timeline
+from fmepy.models.values import ValueTable
 from fmepy.parameters import check_names
 from fmepy.types import Cube, Matrix, Vector
 
@@ -33,6 +43,10 @@ __all__ = ["BoundOde", "OdeModel", "ode"]
 logger = logging.getLogger(__name__)
 
 SCIPY_METHODS = ("lsoda", *IVP_METHODS)
+_STEPPED_OVER = (
+    ". The function reads the time: what lasts less than a step, such as a pulse, may be stepped over; max_step=, no "
+    "longer than the shortest of it, prevents that (inputs given as `forcings` or `events` are never stepped over)"
+)
 
 
 class OdeModel(DynamicModel):
@@ -77,7 +91,12 @@ class OdeModel(DynamicModel):
     bandwidth : int or (int, int), optional
         Of the Jacobian (lower, upper), for vectorised transport models on scipy.
     rtol, atol : float
-        Tolerances. `atol` may be one number a state (sequence, or dict by name).
+        Tolerances: the error of a step is kept below ``atol + rtol |y|``. `atol` may be one number a state (sequence,
+        or dict by name, which leaves the others to the default). Default: a millionth of the largest value that each
+        state takes in a first run at the model's own parameters, and at most 1e-6; see the attribute `atol`.
+    max_step : float, optional
+        Longest step of the solver, in units of time (deSolve's ``hmax``), for inputs that it could step over: pulses in
+        a function that cannot be traced. "diffsol" has none; "auto" then takes LSODA.
 
     Attributes
     ----------
@@ -85,6 +104,8 @@ class OdeModel(DynamicModel):
     states, var_names : tuple of str
     times : ndarray
     engine, method, engine_note : str
+    atol : Series
+        Absolute tolerance by state. Where the default is by scale, asking runs the model once, as the first run does.
     equations : Equations or None
         Shows as text in a terminal and as LaTeX in a notebook.
 
@@ -130,7 +151,8 @@ class OdeModel(DynamicModel):
         dt: float | None = None,
         bandwidth: int | tuple[int, int] | None = None,
         rtol: float = 1e-6,
-        atol: Any = 1e-6,
+        atol: Any = None,
+        max_step: float | None = None,
         _like: OdeModel | None = None,
         _trace: bool = True,
     ) -> None:
@@ -148,6 +170,7 @@ class OdeModel(DynamicModel):
             "bandwidth": bandwidth,
             "rtol": rtol,
             "atol": atol,
+            "max_step": max_step,
         }
         check_choice(engine, ("auto", "diffsol", "numba", "scipy"), "engine")
         self.times: Vector = as_times(times)
@@ -170,8 +193,13 @@ class OdeModel(DynamicModel):
         check_time_name(self.var_names)
         self._events: tuple[Event, ...] = as_events(events, self.states)
         _check_event_names(self._events, self._definition.parameters)
-        rtol, atol = _tolerances(rtol, atol, self.states)
-        self.engine, self.method, self.engine_note = _choose_engine(engine, method, self._definition, atol)
+        rtol, atol = read_tolerances(rtol, atol, self.states)
+        max_step = read_max_step(max_step)
+        self.engine, self.method, self.engine_note = _choose_engine(
+            engine, method, self._definition, np.isfinite(max_step)
+        )
+        if self.engine_note and self._definition.equations is None and np.isinf(max_step) and reads_time(rhs):
+            self.engine_note += _STEPPED_OVER
         if dt is not None and (self.method not in FIXED_METHODS or not dt > 0):
             raise ModelError(
                 f"`dt={dt!r}` is the step of method='euler' or 'rk4' and must be positive; the method here "
@@ -179,12 +207,38 @@ class OdeModel(DynamicModel):
             )
         if bandwidth is not None and self.engine != "scipy":
             raise ModelError("`bandwidth` is for models that run on scipy; this one is compiled. Pass engine='scipy'.")
-        self._options = SolverOptions(self.method, rtol, atol, dt, _bandwidth(bandwidth))
+        self._options = SolverOptions(self.method, rtol, atol, dt, _bandwidth(bandwidth), max_step)
+        self._scaled: SolverOptions | None = None
+        self._has_told = False
         self._bound: BoundOde | None = None
         if _like is None:
             if self.engine_note:
                 logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
             tell_outside(self._definition.forcings, float(self.times[0]), float(self.times[-1]))
+
+    @property
+    def atol(self) -> pd.Series:
+        """Absolute tolerance by state."""
+        return pd.Series(self._scaled_options().atol, index=list(self.states), name="atol")
+
+    def _scaled_options(self) -> SolverOptions:
+        """Return the options with an atol for every state, found once for the model: every copy finds the same."""
+        if self._scaled is None:
+            self._scaled = self._options
+            if np.isnan(self._options.atol).any() and self.method not in FIXED_METHODS:
+                self._scaled = self._options.with_tolerances(self._options.rtol, self._atol_by_scale())
+        return self._scaled
+
+    def _atol_by_scale(self) -> Vector:
+        d = self._definition
+        p = d.parms.to_numpy(dtype=float)
+        start = np.array(ValueTable(d.initial, d.parameters).value(p.tolist()), dtype=float)
+
+        def trial(atol: Vector) -> Matrix:
+            options = self._options.with_tolerances(self._options.rtol, atol)
+            return BoundOde(self, d.parameters, self.times, False, options).states_at(p)
+
+        return scaled_tolerances(self._options.atol, start, trial)
 
     def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundOde:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
@@ -215,8 +269,17 @@ class OdeModel(DynamicModel):
 class BoundOde:
     """An OdeModel as a function of a plain vector; see `models.base.BoundModel`."""
 
-    def __init__(self, model: OdeModel, names: tuple[str, ...], times: Vector, hold_engine: bool) -> None:
+    def __init__(
+        self,
+        model: OdeModel,
+        names: tuple[str, ...],
+        times: Vector,
+        hold_engine: bool,
+        options: SolverOptions | None = None,
+    ) -> None:
         d = model._definition
+        self._options = options  # None: the model's, looked up at the first run
+        self._limits: list[float] | None = None
         self._model, self._definition, self._hold = model, d, hold_engine
         self.names, self.times = names, times
         self.var_names = model.var_names
@@ -225,7 +288,7 @@ class BoundOde:
         self.theta0 = self._base[self._places]
         self.retries = 0
         self._engines = [model.engine, "retry"] if model.method not in FIXED_METHODS else [model.engine]
-        if model.engine == "numba" and not _why_not_compiled(d, model._options.atol):
+        if model.engine == "numba" and np.isinf(model._options.max_step) and not _why_not_compiled(d):
             self._engines.insert(1, "diffsol")
         if d.equations is None or (model.engine == "scipy" and not build_system(d.equations, (), False).has_conditions):
             self._engines = [model.engine]  # the retry would do the same again
@@ -247,7 +310,9 @@ class BoundOde:
         if key not in self._runners:
             model = self._model
             names = self.names if kind == "exact" else ()
-            options = model._options.tightened() if kind == "tight" else model._options
+            if self._options is None:
+                self._options = model._scaled_options()
+            options = self._options.tightened() if kind == "tight" else self._options
             common = (self._definition, model._events, self._timeline, names, options)
             if model.method in FIXED_METHODS:
                 self._runners[key] = fixed_runner(*common, model.times)
@@ -288,7 +353,33 @@ class BoundOde:
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
-        return self._simulate(theta, "plain")
+        Y = self._simulate(theta, "plain")
+        if not self._model._has_told:
+            self._tell_unresolved(Y)
+        return Y
+
+    def states_at(self, theta: Vector) -> Matrix:
+        """Return the states alone, shape (n_time, n_state)."""
+        return self._run(self._parameters(theta), "plain")[0]
+
+    def _tell_unresolved(self, Y: Matrix) -> None:
+        """Tell, once for the model, which states are too small for their tolerance."""
+        if self._limits is None:
+            fixed = self._options is None or self._model.method in FIXED_METHODS
+            self._limits = [] if fixed or self._options is None else (RESOLVED * self._options.atol).tolist()
+        low = unresolved(Y, self._limits)
+        if low:
+            self._model._has_told = True
+            largest = {self._model.states[i]: float(np.abs(Y[:, i]).max()) for i in low}
+            told = ", ".join(f"{k} (at most {v:.2g})" for k, v in largest.items())
+            advice = ", ".join(f"{k!r}: {RELATIVE * v:.1g}" for k, v in largest.items())
+            logger.warning(
+                "In a run of the model some states stay so small that they may be the solver's error, below %g times "
+                "their absolute tolerance: %s. If they matter, pass atol={%s}.",
+                RESOLVED,
+                told,
+                advice,
+            )
 
     def _simulate(self, theta: Vector, kind: str) -> Matrix:
         p = self._parameters(theta)
@@ -380,20 +471,6 @@ def _check_event_names(events: tuple[Event, ...], parameters: tuple[str, ...]) -
         check_names(sorted(names_in([e.value])), parameters, argument="events")
 
 
-def _tolerances(rtol: Any, atol: Any, states: tuple[str, ...]) -> tuple[float, Any]:
-    if isinstance(atol, Mapping | pd.Series):
-        check_names(list(atol.keys()), states, argument="atol", what="state")
-        atol = [atol.get(s, 1e-6) for s in states]
-    if np.ndim(atol):
-        atol = np.asarray(atol, dtype=float)
-        if atol.shape != (len(states),):
-            raise ModelError(f"`atol` has {atol.size} values for {len(states)} states.")
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if not (np.all(np.isfinite(value)) and np.all(np.asarray(value) > 0)):
-            raise ModelError(f"`{name}={value!r}` must be positive.")
-    return float(rtol), atol
-
-
 def _bandwidth(bandwidth: Any) -> tuple[int, int] | None:
     if bandwidth is None:
         return None
@@ -403,8 +480,8 @@ def _bandwidth(bandwidth: Any) -> tuple[int, int] | None:
     return int(pair[0]), int(pair[1])
 
 
-def _choose_engine(engine: str, method: str | None, definition: Definition, atol: Any) -> tuple[str, str, str]:
-    """Return engine, method, and why not the compiled engine (or an empty string)."""
+def _choose_engine(engine: str, method: str | None, definition: Definition, limited: bool) -> tuple[str, str, str]:
+    """Return engine, method, and why not the compiled engine (or an empty string); `limited`: its steps are."""
     every = (*DIFFSOL_METHODS, *EXPLICIT_METHODS, *SCIPY_METHODS, *FIXED_METHODS)
     if method is not None:
         check_choice(method, every, "method")
@@ -413,6 +490,8 @@ def _choose_engine(engine: str, method: str | None, definition: Definition, atol
             engine = own
         elif engine != own:
             raise ModelError(f"`method={method!r}` belongs to the engine {own!r}, not to {engine!r}.")
+        if limited and method in FIXED_METHODS:
+            raise ModelError(f"`max_step` is for solvers that choose their steps; method={method!r} takes `dt`.")
         if own == "scipy":
             return "scipy", method, ""
     elif engine == "scipy":
@@ -421,7 +500,14 @@ def _choose_engine(engine: str, method: str | None, definition: Definition, atol
         if why := _why_not_explicit(definition):
             raise ModelError(f"The model cannot run on numba: {why}. Leave engine='auto' to run it on what it can.")
         return "numba", "dopri5", ""
-    why = _why_not_compiled(definition, atol)
+    if limited and (method is not None or engine == "diffsol"):
+        raise ModelError(
+            f"`max_step` cannot limit the steps of the compiled solver diffsol (method={method or 'bdf'!r}): it has no "
+            "largest step. Leave engine='auto' (which takes LSODA), or pass engine='numba' or method='BDF'."
+        )
+    why = _why_not_compiled(definition)
+    if limited and not why:
+        why = "`max_step` is given, and the compiled solver has no largest step"
     if not why:
         return "diffsol", method or "bdf", ""
     if engine == "diffsol":
@@ -429,14 +515,13 @@ def _choose_engine(engine: str, method: str | None, definition: Definition, atol
     return "scipy", "lsoda", why
 
 
-def _why_not_compiled(definition: Definition, atol: Any) -> str:
+def _why_not_compiled(definition: Definition) -> str:
     if definition.equations is None:
         return definition.note
     if not is_available():
         return "pydiffsol is not installed (it has no wheel for this platform)"
     try:
-        system = build_system(definition.equations, (), True)
-        diffsl_code(system, tuple(float(a) for a in atol) if np.ndim(atol) else None)
+        diffsl_code(build_system(definition.equations, (), True))
     except NotSmoothError as error:
         return f"{error}, where the compiled solver needs a crossing to stop at"
     except NotCompilableError as error:
@@ -471,7 +556,8 @@ def ode(
     events: Any = None,
     bandwidth: int | tuple[int, int] | None = None,
     rtol: float = 1e-6,
-    atol: Any = 1e-6,
+    atol: Any = None,
+    max_step: float | None = None,
 ) -> pd.DataFrame:
     """Run ``func(t, y, parms)`` once and return its table, in the manner of deSolve's `ode`.
 
@@ -486,7 +572,7 @@ def ode(
         Handed to `func` as it is.
     method : str
         lsoda, euler, rk4 (with `dt`), or RK45, RK23, DOP853, Radau, BDF, LSODA of scipy.
-    dt, forcings, events, bandwidth, rtol, atol
+    dt, forcings, events, bandwidth, rtol, atol, max_step
         As for `OdeModel`; forcings need `parms` to be a dict and arrive in it.
 
     Returns
@@ -524,6 +610,7 @@ def ode(
         bandwidth=bandwidth,
         rtol=rtol,
         atol=atol,
+        max_step=max_step,
         _trace=False,
     )
     return model()

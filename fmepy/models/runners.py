@@ -30,19 +30,30 @@ __all__ = ["Runner", "SolverOptions", "adaptive_runner", "fixed_runner"]
 
 
 class SolverOptions:
-    """Method, tolerances and what else a solver is told."""
+    """Method, tolerances (atol by state) and what else a solver is told."""
 
-    __slots__ = ("atol", "bandwidth", "dt", "method", "rtol")
+    __slots__ = ("atol", "bandwidth", "dt", "max_step", "method", "rtol")
 
     def __init__(
-        self, method: str, rtol: float, atol: Any, dt: float | None, bandwidth: tuple[int, int] | None
+        self,
+        method: str,
+        rtol: float,
+        atol: Vector,
+        dt: float | None = None,
+        bandwidth: tuple[int, int] | None = None,
+        max_step: float = np.inf,
     ) -> None:
-        self.method, self.rtol, self.atol, self.dt, self.bandwidth = method, rtol, atol, dt, bandwidth
+        self.method, self.rtol, self.atol, self.dt = method, rtol, atol, dt
+        self.bandwidth, self.max_step = bandwidth, max_step
 
-    def tightened(self) -> SolverOptions:
-        """Return options with tolerances a thousand times smaller (not below 1e-12), for runs that are subtracted."""
-        rtol, atol = max(self.rtol * 1e-3, 1e-12), np.maximum(np.multiply(self.atol, 1e-3), 1e-14)
-        return SolverOptions(self.method, rtol, atol if np.ndim(atol) else float(atol), self.dt, self.bandwidth)
+    def with_tolerances(self, rtol: float, atol: Vector) -> SolverOptions:
+        """Return options with other tolerances."""
+        return SolverOptions(self.method, rtol, atol, self.dt, self.bandwidth, self.max_step)
+
+    def tightened(self, factor: float = 1e-3) -> SolverOptions:
+        """Return options with smaller tolerances, rtol not below 1e-12; atol follows it, whatever its size."""
+        rtol = min(self.rtol, max(self.rtol * factor, 1e-12))
+        return self.with_tolerances(rtol, self.atol * (rtol / self.rtol))
 
 
 class Runner:
@@ -160,7 +171,7 @@ def adaptive_runner(
         system = build_system(definition.equations, names, True)
         stepper: Stepper
         if engine == "numba":
-            stepper = DopriStepper(system, options.rtol, options.atol)
+            stepper = DopriStepper(system, options.rtol, options.atol, options.max_step)
         else:
             method = options.method if options.method in DIFFSOL_METHODS else "bdf"  # where numba gave up
             stepper = DiffsolStepper(system, options.rtol, options.atol, method)
@@ -197,16 +208,16 @@ def _stepper_of_system(system: System, options: SolverOptions) -> Stepper:
         return [values[i] - offset for i, offset in zip(system.watched, inputs[size:], strict=True)]
 
     method = options.method if options.method in IVP_METHODS else "LSODA"
-    atol = np.tile(options.atol, blocks) if np.ndim(options.atol) else options.atol
-    return IvpStepper(rates, method, options.rtol, atol, None, watched, len(system.watched))
+    atol = np.tile(options.atol, blocks)
+    return IvpStepper(rates, method, options.rtol, atol, None, watched, len(system.watched), options.max_step)
 
 
 def _scipy_stepper(rates: RatesOf, options: SolverOptions, blocks: int) -> Stepper:
-    atol = np.tile(options.atol, blocks) if np.ndim(options.atol) else options.atol
+    atol = np.tile(options.atol, blocks)
     bandwidth = options.bandwidth if blocks == 1 else None
     if options.method not in IVP_METHODS:  # lsoda, and retries of compiled runs
-        return LsodaStepper(rates, options.rtol, atol, bandwidth)
-    return IvpStepper(rates, options.method, options.rtol, atol, bandwidth)
+        return LsodaStepper(rates, options.rtol, atol, bandwidth, options.max_step)
+    return IvpStepper(rates, options.method, options.rtol, atol, bandwidth, max_step=options.max_step)
 
 
 def _rates_of_system(system: System) -> RatesOf:

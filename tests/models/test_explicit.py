@@ -68,7 +68,9 @@ def drive_plainly(model, names, times, most_steps=1000):
 
     out = np.empty((len(times), len(start)))
     atol = np.full(len(start), 1e-6)
-    told = dopri5_loop.drive(plain, None, 0, 0.0, start, inputs, times, system.n_states, 1e-6, atol, most_steps, out)
+    told = dopri5_loop.drive(
+        plain, None, 0, 0.0, start, inputs, times, system.n_states, 1e-6, atol, np.inf, most_steps, out
+    )
     return told, out, runner._stepper.advance(0.0, start, inputs, times)[1]
 
 

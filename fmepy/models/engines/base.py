@@ -20,7 +20,12 @@ from typing import Protocol
 
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Stepper"]
+__all__ = ["Stepper", "steps_of"]
+
+
+def steps_of(span: float, max_step: float) -> int:
+    """Return the steps that `max_step` alone takes over a span, at most ten million; limits of steps allow for them."""
+    return int(min(span / max_step, 1e7))
 
 
 class Stepper(Protocol):

@@ -106,11 +106,11 @@ def _write_power(base: Any, exponent: Any, names: dict[Any, str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def diffsl_code(system: System, state_scales: tuple[float, ...] | None = None) -> str:
-    """Return a system as DiffSL. Its inputs are the system's, then the offsets of the watched switches, then z(start).
+def diffsl_code(system: System) -> str:
+    """Return a system as DiffSL, of z in units of the states' scales.
 
-    state_scales : one number for each state
-        Solve for z / scale, so that one absolute tolerance stands for a tolerance a state.
+    Its inputs are the system's, then the offsets of the watched switches, then z(start) / scale, then the scales. The
+    scales are inputs so that models that differ in nothing but their size share what is compiled.
 
     Raises
     ------
@@ -120,23 +120,20 @@ def diffsl_code(system: System, state_scales: tuple[float, ...] | None = None) -
     import sympy
 
     n = len(system.z)
+    n_states = system.n_states
     names = {system.time: "t"}
-    names |= {s: f"x{i}" for i, s in enumerate(system.z)}
+    names |= {s: f"(x{i}*a{i % n_states})" for i, s in enumerate(system.z)}
     names |= {s: f"q{i}" for i, s in enumerate(system.inputs)}
-    scales = None if state_scales is None else state_scales * (n // system.n_states)
-    if scales is not None:
-        names |= {s: f"(x{i}*{scales[i]!r})" for i, s in enumerate(system.z)}
     watched = [system.switches[i].g for i in system.watched]
     common, reduced = sympy.cse([*system.rates, *watched], symbols=sympy.numbered_symbols("common", real=True))
     lines = []
     for i, (s, e) in enumerate(common):
         lines.append(f"w{i} {{ {_write(e, names)} }}")
         names[s] = f"w{i}"
-    rates = [_write(e, names) for e in reduced[:n]]
-    if scales is not None:
-        rates = [f"({r} / {scales[i]!r})" for i, r in enumerate(rates)]
+    rates = [f"({_write(e, names)} / a{i % n_states})" for i, e in enumerate(reduced[:n])]
     inputs = [f"q{i} = 1.0" for i in range(len(system.inputs))]
     inputs += [f"o{i} = 0.0" for i in range(len(watched))] + [f"i{i} = 1.0" for i in range(n)]
+    inputs += [f"a{i} = 1.0" for i in range(n_states)]
     text = [f"in_i {{ {', '.join(inputs)} }}", f"u_i {{ {', '.join(f'x{i} = i{i}' for i in range(n))} }}", *lines]
     text.append(f"F_i {{ {', '.join(rates)} }}")
     if watched:
@@ -179,21 +176,16 @@ class DiffsolStepper:
         self._arguments = (system, rtol, atol, method)
         self.watches_switches = bool(system.watched)
         self.rtol = rtol
-        self._scales: Vector | None = None
-        if np.ndim(atol):
-            self.atol = 1.0
-            self._scales = np.tile(np.asarray(atol, dtype=float), len(system.z) // system.n_states)
-            code = diffsl_code(system, tuple(float(a) for a in atol))
-        else:
-            self.atol = float(atol)
-            code = diffsl_code(system)
-        self._ode, self._lock = _compiled(code, method)
+        each = np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,))
+        self.atol = float(each.max())
+        self._of_states = each / self.atol  # 1 where all are alike, which changes no bit
+        self._scales = np.tile(self._of_states, len(system.z) // system.n_states)
+        self._ode, self._lock = _compiled(diffsl_code(system), method)
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
         ode = self._ode
-        scales = self._scales
-        packed = np.concatenate((inputs, z if scales is None else z / scales))
+        packed = np.concatenate((inputs, z / self._scales, self._of_states))
         with self._lock:
             ode.rtol, ode.atol, ode.t0 = self.rtol, self.atol, start
             try:
@@ -206,7 +198,7 @@ class DiffsolStepper:
         out = solution.ys.T
         return (
             times if len(out) == len(times) and not self.watches_switches else solution.ts,
-            out if scales is None else out * scales,
+            out * self._scales,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

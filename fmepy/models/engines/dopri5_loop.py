@@ -175,6 +175,7 @@ def drive(
     n_states: int,
     rtol: float,
     atol: Vector,
+    max_step: float,
     most_steps: int,
     out: Matrix,
 ) -> tuple[int, int, float]:
@@ -203,10 +204,10 @@ def drive(
             return NO_RATES, row, t
     if n_watched:
         call(watch, t, y, q, before)
-    h = first_step(rates, t, y, q, k1, end - t, rtol, atol, work, k2)
+    h = min(first_step(rates, t, y, q, k1, end - t, rtol, atol, work, k2), max_step)
     last_error, accepted, at_border, inside, rejected = 1e-4, 0, 0, 0, False
     for _ in range(most_steps):
-        is_last = t + 1.01 * h >= end
+        is_last = t + 1.01 * h >= end and end - t <= max_step
         if is_last:
             h = end - t
         elif t + 0.1 * h == t:
@@ -300,7 +301,7 @@ def drive(
         if is_last:
             return DONE, row, end
         factor = min(10.0, max(0.2, 0.9 * max(size, 1e-10) ** -0.17 * last_error**0.04))
-        h *= min(1.0, factor) if rejected else factor
+        h = min(h * (min(1.0, factor) if rejected else factor), max_step)
         last_error, rejected = max(size, 1e-4), False
         t = t_new
         for i in range(n):

@@ -20,6 +20,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.models.engines import dopri5_loop
+from fmepy.models.engines.base import steps_of
 from fmepy.models.engines.numba_code import HEADER, load, straight_line
 from fmepy.models.equations import symbol
 from fmepy.models.system import System
@@ -43,7 +44,7 @@ _EAGER = """@njit(
     types.Tuple((types.int64, types.int64, types.float64))(
         types.intp, types.intp, types.int64, types.float64, types.Array(types.float64, 1, "C", readonly=True),
         types.float64[::1], types.Array(types.float64, 1, "C", readonly=True), types.int64, types.float64,
-        types.float64[::1], types.int64, types.float64[:, ::1],
+        types.float64[::1], types.float64, types.int64, types.float64[:, ::1],
     ),
     cache=True, error_model="numpy",
 )
@@ -99,16 +100,18 @@ class DopriStepper:
     rtol : float
     atol : float or sequence of float
         One for each state where they differ.
+    max_step : float
+        Longest step.
     """
 
     name = "numba"
 
-    def __init__(self, system: System, rtol: float, atol: Any) -> None:
-        self._arguments = (system, rtol, atol)
+    def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf) -> None:
+        self._arguments = (system, rtol, atol, max_step)
         self.watches_switches = bool(system.watched)
         self._n_watched = len(system.watched)
         self._n_states = system.n_states
-        self._rtol = rtol
+        self._rtol, self._max_step = rtol, max_step
         blocks = len(system.z) // system.n_states
         self._atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
         code = load(rates_source(system), f"a model of {len(system.z)} equations")
@@ -119,15 +122,16 @@ class DopriStepper:
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
         out = np.empty((len(times), len(z)))
+        most = MOST_STEPS + steps_of(times[-1] - start, self._max_step)
         status, n, reached = self._drive(
             self._rates, self._watch, self._n_watched, start, z, inputs, times,
-            self._n_states, self._rtol, self._atol, MOST_STEPS, out,
+            self._n_states, self._rtol, self._atol, self._max_step, most, out,
         )  # fmt: skip
         if status == dopri5_loop.DONE:
             return times, out
         if status == dopri5_loop.CROSSED:
             return np.append(times[: n - 1], reached), out[:n]
-        why = _WHY.get(status, f"more than {MOST_STEPS} steps")
+        why = _WHY.get(status, f"more than {most} steps")
         raise SimulationError(f"the explicit solver gave up: {why}", time=reached)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import FmepyError, SimulationError
+from fmepy.models.engines.base import steps_of
 from fmepy.types import Matrix, Vector
 
 __all__ = ["IVP_METHODS", "IvpStepper", "LsodaStepper", "RatesOf"]
@@ -49,13 +50,22 @@ class LsodaStepper:
     atol : float or ndarray
     bandwidth : (int, int), optional
         Lower and upper bandwidth of the Jacobian.
+    max_step : float
+        Longest step.
     """
 
     name = "scipy"
     watches_switches = False
 
-    def __init__(self, rates: RatesOf, rtol: float, atol: Any, bandwidth: tuple[int, int] | None = None) -> None:
-        self.rates, self.rtol, self.atol = rates, rtol, atol
+    def __init__(
+        self,
+        rates: RatesOf,
+        rtol: float,
+        atol: Any,
+        bandwidth: tuple[int, int] | None = None,
+        max_step: float = np.inf,
+    ) -> None:
+        self.rates, self.rtol, self.atol, self.max_step = rates, rtol, atol, max_step
         self.ml: int | None = None if bandwidth is None else bandwidth[0]
         self.mu: int | None = None if bandwidth is None else bandwidth[1]
 
@@ -65,6 +75,7 @@ class LsodaStepper:
 
         at_start = bool(times[0] == start)
         grid = times if at_start else np.concatenate(([start], times))
+        most = MOST_STEPS + steps_of(float(times[-1]) - start, self.max_step)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
             try:
@@ -76,7 +87,8 @@ class LsodaStepper:
                     rtol=self.rtol,
                     atol=self.atol,
                     tcrit=[times[-1]],
-                    mxstep=MOST_STEPS,
+                    mxstep=most,
+                    hmax=self.max_step if np.isfinite(self.max_step) else 0.0,
                     ml=self.ml,
                     mu=self.mu,
                     full_output=True,
@@ -90,7 +102,7 @@ class LsodaStepper:
             reached = float(inside.max()) if len(inside) else start
             why = info["message"].rstrip(".")
             if why.startswith("Excess work"):
-                why = f"more than {MOST_STEPS} steps between two rows"
+                why = f"more than {most} steps between two rows"
             raise SimulationError(f"LSODA gave up: {why}", time=reached)
         return times, out if at_start else out[1:]
 
@@ -100,7 +112,7 @@ class IvpStepper:
 
     Parameters
     ----------
-    rates, rtol, atol, bandwidth
+    rates, rtol, atol, bandwidth, max_step
         As for LsodaStepper.
     method : str
         One of IVP_METHODS.
@@ -121,13 +133,14 @@ class IvpStepper:
         bandwidth: tuple[int, int] | None = None,
         watched: RatesOf | None = None,
         n_watched: int = 0,
+        max_step: float = np.inf,
     ) -> None:
         self.rates, self.method, self.rtol, self.atol = rates, method, max(rtol, 100 * np.finfo(float).eps), atol
         self.watched, self.n_watched = watched, n_watched
         self.watches_switches = n_watched > 0
-        self.options: dict[str, Any] = {}
+        self.options: dict[str, Any] = {"max_step": max_step}
         if bandwidth is not None and method == "LSODA":
-            self.options = {"lband": bandwidth[0], "uband": bandwidth[1]}
+            self.options |= {"lband": bandwidth[0], "uband": bandwidth[1]}
 
     def _conditions(self, inputs: Vector) -> list[Any] | None:
         """Return the crossings to stop at, in the form solve_ivp wants them."""
