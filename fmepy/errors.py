@@ -88,14 +88,22 @@ class SimulationError(FmepyError, RuntimeError):
         The parameters of the run that failed.
     time : float or None
         The time that was reached, where it is known.
+    exploded : bool
+        Whether a state ran to infinity there, so that no other solver gets further.
     """
 
     def __init__(
-        self, message: str, *, parameters: Mapping[str, float] | None = None, time: float | None = None
+        self,
+        message: str,
+        *,
+        parameters: Mapping[str, float] | None = None,
+        time: float | None = None,
+        exploded: bool = False,
     ) -> None:
         super().__init__(message)
         self.parameters = dict(parameters or {})
         self.time = time
+        self.exploded = exploded
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.definition import Definition
 from fmepy.models.engines.base import Stepper
 from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
@@ -25,6 +26,9 @@ from fmepy.models.system import InputLayout, System, build_system, switch_functi
 from fmepy.models.timeline import EventTable, Timeline, finite_rows, run_segments, snapped
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
+
+MOST_RETRIED = 50_000
+"""Evaluations of the rates of one stretch that LSODA may spend on a run that a compiled engine could not finish."""
 
 __all__ = ["Runner", "SolverOptions", "adaptive_runner", "fixed_runner"]
 
@@ -138,10 +142,24 @@ class _FixedRunner(Runner):
         def after(t: float, z: Vector) -> Vector:
             return apply_events(np.flatnonzero(at == t), z) if t in at else z
 
+        rates = self._rates(p, scales)
+
+        def guarded(t: float, z: Vector, u: Any) -> Any:
+            try:
+                return rates(t, z, u)
+            except FmepyError:  # ours are ValueErrors too
+                raise
+            except (ValueError, OverflowError, ZeroDivisionError, FloatingPointError):
+                return np.full(len(z), np.nan)
+            except Exception as error:
+                raise SimulationError(
+                    f"the model's function failed: {type(error).__name__}: {error}", time=t
+                ) from error
+
         with np.errstate(all="ignore"):
             Z = fixed_run(
                 self._method,
-                self._rates(p, scales),
+                guarded,
                 z,
                 self._grid,
                 self.timeline.rows,
@@ -176,17 +194,19 @@ def adaptive_runner(
             method = options.method if options.method in DIFFSOL_METHODS else "bdf"  # where numba gave up
             stepper = DiffsolStepper(system, options.rtol, options.atol, method)
         return _AdaptiveRunner(stepper, system, system.layout, *common)
+    is_retry = engine == "retry"
     if definition.equations is None:
         if names:
             return None
         layout = InputLayout(len(definition.parms), len(definition.forcings))
-        return _AdaptiveRunner(
-            _scipy_stepper(_rates_of_function(definition, layout), options, 1), None, layout, *common
-        )
+        rates = _rates_of_function(definition, layout)
+        return _AdaptiveRunner(_scipy_stepper(rates, options, 1, is_retry), None, layout, *common)
     own = _system_for_scipy(definition.equations, names)
-    if engine == "retry" and own is not None and own.watched:
+    if is_retry and own is not None and own.watched:
         own = None if names else build_system(definition.equations, (), False)
-    return None if own is None else _AdaptiveRunner(_stepper_of_system(own, options), own, own.layout, *common)
+    if own is None:
+        return None
+    return _AdaptiveRunner(_stepper_of_system(own, options, is_retry), own, own.layout, *common)
 
 
 def _system_for_scipy(equations: Equations, names: tuple[str, ...]) -> System | None:
@@ -197,10 +217,10 @@ def _system_for_scipy(equations: Equations, names: tuple[str, ...]) -> System | 
         return None if names else build_system(equations, (), False)
 
 
-def _stepper_of_system(system: System, options: SolverOptions) -> Stepper:
+def _stepper_of_system(system: System, options: SolverOptions, is_retry: bool) -> Stepper:
     rates, blocks = _rates_of_system(system), 1 + len(system.names)
     if not system.watched:
-        return _scipy_stepper(rates, options, blocks)
+        return _scipy_stepper(rates, options, blocks, is_retry)
     g, size = switch_functions(system), system.layout.size
 
     def watched(t: float, z: Any, inputs: Any) -> Any:
@@ -212,11 +232,12 @@ def _stepper_of_system(system: System, options: SolverOptions) -> Stepper:
     return IvpStepper(rates, method, options.rtol, atol, None, watched, len(system.watched), options.max_step)
 
 
-def _scipy_stepper(rates: RatesOf, options: SolverOptions, blocks: int) -> Stepper:
+def _scipy_stepper(rates: RatesOf, options: SolverOptions, blocks: int, is_retry: bool) -> Stepper:
     atol = np.tile(options.atol, blocks)
     bandwidth = options.bandwidth if blocks == 1 else None
-    if options.method not in IVP_METHODS:  # lsoda, and retries of compiled runs
-        return LsodaStepper(rates, options.rtol, atol, bandwidth, options.max_step)
+    if is_retry or options.method not in IVP_METHODS:
+        most = MOST_RETRIED if is_retry else np.inf
+        return LsodaStepper(rates, options.rtol, atol, bandwidth, options.max_step, most)
     return IvpStepper(rates, options.method, options.rtol, atol, bandwidth, max_step=options.max_step)
 
 
@@ -268,10 +289,7 @@ def fixed_runner(
 
             def at(t: float, z: Vector, u: Any) -> Any:
                 plain[lines] = [c for v in u for c in (v, 0.0)]
-                try:
-                    return compiled(t, z.tolist(), plain)
-                except (ValueError, OverflowError, ZeroDivisionError):
-                    return np.full(len(z), np.nan)
+                return compiled(t, z.tolist(), plain)
 
             return at
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import SimulationError
+from fmepy.models.engines.dopri5_loop import has_exploded
 from fmepy.models.system import System
 from fmepy.types import Matrix, Vector
 
@@ -26,6 +27,10 @@ __all__ = ["DiffsolStepper", "NotCompilableError", "diffsl_code", "is_available"
 METHODS = ("bdf", "tr_bdf2", "esdirk34", "tsit45")
 MOST_POWER = 16
 """Integer powers up to this are written as products, which have no trouble with negative bases."""
+
+
+JUST_BEFORE = 1e-10
+"""Part of a failed run that is left out when it is looked at again: at the very end it would fail again."""
 
 
 class NotCompilableError(ValueError):
@@ -154,6 +159,16 @@ def _compiled(code: str, method: str) -> tuple[Any, threading.Lock]:
     return ds.Ode(code, ode_solver=getattr(ds, method)), threading.Lock()
 
 
+def _solved(ode: Any, packed: Vector, times: Vector) -> Any:
+    """Return the solution; a panic of the solver, which is no Exception in Python, is a failure like any other."""
+    try:
+        return ode.solve_dense(packed, times)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise RuntimeError(str(error)) from None
+
+
 _TIME = re.compile(r"time = ([-+0-9.eE]+)")
 
 
@@ -189,17 +204,35 @@ class DiffsolStepper:
         with self._lock:
             ode.rtol, ode.atol, ode.t0 = self.rtol, self.atol, start
             try:
-                solution = ode.solve_dense(packed, times)
+                solution = _solved(ode, packed, times)
             except RuntimeError as error:
                 found = _TIME.search(str(error))
                 reached = float(found.group(1)) if found else None
                 why = str(error).removeprefix("ODE solver error: ")
-                raise SimulationError(f"the compiled solver gave up: {why}", time=reached) from None
+                if exploded := reached is not None and self._explodes(start, packed, reached, float(times[-1])):
+                    why = "a state runs to infinity"
+                raise SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded) from None
         out = solution.ys.T
         return (
             times if len(out) == len(times) and not self.watches_switches else solution.ts,
             out * self._scales,
         )
+
+    def _explodes(self, start: float, packed: Vector, reached: float, end: float) -> bool:
+        """Tell whether a state has exploded where a run gave up: the run again, until just before it."""
+        n = self._arguments[0].n_states
+        last = start + (reached - start) * (1 - JUST_BEFORE)
+        if not last > start:
+            return False
+        try:
+            solution = _solved(self._ode, packed, np.array([last]))
+            z = solution.ys[:, -1]
+            slope = self._ode.rhs(packed, last, z)
+        except RuntimeError:
+            return False
+        began = packed[len(packed) - len(z) :]
+        with np.errstate(over="ignore"):
+            return has_exploded(began, z, slope, n, end - start, self.rtol, np.full(n, self.atol))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DiffsolStepper, self._arguments  # a lock cannot travel; what is compiled is found or made again

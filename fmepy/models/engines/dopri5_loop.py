@@ -30,7 +30,17 @@ import numpy as np
 
 from fmepy.types import Matrix, Vector
 
-__all__ = ["CROSSED", "DONE", "NO_RATES", "STEP_TOO_SMALL", "STIFF", "TOO_MANY_STEPS", "drive"]
+__all__ = [
+    "CROSSED",
+    "DONE",
+    "EXPLODED",
+    "NO_RATES",
+    "STEP_TOO_SMALL",
+    "STIFF",
+    "TOO_MANY_STEPS",
+    "drive",
+    "has_exploded",
+]
 
 
 def call(function: Any, t: float, z: Vector, q: Vector, out: Vector) -> None:
@@ -46,6 +56,7 @@ TOO_MANY_STEPS = 2
 STEP_TOO_SMALL = 3
 STIFF = 4
 NO_RATES = 5
+EXPLODED = 6
 
 FIRST_LOOK = 1000
 """Accepted steps before the loop looks for stiffness: a run of fewer is over before another engine has begun."""
@@ -53,6 +64,29 @@ STIFF_STEPS = 15
 """Steps at the border of stability that make a run stiff."""
 BORDER = 3.25
 """The border of stability on the negative real axis, about: h |lambda|."""
+
+
+MOST_GROWTH = 1e3
+"""A state that has grown by more, of its start or of atol/rtol, and grows as fast as SHORTEST says, has exploded."""
+SHORTEST = 1e-8
+"""Part of the run within which a state that has exploded grows by a factor of e."""
+ENDLESS = 1e100
+"""A state that has grown by more has exploded, however fast it grows."""
+
+
+def has_exploded(
+    start: Vector, y: Vector, slope: Vector, n_states: int, span: float, rtol: float, atol: Vector
+) -> bool:
+    """Tell whether a state where a solver gave up, and its rate, are beyond all bounds.
+
+    That a step became too small says nothing by itself: it does so too where rates jump or have no value.
+    """
+    for i in range(n_states):
+        size, scale = abs(y[i]), max(abs(start[i]), atol[i] / rtol)
+        is_fast = size > ENDLESS * scale or size < SHORTEST * span * abs(slope[i])
+        if is_fast and size > MOST_GROWTH * scale and (y[i] > 0.0) == (slope[i] > 0.0):
+            return True
+    return False
 
 
 def size_of_error(e: Vector, y: Vector, y_new: Vector, rtol: float, atol: Vector, n_states: int) -> float:
@@ -188,6 +222,7 @@ def drive(
         Rows. If the run ends at a crossing, the last one written is the crossing's.
     """
     n, end = len(start), times[-1]
+    span, status = end - t, TOO_MANY_STEPS
     y, y_new, work, error = start.copy(), np.empty(n), np.empty(n), np.empty(n)
     k1, k2, k3, k4 = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     k5, k6, k7 = np.empty(n), np.empty(n), np.empty(n)
@@ -211,7 +246,8 @@ def drive(
         if is_last:
             h = end - t
         elif t + 0.1 * h == t:
-            return STEP_TOO_SMALL, row, t
+            status = STEP_TOO_SMALL
+            break
         for i in range(n):
             work[i] = y[i] + h * (1.0 / 5.0) * k1[i]
         call(rates, t + h / 5.0, work, q, k2)
@@ -269,7 +305,8 @@ def drive(
                 inside = 0
                 at_border += 1
                 if at_border == STIFF_STEPS:
-                    return STIFF, row, t
+                    status = STIFF
+                    break
             else:
                 inside += 1
                 if inside == 6:
@@ -307,4 +344,6 @@ def drive(
         for i in range(n):
             y[i] = y_new[i]
             k1[i] = k7[i]
-    return TOO_MANY_STEPS, row, t
+    if has_exploded(start, y, k1, n_states, span, rtol, atol):
+        status = EXPLODED
+    return status, row, t

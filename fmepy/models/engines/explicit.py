@@ -80,9 +80,10 @@ def call(typing, function, t, z, q, out):
 
 '''
 _WHY = {
-    dopri5_loop.STEP_TOO_SMALL: "the step became too small (the solution may run to infinity)",
+    dopri5_loop.STEP_TOO_SMALL: "the step became too small",
     dopri5_loop.STIFF: "the model is stiff here",
     dopri5_loop.NO_RATES: "the rates are not finite",
+    dopri5_loop.EXPLODED: "a state runs to infinity",
 }
 
 
@@ -132,7 +133,8 @@ class DopriStepper:
         if status == dopri5_loop.CROSSED:
             return np.append(times[: n - 1], reached), out[:n]
         why = _WHY.get(status, f"more than {most} steps")
-        raise SimulationError(f"the explicit solver gave up: {why}", time=reached)
+        exploded = status == dopri5_loop.EXPLODED
+        raise SimulationError(f"the explicit solver gave up: {why}", time=reached, exploded=exploded)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DopriStepper, self._arguments  # addresses mean nothing to another process

@@ -2,8 +2,8 @@
 
 The grid is the model's own times, each interval divided into equal steps no longer than `dt` (a larger `dt` has no
 effect), as in deSolve; event times and the jumps of forcings are grid points too, so that no pulse falls between two
-stages. A row off the grid is one shorter step from the grid point before it, taken aside. Sensitivities are those of the discrete scheme, exactly: the scheme applied to the variational
-equations is the derivative of the scheme.
+stages. A row off the grid is one shorter step from the grid point before it, taken aside. Sensitivities are those of
+the discrete scheme, exactly: the scheme applied to the variational equations is the derivative of the scheme.
 """
 
 from __future__ import annotations

@@ -20,19 +20,42 @@ __all__ = ["IVP_METHODS", "IvpStepper", "LsodaStepper", "RatesOf"]
 
 IVP_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
 MOST_STEPS = 100_000
-"""Internal steps between two rows before a run counts as failed."""
+"""Internal steps of LSODA between two rows before a run counts as failed."""
+MOST_IVP_STEPS = 20_000
+"""Steps of the methods of solve_ivp, which are made in Python, in one stretch before a run counts as failed."""
+LOOK = 1000
+"""Evaluations between two looks at how far a run has come; systems of many equations have more."""
+STANDSTILL = 1e-10
+"""Part of a stretch by which time must have gone on from one look to the next."""
 
 RatesOf = Callable[[float, Any, Any], Any]
 """F(t, z, inputs) -> rates of z."""
 
 
-def _guarded(rates: RatesOf, inputs: Vector) -> Callable[[float, Vector], Any]:
-    """Return F(t, z) on plain floats; arithmetic that has no value gives NaN, which no solver accepts for long."""
+def _guarded(
+    rates: RatesOf, inputs: Vector, start: float, end: float, most: float = np.inf
+) -> Callable[[float, Vector], Any]:
+    """Return F(t, z) on plain floats; arithmetic that has no value gives NaN, which no solver accepts for long.
+
+    It ends a run (SimulationError) in which time stands still, as it does where a state runs to infinity and these
+    solvers go on with steps of no length, and one of more than `most` evaluations.
+    """
     plain = inputs.tolist()
+    count, next_look, mark = 0, 0, start
 
     def function(t: float, z: Vector) -> Any:
+        nonlocal count, next_look, mark
+        count += 1
+        if count >= next_look:
+            if count > 1 and t - mark < STANDSTILL * (end - start):
+                raise SimulationError("the step became too small: time stands still", time=t)
+            if count > most:
+                raise SimulationError(f"more than {most:.0f} evaluations of the rates", time=t)
+            mark, next_look = t, count + LOOK + LOOK // 50 * len(z)  # a Jacobian by differences takes one for each z
         try:
             return rates(t, z, plain)
+        except FmepyError:  # ours are ValueErrors too
+            raise
         except (ValueError, OverflowError, ZeroDivisionError, FloatingPointError):
             return np.full(len(z), np.nan)
 
@@ -52,6 +75,8 @@ class LsodaStepper:
         Lower and upper bandwidth of the Jacobian.
     max_step : float
         Longest step.
+    most_evaluations : float
+        Of the rates, in one stretch: the bound on the effort of a retry.
     """
 
     name = "scipy"
@@ -64,8 +89,10 @@ class LsodaStepper:
         atol: Any,
         bandwidth: tuple[int, int] | None = None,
         max_step: float = np.inf,
+        most_evaluations: float = np.inf,
     ) -> None:
         self.rates, self.rtol, self.atol, self.max_step = rates, rtol, atol, max_step
+        self.most_evaluations = most_evaluations
         self.ml: int | None = None if bandwidth is None else bandwidth[0]
         self.mu: int | None = None if bandwidth is None else bandwidth[1]
 
@@ -75,12 +102,13 @@ class LsodaStepper:
 
         at_start = bool(times[0] == start)
         grid = times if at_start else np.concatenate(([start], times))
-        most = MOST_STEPS + steps_of(float(times[-1]) - start, self.max_step)
+        longest = steps_of(float(times[-1]) - start, self.max_step)
+        most = MOST_STEPS + longest
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
             try:
                 out, info = odeint(
-                    _guarded(self.rates, inputs),
+                    _guarded(self.rates, inputs, start, float(times[-1]), self.most_evaluations + 10 * longest),
                     z,
                     grid,
                     tfirst=True,
@@ -104,7 +132,25 @@ class LsodaStepper:
             if why.startswith("Excess work"):
                 why = f"more than {most} steps between two rows"
             raise SimulationError(f"LSODA gave up: {why}", time=reached)
+        if info["tcur"][-1] < times[-1] - 1e-9 * (times[-1] - start):  # so it ends where not even a first step succeeds
+            raise SimulationError("LSODA gave up: no step is small enough", time=float(info["tcur"][-1]))
         return times, out if at_start else out[1:]
+
+
+def _limited(name: str, most: int) -> Any:
+    """Return a method of solve_ivp that gives up after `most` steps; solve_ivp itself never does."""
+    from scipy import integrate
+
+    class Limited(getattr(integrate, name)):  # type: ignore[misc]  # chosen by its name
+        n_steps = 0
+
+        def step(self) -> Any:
+            self.n_steps += 1
+            if self.n_steps > most:
+                raise SimulationError(f"{name} gave up: more than {most} steps", time=float(self.t))
+            return super().step()
+
+    return Limited
 
 
 class IvpStepper:
@@ -165,10 +211,10 @@ class IvpStepper:
             warnings.simplefilter("ignore")  # LSODA tells its troubles as warnings; they come back as failures
             try:
                 out = solve_ivp(
-                    _guarded(self.rates, inputs),
+                    _guarded(self.rates, inputs, start, float(times[-1])),
                     (start, times[-1]),
                     z,
-                    method=self.method,
+                    method=_limited(self.method, MOST_IVP_STEPS + steps_of(float(times[-1]) - start, self.max_step)),
                     t_eval=times,
                     rtol=self.rtol,
                     atol=self.atol,
