@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from .errors import ParameterError, did_you_mean, listed
+from .names import normal_name
 from .types import UserBounds, UserParameters, Vector
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
         names = tuple(str(k) for k in (p.index if isinstance(p, pd.Series) else p))
         values = _finite(list(p), names, argument) if isinstance(p, pd.Series) else _finite(p.values(), names, argument)
         if own is not None:
-            check_names(names, own.index, argument=argument)
+            names = check_names(names, own.index, argument=argument)
         return _checked(names, values, own is None and names == generated_names(len(names)), argument)
     items = list(p) if isinstance(p, Iterable) else [p]
     if not items:
@@ -138,8 +139,8 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
                 f"`{argument}` is a list of names, but only fmepy models and costs know their own "
                 "parameter values. Give a dict of names and values."
             )
-        check_names(items, own.index, argument=argument)
-        return _checked(tuple(items), own[items].to_numpy(dtype=float), False, argument)
+        names = check_names(items, own.index, argument=argument)
+        return _checked(names, own[list(names)].to_numpy(dtype=float), False, argument)
     names = generated_names(len(items))
     if own is not None:
         raise ParameterError(
@@ -191,18 +192,22 @@ def _from_lmfit(p: Any, own: pd.Series | None, argument: str) -> Parameters:
     )
 
 
-def check_names(names: Iterable[object], known: Iterable[object], *, argument: str, what: str = "parameter") -> None:
-    """Raise a ParameterError for the first of `names` that is not `known`, with the nearest that is."""
-    have = [str(k) for k in known]
-    seen: set[str] = set()
+def check_names(
+    names: Iterable[object], known: Iterable[object], *, argument: str, what: str = "parameter"
+) -> tuple[str, ...]:
+    """Return names as the `known` are spelled; ParameterError for the first that is not, with the nearest that is."""
+    have = {normal_name(k): str(k) for k in known}
+    found: list[str] = []
     for name in names:
-        if str(name) in seen:
-            raise ParameterError(f"`{argument}` names {str(name)!r} more than once.")
-        seen.add(str(name))
-        if str(name) not in have:
+        own = have.get(normal_name(name))
+        if own is None:
             raise ParameterError(
                 f"`{argument}`: there is no {what} {str(name)!r}.{did_you_mean(name, have)} There are {listed(have)}."
             )
+        if own in found:
+            raise ParameterError(f"`{argument}` names {str(name)!r} more than once.")
+        found.append(own)
+    return tuple(found)
 
 
 def merge_parameters(own: pd.Series, parms: UserParameters, *, argument: str = "parms") -> pd.Series:
@@ -210,8 +215,8 @@ def merge_parameters(own: pd.Series, parms: UserParameters, *, argument: str = "
     if parms is None:
         return own
     given = as_parameters(parms, own, argument=argument)
-    out = own.copy()
-    for name, value in given.expand(given.values).items():
+    out, values = own.copy(), given.expand(given.values)
+    for name, value in zip(check_names(values, own.index, argument=argument), values.values(), strict=True):
         out[name] = value
     return out
 
@@ -260,8 +265,8 @@ def _one_bound(bound: UserBounds, names: Sequence[str], free: float, argument: s
     if bound is None:
         return np.full(len(names), free)
     if isinstance(bound, (Mapping, pd.Series)):
-        check_names(list(bound.keys()), names, argument=argument)
-        values: list[Any] = [bound.get(n, free) for n in names]
+        given = dict(zip(check_names(list(bound.keys()), names, argument=argument), _values_of(bound), strict=True))
+        values: list[Any] = [given.get(n, free) for n in names]
     elif isinstance(bound, (str, bytes)):
         raise ParameterError(f"`{argument}={bound!r}` is not a number, a sequence or a dict by name.")
     else:
@@ -276,6 +281,10 @@ def _one_bound(bound: UserBounds, names: Sequence[str], free: float, argument: s
     except (TypeError, ValueError):
         raise ParameterError(f"`{argument}` must hold numbers; got {bound!r}.") from None
     return np.where(np.isnan(out), free, out)
+
+
+def _values_of(named: Any) -> list[Any]:
+    return list(named) if isinstance(named, pd.Series) else list(named.values())
 
 
 def check_inside(values: Vector, lower: Vector, upper: Vector, names: Sequence[str], *, argument: str = "p") -> None:
@@ -328,8 +337,8 @@ def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
             "`prior` must be a dict of scipy.stats distributions by parameter name, or a function "
             f"that returns -2 log density; got {type(prior).__name__}."
         )
-    check_names(prior, parameters.names, argument="prior")
-    parts = [(parameters.names.index(str(k)), d) for k, d in prior.items()]
+    found = check_names(prior, parameters.names, argument="prior")
+    parts = [(parameters.names.index(k), d) for k, d in zip(found, prior.values(), strict=True)]
     for i, d in parts:
         if not hasattr(d, "logpdf"):
             raise ParameterError(

@@ -139,13 +139,13 @@ def _kinds(how: Any, names: Sequence[str] | str | None, known: Sequence[str] | N
     if isinstance(how, Mapping):
         kinds = {str(k): check_choice(v, _FORWARD, "how") for k, v in how.items()}
         if some is not None:
-            check_names(some, kinds, argument="names")
-            kinds = {k: kinds[k] for k in some}
+            kinds = {k: kinds[k] for k in check_names(some, kinds, argument="names")}
     else:
         kind = check_choice(how, _FORWARD, "how")
         kinds = dict.fromkeys(some if some is not None else known or [], kind)
     if known is not None:
-        check_names(kinds, known, argument="names" if some is not None and not isinstance(how, Mapping) else "how")
+        argument = "names" if some is not None and not isinstance(how, Mapping) else "how"
+        kinds = dict(zip(check_names(kinds, known, argument=argument), kinds.values(), strict=True))
     return kinds
 
 

@@ -36,6 +36,7 @@ from fmepy.errors import (
 )
 from fmepy.filtering.specification import Specification, read_specification
 from fmepy.models.base import Model
+from fmepy.names import normal_name
 from fmepy.parameters import check_names, merge_parameters
 from fmepy.types import UserParameters
 
@@ -182,7 +183,7 @@ class FimlofCost(AddableCost):
             raise ArgumentError(f"`threshold={self.threshold!r}` must be a positive number of standard deviations.")
         entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
                                  transform=self.transform)  # fmt: skip
-        given = {str(k): v for k, v in dict(self.parms).items()} if self.parms is not None else {}
+        given = {normal_name(k): v for k, v in dict(self.parms).items()} if self.parms is not None else {}
         specification = read_specification(
             self.model,
             entities[0].variables,
@@ -259,8 +260,8 @@ class FimlofCost(AddableCost):
 
     def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundFimlof:
         """Return the cost as a function of the parameters `names` (None: all)."""
-        wanted = tuple(self.parms.index) if names is None else tuple(map(str, names))
-        check_names(wanted, self.parms.index, argument="names")
+        known = self.parms.index
+        wanted = tuple(known) if names is None else check_names(names, known, argument="names")
         return BoundFimlof(
             self.specification,
             self.entities,
@@ -335,8 +336,7 @@ def _check_model(model: Any) -> None:
 def _per_entity(names: Sequence[str], entity: str | None, known: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise ArgumentError(f"`entity_parms` must be a list of names, such as [{names!r}]; got the text {names!r}.")
-    names = tuple(map(str, names))
-    check_names(names, known, argument="entity_parms")
+    names = check_names(names, known, argument="entity_parms")
     if names and entity is None:
         raise ArgumentError("`entity_parms` needs `entity`, the column that names the entity of a row.")
     return names

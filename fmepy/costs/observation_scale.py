@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
+from fmepy.names import normal_name
 from fmepy.types import IntVector, Vector
 
 __all__ = ["TRANSFORMS", "ObservationScale", "observation_scale", "transforms_by_variable"]
@@ -106,11 +107,12 @@ def transforms_by_variable(transform: Any, variables: Iterable[str]) -> dict[str
             f"`transform` must be one of {listed(TRANSFORMS)}, a dict of them by variable, or None; "
             f"got {type(transform).__name__}."
         )
-    for name in transform:
-        if str(name) not in names:
+    by_name = {normal_name(k): v for k, v in transform.items()}
+    for name in by_name:
+        if name not in names:
             raise DataError(
-                f"`transform`: {str(name)!r} is not an observed variable.{did_you_mean(name, names)} "
+                f"`transform`: {name!r} is not an observed variable.{did_you_mean(name, names)} "
                 f"Observed are {listed(names)}."
             )
-    given = {str(k): None if v is None else check_choice(v, TRANSFORMS, "transform") for k, v in transform.items()}
+    given = {k: None if v is None else check_choice(v, TRANSFORMS, "transform") for k, v in by_name.items()}
     return {name: given.get(name) for name in names}

@@ -23,6 +23,7 @@ import pandas as pd
 from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
+from fmepy.names import normal_name
 from fmepy.types import IntVector, Vector
 
 __all__ = [
@@ -162,14 +163,14 @@ def as_table(data: Any, argument: str = "obs") -> pd.DataFrame:
             f"`{argument}` must be a table: a DataFrame, or a mapping of names to columns; got "
             f"{type(data).__name__}. Columns need names: pd.DataFrame(array, columns=[...])."
         )
-    table.columns = pd.Index([str(c) for c in table.columns])
+    table.columns = pd.Index([normal_name(c) for c in table.columns])
     if len(table) == 0:
         raise DataError(f"`{argument}` has no rows.")
     return table
 
 
 def _table_of_columns(data: Mapping[Any, Any], argument: str) -> pd.DataFrame:
-    columns = {str(k): v if np.ndim(v) == 0 else list(v) for k, v in data.items()}
+    columns = {normal_name(k): v if np.ndim(v) == 0 else list(v) for k, v in data.items()}
     lengths = {k: len(v) for k, v in columns.items() if isinstance(v, list)}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{k!r} {n}" for k, n in lengths.items())
@@ -188,6 +189,7 @@ def column_position(table: pd.DataFrame, name: Any, argument: str, what: str = "
     columns = list(table.columns)
     if not isinstance(name, str):
         raise DataError(f"`{argument}` must be the name of one column of `{what}`, a text; got {name!r}.")
+    name = normal_name(name)
     if name not in columns:
         hint = did_you_mean(name, columns)
         if str(table.index.name) == name:
@@ -326,7 +328,7 @@ def _long_cells(table: pd.DataFrame, x: str | None, y: str, err: str | None) -> 
     rows: dict[str, list[int]] = {}
     for i, label in enumerate(labels):
         if not pd.isna(label):
-            rows.setdefault(str(label), []).append(i)
+            rows.setdefault(normal_name(label), []).append(i)
     if not rows:
         raise DataError(f"`obs`: column {first!r} names no variable.")
     return {name: (values[take], np.array(take, dtype=np.intp)) for name, take in rows.items()}

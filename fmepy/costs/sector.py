@@ -101,7 +101,7 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     names = tuple(dict.fromkeys(map(str, [states] if isinstance(states, str) else states)))
     if not names:
         raise ArgumentError(f"`states` names none. Give those of the sector; there are {listed(equations.states)}.")
-    check_names(names, equations.states, argument="states", what="state")
+    names = check_names(names, equations.states, argument="states", what="state")
     mine = [s in names for s in equations.states]
     kept = tuple(s for s, m in zip(equations.states, mine, strict=True) if m)
     others = set(equations.states) - set(kept)

@@ -291,8 +291,8 @@ class SimulationCost(AddableCost):
 
     def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundSimulation:
         """Return the cost as a function of the parameters `names` (None: all)."""
-        wanted = tuple(self.model.parms.index) if names is None else tuple(map(str, names))
-        check_names(wanted, self.model.parms.index, argument="names")
+        known = self.model.parms.index
+        wanted = tuple(known) if names is None else check_names(names, known, argument="names")
         return self.bind_together([self], wanted, hold_engine=hold_engine)
 
     def shared_run(self) -> object:

@@ -22,6 +22,7 @@ from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.models.code import scalar_function
 from fmepy.models.equations import names_in, symbol
 from fmepy.models.text import parse_expression
+from fmepy.names import normal_name
 from fmepy.types import Matrix, Vector
 
 __all__ = ["Covariance", "Noise", "read_noise", "scale_parameters"]
@@ -114,7 +115,7 @@ def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefi
         )
     keys, sds, made = [], [], []
     for key, value in given.items():
-        name = str(key)
+        name = normal_name(key)
         _check_key(name, argument, known, what)
         if value == ESTIMATE:
             made.append((f"{prefix}{name}", name))
@@ -151,8 +152,8 @@ def _sd(value: Any, where: str) -> Any:
 def _of_table(table: pd.DataFrame, argument: str, known: Sequence[str], what: str) -> Noise:
     import sympy
 
-    names = tuple(str(c) for c in table.columns)
-    if tuple(str(r) for r in table.index) != names or len(set(names)) != len(names):
+    names = tuple(map(normal_name, table.columns))
+    if tuple(map(normal_name, table.index)) != names or len(set(names)) != len(names):
         raise ArgumentError(
             f"`{argument}`: a covariance table has the same names as rows and columns, in the same order; rows are "
             f"{listed(table.index)}, columns {listed(names)}."

@@ -4,8 +4,9 @@ A node is a time at which something happens. Between two nodes lie steps:
 
 * difference equations: one step a unit of time; t is the time of the new state, forcings are those of it;
 * fixed steps: the model's own times, the samples, the events and the jumps of forcings are grid points, each interval
-  divided into equal steps no longer than `dt`; where samples lie on the model's grid these are the steps of `OdeModel(method="euler")`.
-  Without `dt` the model's times are its steps, and beyond the last of them they go on with the last spacing;
+  divided into equal steps no longer than `dt`; where samples lie on the model's grid these are the steps of
+  `OdeModel(method="euler")`. Without `dt` the model's times are its steps, and beyond the last of them they go on with
+  the last spacing;
 * an adaptive solver: one step from node to node.
 
 At a node data come first, then events: a row at an event time is the state before it.

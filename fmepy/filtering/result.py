@@ -301,8 +301,7 @@ class FilterResult:
                 f"`estimated` must be names, or a Series such as fit.par; got {type(estimated).__name__}."
             )
         names = [str(k) for k in (estimated.index if isinstance(estimated, pd.Series) else estimated)]
-        check_names(names, self.parms.index, argument="estimated")
-        return names
+        return list(check_names(names, self.parms.index, argument="estimated"))
 
     def _mean_parameters(self, estimated: Any) -> list[str]:
         """Return those of the estimated parameters that the mean equations hold."""

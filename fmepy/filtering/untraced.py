@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fmepy.errors import ModelError
+from fmepy.errors import ModelError, SimulationError
 from fmepy.filtering.statespace import INFLATION
 from fmepy.models.code import scalar_function
 from fmepy.models.definition import Definition
@@ -28,7 +28,7 @@ from fmepy.types import Matrix, Vector
 __all__ = ["UntracedSpace", "nominal_equations"]
 
 _STEP = 6e-6
-_NO_VALUE = (ArithmeticError, ValueError)
+_NO_VALUE = (ArithmeticError, ValueError, SimulationError)
 
 
 def nominal_equations(definition: Definition) -> Equations:
@@ -206,6 +206,8 @@ class _ByDifferences:
     def _rates(self, t: float, x: Vector, p: Vector, u: Vector) -> Vector:
         try:
             return self._function(t, x, p[: self._k], u)
+        except ModelError:  # a mistake in the function, though it is a ValueError too
+            raise
         except _NO_VALUE:
             return np.full(len(x), np.nan)
 
@@ -215,6 +217,8 @@ class _ByDifferences:
             if self._needs_extras:
                 extras = list(self._function.extras(t, x, p[: self._k], u).values())
             return np.array(self._expressions((t,), x.tolist(), p.tolist(), u.tolist(), extras), dtype=float)
+        except ModelError:
+            raise
         except _NO_VALUE:
             return np.full(2 * self._m + (0 if self._correlated else len(self._keys)), np.nan)
 

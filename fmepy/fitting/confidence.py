@@ -72,7 +72,7 @@ def confidence(
 
     names = [str(n) for n in fit.par.index]
     wanted = names if which is None else [which] if isinstance(which, str) else list(which)
-    check_names(wanted, names, argument="which")
+    wanted = list(check_names(wanted, names, argument="which"))
     if fit.with_prior:
         raise ArgumentError("confidence() profiles the residuals of the data alone; this fit has a prior.")
     objective = as_objective(f, fit.par if fit.tied is None else lmfit_at(fit), args=args, kwargs=kwargs)

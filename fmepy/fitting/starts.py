@@ -58,7 +58,7 @@ def starting_points(
 
 
 def _from_table(table: pd.DataFrame, theta0: Vector, lower: Vector, upper: Vector, names: Sequence[str]) -> Matrix:
-    check_names(table.columns, names, argument="starts")
+    table = table.set_axis(check_names(table.columns, names, argument="starts"), axis=1)
     if len(table) == 0:
         raise ArgumentError("`starts` is an empty table.")
     points = np.tile(theta0, (len(table), 1))

@@ -122,7 +122,7 @@ def _labelled_vector(jump: Any, names: Sequence[str]) -> Vector:
     values = np.array(list(jump.values()) if isinstance(jump, Mapping) else jump, dtype=float)
     if labels == [str(i) for i in range(len(names))]:  # a Series without labels
         return values
-    check_names(labels, names, argument="jump")
+    labels = list(check_names(labels, names, argument="jump"))
     missing = [n for n in names if n not in labels]
     if missing:
         raise ArgumentError(f"`jump` has nothing for {listed(missing)}. Give a standard deviation for each parameter.")

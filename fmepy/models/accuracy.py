@@ -40,8 +40,9 @@ def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float,
         A value that is not positive, a wrong number of them, an unknown state.
     """
     if isinstance(atol, Mapping | pd.Series):
-        check_names(list(atol.keys()), states, argument="atol", what="state")
-        given = [atol.get(s) for s in states]
+        found = check_names(list(atol.keys()), states, argument="atol", what="state")
+        by_state = dict(zip(found, dict(atol).values(), strict=True))
+        given = [by_state.get(s) for s in states]
     elif atol is None or np.ndim(atol) == 0:
         given = [atol] * len(states)
     else:

@@ -143,8 +143,8 @@ class Simulator:
             wanted = table[int(wanted)]
             if self.x_place is not None and wanted == self.x_name:
                 raise ArgumentError(f"`sensvar`: column {self.x_place} is {self.x_name!r}, which is x, not a variable.")
-        check_names([wanted], self.var_names, argument="sensvar", what="variable")
-        return self.var_names.index(str(wanted))
+        (name,) = check_names([wanted], self.var_names, argument="sensvar", what="variable")
+        return self.var_names.index(name)
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y, and S, shape (n_x, n_var, n_par): the derivatives of Y to theta. fmepy models only.
@@ -227,9 +227,7 @@ def as_simulator(
 def _varied(varied: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
     if varied is None:
         return tuple(known)
-    names = (varied,) if isinstance(varied, str) else tuple(str(k) for k in varied)
-    check_names(names, known, argument="parms")
-    return names
+    return check_names([varied] if isinstance(varied, str) else varied, known, argument="parms")
 
 
 # --- fmepy models

@@ -22,6 +22,7 @@ from fmepy.models.forcing import Forcing, as_forcings
 from fmepy.models.text import parse_expression, parse_model
 from fmepy.models.tracing import as_expression, call_traced, traced
 from fmepy.models.values import ValueTable
+from fmepy.names import ByName, normal_name
 from fmepy.types import Vector
 
 __all__ = ["Definition", "RatesFunction", "as_times", "define"]
@@ -32,6 +33,14 @@ Kind = Literal["ode", "difference"]
 
 MOST_TRACED_STATES = 20
 """Vector functions with more states run as they are: expanded cell by cell they compile slower than they would gain."""
+
+
+def _unragged(value: Any) -> Any:
+    """Return a value that numpy can tell the dimension of; a sequence for one whose entries differ in length."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return [None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,40 +66,98 @@ class RatesFunction:
 
     def raw(self, t: Any, y: Any, p: Any, u: Any) -> tuple[Any, dict[str, Any]]:
         """Call the user's function and split what it returns into rates and extra outputs."""
-        values = dict(zip(self.parameters, p, strict=True))
+        values = ByName(zip(self.parameters, p, strict=True))
         values.update(zip(self.forcings, u, strict=True))
         if self.form == "vector":
-            result = self.function(t, y, values)
+            y = y.view()
+            y.flags.writeable = False  # the array is the solver's own: a change in it would change the run
+            try:
+                result = self.function(t, y, values)
+            except ValueError as error:
+                if "read-only" not in str(error):
+                    raise
+                raise ModelError(
+                    f"The function changes the array of states that it is given ({error}), which is the solver's own. "
+                    "Change a copy of it: y = y.copy()."
+                ) from error
         else:
             values.update(zip(self.states, y, strict=True))
             result = self.function(t, *[values[k] for k in self.positional], **{k: values[k] for k in self.keywords})
         extra: dict[str, Any] = {}
         if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping):
-            result, extra = result[0], {str(k): v for k, v in result[1].items()}
+            result, extra = result[0], {normal_name(k): v for k, v in result[1].items()}
+        if isinstance(result, pd.Series) and set(result.index) & set(self.states):
+            result = result.to_dict()
         if isinstance(result, Mapping):
-            missing = [s for s in self.states if s not in result]
-            if missing:
+            by_name = {normal_name(k): v for k, v in result.items()}
+            missing = [s for s in self.states if s not in by_name]
+            unknown = [k for k in by_name if k not in self.states]
+            if missing or unknown:
+                what = f"without {listed(missing)}" if missing else f"with {unknown[0]!r}, which is no state"
                 raise ModelError(
-                    f"The function returned a dict without {listed(missing)}; one entry a state is needed."
+                    f"The function returned a dict {what}; one entry for each of {listed(self.states)} is needed. "
+                    "Further outputs go beside it: return rates, {'name': value}."
                 )
-            result = [result[s] for s in self.states]
+            result = [by_name[s] for s in self.states]
         return result, extra
 
     def __call__(self, t: float, y: Any, p: Any, u: Any) -> Vector:
-        """Return the rates (or next states) as an array."""
-        rates = np.asarray(self.raw(t, y, p, u)[0], dtype=float)
-        if rates.shape != (len(self.states),):
-            rates = rates.reshape(-1)
-            if len(rates) != len(self.states):
-                raise ModelError(
-                    f"The function returned {len(rates)} values for {len(self.states)} states "
-                    f"({listed(self.states)}); return one for each, in that order."
+        """Return the rates (or next states) as an array of their own: a function may fill the same one every time."""
+        result = self.raw(t, y, p, u)[0]
+        try:
+            rates = np.array(result)
+        except ValueError:  # entries of unequal length
+            rates = np.empty((0, 0))
+        if rates.dtype.kind in "fiub" and (
+            rates.shape == (len(self.states),) or rates.ndim == 0 == len(self.states) - 1
+        ):
+            return rates.astype(float, copy=False).reshape(-1)
+        return self._by_entry(result, t)
+
+    def _by_entry(self, result: Any, t: float) -> Vector:
+        """Return unusual rates as floats; say what is wrong with them where they are none."""
+        n, at = len(self.states), f"at time {t:g}"
+        form = f"one number for each of the {n} states ({listed(self.states)}), in that order"
+        if n == 1:
+            form = f"one number, for the state {self.states[0]!r}"
+        if result is None:
+            raise ModelError(f"The function returned None {at}: is a `return` missing? Return {form}.")
+        if isinstance(result, str | bytes) or callable(result):
+            raise ModelError(f"The function returned {result!r} {at}; return {form}.")
+        entries = [result] if np.ndim(_unragged(result)) == 0 else list(result)
+        if len(entries) != n:
+            counted = "1 value" if len(entries) == 1 else f"{len(entries)} values"
+            raise ModelError(f"The function returned {counted} {at}; return {form}.")
+        rates = np.empty(n)
+        for i, (name, value) in enumerate(zip(self.states, entries, strict=True)):
+            if np.iscomplexobj(value):
+                raise SimulationError(
+                    f"the function returned a complex number for {name!r} ({value!r}): a root or a power of a negative "
+                    "number, or a logarithm; keep its base from falling below zero, as with max(x, 0)",
+                    time=t,
                 )
+            if np.ndim(_unragged(value)):
+                raise ModelError(
+                    f"The function returned an array or a sequence for {name!r} {at}; return {form} (np.ravel flattens "
+                    "an array)."
+                )
+            try:
+                if value is None or isinstance(value, str | bytes):
+                    raise TypeError
+                rates[i] = float(value)
+            except (TypeError, ValueError):
+                raise ModelError(f"The function returned {value!r} for {name!r} {at}; return {form}.") from None
         return rates
 
     def extras(self, t: float, y: Vector, p: Vector, u: Vector) -> dict[str, float]:
         """Return the extra outputs as numbers."""
-        return {k: float(v) for k, v in self.raw(t, y, p, u)[1].items()}
+        extra = self.raw(t, y, p, u)[1]
+        try:
+            return {k: float(v) for k, v in extra.items()}
+        except (TypeError, ValueError):
+            raise ModelError(
+                f"The function's extra outputs must be numbers; at time {t:g} they are {extra!r}."
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,9 +225,14 @@ def as_times(times: Any, argument: str = "times") -> Vector:
         Empty, not numbers, not finite, or out of order.
     """
     try:
-        out = np.atleast_1d(np.array(times, dtype=float))
+        out: Vector = np.array(times, dtype=float)
     except (TypeError, ValueError):
         raise ModelError(f"`{argument}` must be numbers; got {times!r}.") from None
+    if out.ndim == 0:
+        raise ModelError(
+            f"`{argument}={times!r}` is one number; the times of all rows are needed, such as np.linspace(0, "
+            f"{float(out):g}, 101), or a list of one for one row."
+        )
     if out.ndim != 1 or not len(out):
         raise ModelError(f"`{argument}` must be a sequence of at least one number.")
     if not np.isfinite(out).all():
@@ -239,15 +311,16 @@ def _as_parms(parms: Any) -> dict[str, float]:
     if not isinstance(parms, Mapping | pd.Series):
         raise ParameterError(f"`parms` must be a dict or Series of names and values; got {type(parms).__name__}.")
     out: dict[str, float] = {}
-    for name, value in parms.items():
-        if str(name) in out:
-            raise ParameterError(f"`parms` names {str(name)!r} more than once.")
+    for key, value in parms.items():
+        name = normal_name(key)
+        if name in out:
+            raise ParameterError(f"`parms` names {name!r} more than once.")
         try:
-            out[str(name)] = float(value)
+            out[name] = float(value)
         except (TypeError, ValueError):
-            out[str(name)] = np.nan
-        if not np.isfinite(out[str(name)]):
-            raise ParameterError(f"`parms`: {str(name)!r} is {value!r}; a finite number is needed.")
+            out[name] = np.nan
+        if not np.isfinite(out[name]):
+            raise ParameterError(f"`parms`: {name!r} is {value!r}; a finite number is needed.")
     return out
 
 
@@ -256,7 +329,7 @@ def _as_state(state: Any) -> dict[str, Any]:
     if state is None:
         return {}
     if isinstance(state, Mapping | pd.Series):
-        names = [str(k) for k in state.keys()]  # noqa: SIM118  # a Series iterates over its values
+        names = [normal_name(k) for k in state.keys()]  # noqa: SIM118  # a Series iterates over its values
         repeated = sorted({n for n in names if names.count(n) > 1})
         if repeated:
             raise ModelError(f"`state` names {listed(repeated)} more than once.")
@@ -305,10 +378,11 @@ def _read_outputs(outputs: Any, known: Sequence[str], defined: Mapping[str, Any]
     if not isinstance(outputs, Mapping):
         raise ModelError(f"`outputs` must be a dict of name and expression; got {type(outputs).__name__}.")
     out: dict[str, Any] = {}
-    for name, value in outputs.items():
-        if name in known or name in defined:
+    for key, value in outputs.items():
+        name = normal_name(key)
+        if name in known or name in defined or name in out:
             raise ModelError(f"The output {name!r} has the name of something else in the model; choose another.")
-        expression = _output_expression(str(name), value, [*known, *defined, *out, time])
+        expression = _output_expression(name, value, [*known, *defined, *out, time])
         earlier = {symbol(k): e for k, e in {**defined, **out}.items()}
         for used in sorted(names_in([expression])):
             if used not in known and used != time and symbol(used) not in earlier:
@@ -316,7 +390,7 @@ def _read_outputs(outputs: Any, known: Sequence[str], defined: Mapping[str, Any]
                     f"The output {name!r} uses {used!r}, which the model does not have."
                     f"{did_you_mean(used, [*known, *defined, *out])}"
                 )
-        out[str(name)] = expression.xreplace(earlier)
+        out[name] = expression.xreplace(earlier)
     return out
 
 
@@ -372,6 +446,9 @@ def _from_text(
 ) -> Definition:
     model = parse_model(text, kind=kind)
     states = model.states
+    if not states:
+        rate = "d(N)/dt = r * N" if kind == "ode" else "next(N) = r * N"
+        raise ModelError(f"The text has no state: it needs a line such as `{rate}`.")
     extra = _as_state(state)
     for name in extra:
         if name not in states:
@@ -678,18 +755,21 @@ def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tu
             return tuple(rates.extras(t0, y0, p, u))
     except ModelError:
         raise
-    except (ArithmeticError, ValueError) as error:
-        if isinstance(error, FloatingPointError | ZeroDivisionError | OverflowError):
+    except (ArithmeticError, ValueError, SimulationError) as error:
+        if not isinstance(error, ValueError):
             raise SimulationError(
-                f"The model's function fails at its start: {type(error).__name__}: {error}.",
+                f"The model's function fails at its start: {_told(error)}.",
                 parameters=dict(zip(rates.parameters, p, strict=True)),
                 time=t0,
             ) from error
         raise ModelError(f"The model's function fails when it is called at the start: {error}.") from error
     except Exception as error:
-        raise ModelError(
-            f"The model's function fails when it is called at the start: {type(error).__name__}: {error}."
-        ) from error
+        raise ModelError(f"The model's function fails when it is called at the start: {_told(error)}.") from error
+
+
+def _told(error: Exception) -> str:
+    """Return an error in words; the kinds of our own need no name."""
+    return str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
 
 
 def _trace(kind: Kind, rates: RatesFunction, outputs: Any, time: str, most_states: int) -> tuple[Equations | None, str]:
@@ -743,7 +823,7 @@ def _agree(equations: Equations, rates: RatesFunction, t0: float, y0: Vector, p:
             continue
         try:
             ours = np.array(function([t], y.tolist(), p.tolist(), u.tolist()), dtype=float)
-        except (ValueError, OverflowError, ZeroDivisionError):
+        except (ValueError, OverflowError, ZeroDivisionError, TypeError):  # a complex number is no value
             if np.isfinite(direct).all():
                 return False
             continue

@@ -154,8 +154,7 @@ class DifferenceModel(DynamicModel):
             Nothing here: there is no second engine.
         """
         parameters = self._definition.parameters
-        chosen = parameters if names is None else tuple(str(k) for k in names)
-        check_names(chosen, parameters, argument="names")
+        chosen = parameters if names is None else check_names(names, parameters, argument="names")
         rows = self.times if times is None else as_times(times)
         return BoundDifference(self, chosen, rows)
 
@@ -292,9 +291,11 @@ class BoundDifference:
                 if k > 0:
                     try:
                         y = advance(t, y, plain, self._U[k])
-                    except (ArithmeticError, ValueError) as error:
-                        if isinstance(error, ModelError):
-                            raise
+                    except ModelError:
+                        raise
+                    except SimulationError as error:
+                        self._fail(str(error), t, p)
+                    except Exception as error:  # whatever goes wrong in a user's function is a failed run
                         self._fail(f"{type(error).__name__}: {error}", t, p)
                     if not np.isfinite(y).all():
                         self._fail("a state became NaN or infinite", t, p)

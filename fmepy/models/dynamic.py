@@ -16,6 +16,7 @@ from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.models.base import BoundModel
 from fmepy.models.definition import Definition
 from fmepy.models.equations import Equations
+from fmepy.names import normal_name
 from fmepy.parameters import merge_parameters
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
@@ -104,7 +105,8 @@ class DynamicModel:
         for name, value in arguments.items():
             old = self._definition.parms if name == "parms" else new[name]
             if name in _MERGED and _is_named(value):
-                new[name] = {**(dict(old) if _is_named(old) else {}), **dict(value)}
+                merged = [*(dict(old).items() if _is_named(old) else ()), *dict(value).items()]
+                new[name] = {normal_name(k): v for k, v in merged}
             else:
                 new[name] = value
         return type(self)(**new, _like=self)  # type: ignore[call-arg]  # a subclass takes it, see above

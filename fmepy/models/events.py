@@ -19,8 +19,9 @@ import pandas as pd
 
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed
 from fmepy.models.text import parse_expression
+from fmepy.names import normal_name
 
-__all__ = ["METHODS", "Event", "as_events"]
+__all__ = ["METHODS", "Event", "as_events", "events_outside"]
 
 METHODS = ("replace", "add", "multiply")
 _COLUMNS = ("var", "time", "value", "method")
@@ -74,7 +75,8 @@ def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
         missing = [k for k in _COLUMNS[:3] if k not in row]
         if missing:
             raise ModelError(f"{where}: {listed(missing)} missing. An event needs var, time and value.")
-        if row["var"] not in states:
+        state = normal_name(row["var"])
+        if state not in states:
             raise ModelError(
                 f"{where}: {row['var']!r} is not a state.{did_you_mean(row['var'], states)} "
                 f"States are {listed(states)}."
@@ -86,8 +88,27 @@ def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
         if not np.isfinite(time):
             raise ModelError(f"{where}: the time is {row['time']!r}; a finite number is needed.")
         method = check_choice(row.get("method", "replace"), METHODS, f"events[{i}].method")
-        out.append(Event(states.index(row["var"]), time, _value(row["value"], where), method))
+        out.append(Event(states.index(state), time, _value(row["value"], where), method))
     return tuple(sorted(out, key=lambda e: e.time))
+
+
+def events_outside(events: Sequence[Event], states: Sequence[str], start: float, end: float) -> str:
+    """Return which events lie outside the times of a model, and so do nothing, in words (or an empty string)."""
+    slack = 1e-9 * (end - start)
+    by_state: dict[str, list[str]] = {}
+    for e in events:
+        if not start - slack <= e.time <= end + slack:
+            by_state.setdefault(states[e.state], []).append(f"{e.time:g}")
+    if not by_state:
+        return ""
+    lost = sum(map(len, by_state.values()))
+    told = "; ".join(
+        f"{state!r} at {', '.join(times[:6])}{', ...' if len(times) > 6 else ''}" for state, times in by_state.items()
+    )
+    return (
+        f"{lost} of {len(events)} events {'lies' if lost == 1 else 'lie'} outside `times` ({start:g} to {end:g}) and "
+        f"will not happen: {told}. Are both in the same unit of time?"
+    )
 
 
 def _rows(events: Any) -> list[Mapping[str, Any]]:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, check_choice
+from fmepy.names import normal_name
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = [
@@ -99,7 +100,7 @@ def as_forcings(forcings: Any) -> tuple[Forcing, ...]:
         return ()
     if not isinstance(forcings, Mapping):
         raise ModelError(f"`forcings` must be a dict of name and series; got {type(forcings).__name__}.")
-    return tuple(_forcing(str(name), series) for name, series in forcings.items())
+    return tuple(_forcing(normal_name(name), series) for name, series in forcings.items())
 
 
 def _forcing(name: str, series: Any) -> Forcing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from fmepy.models.engines.explicit import NotWritableError, rates_source
 from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
 from fmepy.models.engines.scipy_steppers import IVP_METHODS
 from fmepy.models.equations import Equations, names_in
-from fmepy.models.events import Event, as_events
+from fmepy.models.events import Event, as_events, events_outside
 from fmepy.models.forcing import forcing_values, tell_outside
 from fmepy.models.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
 from fmepy.models.switches import NotSmoothError
@@ -75,7 +76,7 @@ class OdeModel(DynamicModel):
         points unless "constant" (the last value passed); held constant outside them.
     events : table, optional
         Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"). The row at the time of an event
-        shows the state before it.
+        shows the state before it. Events outside `times` are named in a warning.
     engine : {"auto", "diffsol", "numba", "scipy"}
         "diffsol" compiles, and refuses what cannot be; "auto" uses it for what can be. "numba" compiles too, for models
         that are not stiff and run thousands of times (chains, ensembles), or have many parameters: the runs of a small
@@ -211,6 +212,9 @@ class OdeModel(DynamicModel):
         self._scaled: SolverOptions | None = None
         self._has_told = False
         self._bound: BoundOde | None = None
+        outside = self._events_outside()
+        if outside and (_like is None or outside != _like._events_outside()):
+            warnings.warn(outside, UserWarning, stacklevel=2 if _like is None else 3)
         if _like is None:
             if self.engine_note:
                 logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
@@ -240,6 +244,9 @@ class OdeModel(DynamicModel):
 
         return scaled_tolerances(self._options.atol, start, trial)
 
+    def _events_outside(self) -> str:
+        return events_outside(self._events, self.states, float(self.times[0]), float(self.times[-1]))
+
     def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundOde:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
@@ -252,8 +259,7 @@ class OdeModel(DynamicModel):
             Stay with the second engine after the first run that needed it.
         """
         parameters = self._definition.parameters
-        chosen = parameters if names is None else tuple(str(k) for k in names)
-        check_names(chosen, parameters, argument="names")
+        chosen = parameters if names is None else check_names(names, parameters, argument="names")
         rows = self.times if times is None else as_times(times)
         if rows[0] < self.times[0]:
             raise ModelError(
@@ -326,7 +332,7 @@ class BoundOde:
         return p
 
     def _run(self, p: Vector, kind: str) -> tuple[Matrix, Any]:
-        """Run on the first engine, and once more on the next if that fails."""
+        """Run on the first engine, and once more on the next if that fails, unless a state has exploded."""
         failures = []
         for i, engine in enumerate(tuple(self._engines)):
             runner = self._runner(engine, kind)
@@ -336,6 +342,8 @@ class BoundOde:
                 out = runner.run(p)
             except SimulationError as error:
                 failures.append(error)
+                if error.exploded:
+                    break
                 continue
             if i > 0:
                 self.retries += 1
@@ -348,7 +356,10 @@ class BoundOde:
         why = "; then ".join(str(f) for f in failures)
         values = ", ".join(f"{k}={v:.6g}" for k, v in list(parameters.items())[:12])
         raise SimulationError(
-            f"The run failed{at}: {why}. Parameters: {values}.", parameters=parameters, time=reached
+            f"The run failed{at}: {why}. Parameters: {values}.",
+            parameters=parameters,
+            time=reached,
+            exploded=failures[-1].exploded,
         ) from failures[-1]
 
     def simulate(self, theta: Vector) -> Matrix:
@@ -394,8 +405,8 @@ class BoundOde:
         p = self._parameters(theta)
         try:
             Y, S = self._run(p, "exact")
-        except SimulationError:
-            if all(self._runner(e, "exact") is not None for e in self._engines):
+        except SimulationError as error:
+            if error.exploded or all(self._runner(e, "exact") is not None for e in self._engines):
                 raise
             return self._differences(theta)  # the last engine has no exact sensitivities for this model
         return self._with_output_sensitivities(p, Y, S)

@@ -234,8 +234,8 @@ class SensRange(Framed):
             repeated = sorted({k for k in names if names.count(k) > 1})
             if repeated:
                 raise ArgumentError(f"`var` names {listed(repeated)} more than once; give one variance per variable.")
-            check_names(names, self.var, argument="var", what="variable")
-            given = dict(zip(names, (var[k] for k in var.keys()), strict=True))  # noqa: SIM118
+            found = check_names(names, self.var, argument="var", what="variable")
+            given = dict(zip(found, (var[k] for k in var.keys()), strict=True))  # noqa: SIM118
         else:
             given = dict.fromkeys(self.var, var)
         out = {k: np.full(n, _number(v, k)) for k, v in given.items()}

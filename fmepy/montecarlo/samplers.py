@@ -405,8 +405,7 @@ def Norm(
     low, high = np.full(len(names), -np.inf), np.full(len(names), np.inf)
     if parRange is not None:
         ranges = as_ranges(parRange, finite=False)
-        check_names(ranges.names, names, argument="parRange")
-        places = [names.index(k) for k in ranges.names]
+        places = [names.index(k) for k in check_names(ranges.names, names, argument="parRange")]
         low[places], high[places] = ranges.low, ranges.high
     chol_C: Matrix = np.linalg.cholesky(C).astype(float)
     rng = as_rng(seed)

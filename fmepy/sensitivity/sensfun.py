@@ -508,7 +508,8 @@ def _parameter_scale(parscale: Any, names: Sequence[str], theta: Vector, floor: 
             )
         return np.where(theta == 0, floor, theta)
     if isinstance(parscale, (Mapping, pd.Series)):
-        check_names(parscale.keys(), names, argument="parscale")
+        found = check_names(parscale.keys(), names, argument="parscale")
+        parscale = dict(zip(found, dict(parscale).values(), strict=True))
         missing = [n for n in names if n not in parscale]
         if missing:
             raise ParameterError(f"`parscale` has no entry for {listed(missing)}.")

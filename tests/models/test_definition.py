@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.errors import ModelError, ModelTextError, ParameterError
+import fmepy as fme
+from fmepy.errors import ModelError, ModelTextError, ParameterError, SimulationError
+from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel, ode
 
 LOGISTIC = "d(N)/dt = r * N * (1 - N / K)"
@@ -115,7 +117,7 @@ def typo(t, N, *, r=0.5):
         (two_arrays, {"N": 1}, "exactly|f.t, y, p."),
         (star, {"N": 1}, "write them out"),
         (no_time, {"N": 1}, "first argument"),
-        (three_rates, {"N": 1}, "3 values for 1 states"),
+        (three_rates, {"N": 1}, "returned 3 values at time 0; return one number"),
         (typo, {"N": 1}, "NameError"),
         (3, {"N": 1}, "function, text or Equations"),
     ],
@@ -161,3 +163,151 @@ def test_ode_hands_parameters_over_as_they_are():
     assert list(out.columns) == ["time", "1", "2"]
     assert out["2"].iloc[-1] == pytest.approx(2 * np.exp(-0.5), rel=1e-5)
     assert ode(1.0, [0, 1], lambda t, y, p: -y)["1"].iloc[-1] == pytest.approx(np.exp(-1), rel=1e-5)
+
+
+# --- what a function of arrays returns --------------------------------------------------------------------------------
+
+KINDS = {
+    "ode": lambda f, state: OdeModel(f, state=state, times=[0, 1, 2], parms={"k": 0.5}),
+    "rk4": lambda f, state: OdeModel(f, state=state, times=[0, 1, 2], parms={"k": 0.5}, method="rk4"),
+    "difference": lambda f, state: DifferenceModel(f, state=state, times=[0, 1, 2], parms={"k": 0.5}),
+    "one run": lambda f, state: ode(state, [0, 1, 2], f, {"k": 0.5}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (None, "returned None at time 0: is a `return` missing"),
+        ((None, {"sum": 1.0}), "returned None at time 0"),
+        ([1.0, None], "returned None for 'B'"),
+        ([1.0], "returned 1 value at time 0; return one number for each of the 2 states"),
+        (1.0, "returned 1 value"),
+        ([1.0, 2.0, 3.0], "returned 3 values"),
+        ("12", "returned '12'"),
+        (["1", "2"], "returned '1' for 'A'"),
+        ([[1.0, 2.0]], "returned 1 value"),
+        ([[1.0], [2.0]], "an array or a sequence for 'A'.*ravel"),
+        ([1.0, [2.0, 3.0]], "an array or a sequence for 'B'"),
+        ({"A": 1.0}, "without 'B'"),
+        ({"A": 1.0, "B": 1.0, "C": 2.0}, "'C', which is no state"),
+        (([1.0, 2.0], {"sum": None}), "extra outputs must be numbers"),
+    ],
+)
+def test_a_function_that_returns_something_else_than_its_rates_is_told(kind, returned, words):
+    with pytest.raises(ModelError, match=words):
+        KINDS[kind](lambda t, y, p: returned, {"A": 1.0, "B": 2.0})
+
+
+def test_a_forgotten_return_is_told_for_one_state_too_and_by_name():
+    with pytest.raises(ModelError, match="`return` missing"):
+        OdeModel(lambda t, N: None, state={"N": 1}, times=[0, 1])
+
+
+@pytest.mark.parametrize("method", ["lsoda", "RK45", "rk4"])
+def test_a_return_that_is_missing_in_one_branch_is_told_with_the_time(method):
+    model = OdeModel(lambda t, y, p: -y if t < 0.5 else None, state={"N": 1}, times=[0, 1, 2], method=method)
+    with pytest.raises(ModelError, match=r"returned None at time (0\.[5-9]|1)"):
+        model()
+
+
+@pytest.mark.parametrize("method", ["lsoda", "RK45", "rk4"])
+def test_a_complex_number_is_a_failed_run_that_says_so(method):
+    model = OdeModel(
+        lambda t, y, p: (1 - float(t)) ** 0.5 if t > -1 else 0.0, state={"N": 1}, times=[0, 1, 2], method=method
+    )
+    with pytest.raises(SimulationError, match="complex number for 'N'"):
+        model()
+    with pytest.raises(SimulationError, match="complex number for 'N'"):
+        OdeModel(lambda t, y, p: (-1.0) ** float(p["k"]), state={"N": 1}, times=[0, 1], parms={"k": 0.5})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("from_time", [0, 1])
+def test_the_array_of_states_is_not_to_be_changed(kind, from_time):
+    def change(t, y, p):
+        if t >= from_time:
+            y[0] = max(y[0], 0.0)
+        return -p["k"] * y
+
+    def run():
+        return KINDS[kind](change, {"A": 1.0, "B": 2.0})()
+
+    with pytest.raises(ModelError, match=r"y = y\.copy\(\)"):
+        run()
+
+
+@pytest.mark.parametrize("kind", ["ode", "rk4", "difference"])
+def test_a_function_may_return_one_array_of_its_own_again_and_again(kind):
+    mine = np.zeros(2)
+
+    def rates(t, y, p):
+        if y[0] > 1e9:  # keeps it from being traced
+            return y
+        return -p["k"] * y[0], p["k"] * y[0] - y[1]
+
+    def in_place(t, y, p):
+        mine[:] = rates(t, y, p)
+        return mine
+
+    expected = KINDS[kind](rates, {"A": 1.0, "B": 2.0})()
+    pd.testing.assert_frame_equal(KINDS[kind](in_place, {"A": 1.0, "B": 2.0})(), expected)
+
+
+def test_rates_given_as_a_labelled_series_are_taken_by_name():
+    swapped = OdeModel(lambda t, y, p: pd.Series({"B": 2.0, "A": 1.0}), state={"A": 0, "B": 0}, times=[0, 1])
+    np.testing.assert_allclose(swapped().iloc[-1], [1, 1, 2])
+
+
+# --- times, empty texts, events that never happen ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [OdeModel, DifferenceModel])
+@pytest.mark.parametrize("times", [10, 10.0, np.array(3)])
+def test_one_number_is_no_sequence_of_times(kind, times):
+    def step(t, N):
+        return N
+
+    with pytest.raises(ModelError, match=r"one number; the times of all rows are needed, such as np\.linspace"):
+        kind(step, state={"N": 1}, times=times)
+    with pytest.raises(ModelError, match="one number"):
+        kind(step, state={"N": 1}, times=[0, 20])(times=times)
+
+
+@pytest.mark.parametrize(("kind", "line"), [(OdeModel, r"d\(N\)/dt = "), (DifferenceModel, r"next\(N\) = ")])
+@pytest.mark.parametrize("text", ["", "  \n# nothing\n", "total = 3"])
+def test_a_text_without_a_state_is_refused_at_the_door(kind, line, text):
+    with pytest.raises(ModelError, match="no state: it needs a line such as `" + line):
+        kind(text, times=[0, 1])
+    with pytest.raises(ModelError, match="no state"):
+        kind(text, state={"N": 1}, times=[0, 1])
+
+
+def doses(*times):
+    return [{"var": "N", "time": t, "value": 1, "method": "add"} for t in times]
+
+
+def test_events_outside_the_times_are_named_once_where_the_model_is_made(recwarn):
+    with pytest.warns(
+        UserWarning, match=r"3 of 5 events lie outside `times` \(0 to 24\).*'N' at -1, 1440, 2880"
+    ) as told:
+        m = model(times=[0, 24], events=doses(0, 24, 1440, 2880, -1))
+    assert told[0].filename == __file__
+    recwarn.clear()
+    m(times=[0, 5])  # a shorter run leaves events out on purpose
+    m.bind(times=[0, 3]).simulate(m.parms.to_numpy())
+    m.replace(parms={"r": 0.4})()
+    fme.sensRange(m, parRange={"r": (0.4, 0.5)}, num=3, seed=1)
+    fme.SimulationCost(m, pd.DataFrame({"time": [1.0], "N": [2.0]}))()
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"2 of 5 events .* \(-1 to 24\)"):
+        m.replace(times=[-1, 24])
+    recwarn.clear()
+    m.replace(times=[-1, 3000])
+    assert not recwarn.list
+
+
+def test_an_event_at_either_end_of_the_times_is_inside_rounding_or_not(recwarn):
+    model(times=np.arange(8) * 0.1, events=doses(0, 0.7))
+    assert not recwarn.list

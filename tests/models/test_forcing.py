@@ -43,7 +43,9 @@ def test_a_jump_that_misses_a_grid_point_by_rounding_is_on_it(method):
 
 
 def test_the_sensitivity_of_a_fixed_step_scheme_sees_the_same_forcing():
-    model = fme.OdeModel("d(y)/dt = a * u", state={"y": 0}, times=[0, 1, 2], parms={"a": 3}, forcings=STEP, method="rk4")
+    model = fme.OdeModel(
+        "d(y)/dt = a * u", state={"y": 0}, times=[0, 1, 2], parms={"a": 3}, forcings=STEP, method="rk4"
+    )
     _, S = model.bind().sensitivities(np.array([3.0]))
     np.testing.assert_allclose(S[:, 0, 0], [0, 0, 1], atol=1e-14)
 

@@ -209,7 +209,7 @@ class DiffsolStepper:
                 found = _TIME.search(str(error))
                 reached = float(found.group(1)) if found else None
                 why = str(error).removeprefix("ODE solver error: ")
-                if exploded := reached is not None and self._explodes(start, packed, reached, float(times[-1])):
+                if exploded := reached is not None and self._explodes(start, z, packed, reached, float(times[-1])):
                     why = "a state runs to infinity"
                 raise SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded) from None
         out = solution.ys.T
@@ -218,7 +218,7 @@ class DiffsolStepper:
             out * self._scales,
         )
 
-    def _explodes(self, start: float, packed: Vector, reached: float, end: float) -> bool:
+    def _explodes(self, start: float, began: Vector, packed: Vector, reached: float, end: float) -> bool:
         """Tell whether a state has exploded where a run gave up: the run again, until just before it."""
         n = self._arguments[0].n_states
         last = start + (reached - start) * (1 - JUST_BEFORE)
@@ -230,7 +230,7 @@ class DiffsolStepper:
             slope = self._ode.rhs(packed, last, z)
         except RuntimeError:
             return False
-        began = packed[len(packed) - len(z) :]
+        began = began / self._scales
         with np.errstate(over="ignore"):
             return has_exploded(began, z, slope, n, end - start, self.rtol, np.full(n, self.atol))
 

@@ -214,7 +214,9 @@ class IvpStepper:
                     _guarded(self.rates, inputs, start, float(times[-1])),
                     (start, times[-1]),
                     z,
-                    method=_limited(self.method, MOST_IVP_STEPS + steps_of(float(times[-1]) - start, self.max_step)),
+                    method=_limited(
+                        self.method, MOST_IVP_STEPS + steps_of(times[-1] - start, self.options["max_step"])
+                    ),
                     t_eval=times,
                     rtol=self.rtol,
                     atol=self.atol,
