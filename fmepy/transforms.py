@@ -23,7 +23,7 @@ from fmepy.costs.base import BoundCost, Cost
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice
-from fmepy.models.base import BoundModel, Model
+from fmepy.models.base import BoundModel, Model, tightened
 from fmepy.parameters import check_names, generated_names, merge_parameters
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, UserParameters, Vector
 
@@ -181,13 +181,18 @@ class BoundTransformedModel:
         self.var_names = tuple(inner.var_names)
         self.times = inner.times
         self.exact = inner.exact
-        self._inner = inner
+        self._inner, self._kinds = inner, kinds
         self._scale = _scale(self.names, kinds)
 
     @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return self._inner.retries
+
+    def tightened(self) -> BoundTransformedModel | None:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        inner = tightened(self._inner)
+        return None if inner is None else BoundTransformedModel(inner, self._kinds)
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
@@ -296,6 +301,11 @@ class BoundTransformedCost:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return int(self._inner.retries)
+
+    def tightened(self) -> BoundTransformedCost | None:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        inner = tightened(self._inner)
+        return None if inner is None else type(self)(inner, self._kinds)
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,)."""

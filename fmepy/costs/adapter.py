@@ -30,6 +30,7 @@ import numpy as np
 from fmepy.costs.differences import NOISE_FREE, Differences, difference_table_noise, magnitudes, probe
 from fmepy.costs.sources import BoundSource, Expansion, FunctionSource, Source, classify
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.models.base import tightened
 from fmepy.parameters import Parameters, as_parameters
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
@@ -117,6 +118,17 @@ class Objective:
         self._last: bytes = b""
         self._jacobian_at: bytes = b""
         self._jacobian: Matrix | None = None
+
+    def tightened(self) -> Objective | None:
+        """Return the same at tolerances a hundred times smaller, see `fmepy.models.base.tightened`."""
+        bound = tightened(self._bound)
+        if bound is None or not isinstance(self._source, BoundSource):
+            return None
+        out = copy(self)
+        out._bound, out._source = bound, BoundSource(self._source.cost, bound, self._source.expand)
+        out._memory, out._best, out._last = {}, (np.inf, b""), b""
+        out._jacobian_at, out._jacobian = b"", None
+        return out
 
     # --- evaluation
 

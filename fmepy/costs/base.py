@@ -26,6 +26,9 @@ A bound cost that is one number, -2 log L, may be a *scored* one, which has also
 * ``nobs``, the data that count, and ``sensitivity_rows(theta) -> (names, x, rows)`` with rows'rows = information;
 * ``scale_parameters``, a mask of the parameters that scale noise: a search moves their logarithms, or ends at zero;
 * ``inflated(factor)``, the same with the sds of its process noise times `factor` (None where there is none).
+
+Any bound cost may offer ``tightened()``, the same at tolerances a hundred times smaller (None where no solver has any):
+fits and chains ask what the solver's error is worth, see `fmepy.costs.solver_error`.
 """
 
 from __future__ import annotations

@@ -133,6 +133,18 @@ class BoundFimlof:
         out._inflation, out._remembered, out._last = factor, None, None
         return out
 
+    def tightened(self) -> BoundFimlof | None:
+        """Return the same at smaller tolerances, None where no solver has any; see `fmepy.models.base.tightened`."""
+        from fmepy.filtering.adaptive import uses_solver
+
+        if not uses_solver(self.spec):
+            return None
+        out = copy(self)
+        out.spec = replace(self.spec, tightness=0.01 * self.spec.tightness)
+        out._machine = Machine(out.spec)
+        out._remembered, out._last = None, None
+        return out
+
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L; raise SimulationError where the filter breaks down."""
         found = self.likelihoods(theta)

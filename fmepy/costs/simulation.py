@@ -13,6 +13,7 @@ when it is bound - where the observations stand in a run - a `Reading`. An evalu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -35,7 +36,7 @@ from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, as_table, check_observed, concatenate, prepare, read_observations
 from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
-from fmepy.models.base import BoundModel, Model
+from fmepy.models.base import BoundModel, Model, tightened
 from fmepy.parameters import check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
@@ -88,6 +89,12 @@ class BoundSimulation:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return self._model.retries
+
+    def tightened(self) -> BoundSimulation | None:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        out = copy(self)
+        out._model = tightened(self._model)
+        return None if out._model is None else out
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled."""

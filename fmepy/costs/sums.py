@@ -20,6 +20,7 @@ import pandas as pd
 from fmepy.costs.base import Cost
 from fmepy.costs.modcost import ModCost
 from fmepy.errors import ArgumentError, ParameterError, listed
+from fmepy.models.base import tightened
 from fmepy.parameters import check_names, merge_parameters
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
@@ -138,6 +139,14 @@ class BoundSum:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return sum(b.bound.retries for b in self._blocks)
+
+    def tightened(self) -> BoundSum | None:
+        """Return the same at smaller tolerances where a part has any, see `fmepy.models.base.tightened`."""
+        found = [tightened(b.bound) for b in self._blocks]
+        if all(f is None for f in found):
+            return None
+        blocks = [b if f is None else replace(b, bound=f) for b, f in zip(self._blocks, found, strict=True)]
+        return type(self)(blocks, self.parameter_names, self.theta0, self.lower, self.upper)
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled, in the order of the parts."""

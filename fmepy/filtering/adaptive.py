@@ -36,6 +36,7 @@ from fmepy.filtering.explicit import ExplicitStepper
 from fmepy.filtering.run import Functions
 from fmepy.filtering.specification import Specification
 from fmepy.filtering.statespace import StateSpace
+from fmepy.models.accuracy import RELATIVE
 from fmepy.models.code import scalar_function
 from fmepy.models.engines.diffsol import DiffsolStepper, NotCompilableError, is_available
 from fmepy.models.engines.scipy_steppers import LsodaStepper
@@ -49,20 +50,71 @@ from fmepy.types import Matrix, Vector
 __all__ = ["adaptive_functions"]
 
 RTOL, ATOL = 1e-8, 1e-12
+"""Largest tolerances; ATOL of a state of size one."""
 _SIZE = "size of the noise"
 _MOST_EXACT = 256
 """Step lengths whose exact transition is kept."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Accuracy:
+    """What the solver is asked for: the relative tolerance, the sizes of the states, the longest step."""
+
+    rtol: float
+    atol: float
+    sizes: Vector
+    max_step: float
+
+    @classmethod
+    def of(cls, spec: Specification) -> Accuracy:
+        """Return that of a specification: the model's, where it asks for more than a filter does anyway."""
+        options = spec.model._scaled_options()
+        n = len(spec.definition.states)
+        own = np.minimum(options.atol / RELATIVE, 1.0)
+        own[np.isnan(own)] = 1.0  # fixed steps outside the filter
+        rest = np.full(len(spec.space.states) - n, own.min())  # sums over time
+        tight = spec.tightness
+        return cls(min(RTOL, options.rtol) * tight, ATOL * tight, np.concatenate([own, rest]), options.max_step)
+
+    @property
+    def of_states(self) -> Vector:
+        """Absolute tolerances of the state."""
+        return np.asarray(self.atol * self.sizes)
+
+    @property
+    def of_tangent(self) -> Matrix:
+        """Absolute tolerances of Phi, whose entry (i, j) has the size of state i over that of state j."""
+        return np.asarray(self.atol * np.minimum(self.sizes[:, None] / self.sizes, 1.0))
+
+    @property
+    def of_noise(self) -> Matrix:
+        """Absolute tolerances of the noise integral, or the covariance, in units of the largest."""
+        relative = self.sizes / self.sizes.max()
+        return np.asarray(self.atol * relative[:, None] * relative)
+
+
+def uses_solver(spec: Specification) -> bool:
+    """Tell whether states go on by a solver with tolerances."""
+    return spec.propagation in ("ode", "moment") and (_takes_moments(spec) or not _is_exact(spec))
+
+
+def _takes_moments(spec: Specification) -> bool:
+    return spec.propagation == "moment" or spec.update == "second_order"
+
+
+def _is_exact(spec: Specification) -> bool:
+    return isinstance(spec.space, StateSpace) and _is_constant(spec.space)
+
+
 def adaptive_functions(spec: Specification) -> Functions:
     """Return the functions of a filter whose states go on by an adaptive solver (propagation "ode" and "moment")."""
     space, forcings = spec.space, spec.definition.forcings
-    moments = spec.propagation == "moment" or spec.update == "second_order"
+    moments = _takes_moments(spec)
     observe = space.interpreted()[1]
     n = len(space.states)
-    if not moments and space.is_traced and _is_constant(space):
+    if not moments and isinstance(space, StateSpace) and _is_exact(spec):
         return Functions(False, _Exact(space).advance, observe, loop.TRANSITION, n)
-    by_solver = _BySolver(space, forcings, moments, spec.update == "second_order")
+    by_solver = _BySolver(space, forcings, moments, spec.update == "second_order", Accuracy.of(spec))
     return Functions(False, by_solver.advance, observe, loop.MOMENTS if moments else loop.TRANSITION, n)
 
 
@@ -172,14 +224,19 @@ class _BySolver:
     z = [x, Phi by rows, lower triangle of Qd or P by rows in units of size^2].
     """
 
-    def __init__(self, space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool) -> None:
+    def __init__(
+        self, space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool, accuracy: Accuracy
+    ) -> None:
         self._n, self._forcings, self._moments = len(space.states), forcings, moments
         self._low = np.tril_indices(self._n)
         self._rates = _Numbers(space, curved)
         self._space, self._curved = space, curved
         self._layout = InputLayout(len(space.parameters) + 1, len(forcings))
-        self._lsoda = LsodaStepper(self._rates, RTOL, ATOL)
-        self._explicit = None if curved else _explicit(space)
+        self._accuracy, self._limited = accuracy, bool(np.isfinite(accuracy.max_step))
+        tangent, noise = accuracy.of_tangent.ravel(), accuracy.of_noise[self._low]
+        self._atol: Vector = np.concatenate([accuracy.of_states, tangent, noise])
+        self._lsoda = LsodaStepper(self._rates, accuracy.rtol, self._atol, max_step=accuracy.max_step)
+        self._explicit = None if curved or self._limited else _explicit(space, accuracy)
         self._timelines: dict[tuple[float, float], tuple[Timeline, tuple[Segment, ...]]] = {}
 
     def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
@@ -229,7 +286,15 @@ class _BySolver:
 
     @cached_property
     def _compiled(self) -> _Augmented:
-        return _augmented(self._space, self._curved) if self._space.is_traced else _Augmented(None, None)
+        if not self._space.is_traced:
+            return _Augmented(None, None)
+        system = _augmented(self._space, self._curved)
+        if system is None or self._limited or not is_available():
+            return _Augmented(system, None)
+        try:
+            return _Augmented(system, DiffsolStepper(system, self._accuracy.rtol, self._atol))
+        except NotCompilableError:
+            return _Augmented(system, None)
 
     def _cut(self, start: float, end: float) -> tuple[Timeline, tuple[Segment, ...]]:
         if (found := self._timelines.get((start, end))) is None:
@@ -238,7 +303,7 @@ class _BySolver:
         return found
 
 
-def _explicit(space: Any) -> ExplicitStepper | None:
+def _explicit(space: Any, accuracy: Accuracy) -> ExplicitStepper | None:
     """Return the explicit method for equations without conditions, of which a step could miss one."""
     import sympy
 
@@ -248,7 +313,8 @@ def _explicit(space: Any) -> ExplicitStepper | None:
     ):
         return None
     n, k = len(space.states), len(space.parameters)
-    return ExplicitStepper(space.compiled()[0], n, k, space.n_noise, ATOL)
+    atol = np.concatenate([accuracy.of_states, accuracy.of_tangent.ravel(), accuracy.of_noise.ravel()])
+    return ExplicitStepper(space.compiled()[0], n, k, space.n_noise, accuracy.rtol, atol)
 
 
 def _last(rows: Matrix) -> Vector:
@@ -297,19 +363,12 @@ class _Numbers:
 
 
 @lru_cache(maxsize=32)
-def _augmented(space: StateSpace, curved: bool) -> _Augmented:
-    """Return the augmented system on the compiled engine, where that can be had."""
-    equations = _equations(space, curved)
+def _augmented(space: StateSpace, curved: bool) -> System | None:
+    """Return the augmented system, None where a condition has no crossing to stop at."""
     try:
-        system = build_system(equations, (), True)
+        return build_system(_equations(space, curved), (), True)
     except NotSmoothError:
-        return _Augmented(None, None)
-    if not is_available():
-        return _Augmented(system, None)
-    try:
-        return _Augmented(system, DiffsolStepper(system, RTOL, ATOL))
-    except NotCompilableError:
-        return _Augmented(system, None)
+        return None
 
 
 def _equations(space: StateSpace, curved: bool) -> Equations:

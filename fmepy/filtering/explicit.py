@@ -30,7 +30,6 @@ MOST_STEPS = 400
 """Steps in one stretch: more of them tell a stiff system."""
 STIFF = 300.0
 """A stretch of so many of the fastest time constants is left to other engines at once."""
-RTOL = 1e-8
 
 _NODES = np.array([0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0])
 _STAGES = np.array(
@@ -122,7 +121,7 @@ def _run(advance, start, end, z, p, lines, origin, size, n_noise, rtol, atol, mo
             total = 0.0
             for r in range(7):
                 total += _ERRORS[r] * k[r, i]
-            error = abs(h * total) / (atol + rtol * max(abs(z[i]), abs(y[i])))
+            error = abs(h * total) / (atol[i] + rtol * max(abs(z[i]), abs(y[i])))
             if not error < 1e300:
                 worst = 1e10
             worst = max(worst, error)
@@ -139,7 +138,7 @@ def _run(advance, start, end, z, p, lines, origin, size, n_noise, rtol, atol, mo
 
 
 _SIGNATURE = types.boolean(
-    types.FunctionType(ADVANCE), _F, _F, _V, _V, _V, _F, _F, types.int64, _F, _F, types.int64, _F
+    types.FunctionType(ADVANCE), _F, _F, _V, _V, _V, _F, _F, types.int64, _F, _V, types.int64, _F
 )
 
 
@@ -157,14 +156,17 @@ class ExplicitStepper:
         The model's rates, tangent and noise.
     n_states, n_parameters, n_noise : int
         Of the model. Inputs are its parameters, the size of the noise, the lines of the forcings, their origin.
-    atol : float
+    rtol : float
+    atol : ndarray
+        By entry of [x, Phi, S], all of S.
     """
 
     name = "explicit"
     watches_switches = False
 
-    def __init__(self, advance: Any, n_states: int, n_parameters: int, n_noise: int, atol: float) -> None:
-        self._advance, self._n, self._k, self._q, self._atol = advance, n_states, n_parameters, n_noise, atol
+    def __init__(self, advance: Any, n_states: int, n_parameters: int, n_noise: int, rtol: float, atol: Vector) -> None:
+        self._advance, self._n, self._k, self._q = advance, n_states, n_parameters, n_noise
+        self._rtol, self._atol = rtol, atol
         self._low = np.tril_indices(n_states)
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
@@ -179,7 +181,7 @@ class ExplicitStepper:
         run, at = _compiled(), start
         for i, t in enumerate(times.tolist()):
             done = run(self._advance, at, t, whole, p, lines, inputs[-1], inputs[k], self._q,
-                      RTOL, self._atol, MOST_STEPS, STIFF)  # fmt: skip
+                      self._rtol, self._atol, MOST_STEPS, STIFF)  # fmt: skip
             if not done:
                 raise SimulationError("the explicit solver gave up", time=at)
             rows[i, : n + n * n] = whole[: n + n * n]

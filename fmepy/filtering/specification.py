@@ -80,6 +80,10 @@ class Specification:
     update, algorithm : str
     scales : tuple of str
         Parameters that scale sds and do nothing else.
+    model : Model
+        Asked for the size of its states and its longest step where an adaptive solver needs them.
+    tightness : float
+        Factor of the tolerances of an adaptive solver.
     """
 
     definition: Definition
@@ -101,6 +105,8 @@ class Specification:
     update: str
     algorithm: str
     scales: tuple[str, ...]
+    model: Any
+    tightness: float = 1.0
 
     @property
     def equations(self) -> Equations:
@@ -219,6 +225,7 @@ def read_specification(
         update=update,
         algorithm=algorithm,
         scales=tuple(scale_parameters([*noise.sds, *sds, *start.sds], elsewhere)),
+        model=model,
     )
 
 

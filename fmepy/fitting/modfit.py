@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.adapter import Objective, as_objective
+from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
 from fmepy.fitting.covariance import covariance_of, undetermined
@@ -266,6 +267,9 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
     minus2loglik = _minus2loglik(objective, theta, ssr, nobs)
     H = curvature.hessian
     index = pd.Index(names)
+    unit = 1.0 if objective.is_scalar or problem.prior is not None else ssr / nobs
+    worth = solver_error(objective, lambda f: f.value(theta) / unit) if unit > 0 else None
+    message = _message(problem, theta, outcome, curvature, at_bound, curvature_ok, nobs)
     return ModFit(
         par=pd.Series(theta.copy(), index=index),
         ssr=ssr,
@@ -282,7 +286,7 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
         and not curvature.trouble
         and not _runs_away(value, theta)
         and not _lost(problem, theta, H),
-        message=_message(problem, theta, outcome, curvature, at_bound, curvature_ok, nobs),
+        message=" ".join(filter(None, (message, told_error(worth)))),
         iterations=outcome.iterations,
         evaluations=objective.evaluations - before[0],
         rsstrace=np.array(problem.trace),
@@ -297,6 +301,7 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
         upper=pd.Series(problem.upper.copy(), index=index),
         tied=_tied(objective),
         transforms=objective.transforms,
+        solver_error=worth,
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.solver_error import told_error
 from fmepy.fitting.covariance import correlation_of, covariance_of
 from fmepy.fitting.printing import coefficient_table, fixed_matrix, significant
 from fmepy.types import Vector
@@ -71,6 +72,10 @@ class ModFit:
         Failed runs; each counted as infinite cost.
     nobs : float
         Number of residuals; for a number what the cost says, else NaN.
+    solver_error : float or None
+        What the solver's own error is worth: the change of the cost at `par` where tolerances are a hundred times
+        smaller, in units of -2 log L, or of the residual variance `ms`. NaN if that run failed, None if no adaptive
+        solver of ours ran.
     with_prior : bool
         True if there was a prior: then residuals are read in units of their errors and ``cov_scaled = cov_unscaled``.
     lower, upper : Series
@@ -110,6 +115,7 @@ class ModFit:
     all_starts: pd.DataFrame | None = field(default=None, repr=False)
     tied: str | None = field(default=None, repr=False)
     transforms: dict[str, str] | None = field(default=None, repr=False)
+    solver_error: float | None = None
 
     @property
     def starts(self) -> pd.DataFrame:
@@ -221,6 +227,7 @@ class ModFit:
             minus2loglik=self.minus2loglik,
             with_prior=self.with_prior,
             no_covariance=" was asked for." if not cov or self.hessian is None else f": {self.message}",
+            solver_note=told_error(self.solver_error),
         )
 
     def plot(self, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
@@ -285,6 +292,8 @@ class ModFitSummary:
     stopmess : str
     no_covariance : str
         Why there is none, where there is none.
+    solver_note : str
+        What is to be said of the solver's error, if anything.
     """
 
     par: pd.DataFrame
@@ -302,6 +311,7 @@ class ModFitSummary:
     minus2loglik: float
     with_prior: bool
     no_covariance: str = ""
+    solver_note: str = ""
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -328,6 +338,8 @@ class ModFitSummary:
             out += f"\n{_wrapped(f'No covariance{self.no_covariance}')}\n"
         if not self.info:
             out += f"\n{_wrapped(f'NOT converged: {self.stopmess}')}\n"
+        if self.solver_note and (self.info or self.solver_note not in self.stopmess):
+            out += f"\n{_wrapped(self.solver_note)}\n"
         return out
 
     def _repr_html_(self) -> str:

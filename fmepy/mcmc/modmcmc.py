@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.adapter import Objective, as_objective
+from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.mcmc.base import Dispersion, Kernel
 from fmepy.mcmc.checkpoint import Folder
@@ -687,6 +688,9 @@ def _result(
     retries = sum(run.retries for _, run in found)
     if retries:
         notes = [*notes, f"{retries} run{'s were' if retries > 1 else ' was'} finished by a second engine."]
+    worth = solver_error(target.objective, lambda f: target.judged_by(f, best.best))
+    if told := told_error(worth):
+        notes = [*notes, told]
     var = target.variances
     return ModMCMC(
         pars=pd.DataFrame(rows["pars"], index=index, columns=names),
@@ -709,6 +713,7 @@ def _result(
         lower=pd.Series(target.lower.copy(), index=names),
         upper=pd.Series(target.upper.copy(), index=names),
         message=" ".join(notes),
+        solver_error=worth,
     )
 
 

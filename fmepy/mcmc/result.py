@@ -63,7 +63,10 @@ class ModMCMC:
     lower, upper : Series
         The bounds.
     message : str
-        What a reader should know: interrupted, failures.
+        What a reader should know: interrupted, failures, a solver whose error is not small.
+    solver_error : float or None
+        What the solver's own error is worth: the change of -2 log posterior at `bestpar` where tolerances are a hundred
+        times smaller. NaN if that run failed, None if no adaptive solver of ours ran.
 
     Notes
     -----
@@ -93,6 +96,7 @@ class ModMCMC:
     lower: pd.Series
     upper: pd.Series
     message: str = field(default="")
+    solver_error: float | None = None
 
     # --- numbers
 

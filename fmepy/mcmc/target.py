@@ -242,6 +242,10 @@ class Target:
         """Runs so far that a second engine finished."""
         return self.objective.retries
 
+    def judged_by(self, objective: Objective, theta: Vector) -> float:
+        """Return -2 log posterior at theta without the prior, with another objective for the same data."""
+        return -2.0 * self.log_posterior(_squares(objective, self.variances)(theta), 0.0)
+
     def inside(self, theta: Vector) -> bool:
         """Tell whether theta lies inside the bounds."""
         return not self.bounded or bool((theta >= self.lower).all() and (theta <= self.upper).all())

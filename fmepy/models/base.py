@@ -80,6 +80,16 @@ class BoundModel(Protocol):
         ...
 
 
+def tightened(bound: Any) -> Any:
+    """Return a bound model or cost at tolerances a hundred times smaller.
+
+    None where no solver chooses its steps by tolerances, or they cannot be smaller, or the kind does not offer it: its
+    method ``tightened()`` is no part of the contract.
+    """
+    method = getattr(bound, "tightened", None)
+    return method() if callable(method) else None
+
+
 @runtime_checkable
 class Model(Protocol):
     """A dynamic model, see the module's text."""

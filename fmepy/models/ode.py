@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -361,6 +362,15 @@ class BoundOde:
             time=reached,
             exploded=failures[-1].exploded,
         ) from failures[-1]
+
+    def tightened(self) -> BoundOde | None:
+        """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
+        if self._model.method in FIXED_METHODS:
+            return None
+        options = self._model._scaled_options() if self._options is None else self._options
+        out = copy(self)
+        out._options, out._runners, out._limits, out.retries = options.tightened(0.01), {}, [], 0
+        return out if out._options.rtol <= 0.1 * options.rtol else None
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.models.base import tightened
 from fmepy.parameters import Parameters, merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
@@ -98,6 +99,10 @@ class _BoundHeld:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return int(self._inner.retries)
+
+    def tightened(self) -> Any:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        return self._of(tightened(self._inner))
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,)."""

@@ -137,3 +137,17 @@ def test_parameters_of_entities_stay_their_own_in_a_sector(whole):
     assert part.parms.to_dict() == {"m[1]": 0.2, "sd_w_b": 0.3, "m[2]": 0.4}
     one = fme.sector(whole.replace(process_noise={"b": 0.3}), ["b"]).cost
     assert part() == pytest.approx(one({"m": 0.2}) + one({"m": 0.4}), rel=1e-12)
+
+
+def test_tolerances_by_state_and_the_longest_step_go_with_the_states():
+    text, times = "d(a)/dt = -k*a\nd(b)/dt = k*a - m*b", [0.0, 1.0, 2.0, 3.0]
+    model = fme.OdeModel(
+        text, state={"a": 1.0, "b": 0.0}, times=times, parms={"k": 0.5, "m": 0.2}, atol={"b": 1e-9}, max_step=0.5
+    )
+    data = {"time": times[1:], "a": [0.6, 0.4, 0.2], "b": [0.4, 0.5, 0.6]}
+    noise = {"a": 0.1, "b": 0.1}
+    cost = fme.FimlofCost(model, data, process_noise=noise, measurement_noise=noise)
+    a, b = (fme.sector(cost, [k]).cost.model for k in ("a", "b"))
+    assert (a.atol["a"], b.atol["b"]) == (1e-6, 1e-9)
+    assert "max_step" in a.engine_note
+    assert "max_step" in b.engine_note

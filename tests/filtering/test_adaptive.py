@@ -88,7 +88,7 @@ def test_logistic_growth_in_continuous_time(options):
 def test_without_the_compiled_engine_lsoda_gives_the_same(monkeypatch):
     compiled = outcome(logistic_cost(logistic_rate))
     monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
-    monkeypatch.setattr(adaptive, "_augmented", lambda *_: adaptive._Augmented(None, None))
+    monkeypatch.setattr(adaptive, "_augmented", lambda *_: None)
     np.testing.assert_allclose(outcome(logistic_cost(logistic_rate)).nu, compiled.nu, atol=1e-6)
 
 
@@ -137,8 +137,7 @@ def switched(t, x, *, k=0.1, on=49.9, off=50.2):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_condition_of_time_alone_is_not_stepped_over(monkeypatch, compiled):
     if not compiled:
-        augmented = adaptive._augmented.__wrapped__
-        monkeypatch.setattr(adaptive, "_augmented", lambda *a: adaptive._Augmented(augmented(*a).system, None))
+        monkeypatch.setattr(adaptive, "is_available", lambda: False)
     model = OdeModel(switched, state={"x": 0.0}, times=[0.0, 100.0])
     cost = FimlofCost(model, {"time": [100.0], "x": [0.0]}, process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
     exact = 10 / 0.1 * (np.exp(-0.1 * 49.8) - np.exp(-0.1 * 50.1))
@@ -266,3 +265,33 @@ def test_the_explicit_solver_has_the_coefficients_of_dormand_and_prince_as_scipy
     np.testing.assert_allclose(explicit._STAGES[6], RK45.B, rtol=1e-15)
     np.testing.assert_allclose(explicit._NODES[:6], RK45.C, rtol=1e-15)
     np.testing.assert_allclose(np.abs(explicit._ERRORS), np.abs(RK45.E), rtol=1e-13)
+
+
+@pytest.mark.parametrize("engine", ["explicit", "stiff", "lsoda"])
+def test_the_unit_of_a_state_does_not_matter(monkeypatch, engine):
+    if engine != "explicit":
+        monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
+    if engine == "lsoda":
+        monkeypatch.setattr(adaptive, "is_available", lambda: False)
+
+    def loglik(unit):
+        times = np.array([0.0, 6.0, 12.0, 18.0])
+        model = OdeModel("d(N)/dt = a*sin(7.3*t)**2", state={"N": 0}, times=times, parms={"a": unit})
+        noise = {"process_noise": {"N": 0.01 * unit}, "measurement_noise": {"N": 0.01 * unit}}
+        cost = FimlofCost(model, {"time": times[1:], "N": unit * np.array([3.01, 5.98, 9.02])}, **noise)
+        bound = cost.bind()
+        return bound.minus2loglik(bound.theta0) - 6 * np.log(unit)
+
+    assert loglik(1e-12) == pytest.approx(loglik(1.0), abs=2e-3)  # 40 periods, at 1e-8 a step
+
+
+def test_the_model_s_longest_step_holds_between_two_data_too():
+    def pulse(t, y, p):
+        return [p["a"] if 5.0 < t < 5.1 and float(y[0]) < 1e9 else 0.0]
+
+    def state(**arguments):
+        model = OdeModel(pulse, state={"x": 0.0}, times=[0, 10], parms={"a": 10.0}, **arguments)
+        cost = FimlofCost(model, {"time": [10.0], "x": [1.0]}, process_noise={}, measurement_noise={"x": 1.0})
+        return outcome(cost).nu[0]
+
+    assert state(max_step=0.05) == pytest.approx(0.0, abs=1e-3)
