@@ -214,8 +214,10 @@ class Objective:
     @property
     def scale_parameters(self) -> BoolVector:
         """Parameters that scale noise, as a scored cost declares them, shape (n_par,)."""
-        mine = getattr(self._bound, "scale_parameters", None) if self.has_score and self._expand is None else None
-        return np.zeros(self.theta0.size, dtype=bool) if mine is None else np.asarray(mine)
+        mine = getattr(self._bound, "scale_parameters", None) if self.has_score else None
+        if mine is None:
+            return np.zeros(self.theta0.size, dtype=bool)
+        return np.asarray(mine) if self._expand is None else self._expand.scales(np.asarray(mine), self.theta0)
 
     def inflated(self, factor: float) -> Objective | None:
         """Return the objective with the process noise of its cost inflated; None where there is none."""

@@ -10,7 +10,7 @@ import numpy as np
 from fmepy.costs.modcost import ModCost
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.parameters import Parameters
-from fmepy.types import Matrix, Vector
+from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = ["BoundSource", "Expansion", "FunctionSource", "Source", "classify"]
 
@@ -90,6 +90,18 @@ class Expansion:
             h[j] = 6e-6 * size[j]
             columns.append((self(theta + h) - self(theta - h)) / (2 * h[j]))
         return np.stack(columns, axis=1)
+
+    def scales(self, of_all: BoolVector, theta: Vector) -> BoolVector:
+        """Tell of the free parameters, at theta, which scale noise: all that depends on them does, in proportion."""
+        out = np.zeros(theta.size, dtype=bool)
+        for j in range(theta.size):
+            there, half, gone = (theta.copy() for _ in range(3))
+            there[j] = theta[j] if theta[j] != 0 else 1e-3
+            half[j], gone[j] = 0.5 * there[j], 0.0
+            whole, part, rest = self(there), self(half), self(gone)
+            moves = whole != rest
+            out[j] = bool(of_all[moves].all() and np.allclose(whole[moves], 2 * part[moves]) and not rest[moves].any())
+        return out
 
 
 class FunctionSource:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
 from fmepy.fitting.covariance import covariance_of, undetermined
 from fmepy.fitting.least_squares import relative_offset
+from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods import METHODS
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit, by_variable
@@ -25,6 +26,7 @@ __all__ = ["modFit"]
 
 _FAR = 1e100  # costs and parameters beyond it are on their way to infinity
 _LOST = 1e6  # times its size at the start: a parameter so far off, and without effect, has run away
+_MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
 _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
 
 
@@ -192,15 +194,30 @@ class _OneFit:
         # the evaluation that found the kind of cost counts with the first fit
         before = (objective.evaluations if objective.evaluations > 1 else 0, objective.failures, objective.retries)
         problem = Problem(objective, start, self.lower, self.upper, self.prior, rng)
-        _check_start(problem)
         if METHODS[self.method].box:
             problem.need_finite_box(self.method)
         with np.errstate(over="ignore", invalid="ignore"):  # a search that runs away is told in the result
-            outcome = METHODS[self.method].run(problem, self.control)
+            begin = let_go(problem, start)
+            problem = problem if begin is start else problem.taken_up(begin)
+            _check_start(problem)
+            problem, outcome = self._searched(problem)
             if self.hessian and objective.look_again(outcome.par):  # its steps were too small for the noise
                 problem = problem.taken_up(outcome.par)
                 outcome = METHODS[self.method].run(problem, self.control)
             return _result(problem, outcome, self.method, self.hessian, before)
+
+    def _searched(self, problem: Problem) -> tuple[Problem, Outcome]:
+        """Run the method, and again where an sd came to zero that the data let go from there."""
+        iterations = 0
+        for _ in range(_MOST_RETURNS):
+            outcome = METHODS[self.method].run(problem, self.control)
+            iterations += outcome.iterations
+            outcome = replace(outcome, par=settled(problem, problem.inside(outcome.par)), iterations=iterations)
+            further = let_go(problem, outcome.par)
+            if np.array_equal(further, outcome.par):
+                break
+            problem = problem.taken_up(further)
+        return problem, outcome
 
 
 def _check_start(problem: Problem) -> None:

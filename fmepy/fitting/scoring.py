@@ -40,6 +40,7 @@ _LARGEST_STEP = np.log(10.0)
 _VANISHED = 1e-6
 _ROUGH_UNTIL = 1e-2  # promise below which derivatives are to be accurate
 _SPREAD = 0.1
+_MOST_PAIRS = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +52,7 @@ class _Climb:
     converged: bool
     message: str
     iterations: int
+    is_whole: bool = True  # it did not stop where another one is
 
 
 def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
@@ -73,6 +75,9 @@ def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     if problem.best[0] < min(c.value for c in climbs):  # the searches left a better place, such as the start itself
         climbs.append(_climb(problem, problem.best[1], control))
     best = min(climbs, key=lambda c: c.value)
+    if not best.is_whole:
+        whole = _climb(problem, best.theta, control)
+        climbs[climbs.index(best)] = best = replace(whole, iterations=best.iterations + whole.iterations)
     iterations = sum(c.iterations for c in climbs)
     return Outcome(best.theta, best.converged, f"{best.message} {_told(climbs, agree)}", iterations, "fmepy scoring")
 
@@ -136,7 +141,7 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
     damping, message, converged, iteration = 1e-3, f"The limit of {control['maxiter']} iterations is reached.", False, 0
     if not np.isfinite(value):
         return _Climb(theta, value, False, "The cost is not finite where the search began.", 0)
-    rough = True
+    rough, is_whole, secants = True, True, _Secants()
     for iteration in range(1, int(control["maxiter"]) + 1):  # noqa: B007    # the count is told
         try:
             u, information = _score(problem, theta, rough)
@@ -147,9 +152,12 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
         u, information = u * ground, information * np.outer(ground, ground)
         free = ~(((theta <= problem.lower) & (u <= 0)) | ((theta >= problem.upper) & (u >= 0)))
         free &= ~(problem.objective.scale_parameters & (theta == 0))
+        if not rough:
+            secants.look(np.where(logs & (theta > 0), np.log(np.where(logs & (theta > 0), theta, 1.0)), theta), u, free)
+            information = secants.corrected(information)
         promise = _promise(u, information, free)
         if value <= enough and promise < _COARSE["reltol"]:
-            converged, message = True, "It came to where another search did."
+            converged, is_whole, message = True, False, "It came to where another search did."
             break
         if rough and promise < max(_ROUGH_UNTIL, float(control["reltol"])):
             rough = False
@@ -169,7 +177,40 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
             break
         theta, value = _vanished(problem, new, lower, logs, floor)
         problem.note(theta, value)
-    return _Climb(theta, value, converged, message, iteration)
+    return _Climb(theta, value, converged, message, iteration, is_whole)
+
+
+class _Secants:
+    """What the last steps say of the observed information, on top of the expected one (Broyden, Fletcher, ...).
+
+    Where the data say little, the two may differ by a factor of some hundreds in a direction: steps by the expected one
+    would then crawl, and promise far less than there is to gain.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Vector, Vector]] = []
+        self._last: tuple[Vector, Vector, BoolVector] | None = None
+
+    def look(self, place: Vector, u: Vector, free: BoolVector) -> None:
+        """Note where the search is, in the coordinates in which it steps, and the score there."""
+        if self._last is not None:
+            before, score, was_free = self._last
+            step, fall = place - before, score - u
+            if not np.array_equal(free, was_free) or step[~free].any():
+                self._pairs.clear()
+            elif step @ fall > 1e-10 * np.linalg.norm(step) * np.linalg.norm(fall):
+                self._pairs = [*self._pairs[1 - _MOST_PAIRS :], (step, np.where(free, fall, 0.0))]
+        self._last = (place, u, free)
+
+    def corrected(self, information: Matrix) -> Matrix:
+        """Return the information with the curvature along the last steps in it."""
+        for step, fall in self._pairs:
+            along = information @ step
+            if (curvature := float(step @ along)) > 0:
+                information = (
+                    information - np.outer(along, along) / curvature + np.outer(fall, fall) / float(step @ fall)
+                )
+        return information
 
 
 def _score(problem: Problem, theta: Vector, rough: bool) -> tuple[Vector, Matrix]:

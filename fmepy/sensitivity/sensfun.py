@@ -259,7 +259,8 @@ def sensFun(
     if weighted and varscale is not None:
         raise ArgumentError("`weighted=True` divides the rows by the errors of the data; leave `varscale` out.")
     floor = _FLOOR if tiny is None else 1e-12 * tiny
-    p = _parameter_scale(parscale, outputs.names, outputs.theta, floor)
+    _tell_even(outputs.even)
+    p = _parameter_scale(parscale, outputs.names, outputs.theta, floor, outputs.even)
     v = outputs.error if weighted else _variable_scale(varscale, outputs, floor)
     S = outputs.derivatives.matrix * p / v[:, None]
     return _result(outputs, S, p, v, weighted)
@@ -278,6 +279,7 @@ class _Outputs:
     values: Vector
     error: Vector
     derivatives: Derivatives
+    even: tuple[str, ...] = ()  # sds of noise at zero
 
     @property
     def var(self) -> tuple[str, ...]:
@@ -473,7 +475,8 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> _Outputs:
         )
     n = len(rows)
     derivatives = Derivatives(np.asarray(rows, dtype=float)[:, positions], "the cost's expected information")
-    return _Outputs(names, theta, labels, x, x, "x", np.ones(n), np.ones(n), derivatives)
+    even = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
+    return _Outputs(names, theta, labels, x, x, "x", np.ones(n), np.ones(n), derivatives, even)
 
 
 # --- checks and scales
@@ -496,9 +499,25 @@ def _check_finite(values: Vector, labels: Sequence[str], x: Vector, x_name: str,
         )
 
 
-def _parameter_scale(parscale: Any, names: Sequence[str], theta: Vector, floor: float) -> Vector:
+def _tell_even(sds: Sequence[str]) -> None:
+    """Warn of sds of noise at zero: their columns are zero whatever the data say."""
+    if not sds:
+        return
+    are = "is a standard deviation of noise" if len(sds) == 1 else "are standard deviations of noise"
+    warnings.warn(
+        f"sensFun: {listed(sds)} {are} at 0. The likelihood depends on the variance, so the sensitivities are zero there "
+        "whatever the data say, and tell nothing of whether they determine it. Take a value above zero, such as a fit's "
+        "from such a start, or leave it out by `senspar`.",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def _parameter_scale(
+    parscale: Any, names: Sequence[str], theta: Vector, floor: float, told: Sequence[str] = ()
+) -> Vector:
     if parscale is None:
-        zero = [n for n, v in zip(names, theta, strict=True) if v == 0]
+        zero = [n for n, v in zip(names, theta, strict=True) if v == 0 and n not in told]
         if zero:
             warnings.warn(
                 f"sensFun: {listed(zero)} {'is' if len(zero) == 1 else 'are'} at 0, where relative sensitivities are "

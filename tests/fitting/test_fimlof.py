@@ -297,3 +297,67 @@ def test_where_the_observed_information_is_not_positive_definite_the_expected_on
     fit = modFit(cost)
     assert fit.converged
     assert "expected one" not in fit.message
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_search_does_not_crawl_where_the_observed_information_is_a_fraction_of_the_expected_one(seed):
+    """Short panels, each entity with a mean and an unknown start of its own: w and v can hardly be told apart."""
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(seed)
+    n, length = int(rng.integers(5, 9)), int(rng.integers(5, 9))
+    rows = []
+    for k in range(n):
+        x = mean = rng.normal(5, 2)
+        for t in range(1, length + 1):
+            x = mean + 0.4 * (x - mean) + 0.5 * rng.standard_normal()
+            rows.append((k, t, x + 0.3 * rng.standard_normal()))
+    model = fme.DifferenceModel(
+        "next(x) = m + a*(x - m)", state={"x": "m"}, times=range(1, length + 1), parms={"m": 5.0, "a": 0.5}
+    )
+    cost = fme.FimlofCost(
+        model, pd.DataFrame(rows, columns=["e", "time", "x"]), entity="e", entity_parms=["m"], initial="diffuse",
+        process_noise={"x": "w"}, measurement_noise={"x": "v"}, parms={"w": 1.0, "v": 1.0},
+    )  # fmt: skip
+    fit = modFit(cost, hessian=False)
+    assert fit.converged, fit.message
+    bound = cost.bind()
+    at = fit.par.to_numpy()
+    free = at != 0
+    size = np.abs(at[free])
+
+    def value(z):
+        return bound.minus2loglik(np.where(free, _filled(at, free, z * size), 0.0))
+
+    def slope(z):
+        return -2 * bound.score(_filled(at, free, z * size))[free] * size
+
+    found = minimize(value, at[free] / size, jac=slope, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-9})
+    assert 0.5 * (-2 * fit.loglik - found.fun) < 1e-4
+
+
+def _filled(at, free, some):
+    out = at.copy()
+    out[free] = some
+    return out
+
+
+def test_the_best_search_is_brought_to_its_end_also_where_it_only_met_another():
+    rng = np.random.default_rng(5)
+    rows = []
+    for k in range(4):
+        a = b = 0.0
+        for n in range(1, 31):
+            a, b = 0.8 * a + rng.standard_normal(), 0.5 * b + 0.3 * a + 2 * rng.standard_normal()
+            rows.append((f"e{k}", n, a + 0.5 * rng.standard_normal(), b + 0.5 * rng.standard_normal()))
+    model = fme.DifferenceModel(
+        "next(a) = p*a\nnext(b) = q*b + r*a", state={"a": 0.0, "b": 0.0}, times=range(31),
+        parms={"p": 0.5, "q": 0.5, "r": 0.1},
+    )  # fmt: skip
+    cost = fme.FimlofCost(
+        model, pd.DataFrame(rows, columns=["who", "time", "a", "b"]), entity="who", process_noise={"a": "wa", "b": "wb"},
+        measurement_noise={"a": "va", "b": "vb"}, parms={"wa": 1, "wb": 1, "va": 1, "vb": 1}, entity_parms=["vb"],
+    )  # fmt: skip
+    for seed in (None, 1, 2):
+        fit = modFit(cost, seed=seed, hessian=False)
+        assert fit.loglik == pytest.approx(-434.3345324, abs=1e-4)
