@@ -59,7 +59,9 @@ class FimlofCost(AddableCost):
     model : OdeModel or DifferenceModel
         Its outputs are what may be observed; its start holds at ``model.times[0]``. Data may go on after its last time.
     obs : DataFrame, or mapping of names to columns
-        The data, wide or long, as `modCost` takes them. Several rows of one time are several readings.
+        The data, wide or long, as `modCost` takes them. Several rows of one time are several readings. A row without
+        any reading (NaN) asks for the states at its time: it appears in the tables of `filter`, and does nothing else
+        (before a start from data there are none).
     process_noise : mapping of state or parameter to sd, or labelled covariance table
         Noise of a state is added to its next value, or to its rate; noise of a parameter enters where the parameter
         does in the rates, and the parameter's value is its mean. An sd is a number, an expression of anything in the

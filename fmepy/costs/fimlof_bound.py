@@ -18,12 +18,14 @@ import pandas as pd
 
 from fmepy.costs.fimlof_data import EntityData
 from fmepy.errors import SimulationError
+from fmepy.filtering.between import begins_of_side_paths, with_side_paths
 from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of, unknown_part
 from fmepy.filtering.plan import Plan, Readings
 from fmepy.filtering.run import VARIANCE_NOT_POSITIVE, Pass, run_filter
 from fmepy.filtering.scheme import Machine, plan_of, settings_of
 from fmepy.filtering.specification import Specification, uses_errors
+from fmepy.models.engines.fixed import METHODS as FIXED
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 __all__ = ["BoundFimlof", "effective_readings"]
@@ -51,11 +53,23 @@ def effective_readings(spec: Specification, entity: EntityData) -> Readings:
     return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
 
 
-def _rows_until(grid: Vector, data: Vector) -> Vector:
-    """Return the times of a grid until the last datum, without those that are data's own but for rounding."""
-    if not len(data):
+def _rows_until(grid: Vector, data: Vector, asked: Vector) -> Vector:
+    """Return the times of a grid until the last datum, without those that are data's own but for rounding.
+
+    Where states are asked for, at times without data, these too, and the grid until the last of them.
+    """
+    if len(asked):
+        grid = np.union1d(grid[grid <= max(asked[-1], data[-1] if len(data) else -np.inf)], asked)
+        own = np.isin(grid, asked)
+        near = np.abs(grid[:, None] - asked[None, :]).min(axis=1) <= 1e-9 * max(float(grid[-1] - grid[0]), 1e-300)
+        grid = grid[own | ~near]
+        if not len(data):
+            return grid
+        rows = grid
+    elif not len(data):
         return grid[:1]
-    rows = grid[grid <= data[-1]]
+    else:
+        rows = grid[grid <= data[-1]]
     place = np.searchsorted(data, rows)
     gap = np.minimum(np.abs(rows - data[place - 1]), np.abs(rows - data[np.minimum(place, len(data) - 1)]))
     return np.asarray(rows[gap > 1e-9 * max(float(data[-1] - grid[0]), 1e-4 * abs(float(data[-1])))])
@@ -211,15 +225,19 @@ class BoundFimlof:
         values = self._full(theta)
         return [self._pass(k, values, record) for k in range(len(self.entities))]
 
-    def records(self, theta: Vector, labels: Sequence[Any] | None = None) -> list[EntityRun]:
-        """Return what happened in every entity, at its data and at the model's times until the last of them.
+    def records(
+        self, theta: Vector, labels: Sequence[Any] | None = None, further: Vector | None = None
+    ) -> list[EntityRun]:
+        """Return what happened in every entity, at all rows of its table and at the model's times until the last.
 
         labels : sequence, optional
             Those entities only.
+        further : ndarray, optional
+            Times besides, from the start of an entity's filter on.
         """
         values = self._full(np.asarray(theta, dtype=float))
         wanted = [k for k, e in enumerate(self.entities) if labels is None or e.label in labels]
-        return [self._recorded(k, values) for k in wanted]
+        return [self._recorded(k, values, np.empty(0) if further is None else further) for k in wanted]
 
     def nonlinearity(self, theta: Vector, labels: Sequence[Any] | None = None) -> pd.DataFrame:
         """Return how far the linearisation can be trusted, by state, see `fmepy.filtering.nonlinearity`.
@@ -245,10 +263,12 @@ class BoundFimlof:
 
     # ---
 
-    def _recorded(self, k: int, values: Vector) -> EntityRun:
+    def _recorded(self, k: int, values: Vector, further: Vector) -> EntityRun:
         entity, spec = self.entities[k], self.spec
         readings = effective_readings(spec, entity)
-        plan, used = plan_of(spec, readings, _rows_until(spec.grid, readings.times))
+        asked = np.union1d(entity.asked, np.setdiff1d(further, readings.times))
+        rows, beside = self._path(k, _rows_until(spec.grid, readings.times, asked))
+        plan, used = plan_of(spec, readings, rows)
         p = values[self._take[k]]
         counted = replace(entity, readings=plan.readings, raw=entity.raw[len(entity.raw) - len(plan.readings) :])
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
@@ -260,9 +280,25 @@ class BoundFimlof:
                 failure = str(self._broken(k, run, values, plan))
             elif not np.isfinite(likelihood.loglik):
                 failure = self._undetermined(likelihood)
+            if len(beside) and likelihood is not None:
+                plan, run = with_side_paths(self._machine, plan, run, p, beside)
         except SimulationError as error:
             failure = str(error)
         return EntityRun(entity.label, p, plan, used, run, likelihood, correlation, failure, counted.log_jacobian)
+
+    def _path(self, k: int, rows: Vector) -> tuple[Vector, Vector]:
+        """Return the rows that can be nodes without another step of the filter, and those that lie beside its path.
+
+        Only fixed steps are changed by a further node, and only up to the last datum does that matter.
+        """
+        spec, (plan, _) = self.spec, self._plans[k]
+        if spec.propagation not in FIXED:
+            return rows, np.empty(0)
+        own = np.isin(rows, spec.grid) | (rows > plan.times[-1]) | (rows < plan.times[0])
+        begins = np.full(len(rows), np.nan)
+        begins[~own] = begins_of_side_paths(plan, rows[~own])
+        aside = np.isfinite(begins)
+        return np.union1d(rows[~aside], begins[aside]), rows[aside]
 
     def _full(self, theta: Vector) -> Vector:
         values = self._values.copy()

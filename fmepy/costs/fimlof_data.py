@@ -10,7 +10,14 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
-from fmepy.costs.observations import Observations, as_table, check_observed, column_position, read_observations
+from fmepy.costs.observations import (
+    Observations,
+    as_table,
+    check_observed,
+    column_position,
+    numeric_column,
+    read_observations,
+)
 from fmepy.errors import DataError
 from fmepy.filtering.plan import Readings
 from fmepy.models.difference import whole_steps
@@ -36,6 +43,8 @@ class EntityData:
     raw : ndarray, shape (n_obs,)
         The values as given.
     n_missing : ndarray of int, shape (n_var,)
+    asked : ndarray
+        Times of the table at which nothing was read, in order: rows that ask for the states.
     """
 
     label: Any
@@ -44,6 +53,7 @@ class EntityData:
     readings: Readings
     raw: Vector
     n_missing: IntVector
+    asked: Vector
 
     def with_values(self, raw: Vector) -> EntityData:
         """Return the entity with other data in the same places."""
@@ -86,12 +96,12 @@ def read_entities(
             for label, part in groups:
                 if set(part.columns) <= {x, err}:
                     raise DataError(f"No observations of entity {label!r} are left: all are missing. Drop its rows.")
-    read = [(label, read_observations(part, x=x, y=y, err=err)) for label, part in groups]
-    variables = tuple(dict.fromkeys(name for _, o in read for name in o.names))
+    read = [(label, read_observations(part, x=x, y=y, err=err), part) for label, part in groups]
+    variables = tuple(dict.fromkeys(name for _, o, _ in read for name in o.names))
     check_observed(variables, model.var_names)
     kinds = transforms_by_variable(transform, variables)
     transforms = tuple(kinds[v] for v in variables)
-    return tuple(_entity(label, o, variables, transforms, model, x) for label, o in read)
+    return tuple(_entity(label, o, part, variables, transforms, model, x) for label, o, part in read)
 
 
 def _kept_columns(part: pd.DataFrame, x: str, err: str | None) -> list[str]:
@@ -101,6 +111,7 @@ def _kept_columns(part: pd.DataFrame, x: str, err: str | None) -> list[str]:
 def _entity(
     label: Any,
     observations: Observations,
+    table: pd.DataFrame,
     variables: tuple[str, ...],
     transforms: tuple[str | None, ...],
     model: Any,
@@ -114,7 +125,7 @@ def _entity(
     for v in observations.variables:
         place = variables.index(v.name)
         n_missing[place] = v.n_missing
-        _check_times(v.name, v.x, v.rows, model, x, of)
+        _check_times(f"The observation of {v.name!r}{of}", v.x, v.rows, model, x)
         bad = observation_scale([transforms[place]] * len(v.values)).first_undefined(v.values)
         if bad is not None:
             raise DataError(
@@ -126,12 +137,14 @@ def _entity(
         errors.append(np.ones(len(v.values)) if v.errors is None else v.errors)
         which += [place] * len(v.values)
         labels += list(v.rows)
-    all_times = np.concatenate(times)
+    n = len(which)
+    all_times = np.concatenate([*times, _rows_without(table, x, np.concatenate(times), model, of)])
     if model._definition.kind == "difference":  # rounding of times that are steps must not make two nodes of one
         start = float(model.times[0])
         all_times = start + np.rint(all_times - start)
     else:
         all_times = merged(all_times)
+    all_times, asked = all_times[:n], np.setdiff1d(all_times[n:], all_times[:n])
     order = np.lexsort((np.arange(len(which)), np.array(which), all_times))
     raw = np.concatenate(values)[order]
     readings = Readings(
@@ -141,21 +154,30 @@ def _entity(
         np.concatenate(errors)[order],
         tuple(labels[i] for i in order),
     )
-    entity = EntityData(label, variables, transforms, readings, raw, n_missing)
+    entity = EntityData(label, variables, transforms, readings, raw, n_missing, asked)
     return entity.with_values(raw)
 
 
-def _check_times(name: str, times: Vector, rows: Sequence[Any], model: Any, x: str, of: str) -> None:
+def _rows_without(table: pd.DataFrame, x: str, read: Vector, model: Any, of: str) -> Vector:
+    """Return the times of the rows that ask for states alone: nothing was read at them."""
+    at = numeric_column(table, column_position(table, x, "x"))
+    asks = np.isfinite(at) & ~np.isin(at, read)
+    rows = [r for r, a in zip(table.index, asks, strict=True) if a]
+    _check_times(f"The row without readings{of}", at[asks], rows, model, x)
+    return at[asks]
+
+
+def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, x: str) -> None:
     start = float(model.times[0])
     early = np.flatnonzero(times < start - 1e-12 * max(1.0, abs(start)))
     if len(early):
         i = int(early[0])
         raise DataError(
-            f"The observation of {name!r}{of} in row {rows[i]} is of {x} = {times[i]:g}, before the model's start at "
-            f"{start:g}. Let the model start earlier: times=, whose first entry is where its initial values hold."
+            f"{what} in row {rows[i]} is of {x} = {times[i]:g}, before the model's start at {start:g}. Let the model "
+            "start earlier: times=, whose first entry is where its initial values hold."
         )
-    if model._definition.kind == "difference":
+    if model._definition.kind == "difference" and len(times):
         try:
             whole_steps(np.sort(times), start)
         except Exception as error:
-            raise DataError(f"Observations of {name!r}{of}: {error}") from None
+            raise DataError(f"{what}: {error}") from None

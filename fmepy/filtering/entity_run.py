@@ -24,7 +24,7 @@ class EntityRun:
     p : ndarray
         Its parameters, in the order of the specification.
     plan : Plan
-        With the model's times until the last datum as further nodes.
+        With the rows of the table that ask for states, and the model's times until the last row, as further nodes.
     used : Readings or None
         Data that the start used up.
     run : Pass or None
@@ -48,3 +48,8 @@ class EntityRun:
     correlation: Matrix
     failure: str | None
     log_jacobian: float
+
+    @property
+    def end(self) -> int:
+        """The node of the last datum: where forecasts begin."""
+        return int(self.plan.nodes_of_rows[-1]) if len(self.plan.readings) else 0

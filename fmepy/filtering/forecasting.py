@@ -150,10 +150,17 @@ def forecast(
         bool(names),
         table,
         flt.data_as_given,
-        flt.smoothed if flt.smooth else flt.filtered,
+        _until_the_end(flt),
         str(cost.x),
         entity,
     )
+
+
+def _until_the_end(flt: FilterResult) -> pd.DataFrame:
+    """Return the table of states until the last datum of every entity."""
+    table = flt.smoothed if flt.smooth else flt.filtered
+    kept = np.concatenate([np.arange(len(r.plan.times)) <= r.end for r in flt.runs])
+    return table[kept].reset_index(drop=True)
 
 
 def _covariance(given: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
@@ -265,14 +272,14 @@ def end_of(run: EntityRun, spec: Specification) -> tuple[Vector, Matrix]:
     assert run.run is not None, "a run that did not fail"
     assert run.run.record is not None, "a recorded run"
     if not spec.free_states:
-        return run.run.record.x_filtered[-1], run.run.record.P_filtered[-1]
+        return run.run.record.x_filtered[run.end], run.run.record.P_filtered[run.end]
     free = np.array(spec.free_states, dtype=np.intp)
     h = history_of(run.plan, run.run, run.correlation, free, len(spec.variables), False)
-    return h.x_filtered[-1], h.P_filtered[-1]
+    return h.x_filtered[run.end], h.P_filtered[run.end]
 
 
 def _future(spec: Specification, run: EntityRun, steps: int | None, times: Any, forcings: Any) -> _Future:
-    end = float(run.plan.times[-1])
+    end = float(run.plan.times[run.end])
     ahead = _times(spec, run, steps, times, end)
     definition = spec.definition
     if forcings is not None:

@@ -29,8 +29,9 @@ from fmepy.filtering.forecasting import Forecast, forecast
 from fmepy.filtering.outputs import StateFunctions, names_of_sums, output_functions, outputs_of
 from fmepy.filtering.report import FilterSummary, summary_of
 from fmepy.filtering.smoothing import History, history_of
+from fmepy.models.difference import whole_steps
 from fmepy.parameters import check_names
-from fmepy.types import Cube, Matrix, Seed
+from fmepy.types import Cube, Matrix, Seed, Vector
 
 if TYPE_CHECKING:
     from fmepy.plotting.axes import AxesArray
@@ -496,6 +497,26 @@ class FilterResult:
         part = slice(k, k + 1)
         return replace(self, runs=self.runs[part], histories=self.histories[part])
 
+    def at(self, times: Any) -> FilterResult:
+        """Return the result with further times in the tables of states; the likelihood stays what it is.
+
+        Parameters
+        ----------
+        times : sequence
+            From the filter's start on; for difference equations whole steps. Rows of the data without any reading ask
+            for their times by themselves.
+        """
+        try:
+            further = np.unique(np.asarray(times, dtype=float))
+        except (TypeError, ValueError):
+            raise ArgumentError(f"`times` must hold numbers, as the model's times are; got {times!r}.") from None
+        start = float(self._spec.grid[0])
+        if not np.isfinite(further).all() or (further < start).any():
+            raise ArgumentError(f"`times` must hold finite times from the model's start at {start:g} on.")
+        if self._spec.definition.kind == "difference":
+            whole_steps(further, start)
+        return filter_result(self.cost, self.parms, self.smooth, self.entities, further)
+
     def __getstate__(self) -> dict[str, Any]:
         names = ("parms", "smooth", "variables", "runs", "histories", "cost")
         return {name: self.__dict__[name] for name in names}
@@ -532,7 +553,9 @@ def _roots(variances: Matrix) -> Matrix:
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
-def filter_result(cost: Any, theta: pd.Series, smooth: bool) -> FilterResult:
+def filter_result(
+    cost: Any, theta: pd.Series, smooth: bool, labels: Sequence[Any] | None = None, further: Vector | None = None
+) -> FilterResult:
     """Return the result of a filter at parameters `theta`.
 
     Parameters
@@ -541,9 +564,13 @@ def filter_result(cost: Any, theta: pd.Series, smooth: bool) -> FilterResult:
     theta : Series
         All of its parameters.
     smooth : bool
+    labels : sequence, optional
+        Those entities only.
+    further : ndarray, optional
+        Times besides those of the table and the model.
     """
     spec = cost.specification
-    runs = tuple(cost.bind().records(theta.to_numpy(dtype=float)))
+    runs = tuple(cost.bind().records(theta.to_numpy(dtype=float), labels, further))
     n, m = len(spec.space.states), len(spec.variables)
     free = np.array(spec.free_states, dtype=np.intp)
     histories = tuple(

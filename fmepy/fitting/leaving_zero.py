@@ -42,7 +42,7 @@ def let_go(problem: Problem, theta: Vector) -> Vector:
 
 
 def settled(problem: Problem, theta: Vector) -> Vector:
-    """Return theta with those sds at zero that are too small to be seen, where the cost does not rise so that it could be seen."""
+    """Return theta with those sds at zero that are too small to be seen, where the cost does not rise visibly."""
     for j in _near_zero(problem, theta):
         at_zero = _with(theta, j, 0.0)
         if theta[j] > 0 and problem.lower[j] <= 0 and problem.cost(at_zero) <= problem.cost(theta) + 0.01 * _SEEN:
@@ -52,11 +52,11 @@ def settled(problem: Problem, theta: Vector) -> Vector:
 
 def _near_zero(problem: Problem, theta: Vector) -> list[int]:
     """Return the sds that are zero, or so small that twice as much makes no difference."""
-    found = []
-    for j in np.flatnonzero(problem.objective.scale_parameters & (theta >= 0) & (theta < problem.upper)):
+    found: list[int] = []
+    for j in np.flatnonzero(problem.objective.scale_parameters & (theta >= 0) & (theta < problem.upper)).tolist():
         twice = _with(theta, j, min(2 * theta[j], problem.upper[j]))
         if theta[j] == 0 or abs(problem.cost(twice) - problem.cost(theta)) < _SEEN:
-            found.append(int(j))
+            found.append(j)
     return found
 
 

@@ -505,9 +505,9 @@ def _tell_even(sds: Sequence[str]) -> None:
         return
     are = "is a standard deviation of noise" if len(sds) == 1 else "are standard deviations of noise"
     warnings.warn(
-        f"sensFun: {listed(sds)} {are} at 0. The likelihood depends on the variance, so the sensitivities are zero there "
-        "whatever the data say, and tell nothing of whether they determine it. Take a value above zero, such as a fit's "
-        "from such a start, or leave it out by `senspar`.",
+        f"sensFun: {listed(sds)} {are} at 0. The likelihood depends on the variance, so the sensitivities are "
+        "zero there whatever the data say, and tell nothing of whether they determine it. Take a value above zero, or "
+        "leave it out by `senspar`.",
         UserWarning,
         stacklevel=3,
     )

@@ -355,7 +355,8 @@ def test_the_best_search_is_brought_to_its_end_also_where_it_only_met_another():
         parms={"p": 0.5, "q": 0.5, "r": 0.1},
     )  # fmt: skip
     cost = fme.FimlofCost(
-        model, pd.DataFrame(rows, columns=["who", "time", "a", "b"]), entity="who", process_noise={"a": "wa", "b": "wb"},
+        model, pd.DataFrame(rows, columns=["who", "time", "a", "b"]), entity="who",
+        process_noise={"a": "wa", "b": "wb"},
         measurement_noise={"a": "va", "b": "vb"}, parms={"wa": 1, "wb": 1, "va": 1, "vb": 1}, entity_parms=["vb"],
     )  # fmt: skip
     for seed in (None, 1, 2):

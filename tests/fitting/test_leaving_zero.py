@@ -1,4 +1,4 @@
-"""An sd that starts at zero leaves it where its variance raises the likelihood, by every method; one that belongs there stays."""
+"""An sd at zero leaves it where its variance raises the likelihood, by every method; one that belongs there stays."""
 
 import numpy as np
 import pandas as pd
@@ -101,7 +101,8 @@ def test_panels_and_several_sds_at_zero():
         parms={"p": 0.5, "q": 0.5, "r": 0.1},
     )  # fmt: skip
     cost = fme.FimlofCost(
-        model, pd.DataFrame(rows, columns=["who", "time", "a", "b"]), entity="who", process_noise={"a": "wa", "b": "wb"},
+        model, pd.DataFrame(rows, columns=["who", "time", "a", "b"]), entity="who",
+        process_noise={"a": "wa", "b": "wb"},
         measurement_noise={"a": "va", "b": "vb"}, parms={"wa": 1, "wb": 1, "va": 1, "vb": 1}, entity_parms=["vb"],
     )  # fmt: skip
     best = fme.modFit(cost)
