@@ -12,6 +12,8 @@ The family::
     ├── SimulationError      (RuntimeError)  a run that failed: carries the parameters and the time reached
     └── ConvergenceError     (RuntimeError)  an iteration that did not arrive: carries where it stood
 
+    InterruptedWarning       (UserWarning)   Ctrl-C ended a verb, which returns what there is
+
 Every message says what was wrong, what was given, and what to do.
 """
 
@@ -26,6 +28,7 @@ __all__ = [
     "ConvergenceError",
     "DataError",
     "FmepyError",
+    "InterruptedWarning",
     "ModelError",
     "ModelTextError",
     "ParameterError",
@@ -111,6 +114,10 @@ class SimulationError(FmepyError, RuntimeError):
 
 class ConvergenceError(FmepyError, RuntimeError):
     """An iteration did not arrive; the message says where it stood and what to try."""
+
+
+class InterruptedWarning(UserWarning):
+    """Ctrl-C ended a verb; its result holds what was done until then, and says ``interrupted``."""
 
 
 def _rebuild(kind: type[FmepyError], args: tuple[Any, ...], state: dict[str, Any]) -> FmepyError:

@@ -31,6 +31,7 @@ from fmepy.costs.differences import NOISE_FREE, Differences, difference_table_no
 from fmepy.costs.sources import BoundSource, Expansion, FunctionSource, Source, classify
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import tightened
+from fmepy.parallel.interruption import check_stop
 from fmepy.parameters import Parameters, as_parameters
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
@@ -359,6 +360,7 @@ class Objective:
         if known is not None:
             return known
         self.evaluations += 1
+        check_stop()
         try:
             value: Any = self._source.number(theta) if self.is_scalar else self._source.residuals(theta)
         except SimulationError as error:

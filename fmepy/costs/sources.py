@@ -126,7 +126,7 @@ class FunctionSource:
             return self.f(given, *self.args, **self.kwargs)
         except SimulationError:
             raise
-        except Exception as error:  # whatever goes wrong in a user's function is a failed run, not the end of a fit
+        except (Exception, SystemExit) as error:  # whatever goes wrong in it is a failed run, not the end of a fit
             raise SimulationError(f"{type(error).__name__}: {error}", parameters=self.named(theta)) from error
 
     def named(self, theta: Vector) -> dict[str, float]:
@@ -160,7 +160,7 @@ class FunctionSource:
             J = np.asarray(self.jac(self.parameters.given(theta), *self.args, **self.kwargs), dtype=float)
         except SimulationError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise SimulationError(
                 f"`jac` raised {type(error).__name__}: {error}", parameters=self.named(theta)
             ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods import METHODS
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit, by_variable
+from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters import Prior, as_bounds, as_prior, check_inside
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
@@ -27,9 +28,11 @@ __all__ = ["modFit"]
 _FAR = 1e100  # costs and parameters beyond it are on their way to infinity
 _LOST = 1e6  # times its size at the start: a parameter so far off, and without effect, has run away
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
+_INTERRUPTED = "Interrupted by Ctrl-C: the best parameters so far, without derivatives."
 _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
 
 
+@interruptible(lambda fit: fit.message)
 def modFit(
     f: Any,
     p: UserParameters = None,
@@ -79,7 +82,7 @@ def modFit(
     seed : int, Generator or None
         Source of randomness for SANN, Pseudo and starts.
     executor, progress
-        For several starts, see `fmepy.parallel.run_many`.
+        For several starts, see `run_many`.
 
     Returns
     -------
@@ -102,8 +105,10 @@ def modFit(
     method. With a prior the residuals are read in units of their errors: the Hessian is that of the posterior, and
     ``cov_scaled = cov_unscaled``; ``ssr`` stays that of the data.
 
-    A run of the model that fails counts as infinite cost and is counted in ``fit.failures``. Ctrl-C ends a single fit
-    with KeyboardInterrupt; several starts return what is done.
+    A run of the model that fails counts as infinite cost and is counted in ``fit.failures``. Ctrl-C returns the best
+    parameters so far, without derivatives, with an `InterruptedWarning` and ``fit.interrupted`` true; of several starts
+    the best of those that were begun. Before the first evaluation, inside another verb, and pressed again, it raises
+    KeyboardInterrupt.
 
     *Differs from FME*:
 
@@ -145,7 +150,10 @@ def modFit(
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
     one = _OneFit(objective, low, high, known, method, settings, hessian)
     if isinstance(starts, (int, np.integer)) and not isinstance(starts, bool) and starts == 1:
-        return one(objective.theta0, rng=np.random.default_rng(seed))
+        try:
+            return one(objective.theta0, rng=np.random.default_rng(seed))
+        except Stopped as stop:
+            return cast(ModFit, stop.partial)
     from fmepy.fitting.starts import best_of, starting_points
 
     rng = np.random.default_rng(seed)
@@ -197,14 +205,20 @@ class _OneFit:
         if METHODS[self.method].box:
             problem.need_finite_box(self.method)
         with np.errstate(over="ignore", invalid="ignore"):  # a search that runs away is told in the result
-            begin = let_go(problem, start)
-            problem = problem if begin is start else problem.taken_up(begin)
-            _check_start(problem)
-            problem, outcome = self._searched(problem)
-            if self.hessian and objective.look_again(outcome.par):  # its steps were too small for the noise
-                problem = problem.taken_up(outcome.par)
-                outcome = METHODS[self.method].run(problem, self.control)
-            return _result(problem, outcome, self.method, self.hessian, before)
+            try:
+                begin = let_go(problem, start)
+                problem = problem if begin is start else problem.taken_up(begin)
+                _check_start(problem)
+                problem, outcome = self._searched(problem)
+                if self.hessian and objective.look_again(outcome.par):  # its steps were too small for the noise
+                    problem = problem.taken_up(outcome.par)
+                    outcome = METHODS[self.method].run(problem, self.control)
+                return _result(problem, outcome, self.method, self.hessian, before)
+            except KeyboardInterrupt:
+                if not outermost():
+                    raise
+            best = Outcome(problem.best[1], False, _INTERRUPTED, len(problem.trace), METHODS[self.method].run.__name__)
+            raise Stopped(replace(_result(problem, best, self.method, False, before), interrupted=True))
 
     def _searched(self, problem: Problem) -> tuple[Problem, Outcome]:
         """Run the method, and again where an sd came to zero that the data let go from there."""

@@ -123,9 +123,12 @@ class Problem:
     def residuals(self, theta: Vector) -> Vector:
         """Return scaled residuals, then (theta_j - mean) / sd of every normal prior."""
         r = self.objective.scaled_residuals(theta)
-        if not self._normal:
-            return r
-        return np.concatenate([r, [(theta[i] - mean) / sd for i, mean, sd in self._normal]])
+        if self._normal:
+            r = np.concatenate([r, [(theta[i] - mean) / sd for i, mean, sd in self._normal]])
+        value = float(r @ r)
+        if value < self.best[0] and self.is_least_squares:
+            self.best = (value, np.array(theta, dtype=float))
+        return r
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return the derivatives of `residuals`."""

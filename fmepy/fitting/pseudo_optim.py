@@ -29,6 +29,7 @@ import pandas as pd
 from fmepy.costs.adapter import as_objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.fitting.control import filled
+from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters import as_bounds, check_inside
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
@@ -76,6 +77,11 @@ def price_search(
     population : ndarray, shape (npop, n_par)
     costs : ndarray, shape (npop,)
         At least one is finite.
+
+    Raises
+    ------
+    Stopped
+        Ctrl-C; it carries the search so far.
     """
     population, costs = population.copy(), costs.copy()
     npop = len(costs)
@@ -92,11 +98,14 @@ def price_search(
             break
         if iteration >= numiter:
             break
-        iteration += 1
         members = rng.choice(npop, size=centroid, replace=False, shuffle=False)
         mirror = population[rng.integers(npop)]
         new = np.minimum(np.maximum(2 * population[members].sum(axis=0) / centroid - mirror, lower), upper)
-        value = cost(new)
+        try:
+            value = cost(new)
+        except KeyboardInterrupt:
+            raise Stopped(Search(population, costs, iteration, False, np.array(trace))) from None
+        iteration += 1
         if value < costs[worst]:
             population[worst], costs[worst] = new, value
             worst = int(np.argmax(costs))
@@ -141,6 +150,8 @@ class PseudoOptim:
         Columns iteration and cost: the lowest cost at every change.
     converged : bool
         True if the costs of the population had become alike; False if `numiter` ended the search.
+    interrupted : bool
+        True if Ctrl-C ended it.
     """
 
     par: pd.Series
@@ -150,13 +161,15 @@ class PseudoOptim:
     popcost: Vector
     rsstrace: pd.DataFrame
     converged: bool
+    interrupted: bool = False
 
     def __repr__(self) -> str:
-        end = "converged" if self.converged else "stopped by numiter"
+        end = "converged" if self.converged else "interrupted" if self.interrupted else "stopped by numiter"
         values = ", ".join(f"{k}={v:.6g}" for k, v in self.par.items())
         return f"PseudoOptim: {values}; cost {self.cost:.6g}; {end} after {self.iterations} iterations"
 
 
+@interruptible(lambda found: "The best member of the population so far is `par`.")
 def pseudoOptim(
     f: Any,
     p: UserParameters,
@@ -188,7 +201,8 @@ def pseudoOptim(
     seed : int, Generator or None
         Source of randomness.
     executor, progress
-        For the evaluation of the first population, see `fmepy.parallel.run_many`; the search itself is sequential.
+        For the evaluation of the first population, see `run_many`; the search itself is sequential. Ctrl-C returns the
+        population as it is.
 
     Returns
     -------
@@ -232,24 +246,38 @@ def pseudoOptim(
             return np.inf
         return value if np.isfinite(value) else np.inf
 
+    costs = np.full(npop, np.inf)
+    numiter, interrupted = int(settings["numiter"]), False
     if executor is None and not progress:
-        costs = np.array([cost(theta) for theta in population])
+        try:
+            for i, theta in enumerate(population):
+                costs[i] = cost(theta)
+        except KeyboardInterrupt:
+            interrupted = True
     else:
-        from fmepy.parallel import run_many
+        from fmepy.parallel import spread
 
-        runs = run_many(cost, list(population), executor=executor, progress=progress)
-        costs = np.array([np.inf if r is None else r for r in runs.results])
-    found = price_search(
-        cost,
-        population,
-        costs,
-        low,
-        high,
-        numiter=int(settings["numiter"]),
-        centroid=centroid,
-        varleft=max(float(settings["varleft"]), 1e-8),
-        rng=rng,
-    )
+        runs = spread(cost, list(population), executor=executor, progress=progress)
+        costs[runs.ok] = [value for value in runs if value is not None]
+        interrupted = runs.interrupted
+    if interrupted and not (outermost() and np.isfinite(costs).any()):
+        raise KeyboardInterrupt
+    try:
+        found = price_search(
+            cost,
+            population,
+            costs,
+            low,
+            high,
+            numiter=0 if interrupted else numiter,
+            centroid=centroid,
+            varleft=max(float(settings["varleft"]), 1e-8),
+            rng=rng,
+        )
+    except Stopped as stop:
+        if not outermost():
+            raise
+        found, interrupted = stop.partial, True
     names = list(objective.parameter_names)
     return PseudoOptim(
         par=pd.Series(found.population[found.best], index=names),
@@ -258,5 +286,6 @@ def pseudoOptim(
         poppar=pd.DataFrame(found.population, columns=names),
         popcost=found.costs,
         rsstrace=pd.DataFrame(found.trace, columns=["iteration", "cost"]).astype({"iteration": int}),
-        converged=found.converged,
+        converged=found.converged and not interrupted,
+        interrupted=interrupted,
     )

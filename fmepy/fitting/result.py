@@ -84,6 +84,8 @@ class ModFit:
         What `starts` shows, if there was more than one.
     tied : str or None
         The lmfit.Parameters that were given, as text.
+    interrupted : bool
+        True if Ctrl-C ended it: `par` is the best so far.
     """
 
     par: pd.Series
@@ -116,6 +118,7 @@ class ModFit:
     tied: str | None = field(default=None, repr=False)
     transforms: dict[str, str] | None = field(default=None, repr=False)
     solver_error: float | None = None
+    interrupted: bool = False
 
     @property
     def starts(self) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from fmepy.types import Matrix, Vector
 __all__ = ["best_of", "starting_points"]
 
 _SAME = 0.1  # in -2 log L: starts that came so near came to the same
+_PATIENCE = 30.0  # seconds after Ctrl-C for fits under way to come to the end of an evaluation
 _SPREAD = 0.5  # standard deviation of the logarithm of a start that has no box
 
 
@@ -81,13 +82,13 @@ def best_of(
     ConvergenceError
         No start came to a result.
     """
-    from fmepy.parallel import run_many
+    from fmepy.parallel import spread
 
-    runs = run_many(one, list(points), executor=executor, progress=progress, seed=rng)
+    runs = spread(one, list(points), executor=executor, progress=progress, seed=rng, patience=_PATIENCE)
     fits: list[ModFit | None] = runs.results
     done = [(k, fit) for k, fit in enumerate(fits) if fit is not None]
     if not done:
-        if len(runs.failures) and (runs.failures["error"] == "Interrupted").all():
+        if runs.interrupted:
             raise KeyboardInterrupt("before any start came to a result")
         first = runs.failures["message"].iloc[0] if len(runs.failures) else "none was done"
         raise ConvergenceError(f"None of {len(points)} starts came to a result. The first: {first}")
@@ -106,10 +107,13 @@ def best_of(
             if near == len(fits)
             else f", the worst ended {max(f.deviance for _, f in done) - best.deviance:.3g} above it."
         )
+    if runs.interrupted:
+        message += f" Ctrl-C: {len(done)} of {len(fits)} starts were begun."
     return replace(
         best,
         message=message,
         all_starts=pd.DataFrame(rows),
         evaluations=sum(fit.evaluations for _, fit in done),
         failures=sum(fit.failures for _, fit in done),
+        interrupted=runs.interrupted,
     )

@@ -21,8 +21,9 @@ from fmepy.mcmc.ensemble import Ensemble
 from fmepy.mcmc.metropolis import Metropolis
 from fmepy.mcmc.proposals import JumpFunction, as_jump
 from fmepy.mcmc.result import ModMCMC
-from fmepy.mcmc.runner import ChainRun, Job, Plan, run_chains
+from fmepy.mcmc.runner import Chains, Job, Plan, run_chains
 from fmepy.mcmc.target import Target, Variances, variances
+from fmepy.parallel.interruption import interruptible
 from fmepy.parameters import as_bounds, as_prior, check_inside, generated_names
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
@@ -39,6 +40,7 @@ _DRSCALE = (1 / 5, 1 / 4, 1 / 3)  # FME's; 1/3 from the third on
 _AGREE = 1e-9  # relative; the cost at the start must be the one that the checkpoint keeps
 
 
+@interruptible(lambda chain: chain.message)
 def modMCMC(
     f: Any,
     p: UserParameters = None,
@@ -152,7 +154,8 @@ def modMCMC(
     are sampled are integrated out for their moves, and drawn given each state.
 
     Adaptation (no burn-in) makes the chain depend on its past; what is written of convergence holds for a frozen
-    proposal, that is with burn-in. Ctrl-C returns the rows there are. Memory is bounded by `outputlength`.
+    proposal, that is with burn-in. Memory is bounded by `outputlength`. Ctrl-C returns the rows there are, of all
+    chains, with an `InterruptedWarning` and ``interrupted`` true.
 
     *Differs from FME*:
 
@@ -227,12 +230,11 @@ def modMCMC(
     if checkpoint is not None:
         folder = Folder(checkpoint)
         folder.create(_header(settings, target, plan, proposal, starts, jobs, every))
-    found, notes = run_chains(
-        kernel, target, plan, jobs, folder=folder, every=every, executor=executor, progress=progress
-    )
-    return _result(target, plan, settings, found, notes)
+    ran = run_chains(kernel, target, plan, jobs, folder=folder, every=every, executor=executor, progress=progress)
+    return _result(target, plan, settings, ran)
 
 
+@interruptible(lambda chain: chain.message)
 def resume_mcmc(
     f: Any,
     checkpoint: Any,
@@ -341,10 +343,10 @@ def resume_mcmc(
         if plan.niter != header["niter"]:
             folder.write_header({**header, "niter": plan.niter})
     kernel = _kernel(settings, target, proposal)
-    found, notes = run_chains(
+    ran = run_chains(
         kernel, target, plan, jobs, folder=folder, every=int(header["every"]), executor=executor, progress=progress
     )
-    return _result(target, plan, settings, found, notes)
+    return _result(target, plan, settings, ran)
 
 
 # --- arguments
@@ -393,7 +395,7 @@ def _plan(niter: int, burninlength: int, outputlength: Any) -> Plan:
         warnings.warn(
             f"`outputlength={length}` is more than the {most} iterations after burn-in; it is set to {most}.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     return Plan.of(niter, burninlength, length)
 
@@ -649,9 +651,8 @@ def _longer(plan: Plan, niter: int, folder: Folder, jobs: list[Job]) -> Plan:
 # --- the result
 
 
-def _result(
-    target: Target, plan: Plan, settings: _Settings, found: list[tuple[int, ChainRun]], notes: list[str]
-) -> ModMCMC:
+def _result(target: Target, plan: Plan, settings: _Settings, ran: Chains) -> ModMCMC:
+    found, notes = ran.found, ran.notes
     names = list(target.names)
     table: dict[str, list[Any]] = {k: [] for k in ("pars", "SS", "prior", "log_posterior", "sig", "chain", "saved")}
     by_chain: list[dict[str, Any]] = []
@@ -714,6 +715,7 @@ def _result(
         upper=pd.Series(target.upper.copy(), index=names),
         message=" ".join(notes),
         solver_error=worth,
+        interrupted=ran.interrupted,
     )
 
 

@@ -67,6 +67,8 @@ class ModMCMC:
     solver_error : float or None
         What the solver's own error is worth: the change of -2 log posterior at `bestpar` where tolerances are a hundred
         times smaller. NaN if that run failed, None if no adaptive solver of ours ran.
+    interrupted : bool
+        True if Ctrl-C ended it.
 
     Notes
     -----
@@ -97,6 +99,7 @@ class ModMCMC:
     upper: pd.Series
     message: str = field(default="")
     solver_error: float | None = None
+    interrupted: bool = False
 
     # --- numbers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from fmepy.errors import ArgumentError, FmepyError
 from fmepy.mcmc.base import Counts, Kernel, Record
 from fmepy.mcmc.checkpoint import Folder, Part
 from fmepy.mcmc.target import Target
-from fmepy.parallel import run_many
+from fmepy.parallel import spread
+from fmepy.parallel.interruption import Stopped, check_stop, outermost
 from fmepy.types import Matrix
 
-__all__ = ["ChainRun", "Job", "Plan", "run_chain", "run_chains"]
+__all__ = ["ChainRun", "Chains", "Job", "Plan", "run_chain", "run_chains"]
 
 _FIRST_ROWS = 4096
+_PATIENCE = 60.0  # seconds after Ctrl-C for chains in workers to come to the end of an iteration
 _WORTH_PROCESSES = 2.0  # seconds of work a chain, below which several chains run one after the other
 
 
@@ -98,6 +100,14 @@ class ChainRun:
     interrupted: bool
 
 
+class Chains(NamedTuple):
+    """The chains that came to something, by number; what there is to say; whether Ctrl-C ended them."""
+
+    found: list[tuple[int, ChainRun]]
+    notes: list[str]
+    interrupted: bool = False
+
+
 class _Rows:
     """The rows saved so far, in arrays that grow up to what the plan needs."""
 
@@ -173,9 +183,10 @@ def run_chain(
     report : callable, optional
         Gets the iterations done, now and then.
 
-    Notes
-    -----
-    Ctrl-C ends the chain: what was saved so far is returned, `interrupted` is true.
+    Raises
+    ------
+    Stopped
+        Ctrl-C; it carries the chain with what was saved so far, `interrupted` is true.
     """
     rng = np.random.Generator(np.random.PCG64(job.seed))
     n_variance = 0 if target.variances is None else len(target.precision0)
@@ -224,6 +235,7 @@ def run_chain(
         if number == 0:
             write()
         while done < plan.niter:
+            check_stop()
             state, _ = step(state, rng)
             done += 1
             if done > burnin and (done - burnin) % interval == 0:
@@ -238,10 +250,15 @@ def run_chain(
         if folder is not None and done != next_part - every:
             write()
     except KeyboardInterrupt:
+        if not outermost():
+            raise
         interrupted = True
     if report is not None:
         report(done)
-    return ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), told(), interrupted)
+    run = ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), told(), interrupted)
+    if interrupted:
+        raise Stopped(run)
+    return run
 
 
 def _plain(state: Any) -> Any:
@@ -277,8 +294,8 @@ def run_chains(
     every: int = 0,
     executor: Any = None,
     progress: Any = False,
-) -> tuple[list[tuple[int, ChainRun]], list[str]]:
-    """Return the chains that came to something, by number, and what there is to say of the others.
+) -> Chains:
+    """Return the chains.
 
     Raises
     ------
@@ -289,34 +306,36 @@ def run_chains(
     """
     work = _Work(kernel, target, plan, folder, every)
     if executor is None or (isinstance(executor, int) and len(jobs) == 1 and not isinstance(executor, bool)):
-        found, notes = _one_after_the_other(work, jobs, progress)
+        ran = _one_after_the_other(work, jobs, progress)
     else:
-        found, notes = _spread(work, jobs, executor, progress)
-    found = [(number, run) for number, run in found if len(run.rows["saved"])]
+        ran = _spread(work, jobs, executor, progress)
+    found = [(number, run) for number, run in ran.found if len(run.rows["saved"])]
     if not found:
-        raise KeyboardInterrupt
-    return found, notes
+        raise KeyboardInterrupt("before any row was saved")
+    return ran._replace(found=found)
 
 
-def _one_after_the_other(work: _Work, jobs: list[Job], progress: Any) -> tuple[list[tuple[int, ChainRun]], list[str]]:
+def _one_after_the_other(work: _Work, jobs: list[Job], progress: Any) -> Chains:
     found: list[tuple[int, ChainRun]] = []
     total = work.plan.niter * len(jobs)
     with _Told(progress, total) as told:
         for k, job in enumerate(jobs):
             try:
-                run = work(job, told.after(k * work.plan.niter))
+                found.append((job.number, work(job, told.after(k * work.plan.niter))))
+            except Stopped as stop:
+                found.append((job.number, stop.partial))
+                return Chains(found, [_where(work, job.number, stop.partial)], interrupted=True)
             except KeyboardInterrupt:  # before the chain began
-                return found, [f"Interrupted before chain {job.number}."]
-            found.append((job.number, run))
-            if run.interrupted:
-                return found, [f"Interrupted in chain {job.number} at iteration {run.iterations} of {work.plan.niter}."]
-    return found, []
+                if not outermost():
+                    raise
+                return Chains(found, [f"Interrupted before chain {job.number}."], interrupted=True)
+    return Chains(found, [])
 
 
-def _spread(work: _Work, jobs: list[Job], executor: Any, progress: Any) -> tuple[list[tuple[int, ChainRun]], list[str]]:
+def _spread(work: _Work, jobs: list[Job], executor: Any, progress: Any) -> Chains:
     niter = work.plan.niter
     tell = (lambda done, total: progress(done * niter, total * niter)) if callable(progress) else progress
-    runs = run_many(work, jobs, executor=executor, progress=tell, force=_costly(work, jobs))
+    runs = spread(work, jobs, executor=executor, progress=tell, force=_costly(work, jobs), patience=_PATIENCE)
     notes = []
     failed: Any = runs.failures.itertuples()
     for failure in failed:
@@ -324,14 +343,14 @@ def _spread(work: _Work, jobs: list[Job], executor: Any, progress: Any) -> tuple
             raise ArgumentError(str(failure.message))
         notes.append(f"Chain {jobs[failure.run].number} is missing: {failure.error}: {failure.message}")
     found = [(job.number, run) for job, run in zip(jobs, runs.results, strict=True) if run is not None]
-    if not found and any(e != "Interrupted" for e in runs.failures["error"]):
+    if not found and not runs.interrupted:
         raise FmepyError(" ".join(notes))
-    notes += [
-        f"Interrupted in chain {number} at iteration {run.iterations} of {niter}."
-        for number, run in found
-        if run.interrupted
-    ]
-    return found, notes
+    notes += [_where(work, number, run) for number, run in found if run.interrupted]
+    return Chains(found, notes, runs.interrupted)
+
+
+def _where(work: _Work, number: int, run: ChainRun) -> str:
+    return f"Interrupted in chain {number} at iteration {run.iterations} of {work.plan.niter}."
 
 
 def _costly(work: _Work, jobs: list[Job]) -> bool:

@@ -344,7 +344,7 @@ class _FunctionSource:
             result = self.func(self.parameters.given(full), *self.args, **self.kwargs)
         except SimulationError:
             raise
-        except Exception as error:  # a failed run, not the end of an ensemble
+        except (Exception, SystemExit) as error:  # a failed run, not the end of an ensemble
             raise SimulationError(f"{type(error).__name__}: {error}", parameters=self._named(full)) from error
         return _as_result(result, self.map)
 

@@ -19,9 +19,10 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
 from fmepy.framed import Framed
-from fmepy.montecarlo.ensemble import prepare
+from fmepy.montecarlo.ensemble import Ran, prepare
 from fmepy.montecarlo.ranges import RangeSummary, summarise
 from fmepy.montecarlo.summaries import statistics
+from fmepy.parallel.interruption import interruptible
 from fmepy.types import IntVector, Seed, UserParameters
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class ModCRL(Framed):
         Rows of `parInput` that were used, from 0; else 0, 1, ...
     failures : DataFrame
         One row per failed run: `run`, `parameters`, `error`, `message`.
+    interrupted : bool
+        True if Ctrl-C ended it; the sets that were not run are failures named "Interrupted".
     """
 
     frame: pd.DataFrame
@@ -51,6 +54,7 @@ class ModCRL(Framed):
     var: tuple[str, ...]
     pset: IntVector
     failures: pd.DataFrame
+    interrupted: bool = False
 
     def __repr__(self) -> str:
         failed = f", {len(self.failures)} of them failed" if len(self.failures) else ""
@@ -137,6 +141,7 @@ class ModCRL(Framed):
         return panels
 
 
+@interruptible(Ran.told)
 def modCRL(
     func: Any,
     parms: UserParameters = None,
@@ -205,7 +210,7 @@ def modCRL(
     clash = sorted(set(ensemble.var) & set(simulator.names))
     if clash:
         raise ArgumentError(f"`func` returns {listed(clash)}, the name of a varied parameter. Return another name.")
-    values, failures = ensemble.run(executor, progress)
+    values, ran = ensemble.run(executor, progress)
     pars = ensemble.labelled_sets()
     outputs = pd.DataFrame(values[:, :, 0], columns=list(ensemble.var), index=pars.index)
-    return ModCRL(pd.concat([pars, outputs], axis=1), pars, ensemble.var, ensemble.sets.pset, failures)
+    return ModCRL(pd.concat([pars, outputs], axis=1), pars, ensemble.var, ensemble.sets.pset, *ran)

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,11 +29,12 @@ from fmepy.montecarlo.samplers import (
     as_ranges,
     as_rng,
 )
-from fmepy.parallel import Runs, run_many
+from fmepy.parallel import Runs, spread
+from fmepy.parallel.pools import as_executor
 from fmepy.parameters import generated_names
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
-__all__ = ["Ensemble", "ParameterSets", "output_names", "parameter_sets", "prepare"]
+__all__ = ["Ensemble", "ParameterSets", "Ran", "output_names", "parameter_sets", "prepare"]
 
 logger = logging.getLogger(__name__)
 
@@ -171,6 +172,19 @@ class _OneRun:
         return _OneRun, (self.simulator, self.places)
 
 
+class Ran(NamedTuple):
+    """How the runs of an ensemble went: the table of failures, and whether Ctrl-C ended them."""
+
+    failures: pd.DataFrame
+    interrupted: bool
+
+    @staticmethod
+    def told(result: Any) -> str:
+        """Return how much of an ensemble there is, for the warning that it was interrupted."""
+        undone = int((result.failures["error"] == _INTERRUPTED[0]).sum())
+        return f"{len(result.pars) - undone} of {len(result.pars)} sets were run, the others are NaN."
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ensemble:
     """A model, the sets it is to be run at, and the variables that are asked for.
@@ -202,19 +216,20 @@ class Ensemble:
         table = self.sets.table
         return table if table.index.nlevels > 1 else table.reset_index(drop=True)
 
-    def run(self, executor: Any, progress: Any) -> tuple[Cube, pd.DataFrame]:
-        """Return the values, shape (num, n_var, n_x), NaN where a run failed, and the table of failures."""
+    def run(self, executor: Any, progress: Any) -> tuple[Cube, Ran]:
+        """Return the values, shape (num, n_var, n_x), NaN where a run failed, and how the runs went."""
         thetas, source = self._distinct()
-        runs = run_many(_OneRun(self.simulator, self.places), list(thetas), executor=executor, progress=progress)
+        runs = spread(_OneRun(self.simulator, self.places), list(thetas), executor=executor, progress=progress)
         values = self._stacked(runs)
         failures = self._failures(_failed(runs), source)
-        return (values if len(thetas) == len(source) else values[source]), failures
+        return (values if len(thetas) == len(source) else values[source]), Ran(failures, runs.interrupted)
 
-    def stream(self, take: Callable[[Matrix], None], rows: int, executor: Any, progress: Any) -> pd.DataFrame:
+    def stream(self, take: Callable[[Matrix], None], rows: int, executor: Any, progress: Any) -> Ran:
         """Run `rows` sets at a time; hand their values, shape (n, n_output), to `take` and forget them.
 
-        Returns the table of failures. NaN stands where a run failed.
+        NaN stands where a run failed.
         """
+        executor = as_executor(executor)
         thetas, source = self._distinct()
         one = _OneRun(self.simulator, self.places)
         failed: dict[int, tuple[str, str]] = {}
@@ -225,16 +240,14 @@ class Ensemble:
                     failed.update(dict.fromkeys(range(begin, end), _INTERRUPTED))
                     values = np.full((end - begin, self.n_output), np.nan)
                 else:
-                    runs = run_many(
-                        one, list(thetas[begin:end]), executor=where, progress=told.after(begin), force=force
-                    )
-                    stopped = bool((runs.failures["error"] == _INTERRUPTED[0]).any())
+                    runs = spread(one, list(thetas[begin:end]), executor=where, progress=told.after(begin), force=force)
+                    stopped = runs.interrupted
                     failed.update({begin + k: why for k, why in _failed(runs).items()})
                     values = self._stacked(runs).reshape(end - begin, -1)
                 if len(thetas) < len(source):
                     values = values[source[np.searchsorted(source, begin) : np.searchsorted(source, end)] - begin]
                 take(values)
-        return self._failures(failed, source)
+        return Ran(self._failures(failed, source), stopped)
 
     def _distinct(self) -> tuple[Matrix, IntVector]:
         """Return the sets that differ from the one before, and for every set the number of its run."""
@@ -278,13 +291,13 @@ def _chunks(thetas: Matrix, rows: int, executor: Any) -> Iterator[tuple[int, int
     by itself may be too short to pay for processes that the whole does pay for.
     """
     begin, force = 0, False
-    if isinstance(executor, (int, np.integer)) and not isinstance(executor, bool) and len(thetas) > _TIMED_RUNS:
+    if isinstance(executor, int) and len(thetas) > _TIMED_RUNS:
         began = time.perf_counter()
         yield 0, _TIMED_RUNS, None, False
         seconds = (time.perf_counter() - began) / _TIMED_RUNS
         begin = _TIMED_RUNS
-        force = seconds * (len(thetas) - begin) * (1 - 1 / max(int(executor), 1)) > _POOL_START
-        if not force and executor >= 1:
+        force = seconds * (len(thetas) - begin) * (1 - 1 / executor) > _POOL_START
+        if not force:
             executor = None
     while begin < len(thetas):
         end = min(begin + rows, len(thetas))

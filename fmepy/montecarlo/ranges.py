@@ -23,9 +23,10 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.framed import Framed
-from fmepy.montecarlo.ensemble import Ensemble, output_names, prepare
+from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
 from fmepy.montecarlo.samplers import as_rng
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, statistics
+from fmepy.parallel.interruption import interruptible
 from fmepy.parameters import check_names
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
@@ -135,6 +136,8 @@ class SensRange(Framed):
         "parameter uncertainty" or "prediction".
     predicted : tuple of str
         The variables that carry observation errors.
+    interrupted : bool
+        True if Ctrl-C ended it; the sets that were not run are failures named "Interrupted".
     """
 
     frame: pd.DataFrame
@@ -147,6 +150,7 @@ class SensRange(Framed):
     x_name: str = "x"
     kind: str = PARAMETERS
     predicted: tuple[str, ...] = ()
+    interrupted: bool = False
     _summary: RangeSummary | None = None
 
     def __repr__(self) -> str:
@@ -343,6 +347,7 @@ def summarise(
     return RangeSummary(frame, kind, predicted, x_name)
 
 
+@interruptible(Ran.told)
 def sensRange(
     func: Any,
     parms: UserParameters = None,
@@ -445,17 +450,21 @@ def sensRange(
     pars = ensemble.labelled_sets()
     x, x_name, var = ensemble.simulator.x, ensemble.simulator.x_name, ensemble.var
     if keep == "summary":
-        summary, failures = _streamed(ensemble, executor, progress)
+        summary, ran = _streamed(ensemble, executor, progress)
         nothing = np.empty((0, len(var), len(x)))
-        return SensRange(pars, nothing, pars, x, var, ensemble.sets.pset, failures, x_name, _summary=summary)
-    values, failures = ensemble.run(executor, progress)
-    return SensRange(_frame(pars, values, var, x), values, pars, x, var, ensemble.sets.pset, failures, x_name)
+        return SensRange(
+            pars, nothing, pars, x, var, ensemble.sets.pset, ran.failures, x_name,
+            interrupted=ran.interrupted, _summary=summary,
+        )  # fmt: skip
+    values, ran = ensemble.run(executor, progress)
+    frame, pset = _frame(pars, values, var, x), ensemble.sets.pset
+    return SensRange(frame, values, pars, x, var, pset, ran.failures, x_name, interrupted=ran.interrupted)
 
 
-def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSummary, pd.DataFrame]:
+def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSummary, Ran]:
     """Return the summary and the failures of runs that are not kept."""
     rows = max(1, min(_MOST_ROWS, _CHUNK_BYTES // (8 * ensemble.n_output)))
     with Scratch(ensemble.n_output) as scratch:
-        failures = ensemble.stream(scratch.take, rows, executor, progress)
+        ran = ensemble.stream(scratch.take, rows, executor, progress)
         table = np.concatenate([statistics(group) for group in scratch.column_groups()])
-    return summarise(table, ensemble.var, ensemble.simulator.x, ensemble.simulator.x_name), failures
+    return summarise(table, ensemble.var, ensemble.simulator.x, ensemble.simulator.x_name), ran

@@ -10,7 +10,7 @@ import numpy as np
 
 from fmepy.costs.adapter import as_objective
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.parallel import run_many
+from fmepy.parallel import spread
 from fmepy.types import Matrix, Vector
 
 __all__ = ["Derivatives", "by_fitting_differences", "forward_differences"]
@@ -121,8 +121,8 @@ class _Scaled:
 
 def _evaluated(function: Function, points: Matrix, executor: Any, progress: Any) -> list[Vector | None]:
     """Return the function at each row; None where it failed or is not finite."""
-    runs = run_many(function, list(points), executor=executor, progress=progress)
-    if (runs.failures["error"] == "Interrupted").any():
+    runs = spread(function, list(points), executor=executor, progress=progress)
+    if runs.interrupted:  # derivatives to some of the parameters are no result
         raise KeyboardInterrupt
     broken = runs.failures[~runs.failures["error"].isin(["SimulationError", "WorkerDied"])]
     if len(broken):

@@ -26,7 +26,8 @@ import pandas as pd
 from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
 from fmepy.framed import Framed
 from fmepy.models.adapter import Simulator, as_simulator
-from fmepy.parallel import run_many
+from fmepy.parallel import spread
+from fmepy.parallel.interruption import interruptible
 from fmepy.sensitivity.printing import two_digits
 from fmepy.sensitivity.selection import chosen
 from fmepy.types import BoolVector, Matrix, Seed, UserParameters, Vector
@@ -66,6 +67,8 @@ class GlobalIndices(Framed):
         Runs in all.
     failures : DataFrame
         One row per failed run: run, parameters, error, message.
+    interrupted : bool
+        True if Ctrl-C ended the runs: the indices are those of the blocks that were complete.
     """
 
     frame: pd.DataFrame
@@ -77,6 +80,7 @@ class GlobalIndices(Framed):
     dropped: int
     runs: int
     failures: pd.DataFrame
+    interrupted: bool = False
 
     def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
         """Draw the indices, one panel a variable: bars, or lines over x; return the Axes."""
@@ -106,6 +110,7 @@ class GlobalIndices(Framed):
         return f"{two_digits(self.frame.head(60)).to_html()}<p>{self.told()}</p>"
 
 
+@interruptible(lambda found: f"{found.told()}.")
 def global_indices(
     func: Any,
     parRange: Any,
@@ -196,19 +201,21 @@ def global_indices(
     variables = chosen(sensvar, simulator.var_names, "sensvar", "variable")
     rng = np.random.default_rng(seed)
     kind = _METHODS[method](low, high, names, int(num), rng)
-    runs = run_many(_Outputs(simulator, variables), list(kind.design), executor=executor, progress=progress)
-    if (runs.failures["error"] == "Interrupted").any():
-        raise KeyboardInterrupt
+    runs = spread(_Outputs(simulator, variables), list(kind.design), executor=executor, progress=progress)
     usable = kind.usable(runs.ok)
     dropped = int((~usable).sum())
     if dropped and ((method != "fast" and usable.sum() < 2) or not usable.any()):
+        if runs.interrupted:
+            raise KeyboardInterrupt
         raise SimulationError(
             f"{len(runs.failures)} of {len(runs)} runs failed, which leaves {int(usable.sum())} of {usable.size} "
             f"blocks of runs. The first: {runs.failures['message'].iloc[0]} Narrow the ranges.",
         )
     Y = np.array([r if r is not None else np.full(kind.n_outputs(runs.results), np.nan) for r in runs.results])
     job = _Analysis(kind, usable)
-    analysed = run_many(job, list(Y.T), executor=executor, seed=int(rng.integers(1, 2**31)))
+    analysed = spread(job, list(Y.T), executor=executor, seed=int(rng.integers(1, 2**31)))
+    if analysed.interrupted:
+        raise KeyboardInterrupt
     if len(analysed.failures):
         raise FmepyError(f"SALib's analysis failed: {analysed.failures['message'].iloc[0]}")
     result = GlobalIndices(
@@ -221,8 +228,9 @@ def global_indices(
         dropped=dropped,
         runs=len(runs),
         failures=_named(runs.failures, names),
+        interrupted=runs.interrupted,
     )
-    if dropped:
+    if dropped and not runs.interrupted:
         logger.warning("global_indices, %s.", result.told())
     return result
 

@@ -21,6 +21,7 @@ import pandas as pd
 from fmepy.costs.adapter import as_objective, is_cost
 from fmepy.errors import ArgumentError
 from fmepy.fitting import ModFit, modFit
+from fmepy.parallel.interruption import interruptible, outermost
 from fmepy.parameters import Parameters, as_bounds, as_parameters, check_inside
 from fmepy.sensitivity.held import HeldCost, held_function
 from fmepy.sensitivity.identifiability import Identifiability, identifiability
@@ -53,6 +54,8 @@ class IdentifiableFit:
         candidates, `ssr` and `converged` of the fit.
     identifiability : Identifiability
         At the end, of all candidates.
+    interrupted : bool
+        True if Ctrl-C ended it.
     """
 
     fit: ModFit
@@ -62,6 +65,7 @@ class IdentifiableFit:
     message: str
     history: pd.DataFrame
     identifiability: Identifiability
+    interrupted: bool = False
 
     def __repr__(self) -> str:
         shown = self.history.copy()
@@ -72,6 +76,7 @@ class IdentifiableFit:
         return f"<p>{self.message}</p>{self.history.to_html(float_format='{:.4g}'.format)}{self.fit._repr_html_()}"
 
 
+@interruptible(lambda found: found.message)
 def identifiable_fit(
     cost: Any,
     p: UserParameters = None,
@@ -149,21 +154,28 @@ def identifiable_fit(
     steps: list[_Step] = []
     chosen, found = loop.select(())
     message, stable = f"Stopped after max_steps={max_steps} fits: the selection still changes.", False
-    for _ in range(int(max_steps)):
-        steps.append(loop.fit(chosen, found))
-        chosen, found = loop.select(chosen)
-        if chosen == steps[-1].parameters:
-            stable, message = True, f"Stable after {len(steps)} {'fit' if len(steps) == 1 else 'fits'}."
-            break
-        if chosen in [s.parameters for s in steps]:
-            first = [s.parameters for s in steps].index(chosen)
-            message = (
-                f"The selection goes in a circle of {len(steps) - first} sets; the fit with the lowest cost is given."
-            )
-            best = min(steps[first:], key=lambda s: s.fit.deviance)
-            loop.theta, steps = best.theta, [*steps, best] if best is not steps[-1] else steps
-            _, found = loop.select(best.parameters)
-            break
+    interrupted = False
+    try:
+        for _ in range(int(max_steps)):
+            steps.append(loop.fit(chosen, found))
+            chosen, found = loop.select(chosen)
+            if chosen == steps[-1].parameters:
+                stable, message = True, f"Stable after {len(steps)} {'fit' if len(steps) == 1 else 'fits'}."
+                break
+            if chosen in [s.parameters for s in steps]:
+                first = [s.parameters for s in steps].index(chosen)
+                message = (
+                    f"The selection goes in a circle of {len(steps) - first} sets; the fit with the lowest cost is "
+                    "given."
+                )
+                best = min(steps[first:], key=lambda s: s.fit.deviance)
+                loop.theta, steps = best.theta, [*steps, best] if best is not steps[-1] else steps
+                _, found = loop.select(best.parameters)
+                break
+    except KeyboardInterrupt:
+        if not (steps and outermost()):
+            raise
+        interrupted, message = True, f"Interrupted by Ctrl-C; the last of {len(steps)} fits that were done is given."
     last = steps[-1]
     return IdentifiableFit(
         fit=last.fit,
@@ -173,6 +185,7 @@ def identifiable_fit(
         message=message,
         history=_history(steps),
         identifiability=found,
+        interrupted=interrupted,
     )
 
 

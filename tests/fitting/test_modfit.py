@@ -262,16 +262,6 @@ def test_failures_are_counted_and_the_last_one_told():
     assert not fit.converged
 
 
-def test_ctrl_c_passes_through_a_single_fit():
-    def f(p):
-        if p[1] != 30.0:
-            raise KeyboardInterrupt
-        return MONOD.residuals(p)
-
-    with pytest.raises(KeyboardInterrupt):
-        modFit(f, MONOD.start)
-
-
 # --- priors
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from fmepy.errors import ArgumentError
+from fmepy.errors import ArgumentError, InterruptedWarning
 from fmepy.mcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.checkpoint import Folder
 from tests.mcmc import child
@@ -93,7 +93,8 @@ def test_every_kernel_goes_on_where_it_was(tmp_path, method):
             raise KeyboardInterrupt
         return child.residuals(p)
 
-    stopped = modMCMC(dying, [0.145, 49.0], checkpoint=tmp_path / "c", checkpoint_every=7, **settings)
+    with pytest.warns(InterruptedWarning):
+        stopped = modMCMC(dying, [0.145, 49.0], checkpoint=tmp_path / "c", checkpoint_every=7, **settings)
     assert "Interrupted" in stopped.message
     whole = modMCMC(child.residuals, [0.145, 49.0], **settings)
     assert_same(resume_mcmc(child.residuals, tmp_path / "c"), whole)

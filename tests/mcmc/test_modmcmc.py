@@ -3,7 +3,6 @@
 import json
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from scipy.stats import lognorm, norm
 
 import fmepy as fme
-from fmepy.errors import ArgumentError, ParameterError
+from fmepy.errors import ArgumentError, InterruptedWarning, ParameterError
 from fmepy.mcmc import modMCMC, runner
 from tests.mcmc.problems import cases, monod_residuals, normal3, two_monods
 
@@ -254,7 +253,8 @@ def test_ctrl_c_ends_with_what_there_is():
             raise KeyboardInterrupt
         return square(p)
 
-    chain = modMCMC(f, [0.0], jump=1, niter=100, chains=3, seed=1)
+    with pytest.warns(InterruptedWarning):
+        chain = modMCMC(f, [0.0], jump=1, niter=100, chains=3, seed=1)
     assert chain.chains == (0, 1)
     assert len(chain.pars.loc[0]) == 100
     assert 30 < len(chain.pars.loc[1]) < 60
@@ -304,7 +304,8 @@ def test_ctrl_c_in_parallel_chains_returns_those_that_are_done(tmp_path, whom, r
     for number, rows in found["rows"].items():  # of the other one what its worker could still send
         np.testing.assert_array_equal(rows, whole.pars.loc[int(number), "p1"][: len(rows)])
     (done,) = [int(number) for number, rows in found["rows"].items() if len(rows) == 300]
-    assert re.search(rf"Interrupted in chain {1 - done} at|Chain {1 - done} is missing: Interrupted", found["message"])
+    assert f"Interrupted in chain {1 - done} at" in found["message"]
+    assert len(found["rows"]) == 2
 
 
 def test_memory_is_bounded_by_outputlength():

@@ -1,7 +1,7 @@
 """Wild parameters over eight decades: no engine crashes, hangs or gives a silent NaN, and engines agree.
 
-Both runs of a pair that claims success are compared at rtol = 1e-9: to 1e-4 of each state's largest value, or, where the
-problem itself is that sensitive, within 100 times what tightening the tolerances a hundredfold changes.
+Both runs of a pair that claims success are compared at rtol = 1e-9: to 1e-4 of each state's largest value, or, where
+the problem itself is that sensitive, within 100 times what tightening the tolerances a hundredfold changes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ def bound(name, engine, **options):
     model = every_model(engine, **options)[name]
     if name == "Lotka-Volterra":  # a vector function, which runs as Python: the same equations by name compile
         text = "d(prey)/dt = a*prey - b*prey*predator\nd(predator)/dt = e*b*prey*predator - m*predator"
-        model = type(model)(
-            text, state={"prey": 30, "predator": "y0"}, times=model.times, parms=dict(model.parms), engine=engine, **options
-        )
+        state, parms = {"prey": 30, "predator": "y0"}, dict(model.parms)
+        model = type(model)(text, state=state, times=model.times, parms=parms, engine=engine, **options)
     return model.bind()
 
 

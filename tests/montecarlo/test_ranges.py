@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.errors import ArgumentError, ParameterError
+from fmepy.errors import ArgumentError, InterruptedWarning, ParameterError
 from fmepy.models.ode import OdeModel
 from fmepy.montecarlo import SensRange, sensRange
 from tests.models.problems import bacteria, bacteria_model, cases, table
@@ -346,7 +346,8 @@ def test_ctrl_c_keeps_what_is_done_and_starts_nothing_more(keep, monkeypatch, ca
             raise KeyboardInterrupt
         return {"x": X, "y": p["a"] + X}
 
-    runs = sensRange(stopped, parInput={"a": [0.0, 1, 2, 3, 4, 5, 6]}, keep=keep)
+    with pytest.warns(InterruptedWarning):
+        runs = sensRange(stopped, parInput={"a": [0.0, 1, 2, 3, 4, 5, 6]}, keep=keep)
     assert runs.failures["run"].tolist() == [2, 3, 4, 5, 6]
     assert set(runs.failures["error"]) == {"Interrupted"}
     assert (runs.summary()["N"] == 2).all()

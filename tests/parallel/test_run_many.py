@@ -5,9 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +20,7 @@ import pytest
 
 from fmepy import parallel
 from fmepy.errors import ArgumentError, FmepyError
-from fmepy.parallel import Runs, run_many
+from fmepy.parallel import Runs, run_many, spreading, worker
 
 draw = lambda x, rng: x + float(rng.normal())  # noqa: E731    # a lambda travels by value: workers need not find this file
 
@@ -36,11 +41,11 @@ class Counting(Executor):
         self.tasks, self.payloads = 0, 0
 
     def submit(self, function, *args):
-        token, payload, batch = pickle.loads(pickle.dumps(args))
+        token, payload, batch, *more = pickle.loads(pickle.dumps(args))
         self.tasks += 1
         self.payloads += payload is not None
         future: Future = Future()
-        future.set_result(function(token, payload, batch))
+        future.set_result(function(token, payload, batch, *more))
         return future
 
 
@@ -116,6 +121,15 @@ def test_runs_pickle():
     again = pickle.loads(pickle.dumps(run_many(lambda p: 1 / p, [1, 0])))
     assert isinstance(again, Runs)
     assert again.results == [1.0, None]
+
+
+def test_runs_are_iterated_and_indexed_as_their_results():
+    runs = run_many(lambda p: 10 * p, [1, 2, 3])
+    assert [r for r in runs] == list(runs) == runs.results == runs[:]
+    assert (runs[0], runs[-1], runs[1:], len(runs)) == (10, 30, [20, 30], 3)
+    assert 20 in runs
+    with pytest.raises(IndexError):
+        runs[3]
 
 
 def test_many_failures_print_shortly():
@@ -197,7 +211,7 @@ def test_the_function_travels_once_per_worker_and_cheap_runs_in_batches():
 
 
 def test_a_worker_that_lacks_the_function_asks_for_it(monkeypatch):
-    kept = parallel._functions
+    kept = worker._functions
 
     class Forgetful(Counting):
         def submit(self, function, *args):
@@ -261,6 +275,103 @@ def test_a_function_that_a_worker_cannot_load_is_told():
 # --- trouble
 
 
+def leave(x):
+    if x == 2:
+        sys.exit("enough")
+    return x
+
+
+@pytest.mark.parametrize("where", ["here", "processes", "threads", "Dask"])
+def test_a_run_that_calls_sys_exit_is_a_failure_everywhere(where):
+    with ExitStack() as stack:
+        if where == "Dask":
+            distributed = pytest.importorskip("distributed")
+            executor = stack.enter_context(distributed.Client(processes=False, dashboard_address=None))
+        else:
+            executor = {"here": None, "processes": 2, "threads": ThreadPoolExecutor(2)}[where]
+        runs = run_many(leave, range(5), executor=executor, force=True)
+    assert runs.results == [0, 1, None, 3, 4]
+    assert not runs.interrupted
+    assert runs.failures[["error", "message"]].to_numpy().tolist() == [
+        ["SystemExit", "The run called sys.exit('enough')."]
+    ]
+
+
+def test_an_error_that_cannot_be_told_is_a_failure_all_the_same():
+    class MuteError(Exception):
+        def __str__(self):
+            raise RuntimeError("mute")
+
+    def fail(x):
+        raise MuteError
+
+    assert run_many(fail, [1]).failures["error"].tolist() == ["MuteError"]
+
+
+def test_a_dask_client_is_an_executor():
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(processes=False, dashboard_address=None) as client:
+        assert run_many(draw, range(5), seed=5, executor=client).results == run_many(draw, range(5), seed=5).results
+        assert client.submit(int).result() == 0  # it is still open
+
+
+def test_timeout_ends_a_run_that_hangs_and_keeps_it_as_a_failure():
+    def hang(x):
+        time.sleep(1000 if x == 2 else 0.01)
+        return x
+
+    runs = run_many(hang, range(6), executor=2, timeout=1.5)
+    assert runs.results == [0, 1, None, 3, 4, 5]
+    assert runs.failures[["run", "error", "message"]].to_numpy().tolist() == [
+        [2, "TimedOut", "Ended after timeout=1.5 seconds."]
+    ]
+
+
+@pytest.mark.parametrize("executor", [None, "threads"])
+def test_timeout_needs_processes(executor):
+    with pytest.raises(ArgumentError, match="needs processes of this machine"):
+        run_many(abs, [1], timeout=1, executor=ThreadPoolExecutor(1) if executor else None)
+    with pytest.raises(ArgumentError, match="`timeout=-1`"):
+        run_many(abs, [1], timeout=-1, executor=2)
+
+
+ORPHANS = """
+import os, signal, sys, threading, time
+from fmepy.parallel import run_many
+
+def work(folder):
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    if len(os.listdir(folder)) >= 2:
+        os.kill(int(sys.argv[2]) if len(sys.argv) > 2 else os.getppid(), signal.SIGKILL)
+    time.sleep(1000)
+
+run_many(work, [sys.argv[1]] * 2, executor=2, force=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path):
+    command = [sys.executable, "-c", ORPHANS, str(tmp_path)]
+    done = subprocess.run(command, check=False, timeout=120, stderr=subprocess.DEVNULL)
+    assert done.returncode == -signal.SIGKILL
+    workers = [int(name) for name in os.listdir(tmp_path)]
+    assert len(workers) == 2
+    deadline = time.monotonic() + 60
+    while alive := [pid for pid in workers if is_alive(pid)]:
+        assert time.monotonic() < deadline, alive
+        time.sleep(0.1)
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:  # gone meanwhile, or a system without /proc
+        return not Path("/proc").exists()
+
+
 def test_a_worker_that_dies_costs_only_its_run(caplog):
     def die_on_13(x):
         if x == 13:
@@ -275,7 +386,7 @@ def test_a_worker_that_dies_costs_only_its_run(caplog):
 
 
 def test_when_workers_keep_dying_the_rest_is_given_up(monkeypatch):
-    monkeypatch.setattr(parallel, "_DEATHS", 2)
+    monkeypatch.setattr(spreading, "_DEATHS", 2)
     runs = run_many(lambda x: os._exit(1), range(30), executor=2, force=True)
     assert not runs.ok.any()
     assert set(runs.failures["error"]) == {"WorkerDied"}
@@ -291,36 +402,6 @@ def test_a_broken_executor_of_the_user_ends_in_failures():
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         runs = run_many(die, range(5), executor=pool)
     assert set(runs.failures["error"]) == {"WorkerDied"}
-
-
-def test_ctrl_c_returns_what_is_done(caplog):
-    def stop_at_3(x):
-        if x == 3:
-            raise KeyboardInterrupt
-        return x
-
-    runs = run_many(stop_at_3, range(6))
-    assert runs.results == [0, 1, 2, None, None, None]
-    assert runs.failures["error"].tolist() == ["Interrupted"] * 3
-    assert "interrupted; 3 of 6 runs are done" in caplog.text
-
-
-def test_ctrl_c_stops_the_workers_too(tmp_path):
-    def slow(i):
-        (tmp_path / str(i)).touch()
-        time.sleep(0.05 if i == 0 else 20)
-        return i
-
-    def interrupt(done, total):
-        raise KeyboardInterrupt
-
-    began = time.monotonic()
-    runs = run_many(slow, range(6), executor=2, force=True, progress=interrupt)
-    assert runs.results[0] == 0
-    assert not runs.ok[1:].any()
-    assert len(list(tmp_path.iterdir())) < 6
-    assert run_many(lambda i: i, range(4), executor=2, force=True).ok.all()  # a new pool is there
-    assert time.monotonic() - began < 15  # nobody waited for those who sleep
 
 
 def test_an_error_of_progress_is_the_users_and_passes_through():
