@@ -387,6 +387,22 @@ def test_a_forward_difference_takes_one_run_per_parameter():
     assert [s for s in steps if s] == [{"A0": 10.0 * (1 + 1e-6)}, {"k": 0.5 * (1 + 1e-6)}]
 
 
+@pytest.mark.parametrize("returns", ["table", "row", "cost"])
+def test_the_run_at_the_start_is_made_once(returns):
+    calls = []
+
+    def counted(p):
+        calls.append(dict(p))
+        table = decay(p)
+        if returns == "cost":
+            return fme.modCost(table, {"time": [0.0, 1.0], "A": [9.0, 6.5]})
+        return table if returns == "table" else {"A": table["A"][-1]}
+
+    sensFun(counted, DECAY, tiny=1e-6)
+    assert len(calls) == 1 + len(DECAY)
+    assert calls.count(DECAY) == 1
+
+
 def test_positional_parameters_have_generated_names():
     sens = sensFun(lambda p: {"y": p[0] * p[1] ** 2}, [3.0, 2.0])
     assert list(sens.columns) == ["x", "var", "p1", "p2"]
