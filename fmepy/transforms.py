@@ -307,6 +307,11 @@ class BoundTransformedCost:
         inner = tightened(self._inner)
         return None if inner is None else type(self)(inner, self._kinds)
 
+    @property
+    def data(self) -> Any:
+        """Which data the likelihood is of."""
+        return getattr(self._inner, "data", None)
+
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,)."""
         r: Vector = self._inner.residuals(self._scale.back(theta))

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.differences import NOISE_FREE, Differences, difference_table_noise, magnitudes, probe
 from fmepy.costs.sources import BoundSource, Expansion, FunctionSource, Source, classify
 from fmepy.errors import ArgumentError, SimulationError
@@ -92,6 +93,7 @@ class Objective:
         has_jacobian: bool = False,
         has_score: bool = False,
         bound: Any = None,
+        data: ObservedData | None = None,
     ) -> None:
         n = source.n_obs
         self.parameters = parameters
@@ -108,7 +110,7 @@ class Objective:
         self.group_names: tuple[str, ...] = tuple(group_names)
         self.evaluations = self.jacobians = self.failures = 0
         self.last_failure = ""
-        self._source, self._bound = source, bound
+        self._source, self._bound, self._data = source, bound, data
         self._factors: Vector | None = self.scales[self.groups] ** 1.5 if np.any(self.scales != 1) else None
         self._differences: Differences | None = None
         start_size = magnitudes(self.theta0, lower, upper)
@@ -175,6 +177,11 @@ class Objective:
     def modcost(self, theta: Vector) -> Any:
         """Return the ModCost at theta, None if the cost has none."""
         return self._source.modcost(theta)
+
+    @property
+    def data(self) -> ObservedData | None:
+        """Which data the likelihood is of; None where nobody knows."""
+        return getattr(self._bound, "data", None) if self._data is None else self._data
 
     @property
     def retries(self) -> int:
@@ -487,13 +494,15 @@ def _function_objective(
             "groups": groups.astype(np.intp),
             "scales": var["scale"].to_numpy(dtype=float, copy=True),
             "group_names": var["name"].astype(str).tolist(),
+            "data": first.data,
         }
     objective = Objective(
         source, parameters, kind=source.kind, is_scalar=source.kind == "number", lower=lower, upper=upper,
         has_jacobian=jac is not None and source.kind != "number", **fields,
     )  # fmt: skip
     objective.evaluations = 1
-    objective._remember(theta.tobytes(), value, value if objective.is_scalar else float(value @ value))
+    with np.errstate(over="ignore"):  # residuals beyond 1e154: told by those who need their squares
+        objective._remember(theta.tobytes(), value, value if objective.is_scalar else float(value @ value))
     return objective
 
 

@@ -64,6 +64,8 @@ class BoundCost(Protocol):
     scales : ndarray, shape (n_group,)
         1/n_j under ``scaleVar``, else 1.
     group_names : tuple of str, length n_group
+    data : ObservedData, optional
+        Which data the likelihood is of, see `fmepy.costs.data_identity`; without it `compare_fits` cannot tell.
     retries : int
         Runs so far that the first engine could not finish and another one did.
     """

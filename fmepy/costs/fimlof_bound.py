@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.data_identity import ObservedData, joined
 from fmepy.costs.fimlof_data import EntityData
 from fmepy.errors import SimulationError
 from fmepy.filtering.between import begins_of_side_paths, with_side_paths
@@ -135,6 +136,25 @@ class BoundFimlof:
         self._last: tuple[bytes, list[Likelihood]] | None = None
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
         self._inflation = 1.0
+
+    @property
+    def data(self) -> ObservedData:
+        """The data that count, in their own units."""
+        parts = [e.counted(len(plan.readings)) for e, (plan, _) in zip(self.entities, self._plans, strict=True)]
+        used = np.array(uses_errors(self.spec))
+        found = joined([
+            ObservedData(
+                tuple(self.spec.variables[v] for v in e.readings.variables),
+                e.readings.times,
+                e.raw,
+                np.where(used[e.readings.variables], e.readings.errors, np.nan),
+                tuple(e.transforms[v] for v in e.readings.variables),
+                e.log_jacobian,
+            )
+            for e in parts
+        ])  # fmt: skip
+        assert found is not None
+        return found
 
     def inflated(self, factor: float) -> BoundFimlof | None:
         """Return the same with all sds of the process noise times `factor`; None if there is no process noise.
@@ -270,7 +290,7 @@ class BoundFimlof:
         rows, beside = self._path(k, _rows_until(spec.grid, readings.times, asked))
         plan, used = plan_of(spec, readings, rows)
         p = values[self._take[k]]
-        counted = replace(entity, readings=plan.readings, raw=entity.raw[len(entity.raw) - len(plan.readings) :])
+        counted = replace(entity.counted(len(plan.readings)), readings=plan.readings)
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
         try:
             correlation = settings_of(self._machine, p)[2]

@@ -16,7 +16,8 @@ from fmepy.costs.observations import (
     check_observed,
     column_position,
     numeric_column,
-    read_observations,
+    read_table,
+    refuse_copies,
 )
 from fmepy.errors import DataError
 from fmepy.filtering.plan import Readings
@@ -59,6 +60,11 @@ class EntityData:
         """Return the entity with other data in the same places."""
         return replace(self, raw=raw, readings=replace(self.readings, values=self._compared(raw)))
 
+    def counted(self, n: int) -> EntityData:
+        """Return the entity with its last `n` readings: those that an unknown start has not used up."""
+        k = len(self.raw) - n
+        return replace(self, readings=self.readings.only(np.arange(len(self.raw)) >= k), raw=self.raw[k:])
+
     def _compared(self, raw: Vector) -> Vector:
         kinds = [self.transforms[v] for v in self.readings.variables]
         return observation_scale(kinds).forward(raw)
@@ -67,8 +73,7 @@ class EntityData:
     def log_jacobian(self) -> float:
         """Sum of log |dT/dz|: what a fit of transformed data lacks to be compared with one of untransformed."""
         kinds = [self.transforms[v] for v in self.readings.variables]
-        with np.errstate(divide="ignore"):
-            return float(np.sum(np.log(observation_scale(kinds).slope(self.raw))))
+        return observation_scale(kinds).log_jacobian(self.raw)
 
 
 def read_entities(
@@ -83,6 +88,7 @@ def read_entities(
         steps; data that cannot be transformed.
     """
     table = as_table(obs)
+    refuse_copies(table)
     if not isinstance(x, str):
         raise DataError(f"`x={x!r}` must name the column of times: a filter goes from one time to the next.")
     groups: list[tuple[Any, pd.DataFrame]] = [(None, table)]
@@ -92,11 +98,11 @@ def read_entities(
             raise DataError(f"`entity={entity!r}`: the name is missing in row {table.index[table[entity].isna()][0]}.")
         groups = [(label, part.drop(columns=entity)) for label, part in table.groupby(entity, sort=False)]
         if y is None:  # a variable may be missing in one entity
-            groups = [(label, part.loc[:, _kept_columns(part, x, err)]) for label, part in groups]
+            groups = [(label, part.loc[:, _is_kept(part, x, err)]) for label, part in groups]
             for label, part in groups:
                 if set(part.columns) <= {x, err}:
                     raise DataError(f"No observations of entity {label!r} are left: all are missing. Drop its rows.")
-    read = [(label, read_observations(part, x=x, y=y, err=err), part) for label, part in groups]
+    read = [(label, read_table(part, x=x, y=y, err=err), part) for label, part in groups]
     variables = tuple(dict.fromkeys(name for _, o, _ in read for name in o.names))
     check_observed(variables, model.var_names)
     kinds = transforms_by_variable(transform, variables)
@@ -104,8 +110,9 @@ def read_entities(
     return tuple(_entity(label, o, part, variables, transforms, model, x) for label, o, part in read)
 
 
-def _kept_columns(part: pd.DataFrame, x: str, err: str | None) -> list[str]:
-    return [c for c in part.columns if c in (x, err) or not part[c].isna().all()]
+def _is_kept(part: pd.DataFrame, x: str, err: str | None) -> list[bool]:
+    missing = part.isna().all().to_numpy()  # by position: columns of one name are replicates
+    return [c in (x, err) or not gone for c, gone in zip(part.columns, missing, strict=True)]
 
 
 def _entity(

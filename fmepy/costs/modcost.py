@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import brackets, resolution
 from fmepy.costs.observations import (
     Comparison,
@@ -28,6 +29,7 @@ from fmepy.costs.observations import (
     as_table,
     check_observed,
     column_position,
+    concatenate,
     numeric_column,
     prepare,
     read_observations,
@@ -85,6 +87,11 @@ class ModCost:
     def dropped(self) -> pd.DataFrame:
         """One row per variable: how many observations were not used."""
         return _appended([_table_of_dropped(c) for c, _ in self.pieces])
+
+    @property
+    def data(self) -> ObservedData:
+        """The observations in their own units, by which likelihoods are told to be of the same data."""
+        return concatenate([c for c, _ in self.pieces]).data
 
     @property
     def res(self) -> Vector:

@@ -63,6 +63,23 @@ class ObservationScale:
             out[self.sqrt] = np.sqrt(values[self.sqrt])
         return out
 
+    def back(self, compared: Vector) -> Vector:
+        """Return the values whose T they are, shape (n_obs,)."""
+        out = compared.copy()
+        out[self.log] = np.exp(compared[self.log])
+        out[self.sqrt] = compared[self.sqrt] ** 2
+        return out
+
+    def log_jacobian(self, values: Vector) -> float:
+        """Return the sum of log |T'(values)|; infinite with the square root of zero."""
+        with np.errstate(divide="ignore"):
+            return float(np.sum(np.log(self.slope(values))))
+
+    @property
+    def kinds(self) -> dict[int, str]:
+        """The transform by position, of the values that have one."""
+        return dict.fromkeys(self.log.tolist(), "log") | dict.fromkeys(self.sqrt.tolist(), "sqrt")
+
     def slope(self, values: Vector) -> Vector:
         """Return T'(values), shape (n_obs,); infinite for the square root of zero."""
         out = np.ones_like(values)

@@ -12,6 +12,8 @@ long table need not stand together. Variables keep the order in which they first
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,11 +22,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
 from fmepy.names import normal_name
-from fmepy.types import IntVector, Vector
+from fmepy.types import BoolVector, IntVector, Vector
 
 __all__ = [
     "Comparison",
@@ -37,8 +40,10 @@ __all__ = [
     "numeric_column",
     "prepare",
     "read_observations",
+    "refuse_copies",
 ]
 
+_FEWEST_REPEATED = 3  # rows: two equal pairs of readings may well be chance
 WEIGHTS = ("none", "std", "mean")
 OUTSIDE = ("error", "drop")
 
@@ -114,6 +119,8 @@ class Comparison:
         Observations that were dropped: missing, and outside the model's range.
     x_name : str or None
         Name of the independent variable.
+    with_error : ndarray of bool, shape (n_obs,), or None
+        Observations whose error stands in the table; None: nobody's does.
     """
 
     names: tuple[str, ...]
@@ -127,9 +134,22 @@ class Comparison:
     n_missing: IntVector
     n_outside: IntVector
     x_name: str | None
+    with_error: BoolVector | None = None
 
     def __len__(self) -> int:
         return len(self.obs)
+
+    @property
+    def data(self) -> ObservedData:
+        """The observations in their own units, by which likelihoods are told to be of the same data."""
+        raw, kinds = self.scale.back(self.obs), self.scale.kinds
+        errors = (
+            np.full(len(self), np.nan)
+            if self.with_error is None
+            else np.where(self.with_error, 1 / self.weights, np.nan)
+        )
+        of = tuple(kinds.get(i) for i in range(len(self))) if kinds else (None,) * len(self)
+        return ObservedData(self.names, self.x, raw, errors, of, self.scale.log_jacobian(raw))
 
 
 # ---------------------------------------------------------------------------------------------------- reading tables
@@ -254,7 +274,12 @@ def read_observations(
     ------
     DataError
         Whatever cannot be: unknown columns, text among the numbers, infinite values, errors that are missing, zero or
-        negative, a variable without any observation. Variable and row are named.
+        negative, a variable without any observation, a column given twice. Variable and row are named.
+
+    Warns
+    -----
+    UserWarning
+        Every row of a variable is there several times.
 
     Examples
     --------
@@ -263,6 +288,39 @@ def read_observations(
     (('A',), array([1., 3.]), 1)
     """
     table = as_table(obs)
+    refuse_copies(table)
+    return read_table(table, x=x, y=y, err=err)
+
+
+def refuse_copies(table: pd.DataFrame) -> None:
+    """Raise a DataError for two columns of one name and equal values: every reading would count twice.
+
+    Columns of one name that differ are replicates.
+    """
+    if table.columns.is_unique:
+        return
+    seen: dict[str, list[pd.Series]] = {}
+    for j, name in enumerate(table.columns):
+        column = table.iloc[:, j]
+        if any(_equal_numbers(column, other) for other in seen.get(name, [])):
+            raise DataError(
+                f"`obs` has the column {name!r} twice, with equal values, so that each of its observations would count "
+                "twice. Leave one of them out. (Columns of one name are replicates, and those differ.)"
+            )
+        seen.setdefault(name, []).append(column)
+
+
+def _equal_numbers(a: pd.Series, b: pd.Series) -> bool:
+    """Tell whether two columns hold the same numbers, missing ones in the same rows."""
+    try:
+        one, two = (c.to_numpy(dtype=float, na_value=np.nan) for c in (a, b))
+    except (TypeError, ValueError):
+        return False  # what is no number is told later
+    return np.array_equal(one, two, equal_nan=True)
+
+
+def read_table(table: pd.DataFrame, *, x: str | None, y: str | None, err: str | None) -> Observations:
+    """Return what `read_observations` does, of a table as `as_table` gives it, or of some rows of one."""
     x_position = None if x is None else column_position(table, x, "x")
     err_position = None if err is None else column_position(table, err, "err")
     if err is not None and err == x:
@@ -287,6 +345,8 @@ def read_observations(
                 "x" if x is None else x,
             )
         )
+        if x is not None:
+            _warn_of_repeated_rows(variables[-1], x)
     return Observations(tuple(variables), x)
 
 
@@ -356,6 +416,23 @@ def _observed(
     return ObservedVariable(name, x, values, errors, tuple(rows), int((~there).sum()))
 
 
+def _warn_of_repeated_rows(v: ObservedVariable, x_name: str) -> None:
+    """Warn if every row is there equally often: a table stacked on itself. Replicates hardly all agree."""
+    n, xs = len(v.x), v.x.tolist()
+    if n < 2 * _FEWEST_REPEATED or 2 * len(set(xs)) > n:
+        return
+    counts = Counter(zip(xs, v.values.tolist(), strict=True))
+    times = min(counts.values())
+    if len(counts) >= _FEWEST_REPEATED and times > 1 and times == max(counts.values()):
+        warnings.warn(
+            f"Every observation of {v.name!r} is in the table {times} times: {n} rows hold {len(counts)} pairs of "
+            f"{x_name!r} and value. If the table was joined to itself, drop the copies (obs.drop_duplicates()): they "
+            "count as further observations, and standard errors become too small.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
 def _refuse(bad: Any, values: Vector, what: str, rows: Sequence[Any], advice: str) -> None:
     for i in np.flatnonzero(bad)[:1]:
         given = "missing" if np.isnan(values[i]) else f"{values[i]:g}"
@@ -423,10 +500,10 @@ def prepare(
         errors = _errors(kept, values, weight)
         if ranges is None:
             x, values, errors = _means(kept, values, errors, transforms.get(variable.name))
-        parts.append((variable.name, x, values, errors))
+        parts.append((variable, x, values, errors))
         dropped.append((variable.n_missing, n_outside))
     sizes = [len(values) for _, _, values, _ in parts]
-    names = tuple(chain.from_iterable([name] * n for (name, *_), n in zip(parts, sizes, strict=True)))
+    names = tuple(chain.from_iterable([v.name] * n for (v, *_), n in zip(parts, sizes, strict=True)))
     return Comparison(
         names=names,
         x=np.concatenate([x for _, x, _, _ in parts]),
@@ -439,6 +516,7 @@ def prepare(
         n_missing=np.array([m for m, _ in dropped], dtype=np.intp),
         n_outside=np.array([o for _, o in dropped], dtype=np.intp),
         x_name=observations.x_name,
+        with_error=np.repeat([v.errors is not None for v, *_ in parts], sizes),
     )
 
 
@@ -537,4 +615,7 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         n_missing=np.concatenate([c.n_missing for c in comparisons]),
         n_outside=np.concatenate([c.n_outside for c in comparisons]),
         x_name=comparisons[0].x_name,
+        with_error=np.concatenate(
+            [np.zeros(len(c), bool) if c.with_error is None else c.with_error for c in comparisons]
+        ),
     )

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import (
     Averaged,
     Interpolated,
@@ -77,6 +78,7 @@ class BoundSimulation:
         self.scales = c.scales
         self.group_names = c.group_names
         self.pieces = tuple(pieces)
+        self._comparison = c
         self._model = model
         self._reading = reading
         self._scale = None if c.scale.is_identity else c.scale
@@ -95,6 +97,11 @@ class BoundSimulation:
         out = copy(self)
         out._model = tightened(self._model)
         return None if out._model is None else out
+
+    @property
+    def data(self) -> ObservedData:
+        """The observations in their own units."""
+        return self._comparison.data
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled."""
@@ -121,7 +128,7 @@ class BoundSimulation:
 
     def modcost(self, theta: Vector) -> ModCost:
         """Return the `ModCost` at theta; obs and mod are on the scale of comparison."""
-        return tabulate(concatenate(self.pieces), self._compared(theta))
+        return tabulate(self._comparison, self._compared(theta))
 
     def modcosts(self, theta: Vector) -> list[ModCost]:
         """Return the `ModCost` of every piece, from one run."""

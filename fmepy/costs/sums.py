@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import Cost
+from fmepy.costs.data_identity import ObservedData, joined
 from fmepy.costs.modcost import ModCost
 from fmepy.errors import ArgumentError, ParameterError, listed
 from fmepy.models.base import tightened
@@ -147,6 +148,11 @@ class BoundSum:
             return None
         blocks = [b if f is None else replace(b, bound=f) for b, f in zip(self._blocks, found, strict=True)]
         return type(self)(blocks, self.parameter_names, self.theta0, self.lower, self.upper)
+
+    @property
+    def data(self) -> ObservedData | None:
+        """Which data the likelihood is of; None if a part does not say."""
+        return joined([getattr(piece, "data", None) for piece in _in_order(self._blocks)])
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled, in the order of the parts."""

@@ -22,7 +22,7 @@ import numpy as np
 from fmepy.models.engines.fixed import fixed_grid
 from fmepy.models.forcing import Forcing, forcing_jumps, forcing_values, stage_values
 from fmepy.models.timeline import snapped
-from fmepy.types import Cube, IntVector, Matrix, Vector
+from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 __all__ = ["Change", "Plan", "Readings", "build_plan", "continued"]
 
@@ -56,7 +56,7 @@ class Readings:
     def __len__(self) -> int:
         return len(self.values)
 
-    def only(self, keep: Vector) -> Readings:
+    def only(self, keep: BoolVector) -> Readings:
         """Return the data of a mask."""
         labels = tuple(label for label, k in zip(self.labels, keep, strict=True) if k)
         return Readings(self.times[keep], self.variables[keep], self.values[keep], self.errors[keep], labels)

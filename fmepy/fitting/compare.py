@@ -6,6 +6,8 @@
     nested:  LR = 2 (log L1 - log L0)  ~  chi2(p1 - p0)
     a variance tested against zero lies on its bound:  LR ~ half chi2(df - 1), half chi2(df)
 
+Likelihoods are of the data in their own units, whatever the scale on which a fit compares them with its model.
+
 The mixture (Self and Liang 1987) is for one variance; with df = 1 it is half zero, half chi2(1). A parameter that mixes
 two structures is an ordinary parameter and needs nothing of this.
 """
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.data_identity import difference
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.framed import Framed
 
@@ -88,7 +91,8 @@ def compare_fits(
     boundary : {0, 1}, or mapping of (small, large) to it
         1: one of the parameters that the large fit has more is a variance (or sd), which the small one has at zero.
     log_jacobian : mapping of name to number, optional
-        Added to the log-likelihood of fits to transformed data: ``FilterResult.log_jacobian``.
+        Added to the log-likelihood of a fit by a function of your own that transforms the data: the sum of log |dg/dy|
+        over the data, such as ``-sum(log(y))`` for logarithms. Fits of fmepy costs have it in them (`ModFit.loglik`).
 
     Returns
     -------
@@ -97,12 +101,13 @@ def compare_fits(
     Raises
     ------
     ArgumentError
-        Fewer than two fits, fits of different numbers of data, unknown names.
+        Fewer than two fits, fits of different data (what differs is named), unknown names.
 
     Notes
     -----
-    Two likelihoods can be compared only if the data are the same; the number of data is all that can be checked here.
-    After bad data have been set missing, fit all structures again to the cleaned data.
+    Two likelihoods can be compared only if the data are the same: variables, x, values, and whether errors given with
+    the data are used. The scale may differ (`transform`). Of a function that returns residuals or a number only the
+    number of data is known. After bad data have been set missing, fit all structures again to the cleaned data.
 
     References
     ----------
@@ -129,10 +134,17 @@ def compare_fits(
         )
     fits = {str(name): _checked(str(name), fit) for name, fit in fits.items()}
     names = list(fits)
+    _check_same_data(fits)
     nobs = {name: float(fit.nobs) for name, fit in fits.items()}
-    _check_same_data(nobs)
+    _check_same_number(nobs)
     extra = {str(k): float(v) for k, v in (log_jacobian or {}).items()}
     _check_known(extra, names, "log_jacobian")
+    for name in extra:
+        if getattr(fits[name], "data", None) is not None:
+            raise ArgumentError(
+                f"`log_jacobian`: the likelihood of {name!r} is of the data in their own units already "
+                f"(log_jacobian {fits[name].log_jacobian:.6g} is in it). Leave it out."
+            )
     loglik = np.array([float(fit.loglik) + extra.get(name, 0.0) for name, fit in fits.items()])
     p = np.array([len(fit.par) for fit in fits.values()])
     aic = 2 * p - 2 * loglik
@@ -155,12 +167,29 @@ def _checked(name: str, fit: Any) -> Any:
     missing = [a for a in ("loglik", "nobs", "par") if not hasattr(fit, a)]
     if missing:
         raise ArgumentError(f"`fits[{name!r}]` must be what modFit returns; got {type(fit).__name__}.")
+    if np.isinf(getattr(fit, "log_jacobian", 0.0)):
+        raise ArgumentError(
+            f"`fits[{name!r}]` compares square roots of data of which some are 0, where a density of the data has no "
+            "size. Drop these data from all fits, or choose another transform."
+        )
     if not np.isfinite(fit.loglik):
         raise ArgumentError(f"`fits[{name!r}]` has no finite likelihood: {getattr(fit, 'message', fit.loglik)}")
     return fit
 
 
-def _check_same_data(nobs: Mapping[str, float]) -> None:
+def _check_same_data(fits: Mapping[str, Any]) -> None:
+    known = {name: fit.data for name, fit in fits.items() if getattr(fit, "data", None) is not None}
+    first, *others = known or [""]
+    for name in others:
+        told = difference(known[first], known[name], (first, name))
+        if told:
+            raise ArgumentError(
+                f"The fits are not of the same data, so their likelihoods cannot be compared: {told}. Fit them all to "
+                "the same rows, nothing set missing or dropped in one only, with errors in all or in none."
+            )
+
+
+def _check_same_number(nobs: Mapping[str, float]) -> None:
     known = {name: n for name, n in nobs.items() if np.isfinite(n)}
     if len(set(known.values())) > 1:
         told = ", ".join(f"{name!r} {n:g}" for name, n in known.items())

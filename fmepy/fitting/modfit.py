@@ -240,8 +240,10 @@ def _check_start(problem: Problem) -> None:
     except SimulationError as error:
         raise ArgumentError(f"The cost fails at the start {problem.named(problem.start)}: {error}") from error
     if not np.isfinite(value):
+        overflow = not np.isfinite(problem.objective.value(problem.start))  # finite residuals, but not their squares
+        why = "the sum of squares is beyond the largest number, 1e308" if overflow else "the prior excludes it"
         raise ArgumentError(
-            f"The cost is {value} at the start {problem.named(problem.start)}: the prior excludes it. Give another one."
+            f"The cost is {value} at the start {problem.named(problem.start)}: {why}. Give another one."
         )
     problem.cost(problem.start)
 
@@ -333,6 +335,7 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
         tied=_tied(objective),
         transforms=objective.transforms,
         solver_error=worth,
+        data=objective.data,
     )
 
 

@@ -19,6 +19,7 @@ from fmepy.types import Vector
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fmepy.costs.data_identity import ObservedData
     from fmepy.fitting.predict import Prediction
 
 __all__ = ["ModFit", "ModFitSummary"]
@@ -38,8 +39,9 @@ class ModFit:
         Sum of squares of the scaled weighted residuals of the data at `par` (FME's `model`); NaN for a number. It does
         not contain a prior.
     minus2loglik : float
-        -2 log L of the data at `par`. For residuals with errors given (weights other than 1) with those; for residuals
-        of unknown error that of normal errors with variance ssr / n.
+        -2 log L at `par`, as the cost gives it: on the scale on which model and data are compared. For residuals with
+        errors given (weights other than 1) with those; for residuals of unknown error that of normal errors with
+        variance ssr / n.
     ms : float
         ``ssr / n``.
     var_ms, var_ms_unscaled, var_ms_unweighted : Series or float
@@ -86,6 +88,16 @@ class ModFit:
         The lmfit.Parameters that were given, as text.
     interrupted : bool
         True if Ctrl-C ended it: `par` is the best so far.
+    transforms : dict of str to str, or None
+        How the parameters are transformed, by name; None for a function, which does not say.
+    data : ObservedData or None
+        Which data the likelihood is of; None for a function that returns residuals or a number.
+
+    Notes
+    -----
+    `loglik`, `aic` and `bic` are of the data in their own units, so that fits of one and the same data on different
+    scales can be compared: with a `transform` g of the data, loglik = - minus2loglik / 2 + sum log |dg/dy|
+    (`log_jacobian`). A function that transforms data itself cannot be seen through: there they are on its scale.
     """
 
     par: pd.Series
@@ -119,6 +131,7 @@ class ModFit:
     transforms: dict[str, str] | None = field(default=None, repr=False)
     solver_error: float | None = None
     interrupted: bool = False
+    data: ObservedData | None = field(default=None, repr=False)
 
     @property
     def starts(self) -> pd.DataFrame:
@@ -180,19 +193,24 @@ class ModFit:
         return pd.Series(np.sqrt(np.diag(self.cov_scaled.to_numpy())), index=self.par.index)
 
     @property
+    def log_jacobian(self) -> float:
+        """Sum of log |dg/dy| over the data, g the transform by which they are compared; 0 without one."""
+        return 0.0 if self.data is None else self.data.log_jacobian
+
+    @property
     def loglik(self) -> float:
-        """Log-likelihood of the data."""
-        return -0.5 * self.minus2loglik
+        """Log-likelihood of the data in their own units."""
+        return -0.5 * self.minus2loglik + self.log_jacobian
 
     @property
     def aic(self) -> float:
-        """Akaike's criterion, -2 log L + 2 p."""
-        return self.minus2loglik + 2 * self.rank
+        """Akaike's criterion of the data in their own units, -2 log L + 2 p."""
+        return -2 * self.loglik + 2 * self.rank
 
     @property
     def bic(self) -> float:
-        """Schwarz's criterion, -2 log L + p log n."""
-        return self.minus2loglik + self.rank * float(np.log(self.nobs))
+        """Schwarz's criterion of the data in their own units, -2 log L + p log n."""
+        return -2 * self.loglik + self.rank * float(np.log(self.nobs))
 
     def summary(self, cov: bool = True) -> ModFitSummary:
         """Return the table of estimates with standard errors and what belongs to it, as R's summary.

@@ -117,10 +117,11 @@ class Dispersion:
 
     def given(self, theta: Vector) -> Point:
         """Return what is known at a start of the user's."""
-        point = self.target.evaluate(np.array(theta, dtype=float))
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is told
+            point = self.target.evaluate(np.array(theta, dtype=float))
+            why = self.target.why_impossible(theta) if point is None else ""
         if point is None:
             named = dict(zip(self.target.names, map(float, theta), strict=True))
-            why = self.target.objective.last_failure if self.target.failures else "the prior excludes it."
             raise ArgumentError(f"The start {named} has zero probability: {why} Give another start.")
         return point
 

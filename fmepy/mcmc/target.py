@@ -27,6 +27,7 @@ Gelman, A. et al. (2013). Bayesian Data Analysis, 3rd ed., section 3.2. Haario e
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, log
@@ -98,6 +99,11 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
     ArgumentError
         `var0` is missing where residuals need it, or given with a number; a length that fits neither the variables nor
         the data; an unknown name; a value that is not positive; `wvar0` or `n0` negative, or without `var0`.
+
+    Warns
+    -----
+    UserWarning
+        Neither `var0` nor the cost says how large the errors are.
     """
     if var0 is None:
         if wvar0 is not None or n0 is not None:
@@ -107,6 +113,7 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
                 "`f` returns residuals, whose size says nothing without their variance. Give `var0`, such as "
                 "fit.summary().modVariance; or return -2 log L, or a ModCost with errors."
             )
+        _warn_of_unit_errors(objective)
         return None
     if objective.is_scalar:
         raise ArgumentError(
@@ -143,6 +150,24 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
     if count is None and weight is not None:
         count = weight * N
     return Variances(labels, values, np.zeros(len(values)) if count is None else count, N, count is not None, grouping)
+
+
+def _warn_of_unit_errors(objective: Objective) -> None:
+    """Warn where residuals are taken to have a standard deviation of 1 because nobody said anything of their errors."""
+    unsaid = objective.weights == 1
+    if objective.data is not None:
+        unsaid = unsaid & np.isnan(objective.data.errors)
+    if not unsaid.any():
+        return
+    names = list(dict.fromkeys(objective.names[i] for i in np.flatnonzero(unsaid)))
+    of = f" of {listed(names)}" if names else ""
+    warnings.warn(
+        f"Nothing is said of the errors{of}, so the chain takes their standard deviation to be 1. Give a variance "
+        "to start from and sample it: var0=fit.var_ms_unweighted, wvar0=1 (fit: what modFit returns); or give the "
+        "cost errors (err=, weight=).",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def _named(given: Any, argument: str) -> tuple[list[str] | None, Vector]:
@@ -263,6 +288,20 @@ class Target:
             return None
         log_posterior = self.log_posterior(SS, prior)
         return Point(theta, SS, prior, log_posterior) if isfinite(log_posterior) else None
+
+    def why_impossible(self, theta: Vector) -> str:
+        """Return why the density at theta is zero, in a sentence."""
+        if not self.inside(theta):
+            return "it lies outside the bounds."
+        if self.prior is not None and not isfinite(self.prior(theta)):
+            return "the prior excludes it."
+        try:
+            SS = self._squares(theta)
+        except SimulationError as error:
+            return str(error)
+        if self.objective.is_scalar:
+            return f"-2 log L is {SS[0]:g}."
+        return "the sum of squares over its variance overflows: it is beyond the largest number, 1e308."
 
     def log_posterior(self, SS: Vector, prior: float) -> float:
         """Return the log posterior up to a constant; at var0, or with sampled variances integrated out."""

@@ -59,6 +59,11 @@ class HeldCost:
         self.upper: pd.Series = cost.upper
         self.values = values
 
+    @property
+    def transforms(self) -> dict[str, str]:
+        """How the parameters of the cost are transformed, by name."""
+        return dict(getattr(self.cost, "transforms", {}))
+
     def __call__(self, parms: UserParameters = None) -> Any:
         """Return what the cost gives."""
         return self.cost(merge_parameters(self.parms, parms))
@@ -103,6 +108,11 @@ class _BoundHeld:
     def tightened(self) -> Any:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
         return self._of(tightened(self._inner))
+
+    @property
+    def data(self) -> Any:
+        """Which data the likelihood is of."""
+        return getattr(self._inner, "data", None)
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,)."""

@@ -100,3 +100,41 @@ def test_weights_are_of_the_observations_in_use_on_the_scale_of_comparison():
     c = prepare(data, ranges, weight="mean", outside="drop")
     assert c.weights.tolist() == pytest.approx([2 / (1 + np.e)] * 2)
     assert c.n_outside.tolist() == [1]
+
+
+COPIED = pd.DataFrame([[1, 2.0, 2], [2, 3.0, 3], [3, np.nan, np.nan]], columns=["time", "A", "A"])
+
+
+@pytest.mark.parametrize(
+    "obs",
+    [
+        COPIED,
+        pd.concat([COPIED.iloc[:, :2], pd.DataFrame({"B": [1.0, 2, 3]}), COPIED.iloc[:, 1:2]], axis=1),
+        COPIED.set_axis(["time", 7, "7"], axis=1),  # one name, once they are text
+    ],
+)
+def test_a_column_given_twice_is_refused(obs):
+    with pytest.raises(DataError, match=r"the column '[A7]' twice, with equal values"):
+        read_observations(obs)
+
+
+def test_columns_that_differ_in_one_reading_or_in_what_is_missing_are_replicates():
+    for last in (4.0, np.nan):
+        obs = pd.DataFrame([[1, 2.0, 2.0], [2, 3.0, 3.0], [3, 3.5, last]], columns=["time", "A", "A"])
+        (A,) = read_observations(obs).variables
+        assert A.x.tolist()[:5] == [1, 2, 3, 1, 2]
+
+
+def test_a_table_stacked_on_itself_is_told():
+    once = pd.DataFrame({"name": ["A"] * 3, "time": [1.0, 2, 3], "val": [5.0, 4, 3]})
+    for obs, arguments in ((pd.concat([once] * 2), {"y": "val"}), (pd.concat([once.iloc[:, 1:]] * 3), {})):
+        with pytest.warns(UserWarning, match=r"Every observation of '(A|val)' is in the table [23] times.*drop_dupl"):
+            read_observations(obs, **arguments)
+
+
+def test_replicates_of_which_some_are_equal_are_not_told():
+    obs = {"name": ["A"] * 8, "time": [1, 1, 2, 2, 3, 3, 4, 4], "val": [5, 5, 4, 4, 3, 3, 2, 2.5]}
+    (A,) = read_observations(obs, y="val").variables
+    assert len(A.x) == 8
+    read_observations({"time": [1, 1, 2, 2], "A": [5, 5, 4, 4]})  # two pairs may be chance
+    read_observations({"A": [5, 5, 4, 4, 3, 3.0]}, x=None)  # only their mean counts

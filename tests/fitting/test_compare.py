@@ -9,11 +9,14 @@ import pandas as pd
 import pytest
 from scipy.stats import chi2
 
+from fmepy.costs import SimulationCost, modCost
 from fmepy.costs.fimlof import FimlofCost
 from fmepy.errors import ArgumentError
 from fmepy.fitting import modFit
 from fmepy.fitting.compare import compare_fits
 from fmepy.models.difference import DifferenceModel
+from fmepy.models.ode import OdeModel
+from fmepy.transforms import transformed
 
 
 def fit(loglik, names, nobs=50, converged=True):
@@ -97,3 +100,121 @@ def test_filters_with_and_without_noise_of_the_system_are_told_apart():
     assert both.tests["p_value"].iloc[0] < 1e-6
     assert "Likelihood ratios" in repr(both)
     assert "<table" in both._repr_html_()
+
+
+# --- one likelihood for one set of data, whatever the scale
+
+T = np.arange(1.0, 9.0)
+Y = 5 * np.exp(-0.3 * T) * np.exp(0.1 * np.cos(5 * T))
+OBS = {"time": T, "x": Y}
+
+
+def decay():
+    return OdeModel("d(x)/dt = -k*x", state={"x": "x0"}, parms={"x0": 5.0, "k": 0.3}, times=np.arange(9.0))
+
+
+def simulation(obs=OBS, **arguments):
+    return modFit(SimulationCost(decay(), obs, **arguments))
+
+
+def of_normal_errors(r):
+    """Return the log-likelihood of residuals with their own variance."""
+    return -0.5 * len(r) * (np.log(2 * np.pi * np.mean(np.square(r))) + 1)
+
+
+def test_logarithms_and_roots_of_the_data_are_compared_in_their_units():
+    fits = {"as is": simulation(), "log": simulation(transform="log"), "sqrt": simulation(transform="sqrt")}
+    by_hand = {
+        "as is": of_normal_errors(fits["as is"].residuals),
+        "log": of_normal_errors(fits["log"].residuals) - np.log(Y).sum(),
+        "sqrt": of_normal_errors(fits["sqrt"].residuals) - np.log(2 * np.sqrt(Y)).sum(),
+    }
+    both = compare_fits(fits)
+    for name, fit in fits.items():
+        assert fit.loglik == pytest.approx(by_hand[name], rel=1e-9)
+        assert both.frame.loc[name, "loglik"] == fit.loglik
+        assert both.frame.loc[name, "AIC"] == pytest.approx(fit.aic)
+        assert both.frame.loc[name, "BIC"] == pytest.approx(fit.bic)
+        assert fit.loglik - fit.log_jacobian == pytest.approx(-fit.minus2loglik / 2)
+    assert both.best == "log"  # errors of the data are in proportion
+
+
+def test_a_filter_without_noise_of_the_system_has_the_likelihood_of_the_simulation_on_either_scale():
+    for transform in (None, "log"):
+        simulated = simulation({**OBS, "sd": np.full(8, 0.2)}, transform=transform, err="sd")
+        filtered = modFit(
+            FimlofCost(decay(), {**OBS, "sd": np.full(8, 0.2)}, process_noise={}, err="sd", transform=transform)
+        )
+        assert filtered.loglik == pytest.approx(simulated.loglik, abs=1e-3)  # two solvers
+        compare_fits({"simulated": simulated, "filtered": filtered, "again": simulation({**OBS, "sd": 0.2}, err="sd")})
+
+
+def test_the_scale_of_a_fit_of_transformed_parameters_and_of_a_sum_is_that_of_its_data():
+    one = simulation(transform="log")
+    same = modFit(transformed(SimulationCost(decay(), OBS, transform="log"), "log"))
+    first, rest = ({k: v[rows] for k, v in OBS.items()} for rows in (slice(None, 3), slice(3, None)))
+    model = decay()
+    parts = modFit(SimulationCost(model, rest, transform="log") + SimulationCost(model, first, transform="log"))
+    frame = compare_fits({"one": one, "log parameters": same, "parts": parts}).frame
+    assert frame["loglik"].to_numpy() == pytest.approx(one.loglik, abs=1e-6)
+
+
+def without(i):
+    return {k: np.delete(v, i) for k, v in OBS.items()}
+
+
+def changed(key, i, value):
+    return {**OBS, key: np.where(np.arange(8) == i, value, OBS[key])}
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (changed("x", 2, 9.0), "the value of 'x' at 3 is .* in 'a', and 9 in 'b'"),
+        (changed("time", 7, 7.5), "an x of 'x' is 8 in 'a', and 7.5 in 'b'"),
+        (changed("x", 2, np.nan), "'a' has 8 observations of 'x', and 'b' 7"),
+        ({"time": np.r_[T, 1.0], "x": np.r_[Y[:7], np.nan, 4.0]}, "an x of 'x' is 2 in 'a', and 1 in 'b'"),
+    ],
+)
+def test_fits_of_different_data_are_refused_whatever_their_number(other, words):
+    for arguments in ({}, {"transform": "log"}):
+        with pytest.raises(ArgumentError, match=f"not of the same data.*{words}"):
+            compare_fits({"a": simulation(), "b": simulation(other, **arguments)})
+
+
+def test_errors_that_only_one_fit_uses_and_other_errors_are_refused():
+    with_errors, others = {**OBS, "sd": np.full(8, 0.2)}, {**OBS, "sd": np.linspace(0.1, 0.3, 8)}
+    with pytest.raises(ArgumentError, match="'b' uses the errors given with 'x', and 'a' does not"):
+        compare_fits({"a": simulation(), "b": simulation(with_errors, err="sd")})
+    with pytest.raises(ArgumentError, match=r"the error of 'x' at 1 is 0.2 in 'a', and 0.1 in 'b'"):
+        compare_fits({"a": simulation(with_errors, err="sd"), "b": simulation(others, err="sd")})
+    compare_fits({"a": simulation(with_errors, err="sd"), "log": simulation(others, err="sd", transform="log")})
+
+
+def test_other_variables_are_refused_by_name():
+    def fit(name):
+        return modFit(lambda p: modCost({"time": T, name: p["x0"] * np.exp(-p["k"] * T)}, {"time": T, name: Y}),
+                      {"x0": 5.0, "k": 0.3})  # fmt: skip
+
+    with pytest.raises(ArgumentError, match="'a' is of 'x' too, and 'b' is not"):
+        compare_fits({"a": fit("x"), "b": fit("y")})
+    compare_fits({"a": fit("x"), "ours": simulation()})
+
+
+def test_a_jacobian_of_ones_own_is_refused_where_it_would_count_twice():
+    fits = {"a": simulation(), "log": simulation(transform="log")}
+    with pytest.raises(ArgumentError, match="in their own units already"):
+        compare_fits(fits, log_jacobian={"log": -np.log(Y).sum()})
+
+
+def test_the_square_root_of_zero_has_no_density():
+    fit = simulation(changed("x", 7, 0.0), transform="sqrt")
+    with pytest.raises(ArgumentError, match="square roots of data of which some are 0"):
+        compare_fits({"a": simulation(changed("x", 7, 0.0)), "sqrt": fit})
+
+
+def test_data_that_a_start_has_used_up_do_not_count():
+    arguments = {"process_noise": {"x": 0.1}, "measurement_noise": {"x": 0.1}, "transform": "log"}
+    fit = modFit(FimlofCost(decay(), OBS, initial="data", **arguments), ["k"])
+    assert fit.log_jacobian == pytest.approx(-np.log(Y[1:]).sum())
+    assert fit.data.x.tolist() == T[1:].tolist()

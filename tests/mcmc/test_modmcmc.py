@@ -110,8 +110,62 @@ def test_a_prepared_cost_of_fmepy_is_sampled_by_its_arrays():
     chain = modMCMC(cost, ["k"], jump=0.02, var0=4e-4, lower=0, niter=300, seed=1)
     assert abs(chain.pars["k"].mean() - 0.5) < 0.05
     assert chain.SS.iloc[-1] == pytest.approx(cost(chain.pars.iloc[-1]).var["SSR.unweighted"][0], rel=1e-9)
-    no_var0 = modMCMC(cost, None, jump=0.5, niter=5, seed=1)
+    with pytest.warns(UserWarning, match="standard deviation to be 1"):
+        no_var0 = modMCMC(cost, None, jump=0.5, niter=5, seed=1)
     assert no_var0.SS.iloc[-1] == pytest.approx(2 * cost(no_var0.pars.iloc[-1]).minlogp, rel=1e-9)
+
+
+N = {"time": [1.0, 2.0, 3.0], "N": [0.6, 0.37, 0.22], "sd": [1.0, 1.0, 1.0]}
+M = {"time": [1.0, 2.0, 3.0], "M": [1.2, 0.8, 0.4]}
+
+
+def growth(p):
+    t = np.arange(5.0)
+    return {"time": t, "N": np.exp(-p["k"] * t), "M": 2 * np.exp(-p["k"] * t)}
+
+
+def wide(table):
+    return {k: v for k, v in table.items() if k != "sd"}
+
+
+@pytest.mark.parametrize(
+    ("f", "named"),
+    [
+        (lambda p: fme.modCost(growth(p), wide(N)), "of 'N'"),
+        (lambda p: fme.modCost(growth(p), N, err="sd") + fme.modCost(growth(p), M), "of 'M'"),
+    ],
+)
+def test_errors_of_which_nobody_says_anything_are_told_before_the_chain_starts(f, named):
+    with pytest.warns(
+        UserWarning, match=rf"Nothing is said of the errors {named}.*var0=fit.var_ms_unweighted, wvar0=1"
+    ):
+        modMCMC(f, {"k": 0.5}, jump=0.1, niter=3, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("f", "arguments"),
+    [
+        (lambda p: fme.modCost(growth(p), N, err="sd"), {}),  # errors of 1, but given
+        (lambda p: fme.modCost(growth(p), M, weight="std"), {}),
+        (lambda p: fme.modCost(growth(p), M), {"var0": 1.0}),
+        (lambda p: fme.modCost(growth(p), M).model, {}),  # a number is -2 log L
+    ],
+)
+def test_errors_that_are_given_are_not_doubted(f, arguments):
+    modMCMC(f, {"k": 0.5}, jump=0.1, niter=3, seed=1, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("f", "arguments", "why"),
+    [
+        (lambda p: np.array([1e200 * p[0], 1.0]), {"var0": 1.0}, "beyond the largest number"),
+        (lambda p: np.array([1e10 * p[0], 1.0]), {"var0": 1e-300}, "beyond the largest number"),
+        (lambda p: p[0] ** 2, {"prior": lambda p: np.inf}, "the prior excludes it"),
+    ],
+)
+def test_a_start_of_zero_probability_is_told_with_its_reason(f, arguments, why):
+    with pytest.raises(ArgumentError, match=why):
+        modMCMC(f, [1.0], niter=3, seed=1, **arguments)
 
 
 # --- chains

@@ -37,9 +37,8 @@ def run(model, theta):
     start = time.monotonic()
     try:
         Y = model.simulate(theta)
-    except SimulationError as failure:
+    except SimulationError:
         Y = None
-        assert str(failure)
     assert time.monotonic() - start < LONGEST
     return Y
 
