@@ -16,12 +16,14 @@ import pandas as pd
 
 from .errors import ParameterError, did_you_mean, listed
 from .names import normal_name
+from .scales import check_scale
 from .types import UserBounds, UserParameters, Vector
 
 if TYPE_CHECKING:
     import lmfit
 
 __all__ = [
+    "DIFFERING",
     "Parameters",
     "Prior",
     "as_bounds",
@@ -32,6 +34,10 @@ __all__ = [
     "generated_names",
     "merge_parameters",
 ]
+
+
+DIFFERING = "differing"
+"""The entry of ``attrs`` of a sum's `parms` that holds the parameters whose values differ between parts."""
 
 
 def generated_names(n: int) -> tuple[str, ...]:
@@ -110,6 +116,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
     if p is None:
         if own is None:
             raise ParameterError(f"`{argument}` is missing. Give the start: a dict of names and values, or a sequence.")
+        _refuse_differing(own.attrs.get(DIFFERING, ()), own, f"`{argument}=None` means all parameters, but")
         return Parameters(tuple(map(str, own.index)), own.to_numpy(dtype=float, copy=True))
     if _is_lmfit(p):
         return _from_lmfit(p, own, argument)
@@ -128,7 +135,8 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
         names = tuple(str(k) for k in (p.index if isinstance(p, pd.Series) else p))
         values = _finite(list(p), names, argument) if isinstance(p, pd.Series) else _finite(p.values(), names, argument)
         if own is not None:
-            names = check_names(names, own.index, argument=argument)
+            names = _check_own(names, own, argument)
+            check_scale(p, own, argument)
         return _checked(names, values, own is None and names == generated_names(len(names)), argument)
     items = list(p) if isinstance(p, Iterable) else [p]
     if not items:
@@ -139,7 +147,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
                 f"`{argument}` is a list of names, but only fmepy models and costs know their own "
                 "parameter values. Give a dict of names and values."
             )
-        names = check_names(items, own.index, argument=argument)
+        names = _check_own(items, own, argument)
         return _checked(names, own[list(names)].to_numpy(dtype=float), False, argument)
     names = generated_names(len(items))
     if own is not None:
@@ -148,6 +156,27 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
             f"names; its parameters are {listed(own.index)}."
         )
     return _checked(names, _finite(items, names, argument), True, argument)
+
+
+def _check_own(names: Iterable[object], own: pd.Series, argument: str) -> tuple[str, ...]:
+    """Return names as a model or cost spells them; ParameterError for the first that is none of its own."""
+    found = check_names(names, own.index, argument=argument)
+    _refuse_differing(found, own, f"`{argument}`:")
+    return found
+
+
+def _refuse_differing(names: Iterable[str], own: pd.Series, beginning: str) -> None:
+    """Refuse a parameter of which the parts of a sum have different values; ``own.attrs`` says which have."""
+    differing = own.attrs.get(DIFFERING, {})
+    for name in names:
+        if name in differing:
+            values = ", ".join(f"{v:g}" for v in dict.fromkeys(differing[name]))
+            raise ParameterError(
+                f"{beginning} the parts of this sum have different values of {name!r} ({values}), so it is not one "
+                "parameter. Name the other parameters, and each part keeps its own value of it. To fit one value for "
+                f"all parts, give their models the same one, model.replace(parms={{{name!r}: ...}}); to fit one each, "
+                "give it another name in each model, or use a cost with `conditions=` where there is one."
+            )
 
 
 def _checked(names: tuple[str, ...], values: Vector, positional: bool, argument: str) -> Parameters:
@@ -178,7 +207,7 @@ def _is_lmfit(p: object) -> bool:
 
 def _from_lmfit(p: Any, own: pd.Series | None, argument: str) -> Parameters:
     if own is not None:
-        check_names(list(p), own.index, argument=argument)
+        _check_own(list(p), own, argument)
     free = [q for q in p.values() if q.vary and q.expr is None]
     if not free:
         raise ParameterError(f"`{argument}`: none of the lmfit parameters varies; set vary=True on those to be fitted.")

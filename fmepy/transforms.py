@@ -25,6 +25,7 @@ from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice
 from fmepy.models.base import BoundModel, Model, tightened
 from fmepy.parameters import check_names, generated_names, merge_parameters
+from fmepy.scales import marked
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["ParameterScale", "TransformedCost", "TransformedFunction", "TransformedModel", "transformed"]
@@ -161,7 +162,9 @@ def _bound_vector(names: Sequence[str], values: Vector, kinds: Mapping[str, str]
 
 def _forward_series(parms: pd.Series, kinds: Mapping[str, str]) -> pd.Series:
     names = [str(n) for n in parms.index]
-    return pd.Series(_forward_vector(names, parms.to_numpy(dtype=float), kinds), index=parms.index)
+    out = pd.Series(_forward_vector(names, parms.to_numpy(dtype=float), kinds), index=parms.index)
+    out.attrs.update(parms.attrs)  # what a sum says of its parts
+    return marked(out, kinds)
 
 
 def _bound_series(bounds: pd.Series, kinds: Mapping[str, str]) -> pd.Series:
@@ -420,6 +423,11 @@ class TransformedCost(AddableCost):
         scored = hasattr(bound, "score") and hasattr(bound, "information")
         return (BoundTransformedLikelihood if scored else BoundTransformedCost)(bound, self.transforms)
 
+    def repeats(self, other: object) -> bool:
+        """Tell whether another cost holds the same model against the same data."""
+        inner = getattr(self.inner, "repeats", None)
+        return isinstance(other, TransformedCost) and inner is not None and bool(inner(other.inner))
+
     def replace(self, **arguments: Any) -> TransformedCost:
         """Return a copy with some arguments of the inner cost changed."""
         return TransformedCost(self.inner.replace(**arguments), self.transforms)
@@ -474,8 +482,12 @@ class TransformedFunction:
         values = np.atleast_1d(np.asarray(p, dtype=float))
         return self._values(list(generated_names(len(values))), values)
 
+    def kinds_of(self, names: Sequence[str]) -> dict[str, str]:
+        """Return how these parameters are transformed, of those that are."""
+        return _kinds(self.how, self.names, names)
+
     def _values(self, names: Sequence[str], theta: Vector) -> Vector:
-        return _scale(names, _kinds(self.how, self.names, names)).back(theta)
+        return _scale(names, self.kinds_of(names)).back(theta)
 
     def __repr__(self) -> str:
         return f"{self.inner!r} of transformed parameters ({self.how})"

@@ -34,6 +34,7 @@ from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import tightened
 from fmepy.parallel.interruption import check_stop
 from fmepy.parameters import Parameters, as_parameters
+from fmepy.scales import scale_taken
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["Differences", "Objective", "as_objective", "is_cost", "is_model", "magnitudes"]
@@ -242,10 +243,10 @@ class Objective:
 
     @property
     def transforms(self) -> dict[str, str] | None:
-        """How the parameters of a fmepy cost are transformed, by name; None for a function, which does not say."""
-        if self.kind != "cost":
-            return None
-        return dict(getattr(getattr(self._source, "cost", None), "transforms", {}))
+        """How the parameters are transformed, by name; None for a function that does not say."""
+        f = getattr(self._source, "cost" if self.kind == "cost" else "f", None)
+        taken = scale_taken(f, self.parameter_names)
+        return None if taken is None else {n: kind for n, kind in taken.items() if kind}
 
     @property
     def differences(self) -> Differences:

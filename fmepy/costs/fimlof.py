@@ -312,6 +312,15 @@ class FimlofCost(AddableCost):
         theta = merge_parameters(self.parms, parms)
         return filter_result(self, theta, smooth)
 
+    def repeats(self, other: object) -> bool:
+        """Tell whether another cost holds the same model against the same data."""
+        if not (isinstance(other, FimlofCost) and self.model is other.model):
+            return False
+        return len(self.entities) == len(other.entities) and all(
+            np.array_equal(a.raw, b.raw) and np.array_equal(a.readings.times, b.readings.times)
+            for a, b in zip(self.entities, other.entities, strict=True)
+        )
+
     def __repr__(self) -> str:
         first = self.entities[0]
         counts = np.sum([np.bincount(e.readings.variables, minlength=len(first.variables)) for e in self.entities], 0)

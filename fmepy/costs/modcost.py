@@ -14,8 +14,10 @@ For observation i of variable j, with error e_i (a column of the data, or one nu
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +35,7 @@ from fmepy.costs.observations import (
     numeric_column,
     prepare,
     read_observations,
+    warn_of_copy,
 )
 from fmepy.errors import ArgumentError, DataError, SimulationError, listed
 from fmepy.types import Vector
@@ -57,7 +60,8 @@ class ModCost:
         One row per variable of every call: ``name, scale, N, SSR.unweighted, SSR.unscaled, SSR``.
     residuals : DataFrame
         One row per observation: ``name, x, obs, mod, weight, res.unweighted, res``; ``res`` is (mod - obs) * weight.
-        Variable by variable, within a variable in the order of the data.
+        Variable by variable, within a variable in the order of the data. Of a `SumCost` also ``part``, which of its
+        parts, counted from 0.
     dropped : DataFrame
         Observations that were not used, rows as in `var`: ``name, missing, outside`` (the model's range).
 
@@ -66,27 +70,41 @@ class ModCost:
     The tables are made from `pieces` (what was compared, and the model's values) when they are first asked for.
 
     ``a + b`` adds the costs and appends the tables in the order written. A variable observed in both has two rows in
-    `var` and is two variables everywhere: in fits, and for the variances that `modMCMC` samples.
+    `var` and is two variables everywhere: in fits, and for the variances that `modMCMC` samples. Both rows bear its
+    name, as in FME; those of a `SumCost` are told apart by the number of the part.
     """
 
     model: float
     minlogp: float
     pieces: tuple[tuple[Comparison, Vector], ...]
+    parts: tuple[int, ...] | None = None  # of a SumCost: which part every piece is of
+    row_names: tuple[str, ...] | None = None  # of a SumCost: what the rows of `var` are called
 
     @cached_property
     def var(self) -> pd.DataFrame:
         """One row per variable; made when it is first asked for, as fits need only arrays."""
-        return _appended([_table_of_variables(c, mod) for c, mod in self.pieces])
+        return self._named(_appended([_table_of_variables(c, mod) for c, mod in self.pieces]))
 
     @cached_property
     def residuals(self) -> pd.DataFrame:
         """One row per observation."""
-        return _appended([_table_of_residuals(c, mod) for c, mod in self.pieces])
+        table = _appended([_table_of_residuals(c, mod) for c, mod in self.pieces])
+        if self.parts is not None:
+            table["part"] = np.repeat(self.parts, [len(c) for c, _ in self.pieces])
+        return table
 
     @cached_property
     def dropped(self) -> pd.DataFrame:
         """One row per variable: how many observations were not used."""
-        return _appended([_table_of_dropped(c) for c, _ in self.pieces])
+        return self._named(_appended([_table_of_dropped(c) for c, _ in self.pieces]))
+
+    def _named(self, table: pd.DataFrame) -> pd.DataFrame:
+        return table if self.row_names is None else table.assign(name=list(self.row_names))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variable of every row of `var`, whatever the row is called."""
+        return tuple(chain.from_iterable(c.group_names for c, _ in self.pieces))
 
     @property
     def data(self) -> ObservedData:
@@ -101,7 +119,11 @@ class ModCost:
     def __add__(self, other: object) -> ModCost:
         if not isinstance(other, ModCost):
             return NotImplemented
-        return ModCost(self.model + other.model, self.minlogp + other.minlogp, self.pieces + other.pieces)
+        for c, mod in self.pieces:
+            for other_c, other_mod in other.pieces:
+                if c.repeats(other_c) and np.array_equal(mod, other_mod):
+                    warn_of_copy(f"of {listed(c.group_names)}")
+        return joined_costs([self, other])
 
     def __radd__(self, other: object) -> ModCost:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum([...])
@@ -143,6 +165,18 @@ class ModCost:
         from fmepy.plotting.costs import plot_residuals
 
         return plot_residuals(self, legpos=legpos, ax=ax, **kwargs)
+
+
+def joined_costs(costs: Sequence[ModCost], row_names: tuple[str, ...] | None = None) -> ModCost:
+    """Return several costs as one, in order; `row_names` make them the parts of a sum, whose rows are told apart."""
+    parts = tuple(k for k, cost in enumerate(costs) for _ in cost.pieces)
+    return ModCost(
+        sum(cost.model for cost in costs),
+        sum(cost.minlogp for cost in costs),
+        tuple(chain.from_iterable(cost.pieces for cost in costs)),
+        None if row_names is None else parts,
+        row_names,
+    )
 
 
 def tabulate(comparison: Comparison, mod: Vector) -> ModCost:

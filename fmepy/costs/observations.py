@@ -41,6 +41,7 @@ __all__ = [
     "prepare",
     "read_observations",
     "refuse_copies",
+    "warn_of_copy",
 ]
 
 _FEWEST_REPEATED = 3  # rows: two equal pairs of readings may well be chance
@@ -138,6 +139,15 @@ class Comparison:
 
     def __len__(self) -> int:
         return len(self.obs)
+
+    def repeats(self, other: Comparison) -> bool:
+        """Tell whether the same data are compared in the same way."""
+        return (
+            self.names == other.names
+            and np.array_equal(self.obs, other.obs)
+            and np.array_equal(self.x, other.x)
+            and np.array_equal(self.weights, other.weights)
+        )
 
     @property
     def data(self) -> ObservedData:
@@ -590,6 +600,16 @@ def _means(v: ObservedVariable, values: Vector, errors: Vector, kind: str | None
         )
     mean = observation_scale([kind]).forward(np.array([v.values.mean()]))
     return np.zeros(1), mean, errors[:1]
+
+
+def warn_of_copy(told: str) -> None:
+    """Warn that a sum of costs holds the same data and model twice."""
+    warnings.warn(
+        f"Two parts of this sum compare the same model with the same data ({told}): each observation counts twice, and "
+        "standard errors become too small. Leave one of them out.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def concatenate(comparisons: Sequence[Comparison]) -> Comparison:

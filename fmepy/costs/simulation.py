@@ -309,6 +309,12 @@ class SimulationCost(AddableCost):
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
         return self.bind_together([self], wanted, hold_engine=hold_engine)
 
+    def repeats(self, other: object) -> bool:
+        """Tell whether another cost holds the same model against the same data."""
+        if not isinstance(other, SimulationCost):
+            return False
+        return self.model is other.model and self.comparison.repeats(other.comparison)
+
     def shared_run(self) -> object:
         """Return the model: costs of the same model object share its runs."""
         return self.model

@@ -7,11 +7,11 @@ only satisfy the contract of `fmepy.costs.base`; if one of them gives -2 log L a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from itertools import chain
-from operator import add
+from functools import cached_property
+from itertools import chain, combinations
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,10 +19,12 @@ import pandas as pd
 
 from fmepy.costs.base import Cost
 from fmepy.costs.data_identity import ObservedData, joined
-from fmepy.costs.modcost import ModCost
-from fmepy.errors import ArgumentError, ParameterError, listed
+from fmepy.costs.modcost import ModCost, joined_costs
+from fmepy.costs.observations import warn_of_copy
+from fmepy.errors import ArgumentError
 from fmepy.models.base import tightened
-from fmepy.parameters import check_names, merge_parameters
+from fmepy.parameters import DIFFERING, as_parameters, merge_parameters
+from fmepy.scales import marked
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["AddableCost", "BoundSum", "SumCost"]
@@ -41,6 +43,10 @@ class AddableCost:
         if isinstance(other, int) and other == 0:  # the start of sum([...])
             return self
         return SumCost((other, self)) if isinstance(other, Cost) else NotImplemented
+
+    def repeats(self, other: object) -> bool:
+        """Tell whether another cost holds the same model against the same data."""
+        return self is other
 
     def shared_run(self) -> object | None:
         """Return the object whose runs serve several parts of a sum; None if there is nothing to share."""
@@ -131,7 +137,7 @@ class BoundSum:
             [p.groups + k for p, k in zip(pieces, first_group, strict=False)], dtype=np.intp
         )
         self.scales: Vector = _joined([p.scales for p in pieces])
-        self.group_names: tuple[str, ...] = tuple(chain.from_iterable(p.group_names for p in pieces))
+        self.group_names: tuple[str, ...] = names_by_part([p.group_names for p in pieces])
         self._blocks = tuple(blocks)
         in_order = len(blocks) == 1 and np.array_equal(blocks[0].rows, np.arange(len(self.names)))
         self._only = blocks[0] if in_order else None  # one run gives everything, in the order of the parts
@@ -184,7 +190,7 @@ class BoundSum:
         found: dict[int, ModCost] = {}
         for b in self._blocks:
             found.update(zip(b.parts, b.modcosts(theta), strict=True))
-        return reduce(add, (found[k] for k in sorted(found)))
+        return joined_costs([found[k] for k in sorted(found)], self.group_names)
 
     @property
     def nobs(self) -> float:
@@ -301,8 +307,12 @@ class SumCost(AddableCost):
     -----
     The same name in two parts is the same parameter. A parameter whose own value *differs* between parts, such as the
     dose of each of several experiments (``model.replace(parms={"dose": 10})``), is a constant of every part: each
-    keeps its own value, and it is not among the parameters of the sum. To fit such a parameter as one, give the models
-    the same value.
+    keeps its own value, and it is not among the parameters of the sum. Whoever asks for it, by its name or by asking
+    for all parameters, is refused. To fit it as one, give the models the same value.
+
+    Parts keep apart: `residuals` have a column ``part``, which counts from 0 in the order written. A variable that
+    several parts observe is called ``name[part]``, such as ``A[0]`` and ``A[2]``, in `var`, in ``fit.var_ms`` and
+    the like, and in the variances of a chain (``var_A[0]``); one that a single part observes keeps its name.
 
     The value is a `ModCost`, or, if a part gives -2 log L alone, the sum of -2 log L (a float).
     """
@@ -320,9 +330,15 @@ class SumCost(AddableCost):
             if not isinstance(part, Cost):
                 raise ArgumentError(f"Only fmepy costs can be added; got {type(part).__name__}.")
         _check_transforms(parts)
-        values, lower, upper = _common_parameters(parts)
+        for a, b in combinations(parts, 2):
+            if a is b or (isinstance(a, AddableCost) and a.repeats(b)):
+                warn_of_copy(repr(a))
+        values, lower, upper, differing = _common_parameters(parts)
         object.__setattr__(self, "parts", parts)
-        object.__setattr__(self, "parms", pd.Series(values, dtype=float))
+        own = pd.Series(values, dtype=float)
+        own.attrs[DIFFERING] = differing
+        marked(own, _transforms(parts))
+        object.__setattr__(self, "parms", own)
         object.__setattr__(self, "lower", pd.Series(lower, dtype=float))
         object.__setattr__(self, "upper", pd.Series(upper, dtype=float))
 
@@ -339,8 +355,10 @@ class SumCost(AddableCost):
 
     def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundSum:
         """Return the sum as a function of the parameters `names` (None: all)."""
-        names = tuple(self.parms.index) if names is None else tuple(map(str, names))
-        self._check_bindable(names)
+        names = as_parameters(names if names is None else [str(n) for n in names], self.parms, argument="names").names
+        return self._bind(names, hold_engine)
+
+    def _bind(self, names: tuple[str, ...], hold_engine: bool = False) -> BoundSum:
         sizes: list[int] = [0] * len(self.parts)
         bound = []
         for members in self._shared_runs():
@@ -380,6 +398,11 @@ class SumCost(AddableCost):
             self.lower[order].to_numpy(dtype=float),
             self.upper[order].to_numpy(dtype=float),
         )
+
+    @property
+    def transforms(self) -> dict[str, str]:
+        """How parameters are transformed, by name, where the parts are of transformed ones."""
+        return {k: v for k, v in _transforms(self.parts).items() if k in self.parms.index}
 
     def filter(self, parms: UserParameters = None, *, smooth: bool = True) -> tuple[Any, ...]:
         """Return what the filter of every part gives, in order; for sums of `FimlofCost`, see there.
@@ -421,7 +444,7 @@ class SumCost(AddableCost):
 
     @cached_property
     def _bound(self) -> BoundSum:
-        return self.bind()
+        return self._bind(tuple(self.parms.index))
 
     def _shared_runs(self) -> list[tuple[int, ...]]:
         """Return positions of the parts, those that share their runs together."""
@@ -431,27 +454,32 @@ class SumCost(AddableCost):
             together.setdefault(key, []).append(k)
         return [tuple(members) for members in together.values()]
 
-    def _check_bindable(self, names: Sequence[str]) -> None:
-        for name in names:
-            if name in self.parms.index:
-                continue
-            own = [float(p.parms[name]) for p in self.parts if name in p.parms.index]
-            if own:
-                raise ParameterError(
-                    f"The parts of this sum have different values of {name!r} ({listed(dict.fromkeys(own))}), so each "
-                    f"keeps its own. To fit it as one parameter, give the models the same value: "
-                    f"model.replace(parms={{{name!r}: ...}})."
-                )
-        check_names(names, self.parms.index, argument="names")
-
 
 def part_shares_runs(part: object) -> bool:
     """Tell whether a part of a sum has runs that other parts may share."""
     return isinstance(part, AddableCost) and part.shared_run() is not None
 
 
-def _common_parameters(parts: Sequence[Any]) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
-    """Return values and bounds of the parameters of all parts, without those that differ between parts."""
+def names_by_part(variables: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return a name for every variable of every part: its own, with the part's number where several parts have it.
+
+    Examples
+    --------
+    >>> names_by_part([["A", "B"], ["C"], ["A"]])
+    ('A[0]', 'B', 'C', 'A[2]')
+    """
+    seen = Counter(chain.from_iterable(variables))
+    return tuple(f"{v}[{k}]" if seen[v] > 1 else v for k, own in enumerate(variables) for v in own)
+
+
+_Values = dict[str, float]
+
+
+def _common_parameters(parts: Sequence[Any]) -> tuple[_Values, _Values, _Values, dict[str, tuple[float, ...]]]:
+    """Return values and bounds of the parameters of all parts, and the values of those that differ between parts.
+
+    The latter are not among the former.
+    """
     values: dict[str, float] = {}
     lower: dict[str, float] = {}
     upper: dict[str, float] = {}
@@ -462,11 +490,16 @@ def _common_parameters(parts: Sequence[Any]) -> tuple[dict[str, float], dict[str
                 differing.add(name)
             lower[name] = max(lower.get(name, -np.inf), part.lower[name])
             upper[name] = min(upper.get(name, np.inf), part.upper[name])
-    return _without(values, differing), _without(lower, differing), _without(upper, differing)
+    own = {n: tuple(float(p.parms[n]) for p in parts if n in p.parms.index) for n in values if n in differing}
+    return _without(values, differing), _without(lower, differing), _without(upper, differing), own
 
 
 def _without(items: Mapping[str, float], names: set[str]) -> dict[str, float]:
     return {k: float(v) for k, v in items.items() if k not in names}
+
+
+def _transforms(parts: Sequence[Any]) -> dict[str, str]:
+    return {k: v for part in parts for k, v in getattr(part, "transforms", {}).items()}
 
 
 def _check_transforms(parts: Sequence[Any]) -> None:

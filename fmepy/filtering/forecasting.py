@@ -32,6 +32,7 @@ from fmepy.models.difference import whole_steps
 from fmepy.models.engines.fixed import METHODS as FIXED
 from fmepy.models.events import Event
 from fmepy.models.forcing import Forcing, as_forcings
+from fmepy.scales import check_scale
 from fmepy.types import BoolVector, Cube, Matrix, Seed, Vector
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def _covariance(given: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
         raise ArgumentError(
             f"`parm_cov` must be a table labelled by parameters, such as fit.cov_scaled; got {type(given).__name__}."
         )
+    check_scale(given, parms, "parm_cov")
     names = [str(c) for c in given.columns]
     for name in names:
         if name not in parms.index:

@@ -21,6 +21,7 @@ from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit, by_variable
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters import Prior, as_bounds, as_prior, check_inside
+from fmepy.scales import marked
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
 __all__ = ["modFit"]
@@ -293,7 +294,8 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
     residuals = pd.Series(dtype=float)
     if not objective.is_scalar:
         r = objective.residuals(theta)
-        residuals = pd.Series(r.copy(), index=list(objective.names) or None)
+        groups = objective.group_names
+        residuals = pd.Series(r.copy(), index=[groups[g] for g in objective.groups] if groups else None)
         if objective.group_names:
             fields = _variances(objective, r)
     curvature_ok = bool(np.isnan(curvature.offset) or curvature.offset <= _OFFSET)
@@ -304,7 +306,7 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
     worth = solver_error(objective, lambda f: f.value(theta) / unit) if unit > 0 else None
     message = _message(problem, theta, outcome, curvature, at_bound, curvature_ok, nobs)
     return ModFit(
-        par=pd.Series(theta.copy(), index=index),
+        par=marked(pd.Series(theta.copy(), index=index), objective.transforms),
         ssr=ssr,
         minus2loglik=minus2loglik,
         ms=ssr / nobs if not objective.is_scalar else np.nan,

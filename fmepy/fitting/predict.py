@@ -217,7 +217,8 @@ def _reading_variance(fit: ModFit, variables: list[str]) -> Vector:
         )
     correction = fit.nobs / fit.df_residual if fit.df_residual > 0 else np.nan
     if isinstance(fit.var_ms_unweighted, pd.Series):
-        by_name = fit.var_ms_unweighted.groupby(level=0).mean()
+        of = fit.var_ms_unweighted.index if fit.cost is None else list(fit.cost.variables)
+        by_name = fit.var_ms_unweighted.set_axis(of).groupby(level=0).mean()
         return np.array([by_name.get(v, np.nan) for v in variables]) * correction
     if np.isfinite(fit.ms) and len(variables) == 1:
         return np.array([fit.ms * correction])

@@ -14,6 +14,7 @@ import pandas as pd
 from fmepy.costs.solver_error import told_error
 from fmepy.fitting.covariance import correlation_of, covariance_of
 from fmepy.fitting.printing import coefficient_table, fixed_matrix, significant
+from fmepy.scales import marked_covariance
 from fmepy.types import Vector
 
 if TYPE_CHECKING:
@@ -95,6 +96,9 @@ class ModFit:
 
     Notes
     -----
+    `par` and the covariances remember on which scale they are (`transforms`): models, costs and chains that take
+    another refuse them, until they are transformed (``np.exp(fit.par)``).
+
     `loglik`, `aic` and `bic` are of the data in their own units, so that fits of one and the same data on different
     scales can be compared: with a `transform` g of the data, loglik = - minus2loglik / 2 + sum log |dg/dy|
     (`log_jacobian`). A function that transforms data itself cannot be seen through: there they are on its scale.
@@ -172,9 +176,8 @@ class ModFit:
     def cov_unscaled(self) -> pd.DataFrame:
         """inverse(hessian / 2); NaN if it is singular or was not asked for."""
         names = list(self.par.index)
-        if self.hessian is None:
-            return pd.DataFrame(np.nan, index=names, columns=names)
-        return pd.DataFrame(covariance_of(self.hessian.to_numpy()), index=names, columns=names)
+        C = np.nan if self.hessian is None else covariance_of(self.hessian.to_numpy())
+        return marked_covariance(pd.DataFrame(C, index=names, columns=names), self.transforms)
 
     @property
     def cov_scaled(self) -> pd.DataFrame:

@@ -25,6 +25,7 @@ from fmepy.mcmc.runner import Chains, Job, Plan, run_chains
 from fmepy.mcmc.target import Target, Variances, variances
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters import as_bounds, as_prior, check_inside, generated_names
+from fmepy.scales import check_scale, marked, scale_taken
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
 __all__ = ["METHODS", "modMCMC", "resume_mcmc"]
@@ -205,6 +206,7 @@ def modMCMC(
         check_inside(row, low, high, objective.parameter_names)
     known = as_prior(prior, objective.parameters)
     target = Target(objective, low, high, known, variances(objective, var0, wvar0, n0))
+    check_scale(jump, scale_taken(f, objective.parameter_names), "jump")
     proposal = as_jump(jump, objective.parameters, low, high, objective.theta0)
     n_par = target.n_par
     settings = _Settings(
@@ -694,11 +696,11 @@ def _result(target: Target, plan: Plan, settings: _Settings, ran: Chains) -> Mod
         notes = [*notes, told]
     var = target.variances
     return ModMCMC(
-        pars=pd.DataFrame(rows["pars"], index=index, columns=names),
+        pars=marked(pd.DataFrame(rows["pars"], index=index, columns=names), target.objective.transforms),
         SS=pd.Series(rows["SS"], index=index, name="SS"),
         sig=None if var is None else pd.DataFrame(rows["sig"], index=index, columns=var.columns),
         prior=pd.Series(rows["prior"], index=index, name="prior"),
-        bestpar=pd.Series(best.best.copy(), index=names),
+        bestpar=marked(pd.Series(best.best.copy(), index=names), target.objective.transforms),
         bestfunp=-best.best_log_posterior,
         naccepted=counts["num_accepted"].rename("naccepted"),
         count=counts,

@@ -153,7 +153,8 @@ class ModMCMC:
 
         Notes
         -----
-        `log_posterior` stays the density on the scale that was sampled.
+        `log_posterior` stays the density on the scale that was sampled. Draws remember that scale, and models that take
+        another refuse them; what was transformed is taken as it comes.
         """
         pars = _like(function(self.pars.copy()), self.pars)
         best = _like(function(self.bestpar.to_frame().T), self.bestpar.to_frame().T).iloc[0]
@@ -284,7 +285,9 @@ def _like(values: Any, table: pd.DataFrame) -> pd.DataFrame:
         )
     if isinstance(values, pd.DataFrame) and list(values.columns) != list(table.columns):
         raise ArgumentError(f"`function` changed the columns {list(table.columns)} to {list(values.columns)}.")
-    return pd.DataFrame(array, index=table.index, columns=table.columns)
+    out = pd.DataFrame(array, index=table.index, columns=table.columns)
+    out.attrs.update(table.attrs)  # the mark of a scale counts where the numbers stay what they were
+    return out
 
 
 def _bound(function: Callable[[Any], Any], bound: pd.Series) -> Any:

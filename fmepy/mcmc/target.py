@@ -113,7 +113,8 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
                 "`f` returns residuals, whose size says nothing without their variance. Give `var0`, such as "
                 "fit.summary().modVariance; or return -2 log L, or a ModCost with errors."
             )
-        _warn_of_unit_errors(objective)
+        if not objective.is_scalar:
+            _warn_of_unit_errors(objective)
         return None
     if objective.is_scalar:
         raise ArgumentError(

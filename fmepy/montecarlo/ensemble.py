@@ -32,6 +32,7 @@ from fmepy.montecarlo.samplers import (
 from fmepy.parallel import Runs, spread
 from fmepy.parallel.pools import as_executor
 from fmepy.parameters import generated_names
+from fmepy.scales import check_scale, scale_taken
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
 __all__ = ["Ensemble", "ParameterSets", "Ran", "output_names", "parameter_sets", "prepare"]
@@ -360,6 +361,8 @@ def prepare(
         See `sensRange`.
     """
     sets = parameter_sets(dist, parInput, parRange, parMean, parCovar, num, as_rng(seed))
+    taken = scale_taken(func, sets.table.columns)
+    check_scale(sets.table if parInput is None else parInput, taken, "parMean" if parInput is None else "parInput")
     is_model = callable(getattr(func, "bind", None))
     start = sets.start if parms is None and not is_model else parms
     simulator = as_simulator(func, start, varied=list(sets.table.columns), map=map, args=args, kwargs=kwargs)

@@ -14,6 +14,7 @@ J. Stat. Softw. 33(3). FME: sensRange.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -177,7 +178,9 @@ class SensRange(Framed):
             The variance of an observation, in the variable's unit squared. A number holds for every variable. Variables
             that a dict leaves out get no error. A table such as ``chain.sig`` has one row per row of the chain and
             columns ``var_<variable>``, or ``var_model`` for all; every run takes the row of its own parameters: by
-            label where `parInput` and the table are labelled (chain, iteration), else by `pset`.
+            label where `parInput` and the table are labelled (chain, iteration), else by `pset`. Where several parts
+            of a cost observe a variable (``var_A[0]``, ``var_A[1]``, or two columns of one name), each run gives
+            readings of one of the parts, drawn with equal chances; ``chain.sig[["var_A[1]"]]`` chooses one.
         seed : int, Generator or None
 
         Returns
@@ -211,8 +214,8 @@ class SensRange(Framed):
             raise ArgumentError("The runs were not kept (keep='summary'), so errors cannot be added; use keep='all'.")
         if self.predicted:
             raise ArgumentError(f"The runs carry observation errors already (of {listed(self.predicted)}).")
-        variances = self._variances(var)
         rng = as_rng(seed)
+        variances = self._variances(var, rng)
         values = self.values.copy()
         for j, name in enumerate(self.var):
             if name in variances:
@@ -226,13 +229,13 @@ class SensRange(Framed):
             predicted=tuple(v for v in self.var if v in variances),
         )
 
-    def _variances(self, var: Any) -> dict[str, Vector]:
+    def _variances(self, var: Any, rng: np.random.Generator) -> dict[str, Vector]:
         """Return the variance of every run, shape (num,), by variable."""
         n = len(self.pars)
         if isinstance(var, pd.Series) and (isinstance(var.index, pd.MultiIndex) or str(var.name).startswith("var_")):
             var = var.to_frame()
         if isinstance(var, pd.DataFrame):
-            return self._sampled_variances(var)
+            return self._sampled_variances(var, rng)
         if isinstance(var, (Mapping, pd.Series)):
             names = [str(k) for k in var.keys()]  # noqa: SIM118    # a Series iterates over its values
             repeated = sorted({k for k in names if names.count(k) > 1})
@@ -245,22 +248,23 @@ class SensRange(Framed):
         out = {k: np.full(n, _number(v, k)) for k, v in given.items()}
         return _checked_variances(out)
 
-    def _sampled_variances(self, table: pd.DataFrame) -> dict[str, Vector]:
+    def _sampled_variances(self, table: pd.DataFrame, rng: np.random.Generator) -> dict[str, Vector]:
         columns = [str(c) for c in table.columns]
         values = table.to_numpy(dtype=float)
-        of = {v: columns.index(f"var_{v}") for v in self.var if f"var_{v}" in columns}
+        of = {v: places for v in self.var if (places := _places_of(v, columns))}
         if not of and "var_model" in columns:
-            of = dict.fromkeys(self.var, columns.index("var_model"))
+            of = {v: [columns.index("var_model")] for v in self.var}
         if not of:
             raise ArgumentError(
                 f"`var` has the columns {listed(columns)}, none of which is the variance of a variable here: "
                 f"{listed(f'var_{v}' for v in self.var)}, or var_model for all of them."
             )
-        ambiguous = [v for v, j in of.items() if columns.count(columns[j]) > 1]
-        if ambiguous:
-            raise ArgumentError(f"`var` has more than one column for {listed(ambiguous)}; keep the one that is meant.")
         rows = self._rows_of(table)
-        return _checked_variances({v: values[rows, j] for v, j in of.items()})
+        out = {}
+        for v, places in of.items():  # no number is drawn where there is nothing to choose
+            chosen = rng.choice(places, size=len(rows)) if len(places) > 1 else np.repeat(places, len(rows))
+            out[v] = values[rows, chosen]
+        return _checked_variances(out)
 
     def _rows_of(self, table: pd.DataFrame) -> IntVector:
         """Return the row of `table` that belongs to each run."""
@@ -312,6 +316,13 @@ class SensRange(Framed):
             raise ArgumentError("The runs were not kept (keep='summary'); .summary().plot() draws their bands.")
         panels: AxesArray = plot_runs(self, which=which, xyswap=xyswap, axes=axes, **kwargs)
         return panels
+
+
+def _places_of(variable: str, columns: Sequence[str]) -> list[int]:
+    """Return the columns that hold variances of a variable: its own, or those of the parts of a sum."""
+    own = [j for j, c in enumerate(columns) if c == f"var_{variable}"]
+    part = re.compile(re.escape(f"var_{variable}") + r"\[\d+\]")
+    return own or [j for j, c in enumerate(columns) if part.fullmatch(c)]
 
 
 def _number(value: Any, name: str) -> float:
@@ -411,7 +422,8 @@ def sensRange(
     Raises
     ------
     ParameterError
-        Ranges, means or covariance that cannot be; an unknown parameter; what `dist` needs is missing.
+        Ranges, means or covariance that cannot be; an unknown parameter; what `dist` needs is missing; estimates or
+        draws of transformed parameters for a model that takes others.
     ArgumentError
         An unknown variable, ``num < 1``, a function that fails at the start or returns no table.
 

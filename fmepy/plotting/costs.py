@@ -30,9 +30,9 @@ def plot_residuals(cost: ModCost, *, ax: Axes | None = None, **kwargs: Any) -> A
         Settings of all pictures (`fmepy.plotting.axes.picture`); anything else goes to ``Axes.plot``.
     """
     ax = get_ax(ax)
-    table = cost.residuals
-    for k, name in enumerate(dict.fromkeys(cost.var["name"])):
-        mine = table[table["name"] == name]
+    table, names = cost.residuals, cost.var["name"].repeat(cost.var["N"].tolist()).to_numpy()
+    for k, name in enumerate(dict.fromkeys(names)):
+        mine = table[names == name]
         style = {"linestyle": "none", "marker": _MARKERS[k % len(_MARKERS)], "color": f"C{k % 10}", "label": name}
         ax.plot(mine["x"].to_numpy(), mine["res"].to_numpy(), **(style | kwargs))
     ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)

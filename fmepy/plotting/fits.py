@@ -46,10 +46,10 @@ def _residual_groups(fit: ModFit) -> list[tuple[str, Any, Any, str]]:
     """Return (variable, x, residuals, label of x), one per variable; x is the observation number without a ModCost."""
     table = getattr(fit.cost, "residuals", None)
     if isinstance(table, pd.DataFrame):
-        names = table["name"].astype(str)
+        names = fit.cost.var["name"].repeat(fit.cost.var["N"]).to_numpy()
         return [
             (str(n), table.loc[names == n, "x"].to_numpy(), table.loc[names == n, "res"].to_numpy(), "x")
-            for n in names.unique()
+            for n in dict.fromkeys(names)
         ]
     if len(fit.residuals) == 0:
         return []

@@ -6,12 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.costs import Cost, SimulationCost, SumCost
+from fmepy.costs import Cost, SimulationCost, SumCost, modCost
 from fmepy.costs.modcost import tabulate
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.observations import Comparison
 from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
+from fmepy.fitting import modFit, predict
+from fmepy.mcmc import modMCMC
+from fmepy.montecarlo import sensRange
+from fmepy.sensitivity import sensFun
 from fmepy.transforms import transformed
 
 A_DATA = {"time": [0.5, 1.5, 2.5], "A": [8.0, 5.0, 3.0]}
@@ -89,7 +93,8 @@ def test_a_sum_is_the_sum_of_its_parts_in_the_order_written(decay, growth):
     parts = a({"k": 0.4}) + n({"r": 0.45}) + b({"k": 0.4})
     assert cost(parms).model == pytest.approx(parts.model, rel=1e-14)
     assert cost(parms).minlogp == pytest.approx(parts.minlogp, rel=1e-14)
-    pd.testing.assert_frame_equal(cost(parms).residuals, parts.residuals)
+    pd.testing.assert_frame_equal(cost(parms).residuals.drop(columns="part"), parts.residuals)
+    assert cost(parms).residuals["part"].tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
     pd.testing.assert_frame_equal(cost(parms).var, parts.var)
     assert list(cost.parms.index) == ["A0", "k", "r", "K", "N0"]
     bound = cost.bind()
@@ -103,7 +108,7 @@ def test_a_sum_is_the_sum_of_its_parts_in_the_order_written(decay, growth):
 
 
 def test_a_shared_model_is_solved_once_for_all_parts_with_the_union_of_their_times(decay):
-    cost = SimulationCost(decay, A_DATA) + SimulationCost(decay, B_DATA) + SimulationCost(decay, B_DATA)
+    cost = SimulationCost(decay, A_DATA) + SimulationCost(decay, B_DATA) + SimulationCost(decay, {"time": 4, "B": 8})
     bound = cost.bind(["k"])
     decay.runs.clear()
     bound.residuals(np.array([0.4]))
@@ -120,7 +125,7 @@ def test_a_shared_model_is_solved_once_for_all_parts_with_the_union_of_their_tim
 def test_exact_grid_and_mean_parts_share_one_run_too(decay):
     parts = [
         SimulationCost(decay, A_DATA),
-        SimulationCost(decay, A_DATA, interpolate="grid"),
+        SimulationCost(decay, {"time": [0.7], "A": [7.0]}, interpolate="grid"),
         SimulationCost(decay, {"B": 5.0}, x=None),
     ]
     cost = sum(parts)
@@ -137,13 +142,15 @@ def test_parts_that_share_a_run_keep_their_own_transforms_and_groups(decay):
     parts = [SimulationCost(decay, B_DATA), SimulationCost(decay, A_DATA, transform="log")]
     cost = parts[0] + parts[1] + SimulationCost(decay, B_DATA, transform="sqrt")
     expected = (parts[0]() + parts[1]() + cost.parts[2]()).residuals
-    pd.testing.assert_frame_equal(cost().residuals, expected)
+    pd.testing.assert_frame_equal(cost().residuals.drop(columns="part"), expected)
     bound = cost.bind()
     assert bound.residuals(bound.theta0).tolist() == pytest.approx(expected["res"].tolist())
     assert bound.jacobian(bound.theta0) == pytest.approx(differences(bound.residuals, bound.theta0), rel=1e-6)
     together = SimulationCost.bind_together(cost.parts, ["k"])
     assert together.groups.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    pd.testing.assert_frame_equal(together.modcost(np.array([0.5])).var, cost().var)
+    separate = together.modcost(np.array([0.5])).var
+    assert separate["name"].tolist() == ["B", "A", "B"]
+    pd.testing.assert_frame_equal(separate.assign(name=["B[0]", "A", "B[2]"]), cost().var)
 
 
 def test_each_model_of_a_series_of_experiments_is_solved(make_decay):
@@ -162,10 +169,21 @@ def test_a_parameter_that_differs_between_experiments_keeps_its_own_value_in_eac
     assert list(cost.parms.index) == ["k"]
     mod = cost().residuals["mod"].to_numpy()
     assert mod[3:] == pytest.approx(2 * mod[:3])
-    with pytest.raises(ParameterError, match=r"different values of 'A0' \('5.0', '10.0'\).*give the models the same"):
-        cost.bind(["A0"])
-    with pytest.raises(ParameterError, match="no parameter 'A0'"):
-        cost({"A0": 3.0})
+    told = r"different values of 'A0' \(5, 10\).*give their models the same one.*`conditions=`"
+    for ask in (
+        lambda: cost.bind(),
+        lambda: cost.bind(["A0"]),
+        lambda: cost({"A0": 3.0}),
+        lambda: modFit(cost),
+        lambda: modFit(cost, {"A0": 3.0, "k": 0.5}),
+        lambda: modMCMC(cost, five.parms, var0=1.0),
+        lambda: sensFun(cost),
+        lambda: modFit(transformed(cost, "log")),
+    ):
+        with pytest.raises(ParameterError, match=told):
+            ask()
+    k = modFit(cost, ["k"]).par["k"]
+    assert cost({"k": k}).residuals["mod"].to_numpy()[3:] == pytest.approx(2 * cost({"k": k}).residuals["mod"][:3])
 
 
 def test_the_same_name_in_two_models_is_the_same_parameter(make_decay):
@@ -187,7 +205,8 @@ def test_the_jacobian_is_that_of_the_residuals(decay, growth, names):
 
 def test_sums_are_taken_apart_and_zero_is_the_start_of_sum(decay):
     a, b = SimulationCost(decay, A_DATA), SimulationCost(decay, B_DATA)
-    assert (a + (b + a)).parts == ((a + b) + a).parts == (a, b, a)
+    c = SimulationCost(decay, {"time": [3.0], "A": [2.0]})
+    assert (a + (b + c)).parts == ((a + b) + c).parts == (a, b, c)
     assert sum([a, b]).parts == (a, b)
     assert sum([a]) is a
     for wrong in (lambda: a + 3, lambda: 3 + a, lambda: a + a(), lambda: "a" + a):
@@ -280,3 +299,70 @@ def test_hold_engine_reaches_every_model(decay, growth):
 def test_a_sum_of_costs_without_filters_says_so(decay, growth):
     with pytest.raises(ArgumentError, match="Only a FimlofCost has a filter; a part of this sum is SimulationCost"):
         (SimulationCost(decay, A_DATA) + SimulationCost(growth, N_DATA)).filter()
+
+
+# --- parts stay apart
+
+A_AGAIN = {"time": [0.2, 0.7, 1.2, 3.0], "A": [9.5, 6.5, 6.0, 2.0]}
+
+
+def test_a_variable_that_several_parts_observe_bears_their_numbers(decay, growth):
+    cost = SimulationCost(decay, A_DATA) + SimulationCost(growth, N_DATA) + SimulationCost(decay, A_AGAIN)
+    names = ["A[0]", "N", "A[2]"]
+    assert cost().var["name"].tolist() == cost().dropped["name"].tolist() == names
+    assert cost().residuals["part"].tolist() == [0] * 3 + [1] * 2 + [2] * 4
+    assert cost().residuals["name"].tolist() == ["A"] * 3 + ["N"] * 2 + ["A"] * 4
+    fit = modFit(cost, ["k", "r"])
+    assert list(fit.var_ms_unweighted.index) == list(fit.var_ms.index) == names
+    assert fit.residuals.index.tolist() == ["A[0]"] * 3 + ["N"] * 2 + ["A[2]"] * 4
+    by_part = fit.cost.residuals.groupby("part")["res.unweighted"].apply(lambda r: np.mean(r**2))
+    assert fit.var_ms_unweighted.to_numpy() == pytest.approx(by_part.to_numpy())
+    assert len(fit.plot()) >= 3
+
+
+def test_a_chain_on_a_sum_samples_a_variance_a_part_and_its_errors_can_be_added(decay):
+    t = np.arange(5.0)
+    quiet = {"time": t, "A": 10 * np.exp(-0.5 * t) + 0.01 * np.array([1, -1, 1, -1, 1]), "sd": 0.01}
+    cost = SimulationCost(decay, quiet, err="sd") + SimulationCost(decay, A_AGAIN) + SimulationCost(decay, B_DATA)
+    fit = modFit(cost, ["k"])
+    chain = modMCMC(cost, fit.par, jump=0.01, var0=fit.var_ms_unweighted, wvar0=1, niter=300, lower=0, seed=1)
+    assert list(chain.sig.columns) == ["var_A[0]", "var_A[1]", "var_B"]
+    runs = sensRange(decay, sensvar="A", parInput=chain.pars, num=200, seed=2)
+    noisy = runs.with_error(chain.sig, seed=3)
+    spread = (noisy.values - runs.values)[:, 0].std(axis=1)  # of a run's readings of A
+    small = spread < 0.1
+    assert 60 < small.sum() < 140, "half of the runs are read as in each part"
+    assert np.median(spread[~small]) > 10 * np.median(spread[small])
+    one = runs.with_error(chain.sig[["var_A[0]"]], seed=3)
+    assert (one.values - runs.values)[:, 0].std() < 0.1
+
+
+def test_a_reading_is_predicted_with_the_variances_of_all_parts(decay):
+    cost = SimulationCost(decay, A_DATA) + SimulationCost(decay, A_AGAIN)
+    fit = modFit(cost, ["k"])
+    curve, reading = (predict(decay, fit, reading=r).frame.query("var == 'A'")["se"] for r in (False, True))
+    added = fit.var_ms_unweighted.mean() * fit.nobs / fit.df_residual
+    assert (reading**2 - curve**2).to_numpy() == pytest.approx(added)
+
+
+def test_the_same_model_and_data_twice_are_told(decay, make_decay):
+    a, b = SimulationCost(decay, A_DATA), SimulationCost(decay, B_DATA)
+    for add in (
+        lambda: a + b + a,
+        lambda: a + SimulationCost(decay, A_DATA),
+        lambda: transformed(a, "log") + transformed(SimulationCost(decay, A_DATA), "log"),
+        lambda: modCost(decay(), A_DATA) + modCost(decay(), A_DATA),
+        lambda: modCost(decay(), A_DATA, cost=modCost(decay(), A_DATA)),
+    ):
+        with pytest.warns(UserWarning, match="same model with the same data .*counts twice"):
+            add()
+    a + SimulationCost(make_decay(), A_DATA)  # another model: another experiment with equal readings
+    modCost(decay(), A_DATA) + modCost(decay({"k": 0.4}), A_DATA)
+
+
+def test_a_sum_of_transformed_parts_says_so(decay):
+    cost = transformed(SimulationCost(decay, A_DATA), "log") + transformed(SimulationCost(decay, B_DATA), "log")
+    fit = modFit(cost, ["k"])
+    assert fit.transforms["k"] == "log"
+    with pytest.raises(ArgumentError, match=r"fit is of log\(k\)"):
+        predict(decay, fit)
