@@ -23,7 +23,7 @@ from fmepy.costs.base import BoundCost, Cost
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice
-from fmepy.models.base import BoundModel, Model, tightened
+from fmepy.models.base import BoundModel, Model, keep_within, tightened
 from fmepy.parameters import check_names, generated_names, merge_parameters
 from fmepy.scales import marked
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, UserParameters, Vector
@@ -96,10 +96,8 @@ class ParameterScale:
         SimulationError
             A value so large that the parameter is not finite.
         """
-        p = np.array(theta, dtype=float)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for kind, where in self.parts:
-                p[where] = _BACK[kind](p[where])
+        p = self.bounds_back(theta)
+        with np.errstate(invalid="ignore"):
             total = p.sum()
         if not isfinite(total) and not np.isfinite(p).all():  # a finite sum has finite terms
             i = int(np.argmin(np.isfinite(p)))
@@ -107,6 +105,14 @@ class ParameterScale:
                 f"The transformed parameter {self.names[i]!r} = {theta[i]:g} is too large to be taken back.",
                 parameters=dict(zip(self.names, map(float, theta), strict=True)),
             )
+        return p
+
+    def bounds_back(self, theta: Vector) -> Vector:
+        """Return the bounds of the parameters themselves, infinite where they are too large."""
+        p = np.array(theta, dtype=float)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for kind, where in self.parts:
+                p[where] = _BACK[kind](p[where])
         return p
 
     @property
@@ -191,6 +197,10 @@ class BoundTransformedModel:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return self._inner.retries
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        keep_within(self._inner, self._scale.bounds_back(lower), self._scale.bounds_back(upper))
 
     def tightened(self) -> BoundTransformedModel | None:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
@@ -304,6 +314,10 @@ class BoundTransformedCost:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return int(self._inner.retries)
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        keep_within(self._inner, self._scale.bounds_back(lower), self._scale.bounds_back(upper))
 
     def tightened(self) -> BoundTransformedCost | None:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""

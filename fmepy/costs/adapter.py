@@ -14,7 +14,7 @@ residuals.
 *failed run*: it is counted, its message is kept, and the objective raises `SimulationError`. Methods treat that as
 infinite cost. At the start it is an error of the caller.
 
-Where there is no Jacobian, derivatives are differences that fit the noise of `f`, see `fmepy.costs.differences`.
+Where there is no Jacobian, derivatives are differences that fit the noise of `f`, see `fmepy.numerics.differences`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 
 from fmepy.costs.data_identity import ObservedData
-from fmepy.costs.differences import NOISE_FREE, Differences, difference_table_noise, magnitudes, probe
 from fmepy.costs.sources import BoundSource, Expansion, FunctionSource, Source, classify
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.models.base import tightened
+from fmepy.models.base import keep_within, tightened
+from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel.interruption import check_stop
 from fmepy.parameters import Parameters, as_parameters
 from fmepy.scales import scale_taken
@@ -39,7 +39,6 @@ from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["Differences", "Objective", "as_objective", "is_cost", "is_model", "magnitudes"]
 
-_NOISE_SPACING = 2e-3  # relative; wide enough to leave the patch in which an adaptive solver is smooth
 _MUCH_NOISIER = 100.0  # a search with steps for so much less noise is taken up again
 
 
@@ -113,15 +112,13 @@ class Objective:
         self.last_failure = ""
         self._source, self._bound, self._data = source, bound, data
         self._factors: Vector | None = self.scales[self.groups] ** 1.5 if np.any(self.scales != 1) else None
-        self._differences: Differences | None = None
-        start_size = magnitudes(self.theta0, lower, upper)
-        self._smallest: Vector = np.where(self.theta0 == 0, start_size, 1e-3 * start_size)
-        self._quarter: Vector = 0.25 * (upper - lower)
         self._memory: dict[bytes, Any] = {}  # the last evaluation and the best one
         self._best: tuple[float, bytes] = (np.inf, b"")
         self._last: bytes = b""
         self._jacobian_at: bytes = b""
         self._jacobian: Matrix | None = None
+        self._differences: Differences | None = None
+        self.begin(self.theta0, lower, upper)
 
     def tightened(self) -> Objective | None:
         """Return the same at tolerances a hundred times smaller, see `fmepy.models.base.tightened`."""
@@ -252,13 +249,42 @@ class Objective:
     def differences(self) -> Differences:
         """Steps that fit the noise of the cost, estimated at the start on first use."""
         if self._differences is None:
-            self._differences = Differences.for_noise(*self._noise())
+            prepared = (
+                self.kind == "cost" and not self.is_scalar
+            )  # no Jacobian of its own: a solver's default tolerances
+            self._differences = Differences.for_noise(1e-6) if prepared else self._noise_at(self.theta0)
         return self._differences
+
+    def begin(self, start: Vector, lower: Vector, upper: Vector) -> None:
+        """Take derivatives inside these bounds from now on, with sizes and noise as at this start."""
+        self.theta0, self.lower, self.upper = np.array(start, dtype=float), lower, upper
+        size = magnitudes(self.theta0, lower, upper)
+        self._smallest: Vector = np.where(self.theta0 == 0, size, 1e-3 * size)
+        self._differences = None
+        self._jacobian_at = b""
+        keep_within(self._bound, *((lower, upper) if self._expand is None else self._expand.bounds(lower, upper)))
+
+    def alone(self, start: Vector, lower: Vector, upper: Vector) -> Objective:
+        """Return the same cost for one search from this start, inside these bounds.
+
+        It shares no counter, no memory and no engine with any other search, be they on threads or one after the other;
+        the evaluation that found the kind of cost counts with the search that begins there.
+        """
+        out = copy(self)
+        if isinstance(self._source, BoundSource):
+            source = self._source.again()
+            out._source, out._bound = source, source.bound
+        if np.array_equal(start, self.theta0):
+            out._memory = dict(self._memory)
+        else:
+            out._memory, out._best, out._last, out.evaluations = {}, (np.inf, b""), b"", 0
+        out.begin(start, lower, upper)
+        return out
 
     def steps(self, theta: Vector) -> Vector:
         """Return the step of first derivatives for every parameter, inside half of its box."""
         size = np.maximum(np.abs(theta), self._smallest)
-        return np.minimum(self.differences.step * size, self._quarter)
+        return roomy_steps(self.differences.step * size, self.lower, self.upper)
 
     def differentiate(self, function: Callable[[Vector], Any], theta: Vector) -> Matrix:
         """Return the derivatives of `function` at theta by differences, one column per parameter; inside the bounds.
@@ -266,38 +292,20 @@ class Objective:
         A probe that fails is replaced by one on the other side.
         """
         theta = np.asarray(theta, dtype=float)
-        h = self.steps(theta)
-        columns = []
-        base: Any = None
-        for j in range(theta.size):
-            ahead = probe(function, theta, j, h[j]) if theta[j] + h[j] <= self.upper[j] else None
-            behind = None
-            if (self.differences.central or ahead is None) and theta[j] - h[j] >= self.lower[j]:
-                behind = probe(function, theta, j, -h[j])
-            if ahead is not None and behind is not None:
-                columns.append((ahead[1] - behind[1]) / (ahead[0] - behind[0]))
-                continue
-            one = ahead if ahead is not None else behind
-            if one is None:
+
+        def evaluate(points: Sequence[Vector]) -> list[Any]:
+            return [_or_none(function, point) for point in points]
+
+        columns = derivatives(
+            evaluate, theta, self.steps(theta), self.lower, self.upper, central=self.differences.central
+        )
+        for name, column in zip(self.parameter_names, columns, strict=True):
+            if column is None:
                 raise SimulationError(
-                    f"No derivative to {self.parameter_names[j]!r} could be taken: both probes failed. "
-                    f"{self.last_failure}",
+                    f"No derivative to {name!r} could be taken: both probes failed. {self.last_failure}",
                     parameters=dict(zip(self.parameter_names, map(float, theta), strict=True)),
                 )
-            base = function(theta) if base is None else base
-            if self.differences.central:  # one-sided at a bound or beside a failure: second order with a third point
-                further = probe(function, theta, j, 2 * one[0])
-                if further is not None and self.lower[j] <= theta[j] + 2 * one[0] <= self.upper[j]:
-                    columns.append((4 * one[1] - further[1] - 3 * base) / (2 * one[0]))
-                    continue
-            columns.append((one[1] - base) / one[0])
         return np.stack(columns, axis=-1)
-
-    def _noise(self) -> tuple[float, float]:
-        """Return the noise of the cost, relative to its response and as it is, from tables through the start."""
-        if self.kind == "cost" and not self.is_scalar:
-            return 1e-6, 0.0  # a prepared cost without a Jacobian of its own: a solver with default tolerances
-        return self._noise_at(self.theta0)
 
     def look_again(self, theta: Vector) -> bool:
         """Measure the noise where a search ended and keep the larger; tell whether its steps were much too small.
@@ -307,35 +315,19 @@ class Objective:
         if self.has_jacobian or (self.kind == "cost" and not self.is_scalar):
             return False
         were_used = self._differences is not None
-        old = self.differences.noise
-        new, absolute = self._noise_at(np.asarray(theta, dtype=float))
-        if new <= old:
-            self._differences = replace(self.differences, absolute=absolute)
+        old, new = self.differences, self._noise_at(np.asarray(theta, dtype=float))
+        if new.noise <= old.noise:
+            # what is found where it ended may bend over less, too
+            step = min(old.step, new.step) if new.central == old.central else old.step
+            self._differences = replace(old, absolute=new.absolute, step=step)
             return False
-        self._differences = Differences.for_noise(new, absolute)
-        return were_used and new > _MUCH_NOISIER * max(old, NOISE_FREE)
+        self._differences = new
+        return were_used and new.noise > _MUCH_NOISIER * max(old.noise, NOISE_FREE)
 
-    def _noise_at(self, theta: Vector) -> tuple[float, float]:
-        size = magnitudes(theta, self.lower, self.upper)
-        room_up, room_down = self.upper - theta, theta - self.lower
-        direction = np.where(room_up >= room_down, 1.0, -1.0) * size * np.linspace(1.0, 0.6, size.size)
-        spacing = np.minimum(_NOISE_SPACING * np.abs(direction), np.maximum(room_up, room_down) / 8) * np.sign(
-            direction
+    def _noise_at(self, theta: Vector) -> Differences:
+        return measured_noise(
+            lambda point: _or_none(self._evaluate, point), theta, self.lower, self.upper, self.is_scalar
         )
-        table = []
-        for k in range(7):
-            try:
-                table.append(np.atleast_1d(self._evaluate(theta + k * spacing)))
-            except SimulationError:
-                return 1e-6, 0.0
-        values = np.array(table)
-        response = float(np.sqrt(np.mean(np.diff(values, axis=0) ** 2))) / _NOISE_SPACING
-        if self.is_scalar:
-            response = max(response, float(np.abs(values[0]).max()))
-        if not response > 0:
-            return 0.0, 0.0
-        noise = difference_table_noise(values)
-        return noise / response, noise
 
     def _take_jacobian(self, theta: Vector) -> Matrix:
         self.jacobians += 1
@@ -400,6 +392,14 @@ class Objective:
         return SimulationError(message, parameters=parameters or named, time=getattr(error, "time", None))
 
 
+def _or_none(function: Callable[[Vector], Any], theta: Vector) -> Any:
+    """Return the function at theta, None where it fails."""
+    try:
+        return function(theta)
+    except SimulationError:
+        return None
+
+
 def _count_bad(value: Any) -> int:
     return int(np.count_nonzero(~np.isfinite(value)))
 
@@ -419,7 +419,7 @@ def _cost_objective(cost: Any, p: UserParameters, hold_engine: bool) -> Objectiv
     lower, upper = _declared(parameters, np.asarray(bound.lower)[positions], np.asarray(bound.upper)[positions])
     if bound.is_scalar:
         return Objective(
-            BoundSource(cost, bound, expand),
+            BoundSource(cost, bound, expand, hold_engine),
             parameters,
             kind="cost",
             is_scalar=True,
@@ -429,7 +429,7 @@ def _cost_objective(cost: Any, p: UserParameters, hold_engine: bool) -> Objectiv
             has_score=callable(getattr(bound, "score", None)) and hasattr(bound, "information"),
         )
     return Objective(
-        BoundSource(cost, bound, expand),
+        BoundSource(cost, bound, expand, hold_engine),
         parameters,
         kind="cost",
         is_scalar=False,

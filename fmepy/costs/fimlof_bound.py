@@ -136,6 +136,11 @@ class BoundFimlof:
         self._last: tuple[bytes, list[Likelihood]] | None = None
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
         self._inflation = 1.0
+        self.keep_within(self.lower, self.upper)
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep differences inside these bounds; an sd may pass zero, since the filter sees its square."""
+        self._box = (np.where(self.scale_parameters & (lower == 0), -np.inf, lower), upper)
 
     @property
     def data(self) -> ObservedData:
@@ -430,10 +435,16 @@ class BoundFimlof:
         self, theta: Vector, j: int, h: float, k: int, base: Likelihood, rough: bool
     ) -> tuple[Likelihood, Likelihood, float]:
         """Return the likelihoods h ahead and behind; at theta where one side fails, or `rough`."""
+        h = min(h, 0.25 * float(self._box[1][j] - self._box[0][j]))
+        if h == 0:  # held: it does not move
+            return base, base, 1.0
         sides: list[tuple[float, Likelihood]] = []
         for sign in (1.0, -1.0):
             moved = theta.copy()
             moved[j] += sign * h
+            if not self._box[0][j] <= moved[j] <= self._box[1][j]:
+                sides.append((theta[j], base))
+                continue
             if rough and len(sides) == 1 and sides[0][0] != theta[j]:
                 sides.append((theta[j], base))
                 continue

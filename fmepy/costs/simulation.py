@@ -37,7 +37,7 @@ from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, as_table, check_observed, concatenate, prepare, read_observations
 from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
-from fmepy.models.base import BoundModel, Model, tightened
+from fmepy.models.base import BoundModel, Model, keep_within, tightened
 from fmepy.parameters import check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
@@ -91,6 +91,10 @@ class BoundSimulation:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return self._model.retries
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        keep_within(self._model, lower, upper)
 
     def tightened(self) -> BoundSimulation | None:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""

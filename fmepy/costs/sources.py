@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, Protocol
 
 import numpy as np
 
 from fmepy.costs.modcost import ModCost
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.numerics.differences import derivatives, roomy_steps
 from fmepy.parameters import Parameters
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -40,9 +42,15 @@ class Source(Protocol):
 class BoundSource:
     """A bound cost, seen from the free parameters."""
 
-    def __init__(self, cost: Any, bound: Any, expand: Expansion | None) -> None:
-        self.cost, self.bound, self.expand = cost, bound, expand
+    def __init__(self, cost: Any, bound: Any, expand: Expansion | None, hold_engine: bool = False) -> None:
+        self.cost, self.bound, self.expand, self.hold_engine = cost, bound, expand, hold_engine
         self.n_obs = 0 if bound.is_scalar else len(bound.weights)
+
+    def again(self) -> BoundSource:
+        """Return the same cost bound anew, which shares no counter and no engine with this one."""
+        out = copy(self)
+        out.bound = self.cost.bind(self.bound.parameter_names, hold_engine=self.hold_engine)
+        return out
 
     def _full(self, theta: Vector) -> Vector:
         return theta if self.expand is None else self.expand(theta)
@@ -81,15 +89,26 @@ class Expansion:
         """Return all parameters."""
         return np.array(list(self.parameters.expand(theta).values()))
 
+    def bounds(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds of all parameters from those of the free ones; what lmfit fixes stays where it is."""
+        assert self.parameters.lmfit is not None, "only lmfit fixes and ties parameters"
+        free = dict(zip(self.parameters.names, zip(lower, upper, strict=True), strict=True))
+        own = {
+            q.name: (q.min, q.max) if q.expr is not None else (q.value, q.value)
+            for q in self.parameters.lmfit.values()
+            if q.name not in free
+        }
+        low, high = zip(*({**own, **free}[name] for name in self.names), strict=True)
+        return np.array(low, dtype=float), np.array(high, dtype=float)
+
     def derivative(self, theta: Vector) -> Matrix:
         """Return d(all) / d(free), shape (n_all, n_par), by central differences (error about 1e-10)."""
-        size = np.maximum(np.abs(theta), 1e-8)
-        columns = []
-        for j in range(theta.size):
-            h = np.zeros(theta.size)
-            h[j] = 6e-6 * size[j]
-            columns.append((self(theta + h) - self(theta - h)) / (2 * h[j]))
-        return np.stack(columns, axis=1)
+        lower, upper = self.parameters.lower, self.parameters.upper
+        assert lower is not None, "lmfit's parameters have bounds"
+        assert upper is not None, "lmfit's parameters have bounds"
+        steps = roomy_steps(6e-6 * np.maximum(np.abs(theta), 1e-8), lower, upper)
+        slopes = derivatives(lambda points: [self(p) for p in points], theta, steps, lower, upper, central=True)
+        return np.stack(slopes, axis=1)
 
     def scales(self, of_all: BoolVector, theta: Vector) -> BoolVector:
         """Tell of the free parameters, at theta, which scale noise: all that depends on them does, in proportion."""

@@ -22,7 +22,7 @@ from fmepy.costs.data_identity import ObservedData, joined
 from fmepy.costs.modcost import ModCost, joined_costs
 from fmepy.costs.observations import warn_of_copy
 from fmepy.errors import ArgumentError
-from fmepy.models.base import tightened
+from fmepy.models.base import keep_within, tightened
 from fmepy.parameters import DIFFERING, as_parameters, merge_parameters
 from fmepy.scales import marked
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
@@ -146,6 +146,12 @@ class BoundSum:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return sum(b.bound.retries for b in self._blocks)
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        for b in self._blocks:
+            if b.held is None:
+                keep_within(b.bound, lower[b.take], upper[b.take])
 
     def tightened(self) -> BoundSum | None:
         """Return the same at smaller tolerances where a part has any, see `fmepy.models.base.tightened`."""

@@ -12,6 +12,7 @@ import pandas as pd
 from fmepy.costs.adapter import as_objective
 from fmepy.errors import ArgumentError, ConvergenceError, SimulationError, listed
 from fmepy.fitting.result import ModFit
+from fmepy.numerics.differences import derivatives, roomy_steps
 from fmepy.parameters import check_names, generated_names
 from fmepy.types import Vector
 
@@ -76,6 +77,7 @@ def confidence(
     if fit.with_prior:
         raise ArgumentError("confidence() profiles the residuals of the data alone; this fit has a prior.")
     objective = as_objective(f, fit.par if fit.tied is None else lmfit_at(fit), args=args, kwargs=kwargs)
+    objective.begin(fit.par.to_numpy(dtype=float), fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float))
     if objective.is_scalar:
         raise ArgumentError("confidence() tests sums of squares; this cost is one number, -2 log L.")
     there = objective.value(fit.par.to_numpy(dtype=float))
@@ -146,18 +148,20 @@ def as_lmfit_result(fit: ModFit) -> Any:
         for n in names:
             params.add(n, value=float(fit.par[n]), min=float(fit.lower[n]), max=float(fit.upper[n]))
     cov = fit.cov_scaled.to_numpy()
-    errors = bool(np.isfinite(cov).all())
+    known = np.isfinite(np.diag(cov))  # those on a bound have no error; lmfit counts what has one as varied
+    errors, free = bool(known.any()), [n for n, k in zip(names, known, strict=True) if k]
     if errors:
-        correlation = fit.correlation.to_numpy()
-        for i, n in enumerate(names):
+        cov = cov[np.ix_(known, known)]
+        correlation = fit.correlation.loc[free, free].to_numpy()
+        for i, n in enumerate(free):
             params[n].stderr = float(np.sqrt(cov[i, i]))
-            params[n].correl = {m: float(correlation[i, j]) for j, m in enumerate(names) if j != i}
-        for n, se in _tied_errors(params, names, cov).items():
+            params[n].correl = {m: float(correlation[i, j]) for j, m in enumerate(free) if j != i}
+        for n, se in _tied_errors(params, free, cov).items():
             params[n].stderr = se
     n_data = int(fit.nobs) if np.isfinite(fit.nobs) else 0
     return MinimizerResult(
         params=params,
-        var_names=names,
+        var_names=free if errors else names,
         init_vals=None,
         init_values=None,
         covar=cov if errors else None,
@@ -184,13 +188,18 @@ def _tied_errors(params: Any, names: Sequence[str], cov: Any) -> dict[str, float
     tied = [q.name for q in params.values() if q.expr is not None]
     if not tied:
         return {}
-    D = np.zeros((len(tied), len(names)))
-    for j, n in enumerate(names):
-        h = 1e-5 * max(abs(params[n].value), 1e-8)
-        ends = []
-        for side in (h, -h):
+    theta = np.array([params[n].value for n in names])
+    box = np.array([params[n].min for n in names]), np.array([params[n].max for n in names])
+
+    def values(points: list[Vector]) -> list[Vector]:
+        out = []
+        for point in points:
             moved = params.copy()
-            moved[n].set(value=params[n].value + side, min=-np.inf, max=np.inf)
-            ends.append([float(moved[t].value) for t in tied])
-        D[:, j] = (np.array(ends[0]) - np.array(ends[1])) / (2 * h)
+            for n, value in zip(names, point, strict=True):
+                moved[n].set(value=float(value))
+            out.append(np.array([float(moved[t].value) for t in tied]))
+        return out
+
+    steps = roomy_steps(1e-5 * np.maximum(np.abs(theta), 1e-8), *box)
+    D = np.column_stack(derivatives(values, theta, steps, *box, central=True))
     return dict(zip(tied, np.sqrt(np.diag(D @ cov @ D.T)).tolist(), strict=True))

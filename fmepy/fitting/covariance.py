@@ -18,9 +18,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fmepy.types import Matrix, Vector
+from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["correlation_of", "covariance_of", "second_differences", "undetermined", "whitened_second_differences"]
+__all__ = [
+    "correlation_of",
+    "covariance_of",
+    "rank_of",
+    "second_differences",
+    "undetermined",
+    "whitened_second_differences",
+    "without",
+]
 
 _SINGULAR = 1e-7
 _WHITE_STEP = 0.03
@@ -54,6 +62,31 @@ def covariance_of(hessian: Matrix) -> Matrix:
         return nothing
     inverse = (vectors / values) @ vectors.T
     return np.asarray(inverse * np.outer(size, size))
+
+
+def without(hessian: Matrix, held: BoolVector) -> Matrix:
+    """Return a Hessian without the parameters that are held: their rows and columns are NaN."""
+    out = np.array(hessian, dtype=float)
+    out[held] = np.nan
+    out[:, held] = np.nan
+    return out
+
+
+def rank_of(hessian: Matrix) -> int:
+    """Return the numerical rank of a Hessian, its parameters brought to one size; NaN rows are left out.
+
+    Examples
+    --------
+    >>> rank_of(np.array([[2.0, 2e-6, 0.0], [2e-6, 2e-12, 0.0], [0.0, 0.0, 0.0]]))
+    1
+    """
+    diagonal = np.diag(hessian)
+    kept = np.isfinite(diagonal) & (diagonal != 0)
+    if not kept.any() or not np.isfinite(hessian[np.ix_(kept, kept)]).all():
+        return 0
+    size = 1 / np.sqrt(np.abs(diagonal[kept]))
+    values = np.abs(np.linalg.eigvalsh(hessian[np.ix_(kept, kept)] * np.outer(size, size)))
+    return int(np.sum(values > _SINGULAR**2 * values.max()))
 
 
 def correlation_of(covariance: Matrix) -> Matrix:
@@ -152,7 +185,9 @@ def second_differences(
     return H
 
 
-def whitened_second_differences(cost: Callable[[Vector], float], theta: Vector, information: Matrix) -> Matrix:
+def whitened_second_differences(
+    cost: Callable[[Vector], float], theta: Vector, information: Matrix, lower: Vector, upper: Vector
+) -> Matrix:
     """Return the second derivatives of -2 log L where its expected information is known.
 
     Parameters
@@ -161,6 +196,8 @@ def whitened_second_differences(cost: Callable[[Vector], float], theta: Vector, 
     theta : ndarray, shape (n_par,)
     information : ndarray, shape (n_par, n_par)
         Expected; half the second derivatives to be found, about.
+    lower, upper : ndarray, shape (n_par,)
+        Probes stay inside: beside a bound the centre is moved inward, in a narrow box the steps are shorter.
 
     Returns
     -------
@@ -188,15 +225,22 @@ def whitened_second_differences(cost: Callable[[Vector], float], theta: Vector, 
     back = size[:, None] * vectors / np.sqrt(values)  # theta - theta0 = back psi
     forth = (vectors * np.sqrt(values)).T / size
     n, h = theta.size, _WHITE_STEP
-    steps = h * back
+    reach = 2 * h * np.abs(back).max(axis=1)
+    h *= min(1.0, float(np.min(0.5 * (upper - lower) / reach)))
+    steps, reach = h * back, 2 * h * np.abs(back).max(axis=1)
+    theta = np.clip(theta, lower + reach, upper - reach)
+
+    def at(change: Vector) -> float:
+        return cost(np.clip(theta + change, lower, upper))  # rounding may take a probe an ulp past a bound
+
     try:
         centre = cost(theta)
-        single = np.array([[cost(theta + sign * steps[:, j]) for sign in (1, -1)] for j in range(n)])
+        single = np.array([[at(sign * steps[:, j]) for sign in (1, -1)] for j in range(n)])
         H = np.diag(single.sum(axis=1) - 2 * centre)
         for j in range(n):
             for k in range(j):
                 both = steps[:, j] + steps[:, k]
-                mixed = cost(theta + both) + cost(theta - both) - single[j].sum() - single[k].sum() + 2 * centre
+                mixed = at(both) + at(-both) - single[j].sum() - single[k].sum() + 2 * centre
                 H[j, k] = H[k, j] = 0.5 * mixed
     except SimulationError:
         return expected

@@ -20,6 +20,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
+from fmepy.numerics.differences import derivatives, roomy_steps
 
 __all__ = ["derived", "sandwich"]
 
@@ -42,7 +43,7 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
     Returns
     -------
     DataFrame
-        Columns estimate, std_error, lower, upper; a row for each function.
+        Columns estimate, std_error, lower, upper; a row for each function. Parameters on a bound count as fixed there.
 
     Raises
     ------
@@ -79,14 +80,14 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
     known = ~np.isnan(np.diag(C))
     C = np.where(np.outer(known, known), C, 0.0)
     labels, value = _named(function(fit.par.copy()))
-    slopes = np.zeros((len(value), len(names)))
-    for j, name in enumerate(names):
-        if known[j]:
-            h = _STEP * max(abs(float(fit.par[name])), 1e-3 * float(np.sqrt(C[j, j])))
-            ahead, behind = fit.par.copy(), fit.par.copy()
-            ahead[name] += h
-            behind[name] -= h
-            slopes[:, j] = (_named(function(ahead))[1] - _named(function(behind))[1]) / (ahead[name] - behind[name])
+    theta, box = fit.par.to_numpy(dtype=float), (fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float))
+    steps = roomy_steps(_STEP * np.maximum(np.abs(theta), 1e-3 * np.sqrt(np.diag(C))), *box)
+    slopes = np.column_stack(
+        derivatives(
+            lambda points: [_named(function(pd.Series(q, index=fit.par.index)))[1] for q in points],
+            theta, np.where(known, steps, 0.0), *box, central=True, base=np.asarray(value, dtype=float),
+        )
+    )  # fmt: skip
     se = np.sqrt(np.einsum("ij,jk,ik->i", slopes, C, slopes))
     width = float(ndtri(0.5 + level / 2))
     return pd.DataFrame(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.fitting.gradient import ScaledCost, restarted
+from fmepy.fitting.gradient import LimitReachedError, ScaledCost, restarted
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.types import Vector
 
@@ -52,7 +52,7 @@ def bobyqa(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     """Minimise by Powell's quadratic models in a box (nlopt's BOBYQA; for one parameter, which it refuses, COBYLA)."""
     import nlopt
 
-    one = problem.start.size == 1
+    one = problem.moving.sum() == 1
     reltol = float(control["reltol"])
 
     def run(scaled: ScaledCost) -> Any:
@@ -61,11 +61,13 @@ def bobyqa(problem: Problem, control: Mapping[str, Any]) -> Outcome:
         optimiser.set_upper_bounds(scaled.upper)
         optimiser.set_ftol_rel(reltol * 1e-2)
         optimiser.set_xtol_rel(float(control["rhoend"]))
-        optimiser.set_maxeval(int(min(scaled.left, 100000)))
+        optimiser.set_maxeval(int(max(min(scaled.left, 100000), 1)))
         optimiser.set_initial_step(_first_step(scaled, float(control["rhobeg"])))
         lowest = [np.inf]
 
         def value(z: Vector, _: Vector) -> float:
+            if scaled.left <= 0:
+                raise LimitReachedError
             now = scaled.value(z)
             scaled.left -= 1
             if now < lowest[0]:
@@ -74,14 +76,9 @@ def bobyqa(problem: Problem, control: Mapping[str, Any]) -> Outcome:
             return now
 
         optimiser.set_min_objective(value)
-        return _Found(_optimise(optimiser, scaled.z0))
+        return _optimise(optimiser, scaled.z0)
 
     return restarted(problem, control, "nlopt COBYLA" if one else "nlopt BOBYQA", run)
-
-
-class _Found:
-    def __init__(self, message: str) -> None:
-        self.message = message
 
 
 def _first_step(scaled: ScaledCost, rhobeg: float) -> Vector:

@@ -29,32 +29,38 @@ import numpy as np
 
 from fmepy.costs.adapter import magnitudes
 from fmepy.errors import SimulationError
-from fmepy.fitting.problem import Outcome, Problem
+from fmepy.fitting.problem import Outcome, Problem, limit_reached
 from fmepy.types import Matrix, Vector
 
-__all__ = ["ScaledCost", "bfgs", "conjugate_gradients", "lbfgsb", "newton", "port", "restarted"]
+__all__ = ["LimitReachedError", "ScaledCost", "bfgs", "conjugate_gradients", "lbfgsb", "newton", "port", "restarted"]
 
+_FRESH_STARTS = 100  # each lowers the cost by more than `reltol`
 _WALL = 1e10  # scaled cost of a failed run: above anything of interest, small enough for cubic interpolation
 
 
-class _LimitReachedError(Exception):
+class LimitReachedError(Exception):
     """The number of iterations is used up."""
 
 
 class ScaledCost:
-    """F and its derivatives as functions of z = theta / size, the cost in units of that at the start."""
+    """F and its derivatives as functions of z = theta / size, the cost in units of that at the start.
+
+    z holds the parameters that have room to move; the others stay.
+    """
 
     def __init__(self, problem: Problem, theta: Vector, left: float = np.inf) -> None:
-        self.problem, self.left = problem, left
-        self.size = magnitudes(theta, problem.lower, problem.upper)
-        self.lower, self.upper = problem.lower / self.size, problem.upper / self.size
-        self.z0: Vector = theta / self.size
+        self.problem, self.left, self.moving, self.whole = problem, left, problem.moving, theta.copy()
+        self.size = magnitudes(theta, problem.lower, problem.upper)[self.moving]
+        self.lower, self.upper = problem.lower[self.moving] / self.size, problem.upper[self.moving] / self.size
+        self.z0: Vector = theta[self.moving] / self.size
         start = problem.cost(theta)
         self.unit = abs(start) if start != 0 else 1.0
 
     def theta(self, z: Vector) -> Vector:
         """Return the parameters themselves."""
-        return self.problem.inside(np.asarray(z, dtype=float) * self.size)
+        whole = self.whole.copy()
+        whole[self.moving] = np.asarray(z, dtype=float) * self.size
+        return self.problem.inside(whole)
 
     def value(self, z: Vector) -> float:
         """Return f(z), a wall where the cost fails."""
@@ -65,15 +71,19 @@ class ScaledCost:
         """Return df/dz, zero where the cost fails."""
         theta = self.theta(z)
         if not np.isfinite(self.problem.cost(theta)):
-            return np.zeros(theta.size)
+            return np.zeros(self.size.size)
         try:
-            return np.asarray(self.problem.gradient(theta) * self.size / self.unit)
+            return np.asarray(self.problem.gradient(theta)[self.moving] * self.size / self.unit)
         except SimulationError:
-            return np.zeros(theta.size)
+            return np.zeros(self.size.size)
 
     def hessian(self, z: Vector) -> Matrix:
-        """Return the second derivatives of f."""
-        H = self.problem.hessian(self.theta(z)) * np.outer(self.size, self.size) / self.unit
+        """Return the second derivatives of f, zero where the cost fails."""
+        try:
+            H = self.problem.hessian(self.theta(z))[np.ix_(self.moving, self.moving)]
+        except SimulationError:
+            return np.zeros((self.size.size, self.size.size))
+        H = H * np.outer(self.size, self.size) / self.unit
         return np.where(np.isfinite(H), H, 0.0)
 
     def note(self, z: Vector, *_: Any) -> None:
@@ -82,7 +92,7 @@ class ScaledCost:
         self.problem.note(theta, self.problem.cost(theta))
         self.left -= 1
         if self.left <= 0:
-            raise _LimitReachedError
+            raise LimitReachedError
 
 
 def restarted(problem: Problem, control: Mapping[str, Any], engine: str, run: Callable[[ScaledCost], Any]) -> Outcome:
@@ -95,22 +105,19 @@ def restarted(problem: Problem, control: Mapping[str, Any], engine: str, run: Ca
     """
     theta, left = problem.start.copy(), float(control["maxiter"])
     value = problem.cost(theta)
-    reltol = max(float(control["reltol"]), problem.noise)  # below its noise a cost does not fall, it flutters
-    message, converged = "", False
-    for _ in range(20):
+    reltol = max(float(control["reltol"]), problem.noise)  # changes below the noise level are not progress
+    message, converged = f"The cost still falls after {_FRESH_STARTS} fresh starts of the search.", False
+    for _ in range(_FRESH_STARTS):
         scaled = ScaledCost(problem, theta, left)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")  # line searches tell their trouble in words that no user can act on
-                found = run(scaled)
-        except _LimitReachedError:
-            best = problem.best[1].copy()
-            return Outcome(
-                best, False, f"The limit of {control['maxiter']} iterations is reached.", len(problem.trace), engine
-            )
+                run(scaled)
+        except LimitReachedError:
+            message, theta = limit_reached("maxiter", control["maxiter"]), problem.put_on_bounds(problem.best[1])
+            break
         left = scaled.left
-        now, theta = problem.best[0], problem.best[1].copy()
-        message = str(found.message).strip()
+        now, theta = problem.best[0], problem.put_on_bounds(problem.best[1])
         if not value - now > reltol * max(abs(now), 1e-3 * abs(value - now)):
             converged = True
             message = (

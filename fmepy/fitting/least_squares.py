@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.fitting.problem import Outcome, Problem
+from fmepy.fitting.problem import Outcome, Problem, limit_reached
+from fmepy.fitting.response import silent
 from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = ["levenberg_marquardt", "relative_offset"]
@@ -123,11 +124,25 @@ def levenberg_marquardt(problem: Problem, control: Mapping[str, Any]) -> Outcome
     if np.isfinite(problem.lower).all() and np.isfinite(problem.upper).all():
         theta = problem.inside(theta)
     left = float(control["maxiter"])
-    moving = np.ones(theta.size, dtype=bool)
+    moving = problem.moving
     theta, converged, message, engine, left = _rounds(problem, theta, moving, control, left)
+    if converged and _on_plateau(problem, theta):
+        shorter = {**control, "factor": 1e-3 * float(control["factor"])}
+        other, arrived, told, engine, left = _rounds(problem, problem.start, moving, shorter, left)
+        if problem.value(other) < problem.value(theta):
+            theta, converged, message = other, arrived, told
     if problem.is_bounded and converged:
         theta, left = _finish_on_bounds(problem, theta, control, left)
     return Outcome(theta, converged, message, len(problem.trace), engine)
+
+
+def _on_plateau(problem: Problem, theta: Vector) -> bool:
+    """Tell whether the search has lost a parameter, as it does where its first steps were too long."""
+    try:
+        J = problem.jacobian(theta)
+    except SimulationError:
+        return False
+    return bool(silent(problem, theta, 2 * J.T @ J)[0])
 
 
 def _rounds(
@@ -178,7 +193,7 @@ def _search(
     except _ArrivedError:
         converged, message = True, "The next Gauss-Newton step is below 2e-5 standard errors."
     except _LimitReachedError:
-        converged, message = False, f"The limit of {control['maxiter']} iterations is reached."
+        converged, message = False, limit_reached("maxiter", control["maxiter"])
     except SimulationError as error:
         converged, message = False, f"Stopped where no Jacobian could be taken: {error}"
     return walk.best, converged, message, engine, walk.left
@@ -189,7 +204,6 @@ _MINPACK = {
     2: "The parameters change by less than ptol.",
     3: "The cost falls by less than ftol and the parameters change by less than ptol.",
     4: "The residuals are orthogonal to the columns of the Jacobian.",
-    5: "The limit of function evaluations is reached.",
     6: "The cost cannot be lowered further.",
     7: "The parameters cannot be improved further.",
     8: "The residuals are orthogonal to the columns of the Jacobian to machine precision.",
@@ -208,13 +222,19 @@ def _minpack(walk: _Walk, start: Vector, control: Mapping[str, Any], ftol: float
         xtol=float(control["ptol"]),
         gtol=float(control["gtol"]),
         factor=float(control["factor"]),
-        maxfev=int(control["maxfev"] or 0),
+        maxfev=_most_evaluations(control),
     )
+    if info == 5:
+        return False, limit_reached("maxfev", _most_evaluations(control), "function evaluations")
     return info in (1, 2, 3, 4, 6, 7, 8), _MINPACK.get(info, f"MINPACK stopped with code {info}.")
 
 
+def _most_evaluations(control: Mapping[str, Any]) -> int:
+    """Return the limit of function evaluations in one search: as given, else one that `maxiter` is reached before."""
+    return int(control["maxfev"] or 100 * control["maxiter"] + 100)
+
+
 _TRF = {
-    0: "The limit of function evaluations is reached.",
     1: "The gradient is below gtol.",
     2: _MINPACK[1],
     3: _MINPACK[2],
@@ -238,14 +258,16 @@ def _reflective(
         ftol=max(ftol, 2.3e-16),  # the smallest that scipy accepts
         xtol=max(float(control["ptol"]), 2.3e-16),
         gtol=gtol if gtol > 0 else None,
-        max_nfev=int(control["maxfev"]) if control["maxfev"] else 100 * (start.size + 1),
+        max_nfev=_most_evaluations(control),
     )
+    if found.status == 0:
+        return False, limit_reached("maxfev", _most_evaluations(control), "function evaluations")
     return found.status > 0, _TRF.get(int(found.status), str(found.message))
 
 
 def _finish_on_bounds(problem: Problem, theta: Vector, control: Mapping[str, Any], left: float) -> tuple[Vector, float]:
     """Put the parameters that lean on a bound onto it and fit the others again."""
-    held = np.zeros(theta.size, dtype=bool)
+    held = ~problem.moving
     for _ in range(theta.size):
         leaning = _pressed(problem, theta) & ~held
         if not leaning.any():
@@ -259,7 +281,7 @@ def _finish_on_bounds(problem: Problem, theta: Vector, control: Mapping[str, Any
             break
         if not now.all():
             trial, _, _, _, left = _rounds(problem, trial, ~now, control, left)
-        pushed_out = _pressed(problem, trial)[now].all()
+        pushed_out = _pressed(problem, trial)[now & problem.moving].all()
         if not pushed_out or problem.value(trial) > problem.value(theta) * (1 + 1e-10):
             break
         theta, held = trial, now

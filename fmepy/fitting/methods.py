@@ -51,7 +51,7 @@ _GRADIENT = {"maxiter": 1000, "reltol": 1e-9}
 METHODS: dict[str, Method] = {
     "Marq": Method(
         levenberg_marquardt,
-        {"maxiter": 200, "ftol": 1e-8, "ptol": 1e-9, "gtol": 0.0, "factor": 100.0, "maxfev": None},
+        {"maxiter": 2000, "ftol": 1e-8, "ptol": 1e-9, "gtol": 0.0, "factor": 100.0, "maxfev": None},
         {"maxit": "maxiter", "xtol": "ptol", "reltol": "ftol"},
         least_squares=True,
     ),

@@ -13,8 +13,7 @@ from fmepy.costs.adapter import Objective, as_objective
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
-from fmepy.fitting.covariance import covariance_of, undetermined
-from fmepy.fitting.least_squares import relative_offset
+from fmepy.fitting.judge import judge
 from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods import METHODS
 from fmepy.fitting.problem import Outcome, Problem
@@ -22,15 +21,12 @@ from fmepy.fitting.result import ModFit, by_variable
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters import Prior, as_bounds, as_prior, check_inside
 from fmepy.scales import marked
-from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
+from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
 __all__ = ["modFit"]
 
-_FAR = 1e100  # costs and parameters beyond it are on their way to infinity
-_LOST = 1e6  # times its size at the start: a parameter so far off, and without effect, has run away
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
 _INTERRUPTED = "Interrupted by Ctrl-C: the best parameters so far, without derivatives."
-_OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
 
 
 @interruptible(lambda fit: fit.message)
@@ -149,8 +145,9 @@ def modFit(
     known = as_prior(prior, objective.parameters)
     method = _method_for(method, objective, known)
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
-    one = _OneFit(objective, low, high, known, method, settings, hessian)
-    if isinstance(starts, (int, np.integer)) and not isinstance(starts, bool) and starts == 1:
+    several = not (isinstance(starts, (int, np.integer)) and not isinstance(starts, bool) and starts == 1)
+    one = _OneFit(objective, low, high, known, method, settings, hessian, several)
+    if not several:
         try:
             return one(objective.theta0, rng=np.random.default_rng(seed))
         except Stopped as stop:
@@ -196,12 +193,15 @@ class _OneFit:
     method: str
     control: Mapping[str, Any]
     hessian: bool
+    several: bool
 
     def __call__(self, start: Vector, rng: np.random.Generator) -> ModFit:
-        objective = self.objective
         start = np.asarray(start, dtype=float)
-        # the evaluation that found the kind of cost counts with the first fit
-        before = (objective.evaluations if objective.evaluations > 1 else 0, objective.failures, objective.retries)
+        objective = self.objective
+        if self.several:
+            objective = objective.alone(start, self.lower, self.upper)
+        else:
+            objective.begin(start, self.lower, self.upper)
         problem = Problem(objective, start, self.lower, self.upper, self.prior, rng)
         if METHODS[self.method].box:
             problem.need_finite_box(self.method)
@@ -214,15 +214,18 @@ class _OneFit:
                 if self.hessian and objective.look_again(outcome.par):  # its steps were too small for the noise
                     problem = problem.taken_up(outcome.par)
                     outcome = METHODS[self.method].run(problem, self.control)
-                return _result(problem, outcome, self.method, self.hessian, before)
+                outcome = replace(outcome, par=problem.put_on_bounds(outcome.par))
+                return _result(problem, outcome, self.method, self.hessian)
             except KeyboardInterrupt:
                 if not outermost():
                     raise
             best = Outcome(problem.best[1], False, _INTERRUPTED, len(problem.trace), METHODS[self.method].run.__name__)
-            raise Stopped(replace(_result(problem, best, self.method, False, before), interrupted=True))
+            raise Stopped(replace(_result(problem, best, self.method, False), interrupted=True))
 
     def _searched(self, problem: Problem) -> tuple[Problem, Outcome]:
         """Run the method, and again where an sd came to zero that the data let go from there."""
+        if not problem.moving.any():
+            return problem, Outcome(problem.start, True, "No parameter has room to move.", 0, "none needed")
         iterations = 0
         for _ in range(_MOST_RETURNS):
             outcome = METHODS[self.method].run(problem, self.control)
@@ -249,43 +252,10 @@ def _check_start(problem: Problem) -> None:
     problem.cost(problem.start)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Curvature:
-    """Derivatives at the optimum, as far as they could be taken."""
-
-    hessian: Matrix | None
-    gradient: float
-    offset: float
-    trouble: str
-
-
-def _curvature(problem: Problem, theta: Vector, wanted: bool) -> _Curvature:
-    """Return Hessian, size of the gradient, and the distance to the optimum in standard errors."""
-    if not wanted:
-        return _Curvature(None, np.nan, np.nan, "")
-    try:
-        g = problem.projected(theta, problem.gradient(theta))
-        H = problem.hessian(theta)
-    except SimulationError as error:
-        return _Curvature(None, np.nan, np.nan, f"No derivatives could be taken at the optimum: {error}")
-    value = problem.value(theta)
-    size = np.maximum(np.abs(theta), 1e-3 * problem.scale)
-    gradient = float(np.linalg.norm(g * size) / max(abs(value), 1e-300)) if np.any(g) else 0.0
-    free = ~(problem.at_bound(theta) & (g == 0))
-    if problem.is_least_squares:
-        exact = value <= 1e-20 * problem.trace[0] if problem.trace else value == 0
-        offset = 0.0 if exact else relative_offset(problem.jacobian(theta), problem.residuals(theta), free)
-    else:
-        cov = covariance_of(H[np.ix_(free, free)])
-        promise = float(g[free] @ cov @ g[free]) / 4 if free.any() else 0.0
-        offset = np.sqrt(promise) if promise >= 0 else np.nan
-    return _Curvature(H, gradient, offset, "")
-
-
-def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, before: tuple[int, int, int]) -> ModFit:
+def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool) -> ModFit:
     objective, names = problem.objective, list(problem.names)
     theta = problem.inside(outcome.par)
-    curvature = _curvature(problem, theta, wanted)
+    verdict = judge(problem, theta, outcome, wanted)
     at_bound = tuple(n for n, b in zip(names, problem.at_bound(theta), strict=True) if b)
     value = objective.value(theta)
     nobs = objective.nobs
@@ -298,13 +268,11 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
         residuals = pd.Series(r.copy(), index=[groups[g] for g in objective.groups] if groups else None)
         if objective.group_names:
             fields = _variances(objective, r)
-    curvature_ok = bool(np.isnan(curvature.offset) or curvature.offset <= _OFFSET)
     minus2loglik = _minus2loglik(objective, theta, ssr, nobs)
-    H = curvature.hessian
+    H = verdict.hessian
     index = pd.Index(names)
     unit = 1.0 if objective.is_scalar or problem.prior is not None else ssr / nobs
     worth = solver_error(objective, lambda f: f.value(theta) / unit) if unit > 0 else None
-    message = _message(problem, theta, outcome, curvature, at_bound, curvature_ok, nobs)
     return ModFit(
         par=marked(pd.Series(theta.copy(), index=index), objective.transforms),
         ssr=ssr,
@@ -313,23 +281,19 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, befor
         **fields,
         residuals=residuals,
         hessian=None if H is None else pd.DataFrame(H, index=index, columns=index),
-        rank=len(names),
+        rank=verdict.rank,
         cost=objective.modcost(theta),
         method=method,
-        converged=outcome.converged
-        and curvature_ok
-        and not curvature.trouble
-        and not _runs_away(value, theta)
-        and not _lost(problem, theta, H),
-        message=" ".join(filter(None, (message, told_error(worth)))),
+        converged=verdict.converged,
+        message=" ".join(filter(None, (verdict.message, told_error(worth)))),
         iterations=outcome.iterations,
-        evaluations=objective.evaluations - before[0],
+        evaluations=objective.evaluations,
         rsstrace=np.array(problem.trace),
         engine=outcome.engine,
-        gradient=curvature.gradient,
+        gradient=verdict.gradient,
         at_bound=at_bound,
-        retries=objective.retries - before[2],
-        failures=objective.failures - before[1],
+        retries=objective.retries,
+        failures=objective.failures,
         nobs=nobs,
         with_prior=problem.prior is not None,
         lower=pd.Series(problem.lower.copy(), index=index),
@@ -368,92 +332,3 @@ def _minus2loglik(objective: Objective, theta: Vector, ssr: float, nobs: float) 
     r = objective.residuals(theta)
     squares = float(r @ r)
     return float(nobs * np.log(2 * np.pi * squares / nobs) + nobs) if squares > 0 else -np.inf
-
-
-def _runs_away(value: float, theta: Vector) -> bool:
-    """Tell whether a search went off to infinity."""
-    return value < -_FAR or bool(np.any(np.abs(theta) > _FAR))
-
-
-def _lost(problem: Problem, theta: Vector, H: Matrix | None) -> list[int]:
-    """Return the parameters that went off to where the cost no longer knows them.
-
-    There a change by their own size moves it by less than one in -2 log L, or one residual variance.
-    """
-    if H is None:
-        return []
-    far = np.abs(theta) > _LOST * problem.scale
-    if not far.any():
-        return []
-    unit = 1.0
-    if problem.is_least_squares:
-        r = problem.residuals(theta)
-        unit = max(float(r @ r) / max(r.size - theta.size, 1), 1e-300)
-    moves = 0.5 * np.diag(H) * theta**2 / unit
-    return [int(j) for j in np.flatnonzero(far & (np.isnan(moves) | (moves < 1)))]
-
-
-def _message(
-    problem: Problem,
-    theta: Vector,
-    outcome: Outcome,
-    curvature: _Curvature,
-    at_bound: tuple[str, ...],
-    curvature_ok: bool,
-    nobs: float,
-) -> str:
-    if _runs_away(problem.objective.value(theta), theta):
-        if problem.objective.kind == "cost":
-            return (
-                f"The cost falls without end, so there is no optimum: {nobs:.0f} data do not hold {len(theta)} "
-                "parameters here. Give bounds (lower=, upper=) or a prior, or fix some."
-            )
-        return (
-            "The cost falls without end, so there is no optimum: it may be a likelihood with its sign turned (f is to "
-            "return -2 log L), or need bounds."
-        )
-    parts = [outcome.message]
-    if not curvature_ok:
-        parts.append(
-            f"But this is no optimum: the next Gauss-Newton step would be {curvature.offset:.2g} standard errors long. "
-            "Try another start, starts=10, or another method."
-        )
-    if curvature.trouble:
-        parts.append(curvature.trouble)
-    for j in _lost(problem, theta, curvature.hessian):
-        parts.append(
-            f"{problem.names[j]} ran away, from {problem.start[j]:.4g} to {theta[j]:.4g}, where the cost no longer "
-            "depends on it. This is no optimum: give it bounds (lower=, upper=)."
-        )
-    gone = [n for n, g in zip(problem.names, problem.objective.scale_parameters & (theta == 0), strict=True) if g]
-    if gone:
-        parts.append(
-            f"The likelihood is highest without the noise of {', '.join(gone)}; standard errors are of the others."
-        )
-    at_bound = tuple(n for n in at_bound if n not in gone)
-    if at_bound:
-        parts.append(
-            f"On a bound: {', '.join(at_bound)}; their standard errors, and those of the others, assume a free optimum."
-        )
-    if problem.expects:
-        parts.append("The observed information is not positive definite: standard errors are from the expected one.")
-    H = curvature.hessian
-    if H is not None:
-        loose = undetermined(H, problem.names, np.maximum(np.abs(theta), 1e-3 * problem.scale))
-        if loose:
-            parts.append(
-                f"The data leave a combination of parameters undetermined (relative changes): {loose}. There is no "
-                "covariance; fix one of them, or give a prior."
-            )
-        elif np.isnan(covariance_of(H)).all():  # those of some: an sd at zero, which was told
-            parts.append("The Hessian is not positive definite: there is no covariance.")
-    if problem.objective.is_scalar and nobs < len(theta):
-        parts.append(f"{int(nobs)} data for {len(theta)} parameters: the estimates are not determined.")
-    if not problem.objective.is_scalar and nobs <= len(theta):
-        parts.append(
-            f"{int(nobs)} residuals for {len(theta)} parameters leave no degrees of freedom: no residual variance, no "
-            "standard errors."
-        )
-    if problem.objective.failures:
-        parts.append(f"{problem.objective.failures} runs failed; the last one: {problem.objective.last_failure}")
-    return " ".join(parts)

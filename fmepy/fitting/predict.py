@@ -19,6 +19,8 @@ import pandas as pd
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.framed import Framed
+from fmepy.models.base import keep_within
+from fmepy.numerics.differences import derivatives, roomy_steps
 from fmepy.parameters import generated_names
 from fmepy.types import Matrix, Vector
 
@@ -88,6 +90,8 @@ def predict(model: Any, fit: ModFit, *, times: Any = None, level: float = 0.95, 
 
     Notes
     -----
+    A parameter of the fit on a bound counts as fixed there.
+
     Linear theory: the band is that of a model that is a plane over the region of the covariance. If it is curved there,
     sensRange on a chain of modMCMC tells more. Parameters of the fit that the model does not have (noise) are left out.
 
@@ -119,6 +123,8 @@ def predict(model: Any, fit: ModFit, *, times: Any = None, level: float = 0.95, 
     else:
         raise ArgumentError(f"`model` must be a model or a function of p; got {type(model).__name__}.")
     C = fit.cov_scaled.loc[used, used].to_numpy()
+    held = np.isin(used, list(fit.at_bound))  # no covariance: the band is of the others, with these fixed there
+    C, S = np.where(held[:, None] | held, 0.0, C), np.where(held, 0.0, S)
     variance = np.einsum("tvi,ij,tvj->tv", S, C, S)
     if reading:
         variance = variance + _reading_variance(fit, variables)
@@ -153,6 +159,7 @@ def _of_model(model: Any, fit: ModFit, times: Any) -> _Parts:
     if fit.tied is not None:
         model = _with_fixed(model, fit, have)
     bound = model.bind(used) if times is None else model.bind(used, times=np.asarray(times, dtype=float))
+    keep_within(bound, fit.lower[used].to_numpy(dtype=float), fit.upper[used].to_numpy(dtype=float))
     Y, S = bound.sensitivities(fit.par[used].to_numpy(dtype=float))
     return "time", np.asarray(bound.times, dtype=float), list(bound.var_names), np.asarray(Y), np.asarray(S), used
 
@@ -181,13 +188,12 @@ def _of_function(model: Any, fit: ModFit) -> _Parts:
     base = table(theta)
     se = np.sqrt(np.maximum(np.diag(fit.cov_scaled.to_numpy()), 0.0))
     step = np.where(np.isfinite(se) & (se > 0), 0.01 * se, 1e-5 * np.maximum(np.abs(theta), 1e-8))
-    columns = []
-    for j in range(theta.size):
-        h = np.zeros(theta.size)
-        h[j] = step[j]
-        up, down = table(theta + h).iloc[:, 1:].to_numpy(float), table(theta - h).iloc[:, 1:].to_numpy(float)
-        columns.append((up - down) / (2 * step[j]))
+    box = fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float)
     values = base.iloc[:, 1:].to_numpy(dtype=float)
+    columns = derivatives(
+        lambda points: [table(q).iloc[:, 1:].to_numpy(dtype=float) for q in points],
+        theta, roomy_steps(step, *box), *box, central=True, base=values,
+    )  # fmt: skip
     variables = [str(c) for c in base.columns[1:]]
     return str(base.columns[0]), base.iloc[:, 0].to_numpy(), variables, values, np.stack(columns, axis=-1), names
 

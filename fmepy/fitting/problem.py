@@ -31,7 +31,16 @@ from fmepy.fitting.covariance import covariance_of, second_differences, whitened
 from fmepy.parameters import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["Outcome", "Problem"]
+__all__ = ["Outcome", "Problem", "limit_reached"]
+
+_HELD = 1e-10  # relative width of a box in which nothing can be searched
+_BESIDE = 1e-8  # relative distance to a bound that is no distance
+
+
+def limit_reached(name: str, value: float, what: str = "iterations") -> str:
+    """Return the sentence that a limit ended a search, with what to type for a higher one."""
+    higher = f"{10 * value:.0f}" if value >= 1 else "1000"
+    return f"The limit of {value:.0f} {what} is reached; for more of them give control={{{name!r}: {higher}}}."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +78,7 @@ class Problem:
     prior: Prior | None
     rng: np.random.Generator
     scale: Vector = field(init=False)
+    moving: BoolVector = field(init=False)
     trace: list[float] = field(init=False, default_factory=list)
     noted: bytes = field(init=False, default=b"")
     best: tuple[float, Vector] = field(init=False)
@@ -77,6 +87,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         self.scale = magnitudes(self.start, self.lower, self.upper)
+        self.moving = np.asarray(self.upper - self.lower > _HELD * self.scale)
         self.best = (np.inf, self.start)
         if self.prior is not None and self.is_least_squares:
             self._normal = self.prior.normal
@@ -192,7 +203,11 @@ class Problem:
             return self._observed_hessian(theta)
         known = self.objective.differences
         relative = known.absolute / max(abs(self.value(theta)), 1e-300) if known.absolute > 0 else known.noise
-        return second_differences(self.cost, theta, self.lower, self.upper, self.scale, min(relative, 1e-2))
+
+        def cost(point: Vector) -> float:
+            return self.cost(self.inside(point))  # rounding may take a probe an ulp past the bound
+
+        return second_differences(cost, theta, self.lower, self.upper, self.scale, min(relative, 1e-2))
 
     def _observed_hessian(self, theta: Vector) -> Matrix:
         """Return the second derivatives of a scored cost, by differences along the axes of its expected information.
@@ -201,7 +216,7 @@ class Problem:
         standard errors serve for all directions, however badly the parameters are conditioned. Where the observed one
         is not positive definite, which is no maximum, twice the expected one stands for it, and `expects` says so.
         """
-        kept = ~(self.objective.scale_parameters & (theta == 0))
+        kept = ~(self.objective.scale_parameters & (theta == 0)) & self.moving
         H = np.full((theta.size, theta.size), np.nan)
         if kept.any():
             information = self.objective.information(theta)
@@ -209,7 +224,11 @@ class Problem:
                 information = information + 0.5 * second_differences_of(self, theta)
             expected = information[np.ix_(kept, kept)]
             observed = whitened_second_differences(
-                lambda some: self.value(_with(theta, kept, some)), theta[kept], expected
+                lambda some: self.value(_with(theta, kept, some)),
+                theta[kept],
+                expected,
+                self.lower[kept],
+                self.upper[kept],
             )
             self.expects = bool(np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any())
             H[np.ix_(kept, kept)] = 2 * expected if self.expects else observed
@@ -223,13 +242,29 @@ class Problem:
             self.best = (float(value), np.array(theta, dtype=float))
 
     def at_bound(self, theta: Vector) -> BoolVector:
-        """Tell which parameters are exactly on a bound."""
-        return np.asarray((theta == self.lower) | (theta == self.upper))
+        """Tell which parameters are on a bound: exactly (see `put_on_bounds`), or held between two that are all but one."""
+        return np.asarray((theta == self.lower) | (theta == self.upper) | ~self.moving)
 
     def projected(self, theta: Vector, gradient: Vector) -> Vector:
         """Return the gradient without the components that push against a bound."""
         blocked = ((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0))
         return np.where(blocked, 0.0, gradient)
+
+    def put_on_bounds(self, theta: Vector) -> Vector:
+        """Return theta with the parameters that are all but on a bound put on it, where that does not raise the cost.
+
+        Searches in scaled parameters end a rounding error beside a bound, where nothing blocks the gradient.
+        """
+        theta = self.inside(theta)
+        near = _BESIDE * np.maximum(np.abs(theta), self.scale)
+        for bound in (self.lower, self.upper):
+            for j in np.flatnonzero((np.abs(theta - bound) <= near) & (theta != bound) & self.moving):
+                trial = theta.copy()
+                trial[j] = bound[j]
+                now = self.cost(theta)
+                if self.cost(trial) <= now + max(self.noise, 1e-13) * abs(now):
+                    theta = trial
+        return theta
 
     def inside(self, theta: Vector) -> Vector:
         """Return theta moved onto the nearest point of the box."""
@@ -243,7 +278,10 @@ class Problem:
 def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
     """Return the second derivatives of the prior's part."""
     assert problem.prior is not None, "asked only where there is one"
-    return second_differences(problem.prior.minus2log, theta, problem.lower, problem.upper, problem.scale, 1e-16)
+    prior = problem.prior
+    return second_differences(
+        lambda p: prior.minus2log(problem.inside(p)), theta, problem.lower, problem.upper, problem.scale, 1e-16
+    )
 
 
 def _with(theta: Vector, places: BoolVector, values: Vector) -> Vector:

@@ -117,7 +117,7 @@ def price_search(
 
 def first_population(start: Vector, lower: Vector, upper: Vector, npop: int, rng: np.random.Generator) -> Matrix:
     """Return points uniform in the box, the start first."""
-    population = lower + (upper - lower) * rng.random((npop, start.size))
+    population = np.clip(lower + (upper - lower) * rng.random((npop, start.size)), lower, upper)
     population[0] = start
     return population
 

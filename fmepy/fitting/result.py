@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.solver_error import told_error
-from fmepy.fitting.covariance import correlation_of, covariance_of
+from fmepy.fitting.covariance import correlation_of, covariance_of, without
 from fmepy.fitting.printing import coefficient_table, fixed_matrix, significant
 from fmepy.scales import marked_covariance
 from fmepy.types import Vector
@@ -52,13 +52,15 @@ class ModFit:
     hessian : DataFrame
         Second derivatives at `par`: 2 J'J for least squares, a prior's included.
     rank : int
-        Number of parameters.
+        Numerical rank of the Hessian, parameters brought to one size: fewer than the parameters where the data do not
+        determine all of them. Without a Hessian, and for noise that is zero, the parameters themselves count.
     cost : ModCost or None
         The ModCost at `par`.
     method, engine : str
         What was asked for, and what ran.
     converged : bool
-        True only if the method ended by its rule *and* the next Gauss-Newton step is below 0.1 standard errors.
+        True only if the method ended by its rule, the next Gauss-Newton step is below 0.1 standard errors, *and* the
+        cost responds to every parameter there.
     message : str
         Why it ended, what is on a bound, what is undetermined.
     iterations, evaluations : int
@@ -68,7 +70,7 @@ class ModFit:
     gradient : float
         Length of the gradient of the parameters that are free to move, for relative changes of parameters and cost.
     at_bound : tuple of str
-        Parameters on a bound.
+        Parameters on a bound: they have no standard error (NaN), those of the others hold for these fixed there.
     retries : int
         Runs that the first engine could not finish and another one did.
     failures : int
@@ -174,9 +176,13 @@ class ModFit:
 
     @property
     def cov_unscaled(self) -> pd.DataFrame:
-        """inverse(hessian / 2); NaN if it is singular or was not asked for."""
+        """inverse(hessian / 2); NaN if it is singular or was not asked for.
+
+        Parameters on a bound have none (NaN); that of the others holds for these fixed there.
+        """
         names = list(self.par.index)
-        C = np.nan if self.hessian is None else covariance_of(self.hessian.to_numpy())
+        held = np.isin(names, list(self.at_bound))
+        C = np.nan if self.hessian is None else covariance_of(without(self.hessian.to_numpy(), held))
         return marked_covariance(pd.DataFrame(C, index=names, columns=names), self.transforms)
 
     @property
@@ -252,6 +258,7 @@ class ModFit:
             with_prior=self.with_prior,
             no_covariance=" was asked for." if not cov or self.hessian is None else f": {self.message}",
             solver_note=told_error(self.solver_error),
+            at_bound=self.at_bound,
         )
 
     def plot(self, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
@@ -318,6 +325,8 @@ class ModFitSummary:
         Why there is none, where there is none.
     solver_note : str
         What is to be said of the solver's error, if anything.
+    at_bound : tuple of str
+        Parameters on a bound: no standard error, t and p.
     """
 
     par: pd.DataFrame
@@ -336,6 +345,7 @@ class ModFitSummary:
     with_prior: bool
     no_covariance: str = ""
     solver_note: str = ""
+    at_bound: tuple[str, ...] = ()
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -356,6 +366,8 @@ class ModFitSummary:
         names = [str(n) for n in self.par.index]
         out = "Parameters:\n" + coefficient_table(names, self.par.to_numpy(), _COLUMNS)
         out += f"\n\n{self._tail()}\n"
+        if self.at_bound:
+            out += f"{_wrapped(self._of_bounds())}\n"
         if np.isfinite(self.correlation.to_numpy()).any():
             out += f"\nParameter correlation:\n{fixed_matrix(names, self.correlation.to_numpy())}\n"
         else:
@@ -366,8 +378,15 @@ class ModFitSummary:
             out += f"\n{_wrapped(self.solver_note)}\n"
         return out
 
+    def _of_bounds(self) -> str:
+        return (
+            f"NA: {', '.join(self.at_bound)} on a bound, where t and p have no meaning; the standard errors of the "
+            "others hold for a value fixed there."
+        )
+
     def _repr_html_(self) -> str:
-        verdict = "" if self.info else f"<p><b>Not converged:</b> {escape(self.stopmess)}</p>"
+        verdict = f"<p>{escape(self._of_bounds())}</p>" if self.at_bound else ""
+        verdict += "" if self.info else f"<p><b>Not converged:</b> {escape(self.stopmess)}</p>"
         return f"{self.par.to_html(float_format='{:.4g}'.format)}<p>{escape(self._tail())}</p>{verdict}"
 
 

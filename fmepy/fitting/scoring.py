@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.fitting.problem import Outcome, Problem, second_differences_of
+from fmepy.fitting.problem import Outcome, Problem, limit_reached, second_differences_of
 from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = ["SCORING_CONTROL", "scoring"]
 
-SCORING_CONTROL = {"maxiter": 200, "reltol": 1e-10, "inflate": 10.0, "agree": 0.05, "tries": 6}
+SCORING_CONTROL = {"maxiter": 500, "reltol": 1e-10, "inflate": 10.0, "agree": 0.05, "tries": 6}
 _COARSE = {"maxiter": 25, "reltol": 0.1}
 _LARGEST_STEP = np.log(10.0)
 _VANISHED = 1e-6
@@ -138,7 +138,7 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
     theta, value = problem.inside(start), problem.cost(problem.inside(start))
     logs = problem.objective.scale_parameters & (theta > 0)
     floor = np.where(logs, _VANISHED * np.abs(theta), 0.0)
-    damping, message, converged, iteration = 1e-3, f"The limit of {control['maxiter']} iterations is reached.", False, 0
+    damping, message, converged, iteration = 1e-3, limit_reached("maxiter", control["maxiter"]), False, 0
     if not np.isfinite(value):
         return _Climb(theta, value, False, "The cost is not finite where the search began.", 0)
     rough, is_whole, secants = True, True, _Secants()

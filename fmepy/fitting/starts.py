@@ -54,7 +54,7 @@ def starting_points(
     normal = rng.standard_normal((n, p))
     around = np.where(theta0 == 0, normal, theta0 * np.exp(_SPREAD * normal))
     box = np.where(boxed, upper - lower, 0.0)
-    points = np.where(boxed, np.where(boxed, lower, 0.0) + cube * box, np.clip(around, lower, upper))
+    points = np.clip(np.where(boxed, np.where(boxed, lower, 0.0) + cube * box, around), lower, upper)
     return np.vstack([theta0, points])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.fitting.problem import Outcome, Problem
+from fmepy.fitting.problem import Outcome, Problem, limit_reached
 from fmepy.fitting.pseudo_optim import first_population, population_size, price_search
 from fmepy.types import Vector
 
@@ -24,20 +24,25 @@ def simulated_annealing(problem: Problem, control: Mapping[str, Any]) -> Outcome
 
     problem.need_finite_box("SANN")
     unit = abs(problem.cost(problem.start)) or 1.0
-    width = problem.upper - problem.lower
+    width, moving = problem.upper - problem.lower, problem.moving
+
+    def at(u: Vector) -> Vector:
+        theta = problem.start.copy()
+        theta[moving] = problem.lower[moving] + np.asarray(u) * width[moving]
+        return problem.inside(theta)
 
     def value(u: Vector) -> float:
-        now = problem.cost(problem.inside(problem.lower + u * width)) / unit
+        now = problem.cost(at(u)) / unit
         return float(min(now, 1e10))  # a failed run: high, but finite, so that the local search can step back from it
 
     def note(u: Vector, now: float, _: int) -> None:
-        problem.note(problem.inside(problem.lower + np.asarray(u) * width), now * unit)
+        problem.note(at(u), now * unit)
 
     random = "rng" if "rng" in inspect.signature(dual_annealing).parameters else "seed"  # renamed in scipy 1.15
     found = dual_annealing(
         value,
-        [(0.0, 1.0)] * problem.start.size,
-        x0=(problem.start - problem.lower) / width,
+        [(0.0, 1.0)] * int(moving.sum()),
+        x0=((problem.start - problem.lower)[moving] / width[moving]).clip(0.0, 1.0),
         maxiter=int(control["maxsteps"]),
         maxfun=int(control["maxit"]),
         initial_temp=float(control["temp"]),
@@ -46,7 +51,8 @@ def simulated_annealing(problem: Problem, control: Mapping[str, Any]) -> Outcome
     )
     message = (
         f"Annealing knows no rule of convergence; it ended after {int(found.nfev)} evaluations and {int(found.nit)} "
-        "annealing steps. A least-squares or gradient method from here tells more."
+        "annealing steps (control={'maxit': ..., 'maxsteps': ...} sets both). A least-squares or gradient method from "
+        "here tells more."
     )
     return Outcome(problem.best[1].copy(), True, message, int(found.nit), "scipy dual_annealing")
 
@@ -73,7 +79,7 @@ def pseudo(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     message = (
         f"The costs of the population differ by less than varleft = {control['varleft']:g} (relative)."
         if found.converged
-        else f"The limit of {control['numiter']} iterations is reached."
+        else limit_reached("numiter", control["numiter"])
     )
     return Outcome(
         found.population[found.best].copy(), found.converged, message, found.iterations, "fmepy price_search"

@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
+from fmepy.models.base import keep_within
 from fmepy.parameters import Parameters, as_parameters, check_names, merge_parameters
 from fmepy.types import Cube, IntVector, Matrix, UserParameters, Vector
 
@@ -100,6 +101,11 @@ class Simulator:
     def retries(self) -> int:
         """Runs so far, in this process, that the first engine could not finish and another one did."""
         return self._source.retries
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of `sensitivities` inside these bounds, shape (n_par,) each."""
+        if isinstance(self._source, _ModelSource):
+            self._source.keep_within(lower, upper)
 
     def run(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_x, n_var).
@@ -258,6 +264,9 @@ class _ModelSource:
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         Y, S = self.bound.sensitivities(np.concatenate((theta, self.tail)))
         return Y, S[:, :, : len(self.names)]
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        keep_within(self.bound, np.concatenate((lower, self.tail)), np.concatenate((upper, self.tail)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _ModelSource, (self.model, self.names, self.fixed)

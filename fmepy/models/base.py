@@ -27,7 +27,7 @@ import pandas as pd
 
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
-__all__ = ["BoundModel", "Model"]
+__all__ = ["BoundModel", "Model", "keep_within"]
 
 
 class BoundModel(Protocol):
@@ -88,6 +88,15 @@ def tightened(bound: Any) -> Any:
     """
     method = getattr(bound, "tightened", None)
     return method() if callable(method) else None
+
+
+def keep_within(bound: Any, lower: Vector, upper: Vector) -> None:
+    """Keep the differences of a bound model or cost inside these bounds.
+
+    Those that take differences have a method ``keep_within(lower, upper)``, shape (n_par,) each; others need none.
+    """
+    if callable(getattr(bound, "keep_within", None)):
+        bound.keep_within(lower, upper)
 
 
 @runtime_checkable

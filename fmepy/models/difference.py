@@ -202,6 +202,7 @@ class BoundDifference:
         self.var_names = model.var_names
         self.exact = model.engine == "numba"
         self.retries = 0
+        self._box: tuple[Vector, Vector] | None = None
         self._base = d.parms.to_numpy(dtype=float, copy=True)
         self._places = np.array([d.parameters.index(k) for k in names], dtype=int)
         self.theta0 = self._base[self._places]
@@ -332,10 +333,14 @@ class BoundDifference:
             outputs = build_outputs(columns, d.parameters, forcings, d.time, d.outputs, None)
             return outputs.beside(self.times, Y, p, U.T)
 
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        self._box = (lower, upper)
+
     def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and central differences."""
         Y = self.simulate(theta)
-        return Y, central_differences(self.simulate, theta, DIFFERENCE_STEP, Y.shape)
+        return Y, central_differences(self.simulate, theta, DIFFERENCE_STEP, Y.shape, self._box)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_table", "_kernels", "_next")}

@@ -17,6 +17,7 @@ from fmepy.models.base import BoundModel
 from fmepy.models.definition import Definition
 from fmepy.models.equations import Equations
 from fmepy.names import normal_name
+from fmepy.numerics.differences import derivatives, roomy_steps
 from fmepy.parameters import merge_parameters
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
@@ -135,13 +136,19 @@ def _is_named(value: Any) -> bool:
 
 
 def central_differences(
-    simulate: Callable[[Vector], Matrix], theta: Vector, relative_step: float, shape: tuple[int, ...]
+    simulate: Callable[[Vector], Matrix],
+    theta: Vector,
+    relative_step: float,
+    shape: tuple[int, ...],
+    box: tuple[Vector, Vector] | None = None,
 ) -> Cube:
-    """Return dY/dtheta, shape ``(*shape, n_par)``, by central differences; at zero the step is absolute."""
-    S = np.empty((*shape, len(theta)))
-    for j, value in enumerate(theta):
-        h = relative_step * (abs(value) if value != 0 else 1.0)
-        up, down = theta.copy(), theta.copy()
-        up[j], down[j] = value + h, value - h
-        S[..., j] = (simulate(up) - simulate(down)) / (up[j] - down[j])
-    return S
+    """Return dY/dtheta, shape ``(*shape, n_par)``, by central differences; at zero the step is absolute.
+
+    No run lies outside the `box`: there a third point on the other side serves.
+    """
+    if not theta.size:
+        return np.empty((*shape, 0))
+    lower, upper = (np.full(theta.size, -np.inf), np.full(theta.size, np.inf)) if box is None else box
+    steps = roomy_steps(relative_step * np.where(theta != 0, np.abs(theta), 1.0), lower, upper)
+    slopes = derivatives(lambda points: [simulate(p) for p in points], theta, steps, lower, upper, central=True)
+    return np.stack(slopes, axis=-1)

@@ -294,6 +294,7 @@ class BoundOde:
         self._places = np.array([d.parameters.index(k) for k in names], dtype=int)
         self.theta0 = self._base[self._places]
         self.retries = 0
+        self._box: tuple[Vector, Vector] | None = None
         self._engines = [model.engine, "retry"] if model.method not in FIXED_METHODS else [model.engine]
         if model.engine == "numba" and np.isinf(model._options.max_step) and not _why_not_compiled(d):
             self._engines.insert(1, "diffsol")
@@ -421,6 +422,10 @@ class BoundOde:
             return self._differences(theta)  # the last engine has no exact sensitivities for this model
         return self._with_output_sensitivities(p, Y, S)
 
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        self._box = (lower, upper)
+
     def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and central differences of runs at tightened tolerances.
 
@@ -430,7 +435,7 @@ class BoundOde:
         fixed = self._model.method in FIXED_METHODS
         relative = (np.finfo(float).eps if fixed else self._model._options.tightened().rtol) ** (1 / 3)
         Y = self.simulate(theta)
-        return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, relative, Y.shape)
+        return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, relative, Y.shape, self._box)
 
     # outputs
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.costs.adapter import as_objective
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.numerics.differences import derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel import spread
 from fmepy.types import Matrix, Vector
 
 __all__ = ["Derivatives", "by_fitting_differences", "forward_differences"]
 
 Function = Callable[[Vector], Vector]
+Box = tuple[Vector, Vector]  # lower and upper bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,88 +39,76 @@ def forward_differences(
     values: Vector,
     tiny: float,
     names: Sequence[str],
+    box: Box,
     *,
     executor: Any = None,
     progress: Any = False,
 ) -> Derivatives:
     """Return forward differences with the step ``|theta| * tiny``, `tiny` itself where theta is 0.
 
-    `values` is the function at theta.
+    `values` is the function at theta. At the upper bound of the `box` the step goes backward.
 
     Examples
     --------
-    >>> forward_differences(lambda p: p**2, np.array([3.0]), np.array([9.0]), 1e-6, ["a"]).matrix.round(4)
+    >>> everywhere = np.array([-np.inf]), np.array([np.inf])
+    >>> square = lambda p: p**2
+    >>> forward_differences(square, np.array([3.0]), np.array([9.0]), 1e-6, ["a"], everywhere).matrix.round(4)
     array([[6.]])
     """
-    h = np.where(theta == 0, tiny, np.abs(theta) * tiny)
-    points = theta + np.diag(h)
-    ahead = _evaluated(function, points, executor, progress)
-    columns = []
-    for j, found in enumerate(ahead):
-        if found is None:
-            raise _failed(names[j], theta, names)
-        columns.append((found - values) / (points[j, j] - theta[j]))
-    return Derivatives(np.column_stack(columns), f"forward, tiny={tiny:g}")
+    steps = roomy_steps(np.where(theta == 0, tiny, np.abs(theta) * tiny), *box)
+    matrix = _taken(function, theta, steps, box, names, False, values, executor, progress)
+    return Derivatives(matrix, f"forward, tiny={tiny:g}")
 
 
 def by_fitting_differences(
     function: Function,
     theta: Vector,
+    values: Vector,
     size: Vector,
     names: Sequence[str],
+    box: Box,
     *,
     executor: Any = None,
     progress: Any = False,
 ) -> Derivatives:
-    """Return differences whose step fits the noise of the function, see `fmepy.costs.adapter`.
+    """Return differences whose step fits the noise of the function, see `fmepy.numerics.differences`.
 
-    `size` is what counts as one unit of each value; noise is measured in these. Where a run on one side fails, the
-    other side serves.
+    `values` is the function at theta; `size` is what counts as one unit of each value: noise is measured in these.
+    Where a run on one side fails, or lies outside the `box`, the other side serves.
     """
-    objective = as_objective(_Scaled(function, size), theta)
-    step, central = objective.differences.step, objective.differences.central
-    h = objective.steps(theta)
-    points = np.concatenate((theta + np.diag(h), theta - np.diag(h))) if central else theta + np.diag(h)
-    found = _evaluated(function, points, executor, progress)
-    n = theta.size
-    complete = central and all(f is not None for f in found)
-    base = theta if complete else function(theta)  # needed for one-sided differences alone
-    columns = []
-    for j in range(n):
-        above, below = found[j], found[n + j] if central else None
-        if above is not None and below is not None:
-            columns.append((above - below) / (points[j, j] - points[n + j, j]))
-            continue
-        point, one = (points[j, j], above) if above is not None else (theta[j] - h[j], below)
-        if one is None and not central:
-            point = theta[j] - h[j]
-            one = _evaluated(function, _moved(theta, j, -h[j]), None, False)[0]
-        if one is None:
-            raise _failed(names[j], theta, names)
-        further = _evaluated(function, _moved(theta, j, 2 * (point - theta[j])), None, False)[0] if central else None
-        slope = (one - base) / (point - theta[j])
-        # beside a failure: second order again with a third point, where that one runs
-        columns.append(slope if further is None else 2 * slope - (further - base) / (2 * (point - theta[j])))
-    kind = "central" if central else "forward"
-    return Derivatives(np.column_stack(columns), f"differences ({kind}, relative step {step:.1e})")
+
+    def one(point: Vector) -> Vector | None:
+        if np.array_equal(point, theta):
+            return values / size
+        try:
+            found = function(point) / size
+        except SimulationError:
+            return None
+        return found if np.isfinite(found).all() else None
+
+    fitting = measured_noise(one, theta, *box, scalar=False)
+    smallest = magnitudes(theta, *box) * np.where(theta == 0, 1.0, 1e-3)
+    steps = roomy_steps(fitting.step * np.maximum(np.abs(theta), smallest), *box)
+    matrix = _taken(function, theta, steps, box, names, fitting.central, values, executor, progress)
+    kind = "central" if fitting.central else "forward"
+    return Derivatives(matrix, f"differences ({kind}, relative step {fitting.step:.1e})")
 
 
-def _moved(theta: Vector, j: int, step: float) -> Matrix:
-    """Return one point beside theta, shape (1, n_par)."""
-    point = theta[None].copy()
-    point[0, j] += step
-    return point
+def _taken(
+    function: Function, theta: Vector, steps: Vector, box: Box, names: Sequence[str], central: bool, values: Vector,
+    executor: Any, progress: Any,
+) -> Matrix:  # fmt: skip
+    def evaluate(points: list[Vector]) -> list[Vector | None]:
+        return _evaluated(function, points, executor, progress)
+
+    columns = derivatives(evaluate, theta, steps, *box, central=central, base=values)
+    for name, column in zip(names, columns, strict=True):
+        if column is None:
+            raise _failed(name, theta, names)
+    return np.column_stack(columns)
 
 
-class _Scaled:
-    def __init__(self, function: Function, size: Vector) -> None:
-        self.function, self.size = function, size
-
-    def __call__(self, theta: Any) -> Vector:
-        return self.function(np.asarray(theta, dtype=float)) / self.size
-
-
-def _evaluated(function: Function, points: Matrix, executor: Any, progress: Any) -> list[Vector | None]:
+def _evaluated(function: Function, points: Sequence[Vector], executor: Any, progress: Any) -> list[Vector | None]:
     """Return the function at each row; None where it failed or is not finite."""
     runs = spread(function, list(points), executor=executor, progress=progress)
     if runs.interrupted:  # derivatives to some of the parameters are no result

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.models.base import tightened
+from fmepy.models.base import keep_within, tightened
 from fmepy.parameters import Parameters, merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
@@ -104,6 +104,10 @@ class _BoundHeld:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return int(self._inner.retries)
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds; what is held is not to move."""
+        keep_within(self._inner, np.concatenate((lower, self._tail)), np.concatenate((upper, self._tail)))
 
     def tightened(self) -> Any:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""

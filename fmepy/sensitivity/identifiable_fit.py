@@ -243,8 +243,8 @@ class _Loop:
         scale = {n: v if v != 0 else 1.0 for n, v in zip(names, self.theta, strict=True)}
         weighted = not self.is_likelihood
         sens = sensFun(
-            self.cost, present, parscale=scale, weighted=weighted, varscale=None if weighted else 1.0, args=self.args,
-            kwargs=self.kwargs,
+            self.cost, present, parscale=scale, weighted=weighted, varscale=None if weighted else 1.0,
+            lower=list(self.lower), upper=list(self.upper), args=self.args, kwargs=self.kwargs,
         )  # fmt: skip
         found = identifiability(sens, threshold=self.threshold, maxcomb=self.maxcomb)
         if not found.largest:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,11 +24,11 @@ from fmepy.costs.adapter import as_objective, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.framed import Framed
 from fmepy.models.adapter import Simulator, as_simulator
-from fmepy.parameters import as_parameters, check_names
+from fmepy.parameters import Parameters, as_bounds, as_parameters, check_inside, check_names
 from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences
 from fmepy.sensitivity.selection import chosen
 from fmepy.sensitivity.summary import SensFunSummary, summarise
-from fmepy.types import Matrix, UserParameters, Vector
+from fmepy.types import Matrix, UserBounds, UserParameters, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,6 +153,8 @@ def sensFun(
     tiny: float | None = None,
     map: int | str | None = 0,
     weighted: bool = False,
+    lower: UserBounds = -np.inf,
+    upper: UserBounds = np.inf,
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
     executor: Any = None,
@@ -183,6 +185,9 @@ def sensFun(
         The column of x in a table: position from 0, name, or None for none.
     weighted : bool
         For costs: divide each row by the error of its datum, in the place of `varscale`.
+    lower, upper : number, sequence, or dict by name
+        Bounds of the parameters of the result, outside which nothing is run: at a bound differences go inward. Those
+        that a cost or lmfit declares hold where nothing is given.
     args, kwargs
         Passed on to a function of your own.
     executor, progress
@@ -252,7 +257,7 @@ def sensFun(
     if callable(func) and not (is_cost(func) or is_model(func)):
         func = _StartKept(func)
     given = {"args": args, "kwargs": kwargs}
-    spread = {"executor": executor, "progress": progress}
+    spread = {"executor": executor, "progress": progress, "lower": lower, "upper": upper}
     if is_cost(func) or (not is_model(func) and _returns_modcost(func, parms, args, kwargs)):
         outputs = _of_cost(func, parms, senspar, tiny, given, spread)
     else:
@@ -317,7 +322,9 @@ def _of_model(
     columns = [simulator.var_names.index(v) for v in variables]
     theta = simulator.theta0
     exact = tiny is None and simulator.is_model
+    box = _box(spread, simulator.names, theta, as_parameters(parms, getattr(func, "parms", None)))
     if exact:
+        simulator.keep_within(*box)
         Y, dY = simulator.sensitivities(theta)
         values = Y[:, columns].T.ravel()
         matrix = dY[:, columns].transpose(1, 0, 2).reshape(-1, theta.size)
@@ -330,7 +337,7 @@ def _of_model(
     _check_finite(values, labels, row_x, simulator.x_name)
     if not exact:
         size = _sizes(values.reshape(len(variables), -1)).repeat(simulator.x.size)
-        derivatives = _differences(run, theta, simulator.names, values, size, tiny, spread)
+        derivatives = _differences(run, theta, simulator.names, values, size, tiny, box, spread)
     _check_finite(derivatives.matrix.sum(axis=1), labels, row_x, simulator.x_name, "The derivative of ")
     return _Outputs(
         simulator.names, theta, labels, simulator.x, row_x, simulator.x_name, values, np.ones(values.size), derivatives
@@ -360,11 +367,26 @@ def _known_parameters(func: Any, parms: Any) -> list[str]:
 
 
 def _differences(
-    run: Callable[[Vector], Vector], theta: Vector, names: Any, values: Vector, size: Vector, tiny: Any, spread: Any
-) -> Derivatives:
+    run: Callable[[Vector], Vector], theta: Vector, names: Any, values: Vector, size: Vector, tiny: Any, box: Any,
+    spread: Any,
+) -> Derivatives:  # fmt: skip
+    where = {"executor": spread["executor"], "progress": spread["progress"]}
     if tiny is not None:
-        return forward_differences(run, theta, values, tiny, names, **spread)
-    return by_fitting_differences(run, theta, size, names, **spread)
+        return forward_differences(run, theta, values, tiny, names, box, **where)
+    return by_fitting_differences(run, theta, values, size, names, box, **where)
+
+
+def _box(spread: Any, names: Sequence[str], theta: Vector, declared: Parameters) -> tuple[Vector, Vector]:
+    """Return the bounds of the parameters `names`: those given, else those declared by a cost or lmfit."""
+    low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
+    if declared.lower is not None and declared.upper is not None:
+        known = {n: k for k, n in enumerate(declared.names)}
+        for j, name in enumerate(names):
+            if name in known:
+                low[j], high[j] = declared.lower[known[name]], declared.upper[known[name]]
+    box = as_bounds(spread["lower"], spread["upper"], names, declared=(low, high))
+    check_inside(theta, *box, names, argument="parms")
+    return box
 
 
 class _StartKept:
@@ -422,13 +444,16 @@ def _of_cost(func: Any, parms: Any, senspar: Any, tiny: float | None, given: Any
     values = told["mod"].to_numpy(dtype=float)[order]
 
     start = theta[positions]
+    box = _box(spread, wanted, start, replace(objective.parameters, lower=objective.lower, upper=objective.upper))
+    objective.lower[positions], objective.upper[positions] = box
+    objective.begin(theta, objective.lower, objective.upper)
     if tiny is None and objective.has_jacobian:
         J = objective.jacobian(theta)[order][:, positions] / weights[:, None]
         derivatives = Derivatives(J, _told_of_cost(func, wanted))
     else:
         names = tuple(wanted)
         modelled = _Modelled(func, parms, given, positions, order, 1 / weights, obs, objective)
-        derivatives = _differences(modelled, start, names, values, 1 / weights, tiny, spread)
+        derivatives = _differences(modelled, start, names, values, 1 / weights, tiny, box, spread)
     labels = tuple(objective.names[i] for i in order)
     x = objective.x[order]
     return _Outputs(tuple(wanted), start, labels, x, x, "x", values, 1 / weights, derivatives)

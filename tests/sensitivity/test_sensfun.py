@@ -450,8 +450,35 @@ def test_a_run_that_fails_on_one_side_is_replaced_by_the_other():
         return {"y": p["k"] ** 2}
 
     assert sensFun(fragile, {"k": 1.0}).matrix.iloc[0, 0] == pytest.approx(2.0, rel=1e-3)
+    assert sensFun(fragile, {"k": 1.0}, tiny=1e-6).matrix.iloc[0, 0] == pytest.approx(2.0, rel=1e-3)
+
+    def point(p):
+        if p["k"] != 1:
+            raise RuntimeError("beside")
+        return {"y": p["k"] ** 2}
+
     with pytest.raises(SimulationError, match="No derivative to 'k'"):
-        sensFun(fragile, {"k": 1.0}, tiny=1e-6)
+        sensFun(point, {"k": 1.0}, tiny=1e-6)
+
+
+@pytest.mark.parametrize("tiny", [None, 1e-6])
+@pytest.mark.parametrize("at", [0.0, 1.0])
+def test_nothing_is_run_outside_the_bounds(tiny, at):
+    import lmfit
+
+    seen = []
+
+    def curve(p):
+        seen.append(p["k"])
+        return {"y": (p["k"] + 1) ** np.arange(1.0, 4.0)}
+
+    exact = np.arange(1.0, 4.0) * (at + 1) ** np.arange(0.0, 3.0)
+    given = lmfit.create_params(k={"value": at, "min": 0.0, "max": 1.0})
+    for arguments in ({"parms": {"k": at}, "lower": 0, "upper": {"k": 1.0}}, {"parms": given}):
+        sens = sensFun(curve, tiny=tiny, parscale=1.0, varscale=1.0, **arguments)
+        np.testing.assert_allclose(sens.matrix["k"], exact, rtol=1e-4)
+    assert min(seen) >= 0
+    assert max(seen) <= 1
 
 
 def test_a_transformed_cost_gives_derivatives_to_the_transformed_parameters():

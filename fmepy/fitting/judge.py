@@ -1,0 +1,249 @@
+"""What is said of where a search ended: derivatives there, whether it has converged, and the sentences.
+
+Converged means all of: a rule of the method ended the search; the gradient, of the parameters that no bound holds, is
+all but zero (Gauss-Newton's next step is below 0.1 standard errors); the cost responds to every parameter there, and
+rises to all sides. A method that stands still on a plateau has not converged, and says which parameters do nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmepy.errors import SimulationError, listed
+from fmepy.fitting.covariance import covariance_of, rank_of, undetermined, without
+from fmepy.fitting.least_squares import relative_offset
+from fmepy.fitting.problem import Outcome, Problem
+from fmepy.fitting.response import falls_along, lost_rank, silent, sizes
+from fmepy.types import BoolVector, Matrix, Vector
+
+__all__ = ["Verdict", "judge"]
+
+_FAR = 1e100  # costs and parameters beyond it are on their way to infinity
+_LOST = 1e6  # times its size at the start: a parameter so far off, and without effect, has run away
+_OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """What is said of where a search ended.
+
+    Attributes
+    ----------
+    hessian : ndarray, shape (n_par, n_par), or None
+        Second derivatives of the cost; None if they were not wanted, or could not be taken.
+    rank : int
+        Its numerical rank, parameters brought to one size; their number where there is no Hessian.
+    gradient : float
+        Length of the gradient of the free parameters, for relative changes of parameters and cost.
+    converged : bool
+    message : str
+    """
+
+    hessian: Matrix | None
+    rank: int
+    gradient: float
+    converged: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Curvature:
+    """Derivatives at the optimum, as far as they could be taken.
+
+    Attributes
+    ----------
+    offset : float
+        Distance to the optimum in standard errors; NaN if it is not known.
+    doubts : tuple of str
+        Why this is no optimum, however small the gradient may be.
+    """
+
+    hessian: Matrix | None
+    gradient: float
+    offset: float
+    dead: tuple[int, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+def judge(problem: Problem, theta: Vector, outcome: Outcome, wanted: bool) -> Verdict:
+    """Return what is said of theta, where the search ended; `wanted`: with derivatives."""
+    found = _curvature(problem, theta, wanted)
+    lost = _lost(problem, theta, found.hessian)
+    away = _runs_away(problem.objective.value(theta), theta)
+    far = bool(found.offset > _OFFSET)
+    n_left_out = 0 if found.hessian is None else int(np.isnan(np.diag(found.hessian)).sum())
+    return Verdict(
+        hessian=found.hessian,
+        rank=theta.size if found.hessian is None else _rank(problem, found) + n_left_out,
+        gradient=found.gradient,
+        converged=outcome.converged and not (far or found.doubts or away or lost),
+        message=_away(problem, theta) if away else _message(problem, theta, outcome, found, lost, far),
+    )
+
+
+def _curvature(problem: Problem, theta: Vector, wanted: bool) -> _Curvature:
+    if not wanted:
+        return _Curvature(None, np.nan, np.nan)
+    try:
+        full = problem.gradient(theta)
+        H = problem.hessian(theta)
+        g = problem.projected(theta, full)
+        size = sizes(problem, theta)
+        value = problem.value(theta)
+        gradient = float(np.linalg.norm(g * size) / max(abs(value), 1e-300)) if np.any(g) else 0.0
+        free = problem.moving & ~(problem.at_bound(theta) & (g == 0)) & ~np.isnan(np.diag(H))
+        if problem.is_least_squares:
+            exact = value <= 1e-20 * problem.trace[0] if problem.trace else value == 0
+            offset = 0.0 if exact else relative_offset(problem.jacobian(theta), problem.residuals(theta), free)
+        else:
+            offset = _offset(H, g, free)
+        dead, falling = silent(problem, theta, H)
+        doubts = _doubts(problem, theta, H, free, dead, falling)
+    except SimulationError as error:
+        return _Curvature(None, np.nan, np.nan, doubts=(f"No derivatives could be taken at the optimum: {error}",))
+    return _Curvature(H, gradient, offset, tuple(dead), doubts)
+
+
+def _offset(H: Matrix, g: Vector, free: BoolVector) -> float:
+    """Return the length of Newton's next step in standard errors, along the directions that are bent upwards."""
+    if not free.any() or not np.isfinite(H[np.ix_(free, free)]).all():
+        return 0.0 if not free.any() else np.nan
+    diagonal = np.abs(np.diag(H)[free])
+    size = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(H[np.ix_(free, free)] * np.outer(size, size))
+    along, bent = vectors.T @ (g[free] * size), values > 1e-12 * values[-1]
+    return float(np.sqrt(np.sum(along[bent] ** 2 / (2 * values[bent]))))
+
+
+def _doubts(
+    problem: Problem, theta: Vector, H: Matrix, free: BoolVector, dead: list[int], falling: list[int]
+) -> tuple[str, ...]:
+    """Return why theta is no optimum although its gradient may be zero."""
+    names, told = problem.names, []
+    if dead:
+        told.append(
+            f"The cost does not respond to {listed([names[j] for j in dead])} here: this is a plateau, not an optimum. "
+            "Try another start or starts=10, give bounds, or leave out what has no influence."
+        )
+    elif falling or (not problem.is_least_squares and falls_along(problem, theta, H, free)):
+        told.append("The cost still falls to the sides: this is a saddle, not an optimum. Try another start.")
+    elif lost_rank(problem, H, free):
+        told.append(
+            "The derivatives to the parameters, independent at the start, no longer are: some parameters have come to "
+            "do the same. Try another start or starts=10."
+        )
+    return tuple(told)
+
+
+def _rank(problem: Problem, found: _Curvature) -> int:
+    assert found.hessian is not None, "asked only where there is one"
+    alive = np.setdiff1d(np.flatnonzero(~np.isnan(np.diag(found.hessian))), found.dead)
+    return rank_of(found.hessian[np.ix_(alive, alive)])
+
+
+def _runs_away(value: float, theta: Vector) -> bool:
+    """Tell whether a search went off to infinity."""
+    return value < -_FAR or bool(np.any(np.abs(theta) > _FAR))
+
+
+def _lost(problem: Problem, theta: Vector, H: Matrix | None) -> list[int]:
+    """Return the parameters that went off to where the cost no longer knows them.
+
+    There a change by their own size moves it by less than one in -2 log L, or one residual variance.
+    """
+    if H is None:
+        return []
+    far = np.abs(theta) > _LOST * problem.scale
+    if not far.any():
+        return []
+    unit = 1.0
+    if problem.is_least_squares:
+        r = problem.residuals(theta)
+        unit = max(float(r @ r) / max(r.size - theta.size, 1), 1e-300)
+    moves = 0.5 * np.diag(H) * theta**2 / unit
+    return [int(j) for j in np.flatnonzero(far & (np.isnan(moves) | (moves < 1)))]
+
+
+def _away(problem: Problem, theta: Vector) -> str:
+    if problem.objective.kind == "cost":
+        return (
+            f"The cost falls without end, so there is no optimum: {problem.objective.nobs:.0f} data do not hold "
+            f"{len(theta)} parameters here. Give bounds (lower=, upper=) or a prior, or fix some."
+        )
+    return (
+        "The cost falls without end, so there is no optimum: it may be a likelihood with its sign turned (f is to "
+        "return -2 log L), or need bounds."
+    )
+
+
+def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvature, lost: list[int], far: bool) -> str:
+    parts = [outcome.message]
+    if far:
+        parts.append(
+            f"But this is no optimum: the next Gauss-Newton step would be {found.offset:.2g} standard errors long. "
+            "Try another start, starts=10, or another method."
+        )
+    parts += found.doubts
+    for j in lost:
+        parts.append(
+            f"{problem.names[j]} ran away, from {problem.start[j]:.4g} to {theta[j]:.4g}, where the cost no longer "
+            "depends on it. This is no optimum: give it bounds (lower=, upper=)."
+        )
+    return " ".join([*parts, *_of_bounds(problem, theta), *_of_covariance(problem, theta, found), *_of_data(problem)])
+
+
+def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
+    """Return what is said of parameters that a bound holds."""
+    told = []
+    zero = problem.objective.scale_parameters & (theta == 0)
+    gone = [n for n, is_zero in zip(problem.names, zero, strict=True) if is_zero]
+    if gone:
+        told.append(
+            f"The likelihood is highest without the noise of {', '.join(gone)}; standard errors are of the others."
+        )
+    held = [n for n, b in zip(problem.names, problem.at_bound(theta) & ~zero, strict=True) if b]
+    if held:
+        told.append(
+            f"On a bound: {', '.join(held)}, without standard error, t and p; the standard errors of the others hold "
+            f"for {'it' if len(held) == 1 else 'them'} fixed there."
+        )
+    return told
+
+
+def _of_covariance(problem: Problem, theta: Vector, found: _Curvature) -> list[str]:
+    """Return what is said where there is no covariance, or another than expected."""
+    told, H = [], found.hessian
+    if problem.expects:
+        told.append("The observed information is not positive definite: standard errors are from the expected one.")
+    if H is None:
+        return told
+    H = without(H, problem.at_bound(theta))
+    if np.isnan(H).all():
+        return told
+    loose = undetermined(H, problem.names, sizes(problem, theta))
+    if loose:
+        told.append(
+            f"The data leave a combination of parameters undetermined (relative changes): {loose}. There is no "
+            "covariance; fix one of them, or give a prior."
+        )
+    elif np.isnan(covariance_of(H)).all():  # those of some: held by a bound, which was told
+        told.append("The Hessian is not positive definite: there is no covariance.")
+    return told
+
+
+def _of_data(problem: Problem) -> list[str]:
+    """Return what is said of too few data, and of failed runs."""
+    told, objective = [], problem.objective
+    nobs, n_par = objective.nobs, len(problem.names)
+    if objective.is_scalar and nobs < n_par:
+        told.append(f"{int(nobs)} data for {n_par} parameters: the estimates are not determined.")
+    if not objective.is_scalar and nobs <= n_par:
+        told.append(
+            f"{int(nobs)} residuals for {n_par} parameters leave no degrees of freedom: no residual variance, no "
+            "standard errors."
+        )
+    if objective.failures:
+        told.append(f"{objective.failures} runs failed; the last one: {objective.last_failure}")
+    return told

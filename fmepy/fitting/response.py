@@ -1,0 +1,108 @@
+"""What a cost still knows of its parameters where a search ended: response, rank, whether it is a minimum at all.
+
+A search may end on a plateau: the derivatives vanish there as they do at an optimum, but since nothing depends on the
+parameters any more. A parameter *responds* if a change by its own size moves the residuals (or -2 log L) by more than
+their noise; else a step of a tenth of its size has to move the cost. If that lowers it, this is no minimum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fmepy.errors import SimulationError
+from fmepy.fitting.covariance import rank_of
+from fmepy.types import BoolVector, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.fitting.problem import Problem
+
+__all__ = ["falls_along", "lost_rank", "silent"]
+
+_ROUNDING = 1e-13
+_PROBE = 0.1  # of a parameter's size
+
+
+def sizes(problem: Problem, theta: Vector) -> Vector:
+    """Return what counts as the size of every parameter: a thousandth of that at the start at least."""
+    return np.maximum(np.abs(theta), 1e-3 * problem.scale)
+
+
+def silent(problem: Problem, theta: Vector, H: Matrix) -> tuple[list[int], list[int]]:
+    """Return the parameters to which the cost does not respond at theta, and those along which it still falls.
+
+    Parameters
+    ----------
+    H : ndarray, shape (n_par, n_par)
+        Second derivatives of the cost at theta. Parameters with NaN there were left out, and are not asked for.
+    """
+    size = sizes(problem, theta)
+    asked = problem.moving & ~np.isnan(np.diag(H))
+    if problem.is_least_squares:
+        moved = np.linalg.norm(problem.jacobian(theta), axis=0) * size
+        level = _ROUNDING * float(np.linalg.norm(problem.residuals(theta)))
+        objective = problem.objective
+        if not objective.has_jacobian:
+            noise = objective.differences.absolute * np.sqrt(objective.n_obs)
+            with np.errstate(divide="ignore"):
+                level = level + 2 * noise * size / np.where(asked, objective.steps(theta), 1.0)
+        suspected = moved <= level
+    else:
+        moves = 0.5 * np.abs(np.diag(H)) * size**2 + np.abs(problem.gradient(theta)) * size
+        suspected = moves <= 1e3 * _noise(problem, theta)
+    dead, falling = [], []
+    for j in np.flatnonzero(suspected & asked):
+        change = _changes(problem, theta, int(j), _PROBE * size[j])
+        if change.size and change.min() < -_noise(problem, theta):
+            falling.append(int(j))
+        elif not change.size or change.max() <= _noise(problem, theta):
+            dead.append(int(j))
+    return dead, falling
+
+
+def _noise(problem: Problem, theta: Vector) -> float:
+    """Return the noise of the cost itself at theta."""
+    value = problem.cost(theta)
+    return max(problem.noise, _ROUNDING) * abs(value) if np.isfinite(value) else 0.0
+
+
+def _changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
+    """Return how the cost changes by a step of one parameter to either side, inside the bounds."""
+    here, found = problem.cost(theta), []
+    for side in (step, -step):
+        trial = theta.copy()
+        trial[j] += side
+        trial = problem.inside(trial)
+        if trial[j] != theta[j]:
+            found.append(problem.cost(trial) - here)
+    return np.array(found)
+
+
+def lost_rank(problem: Problem, H: Matrix, free: BoolVector) -> bool:
+    """Tell whether the derivatives of the residuals, independent at the start, no longer are."""
+    if not problem.is_least_squares or not free.any():
+        return False
+    part = np.ix_(free, free)
+    if rank_of(H[part]) == free.sum():
+        return False
+    try:
+        J = problem.jacobian(problem.start)[:, free]
+    except SimulationError:
+        return False
+    return bool(rank_of(J.T @ J) == free.sum())
+
+
+def falls_along(problem: Problem, theta: Vector, H: Matrix, free: BoolVector) -> bool:
+    """Tell whether the cost falls to a side along its most negative curvature: a saddle or a ridge, no minimum."""
+    if not free.any() or not np.isfinite(H[np.ix_(free, free)]).all():
+        return False
+    size = sizes(problem, theta)[free]
+    values, vectors = np.linalg.eigh(H[np.ix_(free, free)] * np.outer(size, size))
+    if not values[0] < 0:
+        return False
+    step = np.zeros(theta.size)
+    step[free] = _PROBE * size * vectors[:, 0]
+    here = problem.cost(theta)
+    lowest = min(problem.cost(problem.inside(theta + side * step)) for side in (1.0, -1.0))
+    return bool(lowest < here - 10 * _noise(problem, theta))

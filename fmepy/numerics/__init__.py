@@ -1,0 +1,1 @@
+"""Pure arrays, no names: derivatives by differences."""

@@ -1,0 +1,304 @@
+"""Differences inside bounds that fit the noise of a function: how derivatives are taken where nobody gives them.
+
+**Inside the bounds.** No function is evaluated outside its box. Where a step to either side fits, differences are
+central (or one-sided, if that is enough); at a bound, or beside a probe that failed, they go to the other side, of
+second order by a third point where central ones were wanted. A parameter without room has the derivative zero.
+
+**The step fits the noise of the function.** The noise of a computed function (an ODE solver's tolerance, say) is read
+off a table of differences of seven evaluations along one line (Hamming; Moré and Wild 2011)::
+
+    eps_k^2 = (k!)^2 / (2k)!  mean_i (Delta^k f_i)^2,     eps = median over k = 4, 5, 6
+
+for a smooth function high differences vanish, so what is left is noise. But a table too wide for the function, such as
+a peak 4 wide at 20,000, sees its shape as noise. The first table reaches 1.2 % of the parameters; it is narrowed
+tenfold until what it finds is negligible, or settles: noise stays, and what belongs to the shape falls. An adaptive
+solver is smooth in patches: its noise shows only in a table that is wider than they are. That is why a first table
+whose eps_4, eps_5, eps_6 agree, and which is small beside what the function changes by, is believed, and why the noise
+is measured once more where a search ends; the larger one counts, since too large a step costs little accuracy and too
+small a one all of it. With ``e`` = eps relative to the response of f to a change of the parameters by their size:
+
+    e < 1e-13   "noise free": forward differences, step max(1.5e-8, 2 e^(1/2)) of the parameter's size
+    else        central differences, step 0.3 e^(1/3) of the parameter's size, at most 1e-2
+
+The cube root balances rounding against curvature (noise / step against step^2); the factor 0.3 leans to the small side,
+since fitted logarithms vary over less than their size. Where the table shows that f bends over much less than a
+parameter's size, the step is what its second or third differences, d2 and d3, allow, if that is smaller::
+
+    forward  2 (eps / d2)^(1/2)        central  (3 eps / d3)^(1/3)
+
+References
+----------
+Moré, J. J. and Wild, S. M. (2011). Estimating computational noise. SIAM J. Sci. Comput. 33, 1292-1314.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import factorial
+from typing import Any
+
+import numpy as np
+
+from fmepy.types import Matrix, Vector
+
+__all__ = [
+    "NOISE_FREE",
+    "Differences",
+    "derivatives",
+    "difference_table_noise",
+    "magnitudes",
+    "measured_noise",
+    "roomy_steps",
+]
+
+NOISE_FREE = 1e-13
+_FORWARD_STEP = 1.5e-8  # about the square root of the machine epsilon
+_SPACINGS = (2e-3, 2e-4, 2e-5, 2e-6, 2e-7, 2e-8, 2e-9, 2e-10)
+"""Of tables, relative; the first leaves the patch in which an adaptive solver is smooth."""
+_SETTLED = 10.0  # what belongs to the shape of f falls by more than this when the table is narrowed tenfold
+_BELIEVED = 1e-4  # noise relative to what f changes by in a table, above which a narrower one has to confirm it,
+_SETTLED_SHARE = 1e-3  # and above which it may well be the shape of f, seen from too far
+_UNKNOWN = 1e-6  # where no table can be made: a solver with default tolerances
+
+
+def magnitudes(theta: Vector, lower: Vector, upper: Vector) -> Vector:
+    """Return the size of every parameter, positive: its absolute value; for a start at 0 a tenth of its box, else 1.
+
+    Examples
+    --------
+    >>> magnitudes(np.array([-3.0, 0.0, 0.0]), np.full(3, -np.inf), np.array([np.inf, np.inf, 5.0]))
+    array([3., 1., 1.])
+    """
+    size = np.abs(theta)
+    box = 0.1 * (upper - lower)
+    return np.where(size > 0, size, np.where(np.isfinite(box) & (box > 0), box, 1.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Differences:
+    """How derivatives are taken by differences.
+
+    Attributes
+    ----------
+    noise : float
+        Noise of the function, relative to its response to the parameters (dimensionless).
+    step : float
+        Step of first derivatives, relative to a parameter's size.
+    central : bool
+        Central differences; else forward ones.
+    absolute : float
+        The noise itself, in the unit of the function.
+    """
+
+    noise: float
+    step: float
+    central: bool
+    absolute: float = 0.0
+
+    @classmethod
+    def for_noise(cls, noise: float, absolute: float = 0.0, longest: tuple[float, float] = (1.0, 1.0)) -> Differences:
+        """Return the differences that fit a relative noise; `longest`: the steps that the bend of f allows."""
+        if noise < NOISE_FREE:
+            return cls(noise, min(max(_FORWARD_STEP, 2 * noise**0.5), longest[0]), False, absolute)
+        return cls(noise, float(min(1e-2, 0.3 * noise ** (1 / 3), longest[1])), True, absolute)
+
+
+# --- derivatives inside bounds
+
+
+def roomy_steps(steps: Vector, lower: Vector, upper: Vector) -> Vector:
+    """Return steps of at most a quarter of the box, so that on one side at least two of them fit."""
+    return np.minimum(steps, 0.25 * (upper - lower))
+
+
+def derivatives(
+    evaluate: Callable[[list[Vector]], Sequence[Any]],
+    theta: Vector,
+    steps: Vector,
+    lower: Vector,
+    upper: Vector,
+    *,
+    central: bool,
+    base: Any = None,
+) -> list[Any]:
+    """Return the derivatives of a function to every parameter, None where the probes on both sides failed.
+
+    Parameters
+    ----------
+    evaluate : callable
+        ``evaluate(points)``: the function at each of them, None where it failed; it may run them at once. Theta itself
+        is asked for only where one-sided differences need it.
+    theta, lower, upper : ndarray, shape (n_par,)
+        No point lies outside these bounds.
+    steps : ndarray, shape (n_par,)
+        At least zero, see `roomy_steps`. Zero: the parameter does not move, and its derivative is zero.
+    central : bool
+        Second order: central differences, one-sided ones with a third point at a bound or beside a failure.
+    base : optional
+        The function at theta, if it is known.
+
+    Examples
+    --------
+    >>> def square(points):
+    ...     return [p**2 for p in points]
+    >>> box = np.array([0.0]), np.array([1.0])
+    >>> derivatives(square, np.array([1.0]), np.array([1e-3]), *box, central=True)[0].round(6)
+    array([2.])
+    """
+    sides: list[dict[float, tuple[float, Any]]] = [{} for _ in range(theta.size)]  # by offset: step taken, value
+    tried: set[tuple[int, float]] = set()
+
+    def probe(wanted: list[tuple[int, float]]) -> None:
+        points = []
+        for j, offset in wanted:
+            point = theta.copy()
+            point[j] += offset
+            points.append(point)
+        inside = [
+            k for k, (j, d) in enumerate(wanted)
+            if lower[j] <= points[k][j] <= upper[j] and points[k][j] != theta[j] and (j, d) not in tried
+        ]  # fmt: skip
+        if not inside:
+            return
+        for k, value in zip(inside, evaluate([points[k] for k in inside]), strict=True):
+            j, offset = wanted[k]
+            tried.add((j, offset))
+            if value is not None:
+                sides[j][offset] = (float(points[k][j] - theta[j]), np.asarray(value, dtype=float))
+
+    if base is None and not central:
+        base = evaluate([theta])[0]
+    first: list[tuple[int, float]] = []
+    for j, h in enumerate(steps):
+        ahead, behind = theta[j] + h <= upper[j], theta[j] - h >= lower[j]
+        if central and ahead and behind:
+            first += [(j, h), (j, -h)]
+        else:
+            side = h if ahead else -h
+            first += [(j, side), (j, 2 * side)] if central else [(j, side)]
+    probe(first)
+    second: list[tuple[int, float]] = []
+    for j, h in enumerate(steps):
+        found = sides[j]
+        if not (h in found or -h in found):
+            second += [(j, h), (j, -h)]
+        elif central and len(found) == 1:
+            second.append((j, 2 * next(iter(found))))
+    probe(second)
+    one_sided = any(not (h in found and -h in found) for h, found in zip(steps, sides, strict=True))
+    if base is None and one_sided:
+        base = evaluate([theta])[0]
+    return [_slope(found, float(h), base, bool(h > 0)) for h, found in zip(steps, sides, strict=True)]
+
+
+def _slope(found: dict[float, tuple[float, Any]], h: float, base: Any, moves: bool) -> Any:
+    """Return the derivative from values beside theta: central, of three points on one side, or of two."""
+    if not moves:
+        return None if base is None else np.zeros_like(np.asarray(base, dtype=float))
+    if h in found and -h in found:
+        (up, above), (down, below) = found[h], found[-h]
+        return (above - below) / (up - down)
+    near = h if h in found else -h
+    if near not in found or base is None:
+        return None
+    step, value = found[near]
+    if 2 * near not in found:
+        return (value - base) / step
+    further = found[2 * near][1]
+    return (4 * value - further - 3 * np.asarray(base, dtype=float)) / (2 * step)
+
+
+# --- the noise of a function
+
+
+def measured_noise(
+    evaluate: Callable[[Vector], Any], theta: Vector, lower: Vector, upper: Vector, scalar: bool
+) -> Differences:
+    """Return the differences that fit the noise of a function around theta, from tables inside the bounds.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Returns an array, or None where it fails.
+    scalar : bool
+        True for one number such as -2 log L: its noise is relative to its size also where it hardly changes.
+    """
+    size = magnitudes(theta, lower, upper) * np.linspace(1.0, 0.6, theta.size)  # no line of symmetry
+    room = {1.0: upper - theta, -1.0: theta - lower}
+    side = np.where(room[1.0] >= room[-1.0], 1.0, -1.0)
+    found: list[_Table] = []
+    for spacing in _SPACINGS:
+        reach = np.where(side > 0, room[1.0], room[-1.0]) / 8
+        step = side * np.minimum(spacing * size, reach)
+        rows = [evaluate(theta + k * step) for k in range(7)]
+        if any(row is None for row in rows):
+            side = -side  # the other side may be defined, or a narrower table
+            continue
+        new = _Table.of(np.array([np.atleast_1d(row) for row in rows], dtype=float), spacing, scalar)
+        if not new.change > 0 and not found:
+            return Differences.for_noise(0.0)
+        if new.noise < NOISE_FREE or (new.alike and new.share <= _BELIEVED):
+            return new.differences
+        if found and new.absolute > found[-1].absolute / _SETTLED and new.share <= _SETTLED_SHARE:
+            return max(found[-1], new, key=lambda table: table.noise).differences
+        found.append(new)
+    if not found:
+        return Differences.for_noise(_UNKNOWN)
+    return min(found, key=lambda table: table.share).differences
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """What one table of differences shows: see the module's text."""
+
+    absolute: float
+    noise: float
+    change: float
+    alike: bool
+    longest: tuple[float, float]
+
+    @classmethod
+    def of(cls, values: Matrix, spacing: float, scalar: bool) -> _Table:
+        change = float(np.sqrt(np.mean(np.diff(values, axis=0) ** 2)))
+        response = max(change / spacing, float(np.abs(values[0]).max()) if scalar else 0.0)
+        noises = _noises(values)
+        noise = float(np.median(noises))
+        relative = noise / response if response > 0 else 0.0
+        error = max(noise, 1e-16 * response, 1e-16 * float(np.sqrt(np.mean(values**2))))  # at least that of rounding
+        longest = []
+        for k, of_noise in ((2, 6.0), (3, 20.0)):  # Delta^k holds so many times the square of the noise
+            square = float(np.mean(np.diff(values, k, axis=0) ** 2))
+            bend = square**0.5 / spacing**k if square > 10 * of_noise * noise**2 else 0.0
+            longest.append((k * error / bend) ** (1 / k) * (2**0.5 if k == 2 else 1.0) if bend > 0 else 1.0)
+        return cls(noise, relative, change, bool(noises.max() <= 10 * noises.min()), (longest[0], longest[1]))
+
+    @property
+    def share(self) -> float:
+        """The noise relative to what the function changes by from one end of the table to the other."""
+        return self.absolute / (6 * self.change) if self.change > 0 else np.inf
+
+    @property
+    def differences(self) -> Differences:
+        return Differences.for_noise(self.noise, self.absolute, self.longest)
+
+
+def _noises(values: Matrix) -> Vector:
+    """Return eps_4, eps_5, ... of a function tabulated at equal distances along axis 0, mean square over axis 1."""
+    squares = [
+        factorial(k) ** 2 / factorial(2 * k) * float(np.mean(np.diff(values, k, axis=0) ** 2))
+        for k in range(4, values.shape[0])
+    ]
+    return np.asarray(np.sqrt(np.array(squares)))
+
+
+def difference_table_noise(values: Matrix) -> float:
+    """Return the noise of a function tabulated at equal distances along axis 0, root mean square over axis 1.
+
+    Examples
+    --------
+    >>> x = np.linspace(0, 1e-3, 7)[:, None]
+    >>> bool(difference_table_noise(np.exp(x)) < 1e-15)
+    True
+    """
+    return float(np.median(_noises(values)))
