@@ -4,6 +4,7 @@ import dataclasses
 import pickle
 import subprocess
 import sys
+import time
 
 import lmfit
 import numpy as np
@@ -337,6 +338,57 @@ def test_starts_depend_on_the_seed_alone():
     a = modFit(sine, {"w": 1.2}, starts=4, seed=3).starts
     b = modFit(sine, {"w": 1.2}, starts=4, seed=3).starts
     pd.testing.assert_frame_equal(a, b)
+
+
+def test_starts_on_threads_share_nothing_and_count_their_own_evaluations():
+    from concurrent.futures import ThreadPoolExecutor
+
+    calls = []
+
+    def f(p):
+        calls.append(p["w"])
+        time.sleep(1e-4)  # hands the interpreter to the other threads
+        if p["w"] > 5.9:
+            raise SimulationError("too fast")
+        return sine(p)
+
+    fits = []
+    for workers in (None, 4):
+        calls.clear()
+        with ThreadPoolExecutor(4) as pool:
+            fit = modFit(f, {"w": 1.2}, lower=0.5, upper=6, starts=8, seed=1, executor=workers and pool)
+        assert fit.evaluations == len(calls)
+        fits.append(fit)
+    pd.testing.assert_frame_equal(fits[0].starts, fits[1].starts)
+    assert fits[0].evaluations == fits[1].evaluations
+    assert fits[0].failures == fits[1].failures
+
+
+def test_one_start_among_others_is_the_same_fit_as_alone():
+    starts = pd.DataFrame({"w": [1.2, 2.6, 4.0]})
+    together = modFit(sine, {"w": 1.2}, starts=starts).starts
+    alone = [modFit(sine, {"w": w}).par["w"] for w in starts["w"]]
+    assert together["w"].tolist() == alone
+
+
+def test_the_starts_of_a_cost_do_not_share_its_engine_either():
+    import fmepy as fme
+
+    model = fme.OdeModel("d(x)/dt = -k*x", state={"x": 1.0}, times=np.arange(5.0), parms={"k": 1.0})
+    cost = fme.SimulationCost(model, pd.DataFrame({"time": np.arange(5.0), "x": np.exp(-0.7 * np.arange(5.0))}))
+    bounds = []
+    real = fme.SimulationCost.bind
+
+    def bind(self, *args, **kwargs):
+        bounds.append(kwargs)
+        return real(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fme.SimulationCost, "bind", bind)
+        fit = modFit(cost, ["k"], starts=3, seed=1)
+    assert fit.par["k"] == pytest.approx(0.7, rel=1e-5)
+    assert len(bounds) == 4
+    assert all(b["hold_engine"] for b in bounds)
 
 
 def test_a_table_of_starts_is_used_row_by_row():
