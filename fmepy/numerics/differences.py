@@ -58,7 +58,8 @@ _SPACINGS = (2e-3, 2e-4, 2e-5, 2e-6, 2e-7, 2e-8, 2e-9, 2e-10)
 """Of tables, relative; the first leaves the patch in which an adaptive solver is smooth."""
 _SETTLED = 10.0  # what belongs to the shape of f falls by more than this when the table is narrowed tenfold
 _BELIEVED = 1e-4  # noise relative to what f changes by in a table, above which a narrower one has to confirm it,
-_SETTLED_SHARE = 1e-3  # and above which it may well be the shape of f, seen from too far
+_SETTLED_SHARE = 3e-3  # and above which it may well be the shape of f, seen from too far,
+_ALL_NOISE = 0.06  # and from which on there is nothing but noise, or waves much shorter than the table
 _UNKNOWN = 1e-6  # where no table can be made: a solver with default tolerances
 
 
@@ -240,9 +241,12 @@ def measured_noise(
             return Differences.for_noise(0.0)
         if new.noise < NOISE_FREE or (new.alike and new.share <= _BELIEVED):
             return new.differences
-        if found and new.absolute > found[-1].absolute / _SETTLED and new.share <= _SETTLED_SHARE:
+        settled = bool(found) and new.absolute > found[-1].absolute / _SETTLED
+        if settled and min(new.share, found[-1].share) <= _SETTLED_SHARE:
             return max(found[-1], new, key=lambda table: table.noise).differences
         found.append(new)
+        if new.share >= _ALL_NOISE and new.absolute <= 1e-3 * new.size:
+            break  # a function that is flat here: narrower tables see less of it still
     if not found:
         return Differences.for_noise(_UNKNOWN)
     return min(found, key=lambda table: table.share).differences
@@ -255,6 +259,7 @@ class _Table:
     absolute: float
     noise: float
     change: float
+    size: float
     alike: bool
     longest: tuple[float, float]
 
@@ -265,13 +270,14 @@ class _Table:
         noises = _noises(values)
         noise = float(np.median(noises))
         relative = noise / response if response > 0 else 0.0
-        error = max(noise, 1e-16 * response, 1e-16 * float(np.sqrt(np.mean(values**2))))  # at least that of rounding
+        size = float(np.sqrt(np.mean(values**2)))
+        error = max(noise, 1e-16 * response, 1e-16 * size)  # at least that of rounding
         longest = []
         for k, of_noise in ((2, 6.0), (3, 20.0)):  # Delta^k holds so many times the square of the noise
             square = float(np.mean(np.diff(values, k, axis=0) ** 2))
             bend = square**0.5 / spacing**k if square > 10 * of_noise * noise**2 else 0.0
             longest.append((k * error / bend) ** (1 / k) * (2**0.5 if k == 2 else 1.0) if bend > 0 else 1.0)
-        return cls(noise, relative, change, bool(noises.max() <= 10 * noises.min()), (longest[0], longest[1]))
+        return cls(noise, relative, change, size, bool(noises.max() <= 10 * noises.min()), (longest[0], longest[1]))
 
     @property
     def share(self) -> float:

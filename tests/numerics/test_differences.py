@@ -86,6 +86,26 @@ def test_the_shape_of_a_function_is_not_taken_for_noise(at, width):
     assert found.step * at < 0.01 * width, "a step does not pass the peak"
 
 
+def test_waves_much_shorter_than_the_table_are_not_taken_for_noise():
+    t = np.linspace(0, 100, 400)
+    found = measured(lambda p: np.sin(p[0] * t), 1000.0)
+    assert found.absolute < 1e-6
+    assert found.step * 1000 < 1e-4
+
+
+@pytest.mark.parametrize("scalar", [False, True])
+def test_a_noisy_function_that_is_flat_takes_few_tables(scalar):
+    rng, calls = np.random.default_rng(0), []
+
+    def f(p):
+        calls.append(1)
+        flat = 100 + 1e-2 * (p[0] - 1) ** 2 + 1e-5 * rng.standard_normal(1)
+        return flat if scalar else flat * np.ones(3) + 1e-5 * rng.standard_normal(3)
+
+    assert 1e-6 < measured(f, 1.0, scalar=scalar).absolute < 1e-4
+    assert len(calls) <= 14
+
+
 def test_a_smooth_function_is_free_of_noise_after_one_table():
     calls = []
 
