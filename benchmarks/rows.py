@@ -227,9 +227,46 @@ print({})
     return Row("first run of a compiled model, HIV", ours, "its second run", peer, goals)
 
 
+def mod_cost() -> Row:
+    """Hold a run that is there against data with FME's function, one table."""
+    return _mod_cost(chained=False)
+
+
+def mod_cost_chained() -> Row:
+    """Hold a run that is there against data with FME's function, two tables chained."""
+    return _mod_cost(chained=True)
+
+
+def _mod_cost(chained: bool) -> Row:
+    """Hold tables against a run with FME's function, and with numpy.interp by hand."""
+    run = hiv.model()()
+    tables = [(hiv.OBS_LOG_V, "logV"), (hiv.OBS_T, "T")][: 2 if chained else 1]
+
+    def ours() -> float:
+        cost = None
+        for obs, _ in tables:
+            cost = fme.modCost(run, obs, err="sd", cost=cost)
+        return cost.model if cost is not None else 0.0
+
+    def by_hand() -> float:
+        total = 0.0
+        for obs, name in tables:
+            mod = np.interp(obs["time"].to_numpy(), run["time"].to_numpy(), run[name].to_numpy())
+            total += float(np.sum(((mod - obs[name].to_numpy()) / obs["sd"].to_numpy()) ** 2))
+        return total
+
+    np.testing.assert_allclose(ours(), by_hand(), rtol=1e-10)
+    seconds, peer = side_by_side(ours, by_hand)
+    goal = at_most(1e3 * seconds, 1.0 if chained else 0.5, "{:.2f} ms")
+    work = f"modCost, {'two tables chained' if chained else 'one table'}, HIV"
+    return Row(work, seconds, "numpy.interp by hand", peer, [goal, (f"{seconds / peer:.1f} times by hand", True)])
+
+
 ROWS: list[Callable[[], Any]] = [
     prepared_cost,
     prepared_cost_numba,
+    mod_cost,
+    mod_cost_chained,
     exact_jacobian,
     exact_jacobian_numba,
     fit_hiv,

@@ -38,6 +38,8 @@ def test_whoever_takes_natural_values_refuses_logarithms_and_says_what_to_type(f
         lambda: fme.sensRange(MODEL, parInput=fme.Norm(dict(fit.par), 2 * fit.cov_scaled, num=5, seed=1)),
         lambda: fme.modCRL(MODEL, parInput=chain.pars, sensvar="x"),
         lambda: MODEL(fit.par),
+        lambda: MODEL.replace(parms=fit.par),
+        lambda: fme.OdeModel("d(x)/dt = -k*x", state={"x": "x0"}, parms=fit.par, times=T),
         lambda: MODEL(chain.bestpar),
         lambda: MODEL(chain.pars.sample(1, random_state=1)),
         lambda: COST(fit.par),

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.fimlof import FimlofCost
-from fmepy.costs.observations import as_table
+from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.result import FilterResult

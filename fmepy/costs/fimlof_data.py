@@ -12,13 +12,11 @@ import pandas as pd
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
 from fmepy.costs.observations import (
     Observations,
-    as_table,
     check_observed,
-    column_position,
-    numeric_column,
     read_table,
     refuse_copies,
 )
+from fmepy.costs.tables import Columns, as_table, column_position
 from fmepy.errors import DataError
 from fmepy.filtering.plan import Readings
 from fmepy.models.difference import whole_steps
@@ -102,7 +100,7 @@ def read_entities(
             for label, part in groups:
                 if set(part.columns) <= {x, err}:
                     raise DataError(f"No observations of entity {label!r} are left: all are missing. Drop its rows.")
-    read = [(label, read_table(part, x=x, y=y, err=err), part) for label, part in groups]
+    read = [(label, read_table(Columns(part), x=x, y=y, err=err), part) for label, part in groups]
     variables = tuple(dict.fromkeys(name for _, o, _ in read for name in o.names))
     check_observed(variables, model.var_names)
     kinds = transforms_by_variable(transform, variables)
@@ -167,7 +165,8 @@ def _entity(
 
 def _rows_without(table: pd.DataFrame, x: str, read: Vector, model: Any, of: str) -> Vector:
     """Return the times of the rows that ask for states alone: nothing was read at them."""
-    at = numeric_column(table, column_position(table, x, "x"))
+    columns = Columns(table)
+    at = columns.numbers(columns.position(x, "x"))
     asks = np.isfinite(at) & ~np.isin(at, read)
     rows = [r for r, a in zip(table.index, asks, strict=True) if a]
     _check_times(f"The row without readings{of}", at[asks], rows, model, x)

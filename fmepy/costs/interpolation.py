@@ -153,11 +153,13 @@ def brackets(times: Vector, x: Vector) -> tuple[IntVector, IntVector, Vector]:
 
     An `x` on one of the times (up to rounding) has that row twice and weight 0, so that its neighbours do not matter.
     """
-    nearest = nearest_rows(times, x)
     if len(times) == 1:
+        nearest = nearest_rows(times, x)
         return nearest, nearest, np.zeros(len(x))
-    high = np.clip(np.searchsorted(times, x), 1, len(times) - 1)
+    high = np.minimum(np.maximum(np.searchsorted(times, x), 1), len(times) - 1)
     low = high - 1
-    weight = (x - times[low]) / (times[high] - times[low])
-    on_row = np.abs(times[nearest] - x) <= resolution(times)
+    after, before = x - times[low], times[high] - x
+    nearest = np.where(after <= before, low, high)
+    weight = after / (times[high] - times[low])
+    on_row = np.minimum(np.abs(after), np.abs(before)) <= resolution(times)
     return np.where(on_row, nearest, low), np.where(on_row, nearest, high), np.where(on_row, 0.0, weight)

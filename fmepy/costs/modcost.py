@@ -28,15 +28,13 @@ from fmepy.costs.interpolation import brackets, resolution
 from fmepy.costs.observations import (
     Comparison,
     Observations,
-    as_table,
     check_observed,
-    column_position,
     concatenate,
-    numeric_column,
     prepare,
     read_observations,
     warn_of_copy,
 )
+from fmepy.costs.tables import Columns
 from fmepy.errors import ArgumentError, DataError, SimulationError, listed
 from fmepy.types import Vector
 
@@ -358,9 +356,9 @@ def modCost(
             "`model` must be the output of a run, a table; got something that can be called. Run it first, as in "
             "modCost(model(p), obs); or let SimulationCost(model, obs) run a fmepy model."
         )
-    table = as_table(model, "model")
+    table = Columns(model, "model")
     observations = read_observations(obs, x=x, y=y, err=err)
-    check_observed(observations.names, [c for c in table.columns if c != x], "`model`")
+    check_observed(observations.names, [c for c in table.names if c != x], "`model`")
     output = {name: _model_column(table, name) for name in observations.names}
     if x is None:
         comparison = prepare(observations, None, weight=weight, scaleVar=scaleVar, outside=outside)
@@ -377,16 +375,16 @@ def modCost(
     return new if cost is None else new + cost
 
 
-def _model_column(table: pd.DataFrame, name: str) -> Vector:
-    columns = list(table.columns)
+def _model_column(table: Columns, name: str) -> Vector:
+    columns = table.names
     if columns.count(name) > 1:
         raise DataError(f"`model` has {columns.count(name)} columns called {name!r}; it is not clear which to compare.")
-    return numeric_column(table, columns.index(name), "model")
+    return table.numbers(columns.index(name))
 
 
-def _model_grid(table: pd.DataFrame, x: str) -> Vector:
+def _model_grid(table: Columns, x: str) -> Vector:
     """Return the model's x, NaN where it is missing."""
-    grid = numeric_column(table, column_position(table, x, "x", "model"), "model")
+    grid = table.numbers(table.position(x, "x"))
     if (~np.isnan(grid)).sum() < 2:
         raise DataError(
             f"`model` has {len(grid)} row for the interpolation in {x!r}; two are needed. For data without an "
@@ -397,7 +395,10 @@ def _model_grid(table: pd.DataFrame, x: str) -> Vector:
 
 def _usable(grid: Vector, name: str, values: Vector) -> tuple[Vector, Vector]:
     """Return the rows of the model where x and the variable are there, ascending, ties averaged."""
-    there = ~(np.isnan(grid) | np.isnan(values))
+    missing = np.isnan(values)
+    if not missing.any() and _ascends(grid):
+        return grid, values
+    there = ~(np.isnan(grid) | missing)
     if there.sum() < 2:
         raise SimulationError(
             f"The model has {there.sum()} values of {name!r} that are not missing; the interpolation needs two."
@@ -410,7 +411,14 @@ def _usable(grid: Vector, name: str, values: Vector) -> tuple[Vector, Vector]:
     return unique, np.bincount(which, values) / np.bincount(which)
 
 
+def _ascends(grid: Vector) -> bool:
+    """Tell whether there is nothing to sort, to average or to skip."""
+    return bool((grid[1:] > grid[:-1]).all())
+
+
 def _warn_of_ties(grid: Vector, x: str) -> None:
+    if _ascends(grid):
+        return
     there = grid[~np.isnan(grid)]
     repeated = len(there) - len(np.unique(there))
     if repeated:
@@ -423,7 +431,8 @@ def _ranges(grid: Vector, curves: dict[str, tuple[Vector, Vector]], outside: str
     """Return the range of x in which observations may lie: the model's, or with "drop" that of its usable rows."""
     if outside == "drop":
         return {name: (used[0], used[-1]) for name, (used, _) in curves.items()}
-    return dict.fromkeys(curves, (float(np.nanmin(grid)), float(np.nanmax(grid))))
+    ends = (grid[0], grid[-1]) if _ascends(grid) else (np.nanmin(grid), np.nanmax(grid))
+    return dict.fromkeys(curves, (float(ends[0]), float(ends[1])))
 
 
 def _interpolate(curves: dict[str, tuple[Vector, Vector]], c: Comparison, observations: Observations) -> Vector:
@@ -440,9 +449,10 @@ def _interpolate(curves: dict[str, tuple[Vector, Vector]], c: Comparison, observ
 
 
 def _check_finite(mod: Vector, c: Comparison) -> None:
-    bad = np.flatnonzero(~np.isfinite(mod))
-    if bad.size == 0:
+    finite = np.isfinite(mod)
+    if finite.all():
         return
+    bad = np.flatnonzero(~finite)
     i = int(bad[0])
     names = listed(dict.fromkeys(c.names[k] for k in bad))
     where = "" if c.x_name is None else f" at {c.x_name} = {c.x[i]:g}"

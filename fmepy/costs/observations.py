@@ -25,6 +25,7 @@ import pandas as pd
 from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
+from fmepy.costs.tables import Columns
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
 from fmepy.names import normal_name
 from fmepy.types import BoolVector, IntVector, Vector
@@ -33,11 +34,8 @@ __all__ = [
     "Comparison",
     "Observations",
     "ObservedVariable",
-    "as_table",
     "check_observed",
-    "column_position",
     "concatenate",
-    "numeric_column",
     "prepare",
     "read_observations",
     "refuse_copies",
@@ -165,105 +163,6 @@ class Comparison:
 # ---------------------------------------------------------------------------------------------------- reading tables
 
 
-def as_table(data: Any, argument: str = "obs") -> pd.DataFrame:
-    """Return a table as a DataFrame with text labels; the data themselves may be shared, so do not write.
-
-    Parameters
-    ----------
-    data : DataFrame, mapping of columns, mapping or Series of numbers, structured array
-        A mapping of columns may hold numbers, which are repeated; of numbers alone it is one row, and so is a Series.
-    argument : str
-        What the argument is called in messages.
-
-    Raises
-    ------
-    DataError
-        Something else, columns of different lengths, or no rows.
-    """
-    if isinstance(data, pd.DataFrame):
-        table = data.copy(deep=False)
-    elif isinstance(data, pd.Series):
-        table = pd.DataFrame([list(data)], columns=list(data.index))
-    elif isinstance(data, Mapping):
-        table = _table_of_columns(data, argument)
-    elif isinstance(data, np.ndarray) and data.dtype.names:
-        table = pd.DataFrame({name: data[name] for name in data.dtype.names})
-    else:
-        raise DataError(
-            f"`{argument}` must be a table: a DataFrame, or a mapping of names to columns; got "
-            f"{type(data).__name__}. Columns need names: pd.DataFrame(array, columns=[...])."
-        )
-    table.columns = pd.Index([normal_name(c) for c in table.columns])
-    if len(table) == 0:
-        raise DataError(f"`{argument}` has no rows.")
-    return table
-
-
-def _table_of_columns(data: Mapping[Any, Any], argument: str) -> pd.DataFrame:
-    columns = {normal_name(k): v if np.ndim(v) == 0 else list(v) for k, v in data.items()}
-    lengths = {k: len(v) for k, v in columns.items() if isinstance(v, list)}
-    if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{k!r} {n}" for k, n in lengths.items())
-        raise DataError(f"`{argument}`: the columns have different lengths ({told}).")
-    return pd.DataFrame(columns, index=range(next(iter(lengths.values()), 1)))
-
-
-def column_position(table: pd.DataFrame, name: Any, argument: str, what: str = "obs") -> int:
-    """Return the position of the column that an argument names.
-
-    Raises
-    ------
-    DataError
-        Not a text, not a column (the nearest is named), or a repeated column.
-    """
-    columns = list(table.columns)
-    if not isinstance(name, str):
-        raise DataError(f"`{argument}` must be the name of one column of `{what}`, a text; got {name!r}.")
-    name = normal_name(name)
-    if name not in columns:
-        hint = did_you_mean(name, columns)
-        if str(table.index.name) == name:
-            hint = f" It is the index of the table: pass {what}.reset_index()."
-        elif argument == "x" and not hint:
-            hint = " Pass the name of the column, or x=None for data without one."
-        raise DataError(f"`{argument}={name!r}` is not a column of `{what}` (columns: {listed(columns)}).{hint}")
-    if columns.count(name) > 1:
-        raise DataError(f"`{argument}={name!r}`: `{what}` has {columns.count(name)} columns of that name.")
-    return columns.index(name)
-
-
-def numeric_column(table: pd.DataFrame, position: int, what: str = "obs", hint: str = "") -> Vector:
-    """Return a column as floats, missing values as NaN.
-
-    Raises
-    ------
-    DataError
-        A value that is not a number; column and row are named.
-    """
-    column = table.iloc[:, position]
-    name = table.columns[position]
-    if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
-        raise DataError(
-            f"`{what}`: column {name!r} holds dates. Models run in numbers: convert it, such as "
-            f"(dates - dates.iloc[0]) / pd.Timedelta('1D')."
-        )
-    try:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-    except (TypeError, ValueError):
-        row, value = next((r, v) for r, v in column.items() if not (pd.isna(v) or _is_number(v)))
-        raise DataError(
-            f"`{what}`: column {name!r} holds {value!r} in row {row}, which is not a number.{hint}"
-        ) from None
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 def read_observations(
     obs: Any, *, x: str | None = "time", y: str | None = None, err: str | None = None
 ) -> Observations:
@@ -297,8 +196,9 @@ def read_observations(
     >>> data.names, data.variables[0].x, data.variables[0].n_missing
     (('A',), array([1., 3.]), 1)
     """
-    table = as_table(obs)
-    refuse_copies(table)
+    table = Columns(obs)
+    if len(set(table.names)) < len(table.names):
+        refuse_copies(table.frame)
     return read_table(table, x=x, y=y, err=err)
 
 
@@ -329,18 +229,18 @@ def _equal_numbers(a: pd.Series, b: pd.Series) -> bool:
     return np.array_equal(one, two, equal_nan=True)
 
 
-def read_table(table: pd.DataFrame, *, x: str | None, y: str | None, err: str | None) -> Observations:
-    """Return what `read_observations` does, of a table as `as_table` gives it, or of some rows of one."""
-    x_position = None if x is None else column_position(table, x, "x")
-    err_position = None if err is None else column_position(table, err, "err")
+def read_table(table: Columns, *, x: str | None, y: str | None, err: str | None) -> Observations:
+    """Return what `read_observations` does, of the columns of a table."""
+    x_position = None if x is None else table.position(x, "x")
+    err_position = None if err is None else table.position(err, "err")
     if err is not None and err == x:
         raise DataError(f"`err={err!r}` is the column of `x`.")
-    x_values = np.zeros(len(table)) if x_position is None else numeric_column(table, x_position)
-    errors = None if err_position is None else numeric_column(table, err_position)
-    rows = list(table.index)
+    x_values = np.zeros(len(table)) if x_position is None else table.numbers(x_position)
+    errors = None if err_position is None else table.numbers(err_position)
+    rows = table.rows
     if y is None:
         taken = {x_position, err_position}
-        cells = _wide_cells(table, [j for j in range(table.shape[1]) if j not in taken])
+        cells = _wide_cells(table, [j for j in range(len(table.names)) if j not in taken])
     else:
         cells = _long_cells(table, x, y, err)
     variables = []
@@ -360,15 +260,15 @@ def read_table(table: pd.DataFrame, *, x: str | None, y: str | None, err: str | 
     return Observations(tuple(variables), x)
 
 
-def _wide_cells(table: pd.DataFrame, positions: Sequence[int]) -> dict[str, tuple[Vector, IntVector]]:
+def _wide_cells(table: Columns, positions: Sequence[int]) -> dict[str, tuple[Vector, IntVector]]:
     """Return values and rows by variable; columns of the same name are one variable."""
     if not positions:
-        raise DataError(f"`obs` has no column of observations (columns: {listed(table.columns)}).")
+        raise DataError(f"`obs` has no column of observations (columns: {listed(table.names)}).")
     hint = " If the table is long, pass the name of its value column as `y`; else leave the column out."
     rows = np.arange(len(table))
     cells: dict[str, tuple[Vector, IntVector]] = {}
     for j in positions:
-        name, values = str(table.columns[j]), numeric_column(table, j, hint=hint)
+        name, values = table.names[j], table.numbers(j, hint)
         if name in cells:
             before, taken = cells[name]
             cells[name] = (np.concatenate([before, values]), np.concatenate([taken, rows]))
@@ -377,9 +277,9 @@ def _wide_cells(table: pd.DataFrame, positions: Sequence[int]) -> dict[str, tupl
     return cells
 
 
-def _long_cells(table: pd.DataFrame, x: str | None, y: str, err: str | None) -> dict[str, tuple[Vector, IntVector]]:
-    values = numeric_column(table, column_position(table, y, "y"))
-    first = str(table.columns[0])
+def _long_cells(table: Columns, x: str | None, y: str, err: str | None) -> dict[str, tuple[Vector, IntVector]]:
+    values = table.numbers(table.position(y, "y"))
+    first = table.names[0]
     for argument, name in (("x", x), ("y", y), ("err", err)):
         if name == first:
             raise DataError(
@@ -389,11 +289,11 @@ def _long_cells(table: pd.DataFrame, x: str | None, y: str, err: str | None) -> 
     for argument, name in (("x", x), ("err", err)):
         if name == y:
             raise DataError(f"`y={y!r}` is the column of `{argument}`.")
-    labels = list(table.iloc[:, 0])
+    labels = table.column(0).tolist()
     unnamed = [i for i, label in enumerate(labels) if pd.isna(label) and not np.isnan(values[i])]
     if unnamed:
         raise DataError(
-            f"`obs`: the name of the variable (column {first!r}) is missing in row {table.index[unnamed[0]]}."
+            f"`obs`: the name of the variable (column {first!r}) is missing in row {table.rows[unnamed[0]]}."
         )
     rows: dict[str, list[int]] = {}
     for i, label in enumerate(labels):
@@ -413,9 +313,11 @@ def _observed(
         raise DataError(
             f"No observations of {name!r} are left: all {len(values)} are missing. Leave the variable out of `obs`."
         )
-    rows = [r for r, keep in zip(rows, there, strict=True) if keep]
-    x, values = x[there], values[there]
-    errors = None if errors is None else errors[there]
+    n_missing = len(there) - int(np.count_nonzero(there))
+    if n_missing:
+        rows = [r for r, keep in zip(rows, there, strict=True) if keep]
+        x, values = x[there], values[there]
+        errors = None if errors is None else errors[there]
     _refuse(
         np.isinf(values), values, f"The observation of {name!r}", rows, "A finite number or a missing one is needed."
     )
@@ -423,7 +325,7 @@ def _observed(
     if errors is not None:
         bad = ~(np.isfinite(errors) & (errors > 0))
         _refuse(bad, errors, f"The error of {name!r}", rows, "Errors are standard deviations: finite and above zero.")
-    return ObservedVariable(name, x, values, errors, tuple(rows), int((~there).sum()))
+    return ObservedVariable(name, x, values, errors, tuple(rows), n_missing)
 
 
 def _warn_of_repeated_rows(v: ObservedVariable, x_name: str) -> None:
@@ -444,7 +346,8 @@ def _warn_of_repeated_rows(v: ObservedVariable, x_name: str) -> None:
 
 
 def _refuse(bad: Any, values: Vector, what: str, rows: Sequence[Any], advice: str) -> None:
-    for i in np.flatnonzero(bad)[:1]:
+    if bad.any():
+        i = int(np.argmax(bad))
         given = "missing" if np.isnan(values[i]) else f"{values[i]:g}"
         raise DataError(f"{what} in row {rows[i]} is {given}. {advice}")
 
@@ -536,10 +439,10 @@ def _inside(
     """Return the variable without the observations outside the model's range, and their number."""
     first, last = limits
     slack = resolution(np.array(limits))  # 0.1 * 3 is not outside a model that ends at 0.3
+    if v.x.min() >= first - slack and v.x.max() <= last + slack:
+        return v, 0
     keep = (v.x >= first - slack) & (v.x <= last + slack)
     n_outside = int((~keep).sum())
-    if n_outside == 0:
-        return v, 0
     both = (
         f"{x_name!r} of the observations goes from {v.x.min():g} to {v.x.max():g}, that of the model from {first:g} to "
         f"{last:g}."
@@ -557,6 +460,8 @@ def _inside(
 
 
 def _transformed(v: ObservedVariable, kind: str | None) -> Vector:
+    if kind is None:
+        return v.values
     scale = observation_scale([kind] * len(v.values))
     bad = scale.first_undefined(v.values)
     if bad is not None:

@@ -23,6 +23,7 @@ from fmepy.models.text import parse_expression, parse_model
 from fmepy.models.tracing import as_expression, call_traced, traced
 from fmepy.models.values import ValueTable
 from fmepy.names import ByName, normal_name
+from fmepy.scales import check_scale
 from fmepy.types import Vector
 
 __all__ = ["Definition", "RatesFunction", "as_times", "define"]
@@ -310,6 +311,7 @@ def _as_parms(parms: Any) -> dict[str, float]:
         return {}
     if not isinstance(parms, Mapping | pd.Series):
         raise ParameterError(f"`parms` must be a dict or Series of names and values; got {type(parms).__name__}.")
+    check_scale(parms, {str(name): None for name in parms.keys()}, "parms")  # noqa: SIM118    # a Series, too
     out: dict[str, float] = {}
     for key, value in parms.items():
         name = normal_name(key)

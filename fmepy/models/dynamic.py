@@ -19,6 +19,7 @@ from fmepy.models.equations import Equations
 from fmepy.names import normal_name
 from fmepy.numerics.differences import derivatives, roomy_steps
 from fmepy.parameters import merge_parameters
+from fmepy.scales import check_scale
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
 __all__ = ["DynamicModel", "central_differences"]
@@ -105,6 +106,8 @@ class DynamicModel:
         new = dict(self._arguments)
         for name, value in arguments.items():
             old = self._definition.parms if name == "parms" else new[name]
+            if name == "parms":
+                check_scale(value, self._definition.parms, "parms")
             if name in _MERGED and _is_named(value):
                 merged = [*(dict(old).items() if _is_named(old) else ()), *dict(value).items()]
                 new[name] = {normal_name(k): v for k, v in merged}

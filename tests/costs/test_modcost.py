@@ -295,3 +295,25 @@ def test_the_order_of_the_rows_does_not_matter():
 def test_costs_load_without_matplotlib():
     code = "import sys, fmepy.costs, fmepy.transforms; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda t: t,
+        lambda t: t.to_dict("list"),
+        lambda t: {k: v.to_numpy() for k, v in t.items()},
+        lambda t: t.astype({"B": "Int64"}),  # a column that pandas keeps apart
+        lambda t: t.astype({"time": "float32"}),
+        lambda t: t.assign(note="text", empty=None)[["note", "time", "A", "B", "empty"]],
+        lambda t: pd.concat([t, *[t[["A"]].set_axis([f"c{k}"], axis=1) for k in range(9)]], axis=1),
+        lambda t: t.to_records(index=False),
+    ],
+)
+def test_a_model_may_come_in_any_table(given):
+    run = pd.DataFrame({"time": [0.0, 1, 2, 3], "A": [1.0, 0.5, 0.25, 0.125], "B": [4, 3, 2, 1]})
+    data = {"time": np.array([0.5, 2.0, 2.5]), "A": np.array([0.7, 0.3, 0.2]), "B": np.array([3, 2, 2])}
+    plain = modCost(run, pd.DataFrame(data))
+    cost = modCost(given(run), data)
+    pd.testing.assert_frame_equal(cost.residuals, plain.residuals)
+    assert cost.residuals["mod"].tolist() == [0.75, 0.25, 0.1875, 3.5, 2.0, 1.5]

@@ -44,9 +44,8 @@ def test_the_hiv_cost_of_the_vignette(hiv_cost, reference, read_table):
     assert cost.model == pytest.approx(expected["model"], rel=1e-6)  # both solvers run to 1e-10 or better
     assert cost.minlogp == pytest.approx(expected["minlogp"], rel=1e-6)
     pd.testing.assert_frame_equal(cost.var, read_table(expected["var"]), rtol=1e-6, check_dtype=False)
-    pd.testing.assert_frame_equal(
-        cost.residuals, read_table(expected["residuals"]), rtol=1e-6, atol=1e-6, check_dtype=False
-    )
+    residuals = cost.residuals.drop(columns="part")  # FME knows no parts
+    pd.testing.assert_frame_equal(residuals, read_table(expected["residuals"]), rtol=1e-6, atol=1e-6, check_dtype=False)
 
 
 def test_the_prepared_cost_is_modcost_of_the_run(hiv, hiv_data, hiv_cost):
