@@ -17,10 +17,22 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, SimulationError
+from fmepy.models.definition import Definition
+from fmepy.models.events import Event
+from fmepy.models.timeline import merged
+from fmepy.models.values import ValueTable
 from fmepy.parameters import check_names
 from fmepy.types import Matrix, Vector
 
-__all__ = ["read_max_step", "read_tolerances", "reads_time", "scaled_tolerances", "unresolved"]
+__all__ = [
+    "first_rows",
+    "known_sizes",
+    "read_max_step",
+    "read_tolerances",
+    "reads_time",
+    "scaled_tolerances",
+    "unresolved",
+]
 
 RELATIVE = 1e-6
 """Default atol of a state, relative to its largest value; and the largest default."""
@@ -29,6 +41,7 @@ RESOLVED = 1000.0
 _ROUNDING = 16 * float(np.finfo(float).eps)  # of the largest state: what is left of sums that cancel
 _UNKNOWN = 1e-9  # of the largest initial value: the smallest scale that a state that begins at zero is taken to have
 _MOST_TRIALS = 5
+_LOOKS = 101  # rows of the first run beside the model's own, so that it sees what happens between two of them
 
 
 def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float, Vector]:
@@ -74,7 +87,7 @@ def scaled_tolerances(given: Vector, start: Vector, trial: Callable[[Vector], Ma
     ----------
     given : ndarray, shape (n_state,)
     start : ndarray, shape (n_state,)
-        Initial values.
+        Values that the states are known to take: at the start, or by an event; 0 where none is known.
     trial : callable
         ``trial(atol)`` runs the model and returns its states, shape (n_time, n_state).
     """
@@ -85,7 +98,7 @@ def scaled_tolerances(given: Vector, start: Vector, trial: Callable[[Vector], Ma
             Y = trial(atol)
         except SimulationError:
             return np.where(free, RELATIVE, given)
-        largest = np.abs(Y).max(axis=0)
+        largest = np.maximum(np.abs(Y).max(axis=0), np.abs(start))
         largest[largest <= _ROUNDING * largest.max()] = 0.0
         small = free & (largest > 0) & (largest < RESOLVED * atol)
         atol = np.where(free, RELATIVE * np.where(largest > 0, np.minimum(largest, 1.0), 1.0), given)
@@ -94,8 +107,13 @@ def scaled_tolerances(given: Vector, start: Vector, trial: Callable[[Vector], Ma
     return atol
 
 
+def first_rows(times: Vector) -> Vector:
+    """Return the rows of the first run."""
+    return np.unique(merged(np.concatenate([times, np.linspace(times[0], times[-1], _LOOKS)])))
+
+
 def _first_guess(start: Vector) -> Vector:
-    """Return atol for the first run; states that begin at zero are taken to be of the size of the smallest other."""
+    """Return atol for the first run; states of unknown size are taken to be of that of the smallest other."""
     size = np.abs(start)
     most = size.max(initial=0.0)
     begins = size > _ROUNDING * most
@@ -105,14 +123,34 @@ def _first_guess(start: Vector) -> Vector:
     return np.asarray(RELATIVE * np.minimum(np.where(begins, size, other), 1.0))
 
 
-def unresolved(Y: Matrix, limits: list[float]) -> list[int]:
-    """Return the states that stay below their limit without being zero, as far as rounding goes."""
+def known_sizes(definition: Definition, events: Sequence[Event], p: list[float]) -> Vector:
+    """Return the largest value that each state is set to, at the start and by events."""
+    setting = [e for e in events if e.method != "multiply"]
+    try:
+        sizes = np.abs(ValueTable(definition.initial, definition.parameters).value(p))
+        values = np.abs(ValueTable([e.value for e in setting], definition.parameters).value(p))
+    except SimulationError:  # the first run will fail too
+        return np.zeros(len(definition.states))
+    np.maximum.at(sizes, np.array([e.state for e in setting], dtype=int), values)
+    return np.asarray(sizes)
+
+
+def unresolved(Y: Matrix, limits: list[float], states: Sequence[str]) -> str:
+    """Return a sentence on the states that stay below their limit without being zero, but for rounding; or nothing."""
     low = [i for i, (v, most) in enumerate(zip(Y[-1].tolist(), limits, strict=False)) if not abs(v) >= most]
     if not low:  # the last row is enough in nearly every run, and this is asked in every run
-        return low
+        return ""
     largest = np.abs(Y[:, : len(limits)]).max(axis=0)
     least = _ROUNDING * largest.max()
-    return [i for i in low if least < largest[i] < limits[i]]
+    low = [i for i in low if least < largest[i] < limits[i]]
+    if not low:
+        return ""
+    told = ", ".join(f"{states[i]} (at most {largest[i]:.2g})" for i in low)
+    advice = ", ".join(f"{states[i]!r}: {RELATIVE * largest[i]:.1g}" for i in low)
+    return (
+        "In a run of the model some states stay so small that they may be the solver's error, below "
+        f"{RESOLVED:g} times their absolute tolerance: {told}. If they matter, pass atol={{{advice}}}."
+    )
 
 
 def reads_time(rhs: Any) -> bool:

@@ -13,8 +13,9 @@ import pandas as pd
 
 from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.models.accuracy import (
-    RELATIVE,
     RESOLVED,
+    first_rows,
+    known_sizes,
     read_max_step,
     read_tolerances,
     reads_time,
@@ -36,7 +37,6 @@ from fmepy.models.runners import Runner, SolverOptions, adaptive_runner, fixed_r
 from fmepy.models.switches import NotSmoothError
 from fmepy.models.system import Outputs, build_outputs, build_system
 from fmepy.models.timeline import Timeline
-from fmepy.models.values import ValueTable
 from fmepy.parameters import check_names
 from fmepy.types import Cube, Matrix, Vector
 
@@ -237,13 +237,14 @@ class OdeModel(DynamicModel):
     def _atol_by_scale(self) -> Vector:
         d = self._definition
         p = d.parms.to_numpy(dtype=float)
-        start = np.array(ValueTable(d.initial, d.parameters).value(p.tolist()), dtype=float)
+        rows = first_rows(self.times)
 
         def trial(atol: Vector) -> Matrix:
             options = self._options.with_tolerances(self._options.rtol, atol)
-            return BoundOde(self, d.parameters, self.times, False, options).states_at(p)
+            return BoundOde(self, d.parameters, rows, False, options).states_at(p)
 
-        return scaled_tolerances(self._options.atol, start, trial)
+        events = [e for e in self._events if self.times[0] <= e.time < self.times[-1]]
+        return scaled_tolerances(self._options.atol, known_sizes(d, events, p.tolist()), trial)
 
     def _events_outside(self) -> str:
         return events_outside(self._events, self.states, float(self.times[0]), float(self.times[-1]))
@@ -389,19 +390,9 @@ class BoundOde:
         if self._limits is None:
             fixed = self._options is None or self._model.method in FIXED_METHODS
             self._limits = [] if fixed or self._options is None else (RESOLVED * self._options.atol).tolist()
-        low = unresolved(Y, self._limits)
-        if low:
+        if why := unresolved(Y, self._limits, self._model.states):
             self._model._has_told = True
-            largest = {self._model.states[i]: float(np.abs(Y[:, i]).max()) for i in low}
-            told = ", ".join(f"{k} (at most {v:.2g})" for k, v in largest.items())
-            advice = ", ".join(f"{k!r}: {RELATIVE * v:.1g}" for k, v in largest.items())
-            logger.warning(
-                "In a run of the model some states stay so small that they may be the solver's error, below %g times "
-                "their absolute tolerance: %s. If they matter, pass atol={%s}.",
-                RESOLVED,
-                told,
-                advice,
-            )
+            logger.warning(why)
 
     def _simulate(self, theta: Vector, kind: str) -> Matrix:
         p = self._parameters(theta)

@@ -221,3 +221,20 @@ def test_four_experiments_of_one_model_are_fitted_together():
     assert fit.converged, fit.message
     assert fit.nobs == expected["n"]
     assert fit.ssr < expected["ssr"] - 0.01  # R's run stops in the valley, 1.4 standard errors from the optimum
+
+
+@pytest.mark.parametrize("how", [{"engine": "auto"}, {"engine": "numba"}, {"engine": "scipy"}, {"method": "RK23"}])
+def test_a_fit_does_not_depend_on_the_unit_of_a_state(how):
+    def fit(unit):
+        times = np.linspace(0.0, 20.0, 21)
+        noise = 1 + 0.03 * np.random.default_rng(1).standard_normal(20)
+        obs = {"time": times[1:], "N": unit / (1 + 9 * np.exp(-0.8 * times[1:])) * noise}
+        text, parms = "d(N)/dt = r*N*(1 - N/K)", {"r": 1.0, "K": 2 * unit, "N0": 0.1 * unit}
+        model = fme.OdeModel(text, state={"N": "N0"}, times=times, parms=parms, **how)
+        return fme.modFit(fme.SimulationCost(model, obs, weight="std"), ["r", "K"], lower=0)
+
+    one, tiny = fit(1.0), fit(1e-8)
+    assert tiny.converged
+    assert tiny.solver_error < 0.1
+    np.testing.assert_allclose(tiny.par / [1, 1e-8], one.par, rtol=1e-4)
+    np.testing.assert_allclose(tiny.std_error / [1, 1e-8], one.std_error, rtol=1e-2)

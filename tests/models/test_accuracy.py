@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+import fmepy as fme
 from fmepy.errors import FmepyError
 from fmepy.models.accuracy import reads_time, scaled_tolerances
 from fmepy.models.engines import dopri5_loop
@@ -73,6 +74,23 @@ def test_the_default_is_a_millionth_of_the_largest_value_and_at_most_1e_6():
 def test_a_first_run_that_fails_keeps_1e_6():
     model = OdeModel("d(x)/dt = x**2", state={"x": 1e-3}, times=[0, 2000.0])
     assert model.atol.tolist() == [1e-6]
+    model = OdeModel("d(x)/dt = -x", state={"x": "log(a)"}, times=[0, 1.0], parms={"a": -1.0})
+    assert model.atol.tolist() == [1e-6]
+    assert model({"a": np.e})["x"].iloc[-1] == pytest.approx(np.exp(-1), abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["add", "replace"])
+def test_what_an_event_brings_belongs_to_the_scale(method):
+    event = [{"var": "N", "time": 2.0, "value": "N0", "method": method}]
+    model = logistic().replace(state={"N": 0}, events=event)
+    np.testing.assert_allclose(model()["N"][2:], np.append(0, exact()[1:-2]), rtol=1e-4)
+    flat = {"state": {"x": 0}, "times": [0, 24], "events": [{"var": "x", "time": 1, "value": 1e-3, "method": method}]}
+    assert OdeModel("d(x)/dt = -9*x", **flat).atol.tolist() == [1e-9]
+
+
+def test_a_peak_between_two_times_belongs_to_the_scale():
+    model = OdeModel("d(x)/dt = v\nd(v)/dt = -x", state={"x": 0, "v": 1}, times=np.arange(9) * np.pi, engine="scipy")
+    assert model.atol["x"] > 9e-7
 
 
 def test_a_sum_that_cancels_but_for_rounding_counts_as_zero():
@@ -165,6 +183,16 @@ def test_a_state_below_its_tolerance_is_told_once_and_a_zero_one_never(caplog):
         model.bind(["K"]).simulate([2e-8])
     assert len(caplog.records) == 1
     assert "pass atol={'N': 1e-14}" in caplog.text
+
+
+def test_ensembles_and_chains_tell_it_once(caplog):
+    with caplog.at_level(logging.WARNING, logger="fmepy"):
+        fme.sensRange(logistic(atol=1e-6), parInput=fme.Unif({"K": (1e-9, 2e-8)}, num=50, seed=1), num=50)
+        assert len(caplog.records) == 1
+        cost = fme.SimulationCost(logistic(atol=1e-6), {"time": [10.0], "N": [1e-8], "sd": [1e-9]}, err="sd")
+        chain = fme.modMCMC(cost, {"K": 1e-8}, jump=1e-10, niter=50, seed=1)
+    assert len(caplog.records) == 2
+    assert "solver_error" in chain.message
 
 
 def test_the_default_tolerance_says_nothing(caplog):
