@@ -56,6 +56,8 @@ def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float,
         found = check_names(list(atol.keys()), states, argument="atol", what="state")
         by_state = dict(zip(found, dict(atol).values(), strict=True))
         given = [by_state.get(s) for s in states]
+    elif np.ndim(atol) > 1:
+        raise ModelError(f"`atol` must be a number, one number a state, or a dict by state; got {np.ndim(atol)} axes.")
     elif atol is None or np.ndim(atol) == 0:
         given = [atol] * len(states)
     else:
@@ -72,8 +74,8 @@ def read_max_step(max_step: Any) -> float:
 
 def _positive(value: Any, name: str) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = np.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
         number = np.nan
     if not 0 < number < np.inf:
         raise ModelError(f"`{name}={value!r}` must be positive and finite.")

@@ -107,7 +107,7 @@ class OdeModel(DynamicModel):
     times : ndarray
     engine, method, engine_note : str
     atol : Series
-        Absolute tolerance by state. Where the default is by scale, asking runs the model once, as the first run does.
+        Absolute tolerance by state, NaN with fixed steps. By default asking runs the model once, as its first run does.
     equations : Equations or None
         Shows as text in a terminal and as LaTeX in a notebook.
 

@@ -168,6 +168,9 @@ def test_atol_by_hand_is_one_number_a_vector_or_a_dict():
         (np.nan, "must be positive"),
         ([1e-6, np.inf], "must be positive"),
         ("small", "must be positive"),
+        (True, "must be positive"),
+        (10**400, "must be positive"),
+        ([[1e-6], [1e-6]], "one number a state"),
     ],
 )
 def test_an_atol_that_cannot_be_is_refused(atol, told):
@@ -257,6 +260,8 @@ def test_auto_takes_an_engine_that_can_limit_its_steps():
         ({"max_step": -1}, "positive"),
         ({"max_step": np.inf}, "positive and finite"),
         ({"max_step": "0.1 h"}, "positive"),
+        ({"max_step": True}, "positive"),
+        ({"max_step": [0.1, 0.2]}, "positive"),
     ],
 )
 def test_a_max_step_that_cannot_be_is_refused_with_what_to_type(arguments, told):
