@@ -94,12 +94,13 @@ def scaled_tolerances(given: Vector, start: Vector, trial: Callable[[Vector], Ma
         ``trial(atol)`` runs the model and returns its states, shape (n_time, n_state).
     """
     free = np.isnan(given)
-    atol = np.where(free, _first_guess(start), given)
+    worked, atol = np.where(free, RELATIVE, given), np.where(free, _first_guess(start), given)
     for _ in range(_MOST_TRIALS):
         try:
             Y = trial(atol)
         except SimulationError:
-            return np.where(free, RELATIVE, given)
+            return worked
+        worked = atol
         largest = np.maximum(np.abs(Y).max(axis=0), np.abs(start))
         largest[largest <= _ROUNDING * largest.max()] = 0.0
         small = free & (largest > 0) & (largest < RESOLVED * atol)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fmepy as fme
-from fmepy.errors import FmepyError
+from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.accuracy import reads_time, scaled_tolerances
 from fmepy.models.engines import dopri5_loop
 from fmepy.models.engines.diffsol import is_available
@@ -108,6 +108,15 @@ def test_the_first_run_is_repeated_while_a_state_is_not_far_above_its_tolerance(
     found = scaled_tolerances(np.full(2, np.nan), np.array([1.0, 0.0]), trial)
     np.testing.assert_allclose(tried, [1e-6, 5e-13])
     np.testing.assert_allclose(found, [1e-6, 1e-15])
+
+
+def test_tolerances_that_the_model_cannot_be_run_with_are_not_taken():
+    def trial(atol):
+        if atol[1] < 1e-12:
+            raise SimulationError("no step is small enough")
+        return np.array([[1.0, 1e-9]])
+
+    assert scaled_tolerances(np.full(2, np.nan), np.array([1e-3, 0.0]), trial).tolist() == [1e-9, 1e-9]
 
 
 def test_building_a_model_does_not_run_it_and_finding_the_scale_is_one_run():
