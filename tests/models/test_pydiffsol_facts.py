@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 ds = pytest.importorskip("pydiffsol")  # no wheel exists for some platforms; there the scipy engine serves
 
@@ -62,3 +63,34 @@ def test_unused_inputs_are_allowed_and_integer_powers_of_negative_numbers_have_d
     ode = ds.Ode(code)
     slope = ode.rhs_jac_mul(np.array([0.5, 0]), 0.0, np.array([0.4]), np.array([1.0]))
     assert slope[0] == pytest.approx(-3 * 0.16)
+
+
+ARENSTORF = """in_i { m = 0.012277471 }
+u_i { x = 0.994, y = 0.0, v = 0.0, w = -2.00158510637908252240537862224 }
+a { (x + m) * (x + m) + y * y }
+b { (x - 1.0 + m) * (x - 1.0 + m) + y * y }
+c { a * sqrt(a) }
+d { b * sqrt(b) }
+F_i { v, w, x + 2.0 * w - (1.0 - m) * (x + m) / c - m * (x - 1.0 + m) / d, y - 2.0 * v - (1.0 - m) * y / c - m * y / d }
+"""
+
+
+def arenstorf(t, u):
+    m, (x, y, v, w) = 0.012277471, u
+    c, d = ((x + m) ** 2 + y * y) ** 1.5, ((x - 1 + m) ** 2 + y * y) ** 1.5
+    return [v, w, x + 2 * w - (1 - m) * (x + m) / c - m * (x - 1 + m) / d, y - 2 * v - (1 - m) * y / c - m * y / d]
+
+
+def test_bdf_errs_as_other_codes_of_bdf_do_and_no_more_between_its_steps_than_at_them():
+    end, start = 17.0652165601579625588917206249, [0.994, 0, 0, -2.00158510637908252240537862224]
+    exact = solve_ivp(arenstorf, (0, end), start, method="DOP853", rtol=1e-13, atol=1e-14, dense_output=True).sol
+    ode = ds.Ode(ARENSTORF, ode_solver=ds.bdf)
+    ode.rtol = ode.atol = 1e-9
+    own = ode.solve(np.array([0.012277471]), end)
+    rows = np.linspace(0, end, 1001)
+    between = ode.solve_dense(np.array([0.012277471]), rows).ys
+    other = solve_ivp(arenstorf, (0, end), start, method="BDF", rtol=1e-9, atol=1e-9, t_eval=rows).y
+    at_steps, at_rows = np.abs(own.ys - exact(own.ts)).max(), np.abs(between - exact(rows)).max()
+    assert at_rows < 1.5 * at_steps
+    assert at_rows < 6 * np.abs(other - exact(rows)).max()  # it is twice; LSODA has a twentieth
+    assert at_rows < 5e-3

@@ -5,6 +5,12 @@ A `System` is written as DiffSL with generated names. Facts that the code rests 
 whose time and state are its last row; `t0`, `rtol`, `atol` may be set between solves; failures are RuntimeErrors whose
 text carries the time. ``tan`` kills the process and is written as sin/cos; the ``klu`` solver does too and is never
 used.
+
+What BDF is worth. At one tolerance it is less accurate than LSODA on orbits that magnify errors: at rtol = atol = 1e-9
+the largest error is 1.2e-3 against 6e-5 on the Arenstorf orbit, and 1.3e-4 against 1e-5 on the Pleiades. That is the
+method and nothing else: other codes of BDF err as much (VODE 1.1e-3 and 2.1e-4, scipy 6e-4 and 1e-4), the error is the
+same at the solver's own steps as between them, so interpolation adds none of it, and a fresh Jacobian in every step
+with more Newton iterations changes less than a third. LSODA uses Adams' method there, up to order 12.
 """
 
 from __future__ import annotations
