@@ -134,3 +134,46 @@ def test_the_bounds_of_an_explosion_are_those_stated():
     assert not exploded(1, np.nan, 2.1e11)
     assert exploded(0, 1e101, 1e-3)
     assert exploded(-1, -2e3, -2.1e11)
+
+
+OSCILLATOR = "d(x)/dt = k*y\nd(y)/dt = -k*x"
+ENDLESS = [
+    (OSCILLATOR, 1e7),
+    (OSCILLATOR, 1e12),
+    ("d(x)/dt = 1e4*sin(k*t)\nd(y)/dt = 0", 1e7),  # slow at the start
+    ("d(x)/dt = k*x - k*x*y\nd(y)/dt = k*x*y - k*y", 1e6),
+]
+
+
+@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
+@pytest.mark.parametrize(("text", "k"), ENDLESS)
+def test_a_compiled_run_of_far_too_many_steps_is_given_back_before_it_begins(text, k, monkeypatch):
+    monkeypatch.setattr("fmepy.models.engines.diffsol.MOST_WORK", 500_000)
+    monkeypatch.setattr("fmepy.models.runners.MOST_RETRIED", 1000)
+    model = fme.OdeModel(
+        text, state={"x": 3, "y": 1}, times=np.linspace(0, 50, 11), parms={"k": 1.0}, engine="diffsol", atol=1e-6
+    )
+    b = model.bind()
+    b.simulate(np.array([1.0]))  # what comes to its end says nothing about parameters far away
+    with pytest.raises(SimulationError):
+        b.simulate(np.array([k]))
+
+
+@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
+def test_what_is_stiff_only_at_its_start_is_not_taken_for_endless(evaluations):
+    text = "d(a)/dt = -0.04*a + 1e4*b*c\nd(b)/dt = 0.04*a - 1e4*b*c - k*b*b\nd(c)/dt = k*b*b"
+    state = {"a": 1, "b": 0, "c": 0}
+    model = fme.OdeModel(
+        text,
+        state=state,
+        times=[0, 1e3, 1e8],
+        parms={"k": 3e7},
+        engine="diffsol",
+        atol={"a": 1e-8, "b": 1e-12, "c": 1e-8},
+    )
+    b = model.bind()
+    for k in (3e7, 3e9, 3e7):
+        Y = b.simulate(np.array([k]))
+        np.testing.assert_allclose(Y.sum(axis=1), 1, atol=1e-5)
+    assert b.retries == 0
+    assert evaluations == []

@@ -35,6 +35,13 @@ MOST_POWER = 16
 """Integer powers up to this are written as products, which have no trouble with negative bases."""
 
 
+MOST_WORK = 10_000_000
+"""Steps times equations, some seconds, beyond which a run is given back: the solver has no limit of its own, and cannot
+be interrupted."""
+FAST = 3e4
+"""Rates that would change a state by more than this many times its size over the run are looked into first."""
+NEAR = 3.0
+"""Parameters within this factor of those of a run that came to its end are not looked into again."""
 JUST_BEFORE = 1e-10
 """Part of a failed run that is left out when it is looked at again: at the very end it would fail again."""
 
@@ -202,6 +209,8 @@ class DiffsolStepper:
         self._of_states = each / self.atol  # 1 where all are alike, which changes no bit
         self._scales = np.tile(self._of_states, len(system.z) // system.n_states)
         self._ode, self._lock = _compiled(diffsl_code(system), method)
+        self._n_parameters = system.layout.n_parameters
+        self._low, self._high = np.full((2, self._n_parameters), np.nan)  # near these, runs come to their end
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
@@ -209,7 +218,11 @@ class DiffsolStepper:
         packed = np.concatenate((inputs, z / self._scales, self._of_states))
         with self._lock:
             ode.rtol, ode.atol, ode.t0 = self.rtol, self.atol, start
+            p = inputs[: self._n_parameters]
+            is_known = bool(((p >= self._low) & (p <= self._high)).all())
             try:
+                if not is_known:
+                    self._refuse_endless(start, packed, float(times[-1]))
                 solution = _solved(ode, packed, times)
             except RuntimeError as error:
                 found = _TIME.search(str(error))
@@ -218,11 +231,37 @@ class DiffsolStepper:
                 if exploded := reached is not None and self._explodes(start, z, packed, reached, float(times[-1])):
                     why = "a state runs to infinity"
                 raise SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded) from None
+        if not is_known:
+            ends = np.array([p / NEAR, p * NEAR])
+            self._low, self._high = ends.min(axis=0), ends.max(axis=0)
         out = solution.ys.T
         return (
             times if len(out) == len(times) and not self.watches_switches else solution.ts,
             out * self._scales,
         )
+
+    def _refuse_endless(self, start: float, packed: Vector, end: float) -> None:
+        """Refuse a run of far too many steps (SimulationError), such as 1e9 oscillations, before it begins.
+
+        Where the rates are fast, at the start or later on, the beginning of the run is tried, a hundred times longer
+        each time. Its first steps say nothing: a stiff run too begins with short ones.
+        """
+        ode, span = self._ode, end - start
+        z = packed[-len(self._scales) - len(self._of_states) : -len(self._of_states)]
+        size = np.abs(z) + self.atol / self.rtol
+        speeds = [np.abs(ode.rhs(packed, start + part * span, z)) / size for part in (0.0, 0.13, 0.37, 0.71)]
+        if not np.max(speeds) * span > FAST:
+            return
+        most = MOST_WORK / len(z)
+        for part in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
+            until = start + part * span
+            if not until > start:
+                continue
+            n_steps = len(ode.solve(packed, until).ts)
+            if n_steps > most / 250 and n_steps / part > most:
+                raise SimulationError(
+                    f"the compiled solver would take {n_steps / part:.1g} steps, more than {most:.2g}", time=start
+                )
 
     def _explodes(self, start: float, began: Vector, packed: Vector, reached: float, end: float) -> bool:
         """Tell whether a state has exploded where a run gave up: the run again, until just before it."""
