@@ -38,7 +38,7 @@ from fmepy.filtering.specification import Specification, read_specification
 from fmepy.models.base import Model
 from fmepy.names import normal_name
 from fmepy.parameters import check_names, merge_parameters
-from fmepy.types import UserParameters
+from fmepy.types import Seed, UserParameters
 
 __all__ = ["FimlofCost"]
 
@@ -94,10 +94,12 @@ class FimlofCost(AddableCost):
     accumulate : mapping of variable to length or (length, "mean"), optional
         The variable was read as a sum (integral) over so many units of time before its reading, or as a mean. These
         times must not overlap.
-    propagation : {"euler", "rk4", "ode", "moment"}, optional
-        For differential equations: fixed steps of at most `dt` (default for models that run so); an adaptive solver for
-        state, tangent and noise integral (default for the others; exact for linear equations with constant
-        coefficients); or for state and covariance.
+    propagation : {"euler", "rk4", "rk4_moment", "ode", "moment"}, optional
+        For differential equations. Fixed steps of at most `dt` (default for models that run so): "euler", of first
+        order, in the noise too; "rk4", of fourth order in state, tangent and Brownian noise (P stays a covariance);
+        "rk4_moment", Runge and Kutta's step for the state and for dP/dt = F P + P F' + A A' together, as ctsmTMB's
+        filters take it. Or an adaptive solver for state, tangent and noise integral ("ode", default for the others;
+        exact for linear equations with constant coefficients), or for state and covariance ("moment").
     dt : float, optional
         Longest fixed step; default the model's.
     update : {"ekf", "iterated", "second_order", "unscented"}
@@ -320,6 +322,50 @@ class FimlofCost(AddableCost):
             np.array_equal(a.raw, b.raw) and np.array_equal(a.readings.times, b.readings.times)
             for a, b in zip(self.entities, other.entities, strict=True)
         )
+
+    def simulate(self, parms: UserParameters = None, *, seed: Seed = None) -> pd.DataFrame:
+        """Return a noisy history of the system as it would have been read: the table of data with drawn readings.
+
+        Start, process noise and errors of measurement are drawn; times, entities, errors and what is missing are the
+        data's own.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            As in a call: the truth of the history.
+        seed : int, Generator or None
+
+        Returns
+        -------
+        DataFrame
+            To be put in the place of the data: ``cost.replace(obs=...)``.
+
+        Raises
+        ------
+        SimulationError
+            The path breaks down; a diffuse start is not determined.
+
+        Notes
+        -----
+        The start is drawn with its `initial_sd`. With ``initial="data"`` measured states start at their first data,
+        taken as the truth, and these are drawn anew around it; with ``initial="diffuse"`` unknown states start where
+        the data put them at these parameters. Noise is drawn step by step; of an adaptive solver from datum to datum.
+
+        Examples
+        --------
+        How well do 40 readings determine the parameters? Fit histories that were drawn from them:
+
+        >>> from fmepy import DifferenceModel, modFit
+        >>> model = DifferenceModel("next(x) = a * x", state={"x": 4.0}, times=range(41), parms={"a": 0.8})
+        >>> cost = FimlofCost(model, {"time": range(1, 41), "x": [0.0] * 40}, process_noise={"x": "sd_w"},
+        ...                   measurement_noise={"x": 0.5}, parms={"sd_w": 1.0})
+        >>> fits = [modFit(cost.replace(obs=cost.simulate(seed=k))) for k in range(8)]
+        >>> bool(abs(sum(f.par["a"] for f in fits) / 8 - 0.8) < 0.1)
+        True
+        """
+        from fmepy.costs.fimlof_simulation import simulated
+
+        return simulated(self, merge_parameters(self.parms, parms), np.random.default_rng(seed))
 
     def __repr__(self) -> str:
         first = self.entities[0]

@@ -25,8 +25,7 @@ from fmepy.filtering.likelihood import Likelihood, expected_information, likelih
 from fmepy.filtering.plan import Plan, Readings
 from fmepy.filtering.run import VARIANCE_NOT_POSITIVE, Pass, run_filter
 from fmepy.filtering.scheme import Machine, plan_of, settings_of
-from fmepy.filtering.specification import Specification, uses_errors
-from fmepy.models.engines.fixed import METHODS as FIXED
+from fmepy.filtering.specification import FIXED, Specification, uses_errors
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 __all__ = ["BoundFimlof", "effective_readings"]
@@ -91,6 +90,8 @@ class BoundFimlof:
         As in `BoundCost`; there are no residuals, so the constants are empty.
     scale_parameters : ndarray of bool, shape (n_par,)
         Parameters that scale sds of noise and do nothing else: a search moves their logarithms.
+    plans : list of (Plan, Readings or None)
+        By entity what the filter follows, and the data that its start uses up.
     nobs : int
         Scalar data that count.
     retries : int
@@ -128,10 +129,10 @@ class BoundFimlof:
             for e in self.entities
         ]
         self._machine = Machine(spec)
-        self._plans: list[tuple[Plan, Readings | None]] = [
+        self.plans: list[tuple[Plan, Readings | None]] = [
             plan_of(spec, effective_readings(spec, e)) for e in self.entities
         ]
-        self.nobs = sum(len(plan.readings) for plan, _ in self._plans) - len(spec.free_states) * len(self.entities)
+        self.nobs = sum(len(plan.readings) for plan, _ in self.plans) - len(spec.free_states) * len(self.entities)
         self._iterates = bool(spec.free_states) and not spec.space.is_linear
         self._last: tuple[bytes, list[Likelihood]] | None = None
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
@@ -222,7 +223,7 @@ class BoundFimlof:
         """Return the score of every sample (entity and time), shape (n_sample, n_par)."""
         likelihoods, slopes = self._derivatives(theta)
         out = []
-        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self._plans, strict=True):
+        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self.plans, strict=True):
             of_row = -(one.nu / one.s)[:, None] * nu - 0.5 * (1 / one.s - (one.nu / one.s) ** 2)[:, None] * s
             nodes = plan.nodes_of_rows
             sums = np.zeros((len(plan.times), of_row.shape[1]))
@@ -237,7 +238,7 @@ class BoundFimlof:
         """
         likelihoods, slopes = self._derivatives(theta)
         names, x, rows = [], [], []
-        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self._plans, strict=True):
+        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self.plans, strict=True):
             mine = [self.spec.variables[i] for i in plan.readings.variables]
             names += [name for name in mine for _ in range(2)]
             x.append(np.repeat(plan.readings.times, 2))
@@ -280,11 +281,16 @@ class BoundFimlof:
             run, _ = self._pass(k, values, record=True)
             if run.node >= 0:
                 raise self._broken(k, run, values)
-            table = nonlinearity(self._machine, self._plans[k][0], run, values[self._take[k]])
+            table = nonlinearity(self._machine, self.plans[k][0], run, values[self._take[k]])
             if entity.label is not None:
                 table.insert(0, "entity", entity.label)
             tables.append(table)
         return pd.concat(tables)
+
+    def parameters_of(self, k: int, theta: Vector) -> Vector:
+        """Return the parameters of entity k, in the order of the specification."""
+        out: Vector = self._full(theta)[self._take[k]]
+        return out
 
     # ---
 
@@ -316,7 +322,7 @@ class BoundFimlof:
 
         Only fixed steps are changed by a further node, and only up to the last datum does that matter.
         """
-        spec, (plan, _) = self.spec, self._plans[k]
+        spec, (plan, _) = self.spec, self.plans[k]
         if spec.propagation not in FIXED:
             return rows, np.empty(0)
         own = np.isin(rows, spec.grid) | (rows > plan.times[-1]) | (rows < plan.times[0])
@@ -340,7 +346,7 @@ class BoundFimlof:
         self, k: int, values: Vector, record: bool = False, planned: tuple[Plan, Readings | None] | None = None
     ) -> tuple[Pass, Likelihood | None]:
         """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands."""
-        plan, used = self._plans[k] if planned is None else planned
+        plan, used = self.plans[k] if planned is None else planned
         p = values[self._take[k]]
         machine = self._machine
         inputs, events, correlation = settings_of(machine, p, self._inflation)
@@ -370,7 +376,7 @@ class BoundFimlof:
         )
 
     def _broken(self, k: int, run: Pass, values: Vector, plan: Plan | None = None) -> SimulationError:
-        plan = self._plans[k][0] if plan is None else plan
+        plan = self.plans[k][0] if plan is None else plan
         time = float(plan.times[run.node])
         label = self.entities[k].label
         who = "" if label is None else f" of entity {label!r}"

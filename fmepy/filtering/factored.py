@@ -47,6 +47,7 @@ from fmepy.filtering.arrays import (
     write_excess,
 )
 from fmepy.filtering.compiling import kernel, kernel_by_address
+from fmepy.filtering.kernels import covariance_by_stages
 from fmepy.filtering.loop import (
     ADVANCE,
     ARGUMENTS,
@@ -55,6 +56,7 @@ from fmepy.filtering.loop import (
     MOMENTS,
     OBSERVE,
     RK4,
+    RK4_MOMENTS,
     STATE_NOT_FINITE,
     VARIANCE_NOT_POSITIVE,
     change_state,
@@ -101,23 +103,23 @@ def _stage(i, h, x, k, F, T, K, y):  # type: ignore[no-untyped-def]
 def _stepped(kind, h, x, k, F, T, K, y, Phi):  # type: ignore[no-untyped-def]
     """Set y to the next state and Phi to dy/dx, from the rates of all stages."""
     n = x.shape[0]
-    if kind == RK4:
+    if kind in (RK4, RK4_MOMENTS):
         products(F[3], T[3], n, K[3], 0, 0)
     for a in range(n):
         if kind == EULER:
             y[a] = x[a] + h * k[0, a]
-        elif kind == RK4:
+        elif kind in (RK4, RK4_MOMENTS):
             y[a] = x[a] + h / 6 * (k[0, a] + 2 * (k[1, a] + k[2, a]) + k[3, a])
         else:
             y[a] = k[0, a]
         for b in range(n):
             if kind == EULER:
                 Phi[a, b] = h * F[0, a, b]
-            elif kind == RK4:
+            elif kind in (RK4, RK4_MOMENTS):
                 Phi[a, b] = h / 6 * (K[0, a, b] + 2 * (K[1, a, b] + K[2, a, b]) + K[3, a, b])
             else:
                 Phi[a, b] = F[0, a, b]
-        if kind in (EULER, RK4):
+        if kind in (EULER, RK4, RK4_MOMENTS):
             Phi[a, a] += 1.0
 
 
@@ -189,15 +191,18 @@ def _loop(  # type: ignore[no-untyped-def]
     curved, pointed = update == SECOND_ORDER and step_kind != MOMENTS, update == UNSCENTED and step_kind != MOMENTS
     n_points = 2 * n + 1 if update == UNSCENTED else 1
     spread = n + pairs if update == SECOND_ORDER else max(n, n_points)
-    W = _matrix(most + n, most + spread + n_noise + n)
     L, Phi, D = _matrix(n, n), _matrix(n, n), _matrix(max(n, m), n)
-    stages = 4 if step_kind == RK4 else 1
+    stages = 4 if step_kind in (RK4, RK4_MOMENTS) else 1
+    by_stages = step_kind == RK4_MOMENTS or (step_kind == RK4 and not per_step)
+    n_columns = n if by_stages else n_noise  # of the noise's factor
+    W = _matrix(most + n, most + spread + n_columns + n)
+    As, S, SK, SW, N = _cube(stages, n, n_noise), _matrix(n, n), _matrix(n, n), _matrix(n, n), _matrix(n, n)
     k, ys = _matrix(stages, n), _matrix(stages, n)
     F, T, K = _cube(stages, n, n), _cube(stages, n, n), _cube(stages, n, n)
     FF = np.zeros((stages if curved else 0, n, n, n))
     HH = _cube(m if update == SECOND_ORDER else 0, n, n)
     HC, h_bias = _matrix(m, pairs if update == SECOND_ORDER else 0), _vector(m)
-    A, unused = _matrix(n, n_noise), _matrix(n, n_noise)
+    A = _matrix(n, n_noise)
     points, Y, Z = _matrix(n_points, n), _matrix(n_points, n), _matrix(n_points, m)
     y, bias, mean = _vector(n), _vector(n), _vector(n)
     z, z_mean, H, sd, H_point, sd_point = _vector(m), _vector(m), _matrix(m, n), _vector(m), _matrix(m, n), _vector(m)
@@ -232,11 +237,11 @@ def _loop(  # type: ignore[no-untyped-def]
                 covariance_of(L, A)
             for point in range((n_points if pointed else 1) - 1, -1, -1):  # the centre last: F, T, A stay those of it
                 advance(t, h, points[point], p, u[0], k[0], F[0], A)
-                if step_kind == RK4:
+                if stages == 4:
                     for i in range(1, 4):
                         _stage(i, h, points[point], k, F, T, K, ys[i])
                         at = 2 if i == 3 else 1
-                        advance(t + 0.5 * at * h, h, ys[i], p, u[at], k[i], F[i], unused)
+                        advance(t + 0.5 * at * h, h, ys[i], p, u[at], k[i], F[i], As[i])
                 _stepped(step_kind, h, points[point], k, F, T, K, Y[point], Phi)
             scale = 1.0
             if step_kind in (EULER, RK4):
@@ -263,11 +268,29 @@ def _loop(  # type: ignore[no-untyped-def]
                 if not semidefinite_lower(A, L):
                     failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
                     return node
+            elif step_kind == RK4_MOMENTS:
+                covariance_of(L, N)
+                covariance_by_stages(h, F[0], F[1], F[2], F[3], A, As[1], As[2], As[3], N, S, SK, SW)
+                if not semidefinite_lower(N, L):
+                    failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
+                    return node
             else:
-                for i in range(n):
-                    for j in range(n_noise):
-                        W[i, width + j] = scale * A[i, j]
-                lower_factor(W, n, width + n_noise)
+                if by_stages:
+                    for i in range(n):
+                        for j in range(n):
+                            N[i, j] = 0.0
+                    covariance_by_stages(h, F[0], F[1], F[2], F[3], A, As[1], As[2], As[3], N, S, SK, SW)
+                    if not semidefinite_lower(N, S):
+                        failed[0], failed[1] = COVARIANCE_NOT_FINITE, 0
+                        return node
+                    for i in range(n):
+                        for j in range(n):
+                            W[i, width + j] = S[i, j]
+                else:
+                    for i in range(n):
+                        for j in range(n_noise):
+                            W[i, width + j] = scale * A[i, j]
+                lower_factor(W, n, width + n_columns)
                 for i in range(n):
                     for j in range(n):
                         L[i, j] = W[i, j]

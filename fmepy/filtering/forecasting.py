@@ -26,10 +26,9 @@ from fmepy.filtering.plan import Plan, Readings, continued
 from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.scheme import Machine, plan_of, settings_of
 from fmepy.filtering.smoothing import history_of
-from fmepy.filtering.specification import Specification
+from fmepy.filtering.specification import FIXED, Specification
 from fmepy.framed import Framed, readable
 from fmepy.models.difference import whole_steps
-from fmepy.models.engines.fixed import METHODS as FIXED
 from fmepy.models.events import Event
 from fmepy.models.forcing import Forcing, as_forcings
 from fmepy.scales import check_scale
@@ -252,21 +251,18 @@ class _Future:
         sds, _ = self.sds.at(self.times, x, p, self.plan.inputs[at])
         return np.asarray(np.abs(sds) * self.errors, dtype=float)
 
-    def simulated(self, x: Vector, p: Vector, rng: np.random.Generator) -> Matrix:
-        """Return one path with noise, shape (n_time, n); NaN from where it breaks down."""
-        out = np.full((len(self.times), len(x)), np.nan)
-        begin, none = float(self.plan.times[0]), np.zeros((len(x), len(x)))
-        for k, t in enumerate(self.times.tolist()):
-            grid = self.spec.grid
-            spec = replace(self.spec, grid=grid[(grid >= begin) & (grid <= t)])
-            plan, _ = plan_of(spec, _NO_READINGS, np.array([begin, t]))
-            result = self._passed(plan, x, none, p)
-            if result.node >= 0:
-                break
-            C = semidefinite_factor(result.record.P_predicted[-1])
-            x = out[k] = result.record.x_predicted[-1] + C @ rng.standard_normal(len(x))
-            begin = t
-        return out
+    def readings_of(self, x: Cube, p: Vector, rng: np.random.Generator) -> tuple[Cube, Cube]:
+        """Return states, outputs and readings along paths, shape (n_draw, n_time, k), and the readings with errors."""
+        n_draw, n_time, n = x.shape
+        m = len(self.spec.variables)
+        at = np.tile(np.searchsorted(self.plan.times, self.times), n_draw)
+        t, flat, u = np.tile(self.times, n_draw), x.reshape(-1, n), self.plan.inputs[at]
+        y, z, sds = (f.at(t, flat, p, u)[0] for f in (self.outputs, self.readings, self.sds))
+        correlation = self.machine.correlation(p)
+        C = semidefinite_factor(correlation) if len(correlation) else np.eye(m)
+        errors = np.abs(sds) * self.errors * (rng.standard_normal((len(z), m)) @ C.T)
+        whole = np.concatenate([flat, y, z], axis=1).reshape(n_draw, n_time, -1)
+        return whole, (z + errors).reshape(n_draw, n_time, m)
 
 
 def end_of(run: EntityRun, spec: Specification) -> tuple[Vector, Matrix]:
@@ -429,37 +425,28 @@ def _draws(
     at = flt.parms.index.get_indexer(pd.Index(names))
     factor = semidefinite_factor(C) if names else C
     bound = flt.cost.bind()
-    paths: list[list[Matrix]] = [[] for _ in futures]
-    readings: list[list[Matrix]] = [[] for _ in futures]
+    drawn = []
+    if not names:
+        for future, run in zip(futures, flt.runs, strict=True):
+            drawn.append(_Drawn(*future.readings_of(_paths(future, run, n, rng), run.p, rng)))
+        return drawn
+    parts: list[list[tuple[Cube, Cube]]] = [[] for _ in futures]
     for _ in range(n):
-        runs: Sequence[EntityRun] = flt.runs
-        if names:
-            moved = theta.copy()
-            moved[at] += factor @ rng.standard_normal(len(at))
-            runs = bound.records(moved, flt.entities)
-        for k, (future, run) in enumerate(zip(futures, runs, strict=True)):
-            x, z = _one_path(future, run, rng)
-            paths[k].append(x)
-            readings[k].append(z)
-    return [_Drawn(np.stack(p), np.stack(z)) for p, z in zip(paths, readings, strict=True)]
+        moved = theta.copy()
+        moved[at] += factor @ rng.standard_normal(len(at))
+        for k, (future, run) in enumerate(zip(futures, bound.records(moved, flt.entities), strict=True)):
+            parts[k].append(future.readings_of(_paths(future, run, 1, rng), run.p, rng))
+    return [_Drawn(*(np.concatenate(own) for own in zip(*part, strict=True))) for part in parts]
 
 
-def _one_path(future: _Future, run: EntityRun, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
-    """Return states, outputs and readings along one path, and the readings with errors."""
+def _paths(future: _Future, run: EntityRun, n: int, rng: np.random.Generator) -> Cube:
+    """Return the states along n paths from the end of the data, shape (n, n_time, n_state); NaN after a breakdown."""
     spec = future.spec
-    m, n = len(spec.variables), len(spec.space.states)
     if run.failure is not None:
-        lost = np.full((len(future.times), n + len(future.outputs.names) + m), np.nan)
-        return lost, lost[:, -m:]
-    x, P = end_of(run, spec)
-    x = x + semidefinite_factor(P) @ rng.standard_normal(n)
-    states = future.simulated(x, run.p, rng)
-    at = np.searchsorted(future.plan.times, future.times)
-    whole = future._together(states, np.zeros((len(states), n, n)), run.p, at).mean
-    correlation = future.machine.correlation(run.p)
-    C = semidefinite_factor(correlation) if len(correlation) else np.eye(m)
-    errors = future.error_sds(states, run.p) * (rng.standard_normal((len(states), m)) @ C.T)
-    return whole, whole[:, -m:] + errors
+        return np.full((n, len(future.times), len(spec.space.states)), np.nan)
+    start = Start(*end_of(run, spec), np.empty(0, dtype=np.intp))
+    paths = future.machine.paths(future.plan, start, run.p, n, rng)
+    return paths[:, np.searchsorted(future.plan.times, future.times)]
 
 
 def _back(values: Any, spec: Specification) -> Any:

@@ -24,7 +24,14 @@ import numpy as np
 
 from fmepy.filtering.compiling import kernel
 
-__all__ = ["conditional_rows", "covariance_to_next", "factor_times", "joint_update", "sequential_update"]
+__all__ = [
+    "conditional_rows",
+    "covariance_by_stages",
+    "covariance_to_next",
+    "factor_times",
+    "joint_update",
+    "sequential_update",
+]
 
 
 ILL_CONDITIONED = 7.2e10
@@ -62,6 +69,56 @@ def covariance_to_next(P, F, A, M, T):  # type: ignore[no-untyped-def]
     for i in range(n):
         for j in range(i):
             P[j, i] = P[i, j]
+
+
+@kernel
+def _covariance_rate(F, A, S, K):  # type: ignore[no-untyped-def]
+    """Set K to F S + S F' + A A'."""
+    n = S.shape[0]
+    for i in range(n):
+        for j in range(n):
+            K[i, j] = 0.0
+        for k in range(n):
+            f = F[i, k]
+            if f != 0.0:
+                for j in range(n):
+                    K[i, j] += f * S[k, j]
+    for i in range(n):
+        for j in range(i + 1):
+            total = K[i, j] + K[j, i]
+            for k in range(A.shape[1]):
+                total += A[i, k] * A[j, k]
+            K[i, j] = total
+            K[j, i] = total
+
+
+@kernel
+def covariance_by_stages(h, F1, F2, F3, F4, A1, A2, A3, A4, P, S, K, total):  # type: ignore[no-untyped-def]
+    """Carry P by Runge and Kutta's step for P' = F P + P F' + A A', with F and A at the stages of the state's own step.
+
+    From P = 0 it is the integral of the noise. S, K, total are work space of P's shape.
+    """
+    n = P.shape[0]
+    for stage in range(4):
+        width = h if stage == 3 else 0.5 * h
+        for i in range(n):
+            for j in range(n):
+                S[i, j] = P[i, j] + (width * K[i, j] if stage > 0 else 0.0)
+        if stage == 0:
+            _covariance_rate(F1, A1, S, K)
+        elif stage == 1:
+            _covariance_rate(F2, A2, S, K)
+        elif stage == 2:
+            _covariance_rate(F3, A3, S, K)
+        else:
+            _covariance_rate(F4, A4, S, K)
+        weight = h / 6 if stage == 0 or stage == 3 else h / 3
+        for i in range(n):
+            for j in range(n):
+                total[i, j] = weight * K[i, j] + (total[i, j] if stage > 0 else 0.0)
+    for i in range(n):
+        for j in range(n):
+            P[i, j] += total[i, j]
 
 
 @kernel

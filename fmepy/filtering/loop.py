@@ -8,7 +8,10 @@ models that give no equations and for propagation by an adaptive solver.
 A step is one of
 
     DIFFERENCE   f = next x, F = its derivative, A A' = G Q G'
-    EULER, RK4   f = rates;  Phi = I + h F, or the tangent of Runge and Kutta;  A A' times h (Brownian), h^2 (per step)
+    EULER        f = rates;  Phi = I + h F;  A A' times h (Brownian), h^2 (per step)
+    RK4          f = rates;  Phi = the tangent of Runge and Kutta's step; the noise by the same stages, S' = F S + S F'
+                 + A A' from S = 0 (Brownian: of fourth order in h, P stays a covariance), or A A' h^2 (per step)
+    RK4_MOMENTS  the same for x; P' = F P + P F' + A A' by the same stages
     TRANSITION   f = next x, F = Phi, A A' = the noise integral over the step: an adaptive solver did it
     MOMENTS      f = next x, F = Phi; A holds P and is replaced by the next P
 """
@@ -25,16 +28,34 @@ import numpy as np
 from numba import types
 
 from fmepy.filtering.compiling import kernel
-from fmepy.filtering.kernels import conditional_rows, covariance_to_next, factor_times, joint_update, sequential_update
+from fmepy.filtering.kernels import (
+    conditional_rows,
+    covariance_by_stages,
+    covariance_to_next,
+    factor_times,
+    joint_update,
+    sequential_update,
+)
 
 __all__ = [
-    *("ADVANCE", "DIFFERENCE", "EULER", "JOINT", "MOMENTS", "OBSERVE", "RK4", "SEQUENTIAL", "TRANSITION"),
+    *(
+        "ADVANCE",
+        "DIFFERENCE",
+        "EULER",
+        "JOINT",
+        "MOMENTS",
+        "OBSERVE",
+        "RK4",
+        "RK4_MOMENTS",
+        "SEQUENTIAL",
+        "TRANSITION",
+    ),
     *("change_state", "compile_loop", "compiled", "interpreted"),
 ]
 
 logger = logging.getLogger(__name__)
 
-DIFFERENCE, EULER, RK4, TRANSITION, MOMENTS = range(5)
+DIFFERENCE, EULER, RK4, TRANSITION, MOMENTS, RK4_MOMENTS = range(6)
 SEQUENTIAL, JOINT = range(2)
 
 STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE = 1, 2, 3
@@ -150,12 +171,15 @@ def _loop(  # type: ignore[no-untyped-def]
     f, y, x0, c, k = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     k2, k3, k4 = np.empty(n), np.empty(n), np.empty(n)
     F, M, T = np.zeros((n, n)), np.empty((n, n)), np.empty((n, n))
-    fixed = step_kind in (EULER, RK4)
+    fixed = step_kind in (EULER, RK4, RK4_MOMENTS)
+    by_stages = step_kind == RK4_MOMENTS or (step_kind == RK4 and not per_step)
     Phi = np.empty((n, n)) if fixed else F  # F keeps zeros that are never written
-    rk = n if step_kind == RK4 else 0
+    rk = n if step_kind in (RK4, RK4_MOMENTS) else 0
     F2, F3, F4 = np.zeros((rk, rk)), np.zeros((rk, rk)), np.zeros((rk, rk))
     K2, K3, K4 = np.zeros((rk, rk)), np.zeros((rk, rk)), np.zeros((rk, rk))
-    A, unused = np.zeros((n, n_noise)), np.zeros((rk, n_noise))
+    A, no_noise = np.zeros((n, n_noise)), np.zeros((n, 0))
+    A2, A3, A4 = np.zeros((rk, n_noise)), np.zeros((rk, n_noise)), np.zeros((rk, n_noise))
+    S, SK, SW = np.zeros((rk, rk)), np.zeros((rk, rk)), np.zeros((rk, rk))
     XW, TW = np.empty((n, d)), np.empty((n, n))
     z, H, sd = np.empty(m), np.zeros((m, n)), np.empty(m)
     most = 0
@@ -189,7 +213,7 @@ def _loop(  # type: ignore[no-untyped-def]
                 for i in range(n):
                     x[i] = f[i]
             else:
-                scale = h if per_step else np.sqrt(h)
+                scale = 1.0 if by_stages else h if per_step else np.sqrt(h)
                 for i in range(n):
                     for j in range(n_noise):
                         A[i, j] *= scale
@@ -200,13 +224,13 @@ def _loop(  # type: ignore[no-untyped-def]
                             Phi[i, j] = h * F[i, j]
                 elif runge_kutta is not None:
                     _add_scaled(x, 0.5 * h, f, y)
-                    advance(t + 0.5 * h, h, y, p, u[1], k2, F2, unused)
+                    advance(t + 0.5 * h, h, y, p, u[1], k2, F2, A2)
                     _tangent(F2, F, 0.5 * h, K2)
                     _add_scaled(x, 0.5 * h, k2, y)
-                    advance(t + 0.5 * h, h, y, p, u[1], k3, F3, unused)
+                    advance(t + 0.5 * h, h, y, p, u[1], k3, F3, A3)
                     _tangent(F3, K2, 0.5 * h, K3)
                     _add_scaled(x, h, k3, y)
-                    advance(t + h, h, y, p, u[2], k4, F4, unused)
+                    advance(t + h, h, y, p, u[2], k4, F4, A4)
                     _tangent(F4, K3, h, K4)
                     for i in range(n):
                         x[i] = x[i] + h / 6 * (f[i] + 2 * (k2[i] + k3[i]) + k4[i])
@@ -216,6 +240,18 @@ def _loop(  # type: ignore[no-untyped-def]
                     Phi[i, i] += 1.0
             if step_kind == MOMENTS:
                 _copied(A, P)
+            elif runge_kutta is not None and by_stages:
+                if step_kind == RK4_MOMENTS:
+                    covariance_by_stages(h, F, F2, F3, F4, A, A2, A3, A4, P, M, SK, SW)
+                else:
+                    for i in range(n):
+                        for j in range(n):
+                            S[i, j] = 0.0
+                    covariance_by_stages(h, F, F2, F3, F4, A, A2, A3, A4, S, M, SK, SW)
+                    covariance_to_next(P, Phi, no_noise, M, T)
+                    for i in range(n):
+                        for j in range(n):
+                            P[i, j] += S[i, j]
             else:
                 covariance_to_next(P, Phi, A, M, T)
             if d > 0:

@@ -15,11 +15,11 @@ import numpy as np
 from fmepy.filtering.noise import Noise, numbers, semidefinite_factor
 from fmepy.filtering.plan import EVENT_KINDS, Change, Plan, Readings, build_plan
 from fmepy.filtering.run import Functions, Scheme, Start
-from fmepy.filtering.specification import Accumulator, Specification
+from fmepy.filtering.specification import FIXED, Accumulator, Specification
 from fmepy.models.code import scalar_function
 from fmepy.models.equations import symbol
 from fmepy.models.values import ValueTable
-from fmepy.types import Matrix, Vector
+from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["Machine", "plan_of", "settings_of"]
 
@@ -40,7 +40,7 @@ def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None)
     changes = [Change(e.time, e.state, EVENT_KINDS[e.method], k) for k, e in enumerate(spec.events)]
     for accumulator in spec.accumulators:
         changes += _resets(accumulator, readings, start)
-    kind = "fixed" if spec.propagation in ("euler", "rk4") else spec.propagation
+    kind = "fixed" if spec.propagation in FIXED else spec.propagation
     kind = "adaptive" if kind in ("ode", "moment") else kind
     forcings = spec.definition.forcings
     plan = build_plan(
@@ -52,7 +52,7 @@ def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None)
         rows=np.empty(0) if rows is None else rows[rows >= start],
         grid=spec.grid,
         dt=spec.dt,
-        stages=3 if spec.propagation == "rk4" else 1,
+        stages=3 if spec.propagation in ("rk4", "rk4_moment") else 1,
     )
     return plan, used
 
@@ -98,7 +98,7 @@ class Machine:
         from fmepy.filtering import loop
 
         spec, f = self.spec, self._functions
-        wanted = (f.step_kind == loop.RK4, spec.algorithm == "joint")
+        wanted = (f.step_kind in (loop.RK4, loop.RK4_MOMENTS), spec.algorithm == "joint")
         return Scheme(
             loop.compiled(*wanted) if f.by_address else loop.interpreted,
             *(f.advance, f.observe, f.step_kind),
@@ -148,10 +148,18 @@ class Machine:
             return adaptive_functions(spec)
         from fmepy.filtering import loop
 
-        kind = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4}[spec.propagation]
+        kinds = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4, "rk4_moment": loop.RK4_MOMENTS}
+        kind = kinds[spec.propagation]
         by_address = spec.space.is_traced
         advance, observe = spec.space.compiled() if by_address else spec.space.interpreted()
         return Functions(by_address, advance, observe, kind, spec.space.n_noise)
+
+    def paths(self, plan: Plan, start: Start, p: Vector, n: int, rng: np.random.Generator) -> Cube:
+        """Return n noisy paths at the nodes of a plan, see `fmepy.filtering.paths`."""
+        from fmepy.filtering.paths import draw_paths
+
+        inputs, events, _ = settings_of(self, p)
+        return draw_paths(self.linear_scheme, self._functions.by_address, plan, start, inputs, events, n, rng)
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> Vector:
         """Return what the functions see: the parameters, the factor of a correlated noise, what all noise is times."""

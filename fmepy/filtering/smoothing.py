@@ -30,7 +30,7 @@ from fmepy.filtering.run import Pass, Record
 from fmepy.filtering.unknown_start import StartInformation
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-__all__ = ["History", "history_of"]
+__all__ = ["History", "error_covariance", "history_of"]
 
 _NOTHING = 1e-9
 """A variance that cancelled below this fraction of its parts is zero."""
@@ -147,7 +147,7 @@ def _forward(
     if rows.stop > rows.start:
         variables, P, H = plan.readings.variables[rows], record.P_predicted[node], record.gradients[rows]
         delta, V = plan.readings.values[rows] - record.predictions[rows], -H @ X
-        R = _error_covariance(record.sds[rows], correlation, variables) + _excess(record, rows)
+        R = error_covariance(record.sds[rows], correlation, variables) + _excess(record, rows)
         S = H @ P @ H.T + R
         whiten = _inverse_factor(S)
         W, VW = whiten @ delta, whiten @ V
@@ -242,8 +242,8 @@ def _backward(
         out.auxs[node] = _standardised(r + Q @ known.shift, N - Q @ known.covariance @ Q.T, N)
 
 
-def _error_covariance(sds: Vector, correlation: Matrix, variables: IntVector) -> Matrix:
-    """Return R; repeated readings of one variable have errors of their own."""
+def error_covariance(sds: Vector, correlation: Matrix, variables: IntVector) -> Matrix:
+    """Return R of one sample; repeated readings of one variable have errors of their own."""
     if not len(correlation):
         return np.diag(sds**2)
     R = np.outer(sds, sds) * correlation[np.ix_(variables, variables)]

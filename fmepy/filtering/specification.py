@@ -18,14 +18,15 @@ from fmepy.filtering.noise import ESTIMATE, Noise, read_noise, scale_parameters
 from fmepy.filtering.statespace import StateSpace, build_state_space
 from fmepy.filtering.untraced import UntracedSpace, nominal_equations
 from fmepy.models.definition import Definition
-from fmepy.models.engines.fixed import METHODS as FIXED
 from fmepy.models.equations import Equations, names_in, symbol
 from fmepy.models.events import Event
 from fmepy.types import Vector
 
 __all__ = ["Accumulator", "Specification", "names_of_estimates", "names_of_noise", "read_specification"]
 
-PROPAGATIONS = ("euler", "rk4", "ode", "moment")
+FIXED = ("euler", "rk4", "rk4_moment")
+"""Propagations by fixed steps."""
+PROPAGATIONS = (*FIXED, "ode", "moment")
 UPDATES = ("ekf", "iterated", "second_order", "unscented")
 ALGORITHMS = ("sequential", "joint", "sqrt")
 PROCESS, MEASUREMENT = "sd_w_", "sd_v_"
@@ -74,7 +75,7 @@ class Specification:
     direct : tuple of (int, int)
         (observed variable, state) of the states that are measured directly.
     accumulators : tuple of Accumulator
-    propagation : {"difference", "euler", "rk4", "ode", "moment"}
+    propagation : {"difference", "euler", "rk4", "rk4_moment", "ode", "moment"}
     dt : float or None
     per_step : bool
     update, algorithm : str
@@ -178,9 +179,14 @@ def read_specification(
     check_choice(algorithm, ALGORITHMS, "algorithm")
     propagation, dt, per_step = _propagation(model, definition, propagation, dt, noise_kind)
     _check_untraced(definition, update, accumulate)
-    if update == "unscented" and propagation == "moment":
+    if update == "unscented" and propagation in ("moment", "rk4_moment"):
         raise ArgumentError(
-            "`update='unscented'` carries points along: pass propagation='ode', 'rk4' or 'euler', not 'moment'."
+            f"`update='unscented'` carries points along: pass propagation='ode', 'rk4' or 'euler', not {propagation!r}."
+        )
+    if update == "second_order" and propagation == "rk4_moment":
+        raise ArgumentError(
+            "`update='second_order'` takes the curvature of the step itself: pass propagation='rk4', which integrates "
+            "the noise by the same stages, or 'moment', not 'rk4_moment'."
         )
     own = definition.parameters
     _check_no_outputs(process_noise, equations, own)
@@ -291,12 +297,17 @@ def _propagation(
     chosen = check_choice(propagation, PROPAGATIONS, "propagation") if propagation is not None else own or "ode"
     if chosen not in FIXED:
         if dt is not None:
-            raise ArgumentError(f"`dt` is for propagation='euler' or 'rk4'; here it is {chosen!r}.")
+            raise ArgumentError(f"`dt` is for propagation='euler', 'rk4' or 'rk4_moment'; here it is {chosen!r}.")
         if noise_kind == "per_step":
             raise ArgumentError(
                 f"`noise_kind='per_step'` needs fixed steps: pass propagation='euler' and dt; here it is {chosen!r}."
             )
         return chosen, None, False
+    if chosen == "rk4_moment" and noise_kind == "per_step":
+        raise ArgumentError(
+            "`propagation='rk4_moment'` integrates Brownian noise along the step: for a rate that is drawn once a step "
+            "pass propagation='rk4' or 'euler'."
+        )
     step = dt if dt is not None else model._options.dt
     if step is not None and not (np.isfinite(step) and step > 0):
         raise ArgumentError(f"`dt={dt!r}` must be a positive number.")
