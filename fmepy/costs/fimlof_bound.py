@@ -146,7 +146,7 @@ class BoundFimlof:
     @property
     def data(self) -> ObservedData:
         """The data that count, in their own units."""
-        parts = [e.counted(len(plan.readings)) for e, (plan, _) in zip(self.entities, self._plans, strict=True)]
+        parts = [e.counted(len(plan.readings)) for e, (plan, _) in zip(self.entities, self.plans, strict=True)]
         used = np.array(uses_errors(self.spec))
         found = joined([
             ObservedData(

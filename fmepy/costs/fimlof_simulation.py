@@ -21,7 +21,7 @@ import pandas as pd
 from fmepy.costs.fimlof_bound import BoundFimlof
 from fmepy.costs.fimlof_data import EntityData, read_entities
 from fmepy.costs.observation_scale import observation_scale
-from fmepy.costs.observations import as_table
+from fmepy.costs.tables import as_table
 from fmepy.errors import SimulationError
 from fmepy.filtering.noise import semidefinite_factor
 from fmepy.filtering.outputs import StateFunctions

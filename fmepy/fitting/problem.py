@@ -242,7 +242,7 @@ class Problem:
             self.best = (float(value), np.array(theta, dtype=float))
 
     def at_bound(self, theta: Vector) -> BoolVector:
-        """Tell which parameters are on a bound: exactly (see `put_on_bounds`), or held between two that are all but one."""
+        """Tell which parameters are on a bound: exactly (see `put_on_bounds`), or between two that are all but one."""
         return np.asarray((theta == self.lower) | (theta == self.upper) | ~self.moving)
 
     def projected(self, theta: Vector, gradient: Vector) -> Vector:

@@ -42,7 +42,9 @@ def test_the_covariance_of_many_histories_is_that_of_the_model():
     cost = walk_cost(data={"time": [1, 2, 5], "x": [0.0, 0.0, 0.0]})
     drawn = np.array([cost.simulate(seed=k)["x"] for k in range(1500)])
     powers = np.array([0.8, 0.64, 0.8**5])
-    noise = np.array([[sum(0.8 ** (s - j + t - j) for j in range(1, min(s, t) + 1)) for t in (1, 2, 5)] for s in (1, 2, 5)])
+    noise = np.array(
+        [[sum(0.8 ** (s - j + t - j) for j in range(1, min(s, t) + 1)) for t in (1, 2, 5)] for s in (1, 2, 5)]
+    )
     expected = np.outer(powers, powers) + noise + 0.25 * np.eye(3)
     np.testing.assert_allclose(drawn.mean(axis=0), 3 * powers, atol=4 * np.sqrt(expected.max() / 1500))
     np.testing.assert_allclose(np.cov(drawn.T), expected, rtol=0.16, atol=0.08)
@@ -103,11 +105,9 @@ def test_a_start_from_data_or_unknown_has_its_rule(initial):
 
 def test_long_tables_repeated_columns_and_transforms_keep_their_form():
     model = fme.DifferenceModel("next(x) = 0.9*x + 1", state={"x": 10.0}, times=range(11))
-    long = pd.DataFrame({"name": "x", "t": [1, 2, 2, 5, 3], "value": [9, 10, 11, 9, 10], "e": [0.1, 0.2, 0.1, 0.3, 0.1]},
-                        index=list("abcde"))  # fmt: skip
-    cost = fme.FimlofCost(
-        model, long, x="t", y="value", err="e", transform={"x": "log"}, process_noise={"x": 0.1}
-    )
+    columns = {"name": "x", "t": [1, 2, 2, 5, 3], "value": [9, 10, 11, 9, 10], "e": [0.1, 0.2, 0.1, 0.3, 0.1]}
+    long = pd.DataFrame(columns, index=list("abcde"))
+    cost = fme.FimlofCost(model, long, x="t", y="value", err="e", transform={"x": "log"}, process_noise={"x": 0.1})
     drawn = cost.simulate(seed=0)
     assert list(drawn.index) == list("abcde")
     assert (drawn["value"] > 0).all()
