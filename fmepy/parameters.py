@@ -160,9 +160,9 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
 
 def _check_own(names: Iterable[object], own: pd.Series, argument: str) -> tuple[str, ...]:
     """Return names as a model or cost spells them; ParameterError for the first that is none of its own."""
-    names = [normal_name(k) for k in names]
-    _refuse_differing(names, own, f"`{argument}`:")
-    return check_names(names, own.index, argument=argument)
+    asked = [normal_name(k) for k in names]
+    _refuse_differing(asked, own, f"`{argument}`:")
+    return check_names(asked, own.index, argument=argument)
 
 
 def _refuse_differing(names: Iterable[str], own: pd.Series, beginning: str) -> None:
