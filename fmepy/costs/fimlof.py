@@ -74,8 +74,8 @@ class FimlofCost(AddableCost):
     x, y, err : str, optional
         Columns of time, of the values and of the standard errors of a long table.
     transform : {"log", "sqrt"} or dict by variable, optional
-        Filter transformed readings; errors are on that scale. To compare with a fit of untransformed data add
-        ``FilterResult.log_jacobian`` to the log-likelihood.
+        Filter transformed readings; errors are on that scale. The value of the cost, and ``FilterResult.loglik``, are
+        of transformed readings; ``ModFit.loglik`` is of the data in their own units, ``log_jacobian`` the difference.
     parms : mapping, optional
         Values of the parameters that only the noise knows.
     initial : {"known", "data", "diffuse"}
