@@ -470,7 +470,7 @@ def test_nothing_is_run_outside_the_bounds(tiny, at):
 
     def curve(p):
         seen.append(p["k"])
-        return {"y": (p["k"] + 1) ** np.arange(1.0, 4.0)}
+        return {"time": np.arange(3.0), "y": (p["k"] + 1) ** np.arange(1.0, 4.0)}
 
     exact = np.arange(1.0, 4.0) * (at + 1) ** np.arange(0.0, 3.0)
     given = lmfit.create_params(k={"value": at, "min": 0.0, "max": 1.0})
