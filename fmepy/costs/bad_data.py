@@ -8,7 +8,7 @@ are not wrong, and where the two cannot be told apart (all states measured, no l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -86,7 +86,7 @@ class BadData(Framed):
 
 def screen_bad_data(
     cost: FimlofCost,
-    threshold: float = 4.0,
+    threshold: Any = 4.0,
     *,
     parms: Any = None,
     smooth: bool = True,
@@ -98,8 +98,9 @@ def screen_bad_data(
     ----------
     cost : FimlofCost
     threshold : float
-        In standard deviations; 3 to 5 are usual.
-    parms : dict, Series, ..., optional
+        In standard deviations; 3 to 5 are usual. Parameters may stand in its place, ``screen_bad_data(cost, fit.par)``;
+        the threshold is then 4.
+    parms : dict, Series, fit, ..., optional
         Parameters of the filter, such as ``fit.par``; default the cost's own.
     smooth : bool
         Judge a datum by all others (AUXM, AUXS); False: by those until its time (NUMR, NUSR), which is weaker and
@@ -140,14 +141,20 @@ def screen_bad_data(
     """
     if not isinstance(cost, FimlofCost):
         raise ArgumentError(f"`cost` must be a FimlofCost; got {type(cost).__name__}.")
+    if parms is None and (isinstance(threshold, Mapping | pd.Series) or hasattr(threshold, "par")):
+        threshold, parms = 4.0, threshold
+    parms = getattr(parms, "par", parms)
     if not (isinstance(threshold, int | float | np.number) and np.isfinite(threshold) and threshold > 0):
-        raise ArgumentError(f"`threshold={threshold!r}` must be a positive number of standard deviations.")
+        raise ArgumentError(
+            f"`threshold={threshold!r}` must be a positive number of standard deviations, such as 4. Parameters are "
+            "given by name: screen_bad_data(cost, parms=fit.par)."
+        )
     if refit is not None and not callable(refit):
         raise ArgumentError(
             f"`refit` must be a function of a cost and parameters, such as lambda cost, p: fme.modFit(cost, p); got "
             f"{type(refit).__name__}."
         )
-    theta = merge_parameters(cost.parms, parms)
+    threshold, theta = float(threshold), merge_parameters(cost.parms, parms)
     table = as_table(cost.obs).copy()
     labels = table.index
     table.index = pd.RangeIndex(len(table))

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
+from fmepy.filtering.bands import band, positive_names
 from fmepy.filtering.entity_run import EntityRun
 from fmepy.filtering.noise import semidefinite_factor
 from fmepy.filtering.outputs import StateFunctions, names_of_sums, output_functions
@@ -52,7 +53,8 @@ class Forecast(Framed):
     frame : DataFrame
         [entity,] time, name, mean, sd, lower, upper: of the *state or output itself*; and reading_sd, reading_lower,
         reading_upper: of a single *reading* of it, errors of measurement included (on the data's own scale; of a
-        transformed variable reading_sd is on the transformed one). NaN for what is not observed. What was read as a sum
+        transformed variable reading_sd is on the transformed one). NaN for what is not observed. The band of a state
+        that cannot be negative (`fmepy.filtering.bands` says which) is log-normal, and keeps above zero. What was read as a sum
         (`accumulate`) has rows of its own, "sum of <variable>", at whole lengths of it after the end of the data.
     cov : ndarray, shape (n_time, n, n)
         Of the states, by entity and time.
@@ -475,6 +477,14 @@ def _part(
     errors = future.error_sds(mean[:, :n], run.p)
     lower, upper, z_sd = mean - q * sd, mean + q * sd, np.sqrt(sd[:, -m:] ** 2 + errors**2)
     z_lower, z_upper = mean[:, -m:] - q * z_sd, mean[:, -m:] + q * z_sd
+    positive = positive_names(spec)
+    for j, name in enumerate((*spec.space.states, *future.outputs.names)):
+        if name in positive:
+            lower[:, j], upper[:, j] = band(mean[:, j], sd[:, j], q, True)
+            for v in (v for v, read in enumerate(spec.variables) if read == name and spec.transforms[v] is None):
+                z, e = mean[:, j], q * errors[:, v]  # a reading errs by so much more, to either side
+                z_lower[:, v] = z - np.hypot(z - lower[:, j], e)
+                z_upper[:, v] = z + np.hypot(upper[:, j] - z, e)
     if drawn is not None:
         tails = [(1 - level) / 2, (1 + level) / 2]
         paths, readings = drawn.complete()

@@ -12,6 +12,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice, did_you_mean
 from fmepy.filtering import tables
+from fmepy.filtering.bands import positive_names
 from fmepy.filtering.diagnostics import (
     Correlations,
     Normality,
@@ -394,6 +395,21 @@ class FilterResult:
         """The column of the tables that names the entity; None if there is but one."""
         name: str | None = self.cost.entity
         return name
+
+    @cached_property
+    def positive(self) -> set[str]:
+        """States and outputs that cannot be negative: `fmepy.filtering.bands` says how that is known."""
+        return positive_names(self._spec)
+
+    def drawn_through(self, points: int = 200) -> FilterResult:
+        """Return the result with so many further times between its own where they are few: for smooth lines."""
+        nodes = np.unique(np.concatenate([r.plan.times for r in self.runs]))
+        if self.failure is not None or len(nodes) < 2 or len(nodes) >= points:
+            return self
+        if self._spec.definition.kind == "difference":
+            between = np.arange(nodes[0], nodes[-1] + 0.5)
+            return self if len(between) == len(nodes) else self.at(between[:: -(-len(between) // 2000)])
+        return self.at(np.linspace(nodes[0], nodes[-1], points + 1))
 
     @property
     def measured_states(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice
+from fmepy.filtering.bands import band
 from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, picture
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ def plot_states(
 
     Notes
     -----
+    Between coarse times the lines and bands go through the states there, as the equations and the data say. The band of
+    a state that cannot be negative is log-normal (see `fmepy.filtering.bands`).
+
     Several entities are drawn as lines without bands; ``flt.of(entity).plot()`` shows one with its band.
     """
     from scipy.special import ndtri
@@ -80,7 +84,8 @@ def plot_states(
     if not 0 < level < 1:
         raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
     check_choice(kind, ("smoothed", "filtered", "predicted"), "kind")
-    values, sds = getattr(flt, kind), flt.sd(kind)
+    fine = flt.drawn_through()  # lines between coarse times are those of the equations, not straight ones
+    values, sds = getattr(fine, kind), fine.sd(kind)
     known = [str(c) for c in values.columns if c not in ("time", flt.entity_column)]
     names = check_which(which, known) if which is not None else [n for n in known if n not in flt.measured_states]
     panels = get_axes(len(names), axes, panel=_WIDE, ncols=1 if len(names) == 1 else min(3, -(-len(names) // 2)))
@@ -100,7 +105,8 @@ def plot_states(
                 ax.plot(x, y, **{"color": color, "linewidth": 0.9, "label": told, **kwargs})
                 continue
             sd = flt.rows_of(sds, label)[name].to_numpy()
-            ax.fill_between(x, y - q * sd, y + q * sd, color=color, alpha=0.25, linewidth=0, zorder=1,
+            lower, upper = band(y, sd, q, name in flt.positive)
+            ax.fill_between(x, lower, upper, color=color, alpha=0.25, linewidth=0, zorder=1,
                             label=f"{level:.0%} band of the state")  # fmt: skip
             ax.plot(x, y, **{"color": color, "label": kind, "zorder": 3, "linewidth": 1.2, **kwargs})
             ax.plot(own["x"], own["obs"], **{**_DATA, "label": "data" if len(own) else None})
@@ -294,7 +300,7 @@ def _fan(ax: Axes, before: Any, end: Any, ahead: Any, name: str, level: float, *
     color = line.get_color()
     ax.plot(t, np.concatenate([[end[name]], ahead["mean"]]), color=color, linestyle="--", linewidth=1.2)
     if ahead["reading_sd"].notna().any():
-        ax.fill_between(ahead["time"], ahead["reading_lower"], ahead["reading_upper"], color=color, alpha=0.15,
+        ax.fill_between(ahead["time"], ahead["reading_lower"], ahead["reading_upper"], color="0.5", alpha=0.25,
                         linewidth=0, label=f"{level:.0%} band of a reading")  # fmt: skip
     ax.fill_between(ahead["time"], ahead["lower"], ahead["upper"], color=color, alpha=0.35, linewidth=0,
                     label=f"{level:.0%} of the state")  # fmt: skip

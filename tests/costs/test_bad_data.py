@@ -10,6 +10,7 @@ from fmepy import datasets
 from fmepy.costs.bad_data import screen_bad_data
 from fmepy.costs.fimlof import FimlofCost
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.fitting import modFit
 from fmepy.models.difference import DifferenceModel
 from tests.filtering.simulated import panel
 
@@ -143,3 +144,20 @@ def test_what_cannot_be_screened_is_refused():
         screen_bad_data(lambda p: p)
     with pytest.raises(SimulationError, match="cannot be screened"):
         screen_bad_data(cost, parms={"a": 1e200})
+
+
+def test_parameters_or_a_fit_may_stand_in_the_second_place():
+    model = DifferenceModel("next(x) = a*x", state={"x": 1.0}, times=range(9), parms={"a": 1.0})
+    cost = FimlofCost(
+        model, {"time": range(1, 9), "x": [1.1, 0.9, 1.2, 1.0, 9.1, 1.2, 1.0, 0.9]}, process_noise={"x": 0.1},
+        measurement_noise={"x": 0.2},
+    )  # fmt: skip
+    fit = modFit(cost, {"a": 1.0}, hessian=False)
+    expected = screen_bad_data(cost, parms=fit.par)
+    for given in (fit.par, fit.par.to_dict(), fit):
+        found = screen_bad_data(cost, given)
+        pd.testing.assert_frame_equal(found.log, expected.log)
+        assert found.parms["a"] == fit.par["a"]
+        assert found.threshold == 4.0
+    with pytest.raises(ArgumentError, match=r"screen_bad_data\(cost, parms=fit.par\)"):
+        screen_bad_data(cost, fit.par, parms=fit.par)

@@ -15,6 +15,7 @@ from fmepy.costs.fimlof import FimlofCost
 from fmepy.errors import ArgumentError
 from fmepy.fitting.compare import compare_fits
 from fmepy.models.difference import DifferenceModel
+from fmepy.models.ode import OdeModel
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +191,43 @@ def test_matplotlib_s_short_keywords_are_understood_and_a_band_has_a_level(flt):
         flt.plot("s", lw=3, linewidth=2)
     with pytest.raises(ArgumentError, match=r"`level=95` must lie between 0 and 1, such as 0\.95"):
         flt.plot("s", level=95)
+
+
+def sparse_predation(**noise):
+    model = OdeModel(
+        lambda t, x, y, *, a, b: (a * x - b * x * y, b * x * y - y), state={"x": 2.0, "y": 1.0},
+        times=np.arange(0.0, 13.0, 2.0), parms={"a": 1.0, "b": 1.0},
+    )  # fmt: skip
+    t = np.arange(0.0, 13.0, 2.0)
+    data = {"time": t, "x": model()["x"] * 1.1}
+    return FimlofCost(model, data, process_noise=noise or {"x": "0.5*x", "y": "0.5*y"}, measurement_noise={"x": 0.5})
+
+
+def test_lines_between_coarse_times_are_those_of_the_equations():
+    flt = sparse_predation(x=0.1).filter()
+    (ax,) = flt.plot("x")
+    drawn = line(ax, "smoothed")
+    t, y = drawn.get_xdata(), drawn.get_ydata()
+    assert len(t) > 150
+    assert np.abs(y - np.interp(t, flt.smoothed["time"], flt.smoothed["x"])).max() > 0.05
+    assert set(flt.smoothed["time"]) <= set(t)
+    band = ax.collections[0].get_paths()[0].vertices
+    assert len(np.unique(band[:, 0])) > 150
+
+
+def test_the_bands_of_what_cannot_be_negative_keep_above_zero():
+    flt = sparse_predation().filter()
+    assert flt.positive == {"x", "y"}
+    for ax in [*flt.plot(), *flt.forecast(5).plot(["x", "y"])]:
+        for part in ax.collections:
+            if "state" in part.get_label():
+                assert part.get_paths()[0].vertices[:, 1].min() > 0
+    frame = flt.forecast(5).frame.query("name == 'x'")
+    assert_allclose(frame["upper"] / frame["mean"], np.exp(1.959964 * frame["sd"] / frame["mean"]), rtol=1e-6)
+    assert sparse_predation(x=0.1, y="0.1*y").filter().positive == {"y"}  # additive noise may take x below zero
+
+
+def test_the_two_bands_of_a_forecast_differ_in_colour(flt):
+    (ax,) = flt.forecast(4).plot("y")
+    reading, state = (part.get_facecolor()[0][:3] for part in ax.collections)
+    assert np.abs(reading - state).max() > 0.2
