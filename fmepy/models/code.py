@@ -7,6 +7,7 @@ generated name first, so no text of a user is ever executed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def scalar_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Seque
 
     It raises ValueError, OverflowError or ZeroDivisionError where the mathematics does.
     """
-    return _lambdified(groups, expressions, "math")
+    return _lambdified(tuple(map(tuple, groups)), tuple(expressions), "math")
 
 
 def array_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Sequence[Any]) -> Callable[..., list[Any]]:
@@ -28,10 +29,12 @@ def array_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Sequen
 
     Constant expressions come back as numbers, so results are to be broadcast.
     """
-    return _lambdified(groups, expressions, "numpy")
+    return _lambdified(tuple(map(tuple, groups)), tuple(expressions), "numpy")
 
 
-def _lambdified(groups: Sequence[Sequence[Any]], expressions: Sequence[Any], modules: str) -> Callable[..., Any]:
+@lru_cache(maxsize=256)
+def _lambdified(groups: tuple[tuple[Any, ...], ...], expressions: tuple[Any, ...], modules: str) -> Callable[..., Any]:
+    """Return the function, made once for equal expressions: forecasts and simulations ask for the same ones again."""
     import sympy
 
     names = {s: sympy.Symbol(f"v{i}x{j}", real=True) for i, g in enumerate(groups) for j, s in enumerate(g)}
