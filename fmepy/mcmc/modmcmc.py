@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,16 @@ from fmepy.mcmc.base import Dispersion, Kernel
 from fmepy.mcmc.checkpoint import Folder
 from fmepy.mcmc.differential_evolution import DEMCZ
 from fmepy.mcmc.ensemble import Ensemble
+from fmepy.mcmc.header import Kept, header_of
 from fmepy.mcmc.metropolis import Metropolis
 from fmepy.mcmc.proposals import JumpFunction, as_jump
 from fmepy.mcmc.result import ModMCMC
-from fmepy.mcmc.runner import Chains, Job, Plan, run_chains
-from fmepy.mcmc.target import Target, Variances, variances
+from fmepy.mcmc.runner import Chains, Job, Plan, run_chains, settle
+from fmepy.mcmc.target import Target, variances
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters import as_bounds, as_prior, check_inside, generated_names
 from fmepy.scales import check_scale, marked, scale_taken
-from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
+from fmepy.types import Matrix, Seed, UserBounds, UserParameters
 
 __all__ = ["METHODS", "modMCMC", "resume_mcmc"]
 
@@ -120,7 +122,8 @@ def modMCMC(
         normal and L L' the covariance of the proposal, inside the bounds and of nonzero posterior (each failure draws
         5 % nearer).
     checkpoint : path, optional
-        A folder that holds no chain yet; parts are written to it, from which `resume_mcmc` goes on.
+        A folder that holds no chain yet; parts are written to it, from which `resume_mcmc` goes on. While the chain
+        runs nobody else can write there.
     checkpoint_every : int
         Iterations between parts.
     args, kwargs
@@ -155,8 +158,10 @@ def modMCMC(
     are sampled are integrated out for their moves, and drawn given each state.
 
     Adaptation (no burn-in) makes the chain depend on its past; what is written of convergence holds for a frozen
-    proposal, that is with burn-in. Memory is bounded by `outputlength`. Ctrl-C returns the rows there are, of all
-    chains, with an `InterruptedWarning` and ``interrupted`` true.
+    proposal, that is with burn-in. Memory is bounded by `outputlength`.
+
+    Ctrl-C returns the rows there are, of all chains, with an `InterruptedWarning` and ``interrupted`` true. A
+    checkpoint that cannot be written (a full disk) does not end the chain: it is told, and tried again at every part.
 
     *Differs from FME*:
 
@@ -228,11 +233,11 @@ def modMCMC(
     _check_starts(target, starts)
     root = _root(seed)
     jobs = _jobs(starts, chains, kernel.n_member, root.spawn(chains))
-    folder = None
-    if checkpoint is not None:
-        folder = Folder(checkpoint)
-        folder.create(_header(settings, target, plan, proposal, starts, jobs, every))
-    ran = run_chains(kernel, target, plan, jobs, folder=folder, every=every, executor=executor, progress=progress)
+    folder = None if checkpoint is None else Folder(checkpoint)
+    with nullcontext() if folder is None else folder.held(new=True):
+        if folder is not None:
+            folder.create(header_of(asdict(settings), target, plan, proposal, starts, jobs, every))
+        ran = run_chains(kernel, target, plan, jobs, folder=folder, every=every, executor=executor, progress=progress)
     return _result(target, plan, settings, ran)
 
 
@@ -289,66 +294,68 @@ def resume_mcmc(
     True
     """
     folder = Folder(checkpoint)
-    header = folder.read_header()
-    starts = np.array(header["starts"], dtype=float)
-    names, positional = tuple(header["names"]), bool(header["positional"])
-    first: Any = starts[0].copy() if positional else dict(zip(names, map(float, starts[0]), strict=True))
-    if positional and hasattr(f, "bind"):
+    folder.read_header()  # a folder without one is told before it is locked
+    with folder.held():
+        kept = Kept.of(folder, METHODS)
+        objective = _objective_of(kept, f, args, kwargs)
+        kept.check_problem(objective)
+        if (prior is not None) != kept.has_prior:
+            raise ArgumentError(
+                "The checkpoint has a prior: give the same `prior` again, functions are never stored."
+                if kept.has_prior
+                else "The checkpoint is of a chain without `prior`; leave it out."
+            )
+        target = Target(objective, kept.lower, kept.upper, as_prior(prior, objective.parameters), kept.variances)
+        kept.check_values(target)
+        proposal: Matrix | JumpFunction
+        if kept.jump is None:
+            if not callable(jump):
+                raise ArgumentError(
+                    "The checkpoint is of a chain with a function as `jump`: give the same function again."
+                )
+            proposal = JumpFunction(jump, objective.parameters)
+        else:
+            if jump is not None:
+                raise ArgumentError("`jump` is kept in the checkpoint; leave it out. Only functions are given again.")
+            proposal = kept.jump
+        s = kept.settings
+        control = _control(s["control"], s["method"], target.n_par)
+        settings = _Settings(**{**s, "drscale": tuple(s["drscale"]), "control": control})
+        kernel, plan = _kernel(settings, target, proposal), kept.plan
+        done, notes = settle(kernel, target, plan, kept.jobs, folder)
+        if niter is not None:
+            plan = _longer(plan, _count(niter, "niter", 1), max(done))
+        if folder.writable:
+            folder.sweep()
+            if plan.niter != kept.plan.niter:
+                folder.write_header({**kept.header, "niter": plan.niter})
+        elif min(done) < plan.niter:
+            raise ArgumentError(
+                f"`checkpoint`: the folder {str(folder.path)!r} is read-only, and a chain is at iteration "
+                f"{min(done)} of {plan.niter}. Copy the folder to where you may write, and resume the copy."
+            )
+        ran = run_chains(
+            kernel, target, plan, kept.jobs, folder=folder, every=kept.every, executor=executor, progress=progress
+        )
+    return _result(target, plan, settings, ran._replace(notes=[*notes, *ran.notes]))
+
+
+def _objective_of(kept: Kept, f: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Objective:
+    if kept.positional and hasattr(f, "bind"):
         raise ArgumentError("The checkpoint is of a function of an array; `f` is a fmepy cost. Give the same `f`.")
+    start = kept.starts[0]
+    first: Any = start.copy() if kept.positional else dict(zip(kept.names, map(float, start), strict=True))
     try:
-        objective = as_objective(f, first, args=args, kwargs=kwargs)
+        return as_objective(f, first, args=args, kwargs=kwargs)
     except ArgumentError as error:
         raise ArgumentError(f"The checkpoint is of another problem: {error}") from error
-    low, high = np.array(header["lower"]), np.array(header["upper"])
-    if (prior is not None) != bool(header["has_prior"]):
-        raise ArgumentError(
-            "The checkpoint has a prior: give the same `prior` again, functions are never stored."
-            if header["has_prior"]
-            else "The checkpoint is of a chain without `prior`; leave it out."
-        )
-    kept = header["variances"]
-    var = None
-    if kept is not None:
-        var = Variances(
-            tuple(kept["labels"]), np.array(kept["var0"]), np.array(kept["n0"]), np.array(kept["N"]),
-            bool(kept["sampled"]), str(kept["grouping"]),
-        )  # fmt: skip
-    _compare(header["problem"], _identity(objective))
-    target = Target(objective, low, high, as_prior(prior, objective.parameters), var)
-    _compare_values(header, target, starts[0])
-    proposal: Matrix | JumpFunction
-    if header["jump"] is None:
-        if not callable(jump):
-            raise ArgumentError("The checkpoint is of a chain with a function as `jump`: give the same function again.")
-        proposal = JumpFunction(jump, objective.parameters)
-    else:
-        if jump is not None:
-            raise ArgumentError("`jump` is kept in the checkpoint; leave it out. Only functions are given again.")
-        proposal = np.array(header["jump"], dtype=float)
-    s = header["settings"]
-    settings = _Settings(
-        s["method"], s["updatecov"], s["covscale"], tuple(s["drscale"]), s["control"], s["adapt_until"]
-    )
-    plan = Plan(header["niter"], header["burninlength"], header["interval"])
-    jobs = [
-        Job(
-            j["number"],
-            np.random.SeedSequence(j["entropy"], spawn_key=tuple(j["spawn_key"]), pool_size=j["pool_size"]),
-            np.array(j["starts"], dtype=float),
-            bool(j["dispersed"]),
-        )
-        for j in header["jobs"]
-    ]
-    folder.sweep()
-    if niter is not None:
-        plan = _longer(plan, _count(niter, "niter", 1), folder, jobs)
-        if plan.niter != header["niter"]:
-            folder.write_header({**header, "niter": plan.niter})
-    kernel = _kernel(settings, target, proposal)
-    ran = run_chains(
-        kernel, target, plan, jobs, folder=folder, every=int(header["every"]), executor=executor, progress=progress
-    )
-    return _result(target, plan, settings, ran)
+
+
+def _longer(plan: Plan, niter: int, done: int) -> Plan:
+    longer = plan.longer(niter)
+    if longer.niter < done or niter <= plan.burninlength:
+        raise ArgumentError(f"`niter={niter}` is less than the {done} iterations that the checkpoint holds.")
+    return longer
 
 
 # --- arguments
@@ -533,121 +540,6 @@ def _jobs(starts: Matrix, chains: int, n_member: int, seeds: list[np.random.Seed
     if each not in (1, n_member):
         raise ArgumentError(f"`p` is a table of {len(starts)} starts for {chains} chains; give one start a chain.")
     return [Job(k, seeds[k], starts[k * each : (k + 1) * each], False) for k in range(chains)]
-
-
-# --- checkpoints
-
-
-def _identity(objective: Objective) -> dict[str, Any]:
-    """Return what makes a problem the same as another, as JSON keeps it."""
-    return {
-        "parameters": list(objective.parameter_names),
-        "kind of cost": "-2 log likelihood" if objective.is_scalar else "residuals",
-        "number of residuals": objective.n_obs,
-        "variables": list(objective.group_names),
-    }
-
-
-def _header(
-    settings: _Settings,
-    target: Target,
-    plan: Plan,
-    proposal: Matrix | JumpFunction,
-    starts: Matrix,
-    jobs: list[Job],
-    every: int,
-) -> dict[str, Any]:
-    objective, var = target.objective, target.variances
-    given = objective.parameters.lmfit
-    if given is not None and len(given) > len(objective.parameters):
-        raise ArgumentError(
-            "`checkpoint` cannot keep lmfit parameters that are fixed or tied (their expressions are code). Give the "
-            "free ones as a dict, and fix the others in the model."
-        )
-    point = target.evaluate(starts[0])
-    assert point is not None
-    return {
-        "names": list(target.names),
-        "positional": objective.parameters.positional,
-        "starts": starts.tolist(),
-        "lower": target.lower.tolist(),
-        "upper": target.upper.tolist(),
-        "has_prior": target.prior is not None,
-        "variances": None
-        if var is None
-        else {
-            "labels": list(var.labels),
-            "var0": var.var0.tolist(),
-            "n0": var.n0.tolist(),
-            "N": var.N.tolist(),
-            "sampled": var.sampled,
-            "grouping": var.grouping,
-        },
-        "problem": _identity(objective),
-        "at_start": {"SS": point.SS.tolist(), "prior": point.prior},
-        "jump": None if isinstance(proposal, JumpFunction) else proposal.tolist(),
-        "settings": {
-            "method": settings.method,
-            "updatecov": settings.updatecov,
-            "covscale": settings.covscale,
-            "drscale": list(settings.drscale),
-            "control": settings.control,
-            "adapt_until": settings.adapt_until,
-        },
-        "niter": plan.niter,
-        "burninlength": plan.burninlength,
-        "interval": plan.interval,
-        "every": every,
-        "jobs": [
-            {
-                "number": j.number,
-                "entropy": _plain_entropy(j.seed.entropy),
-                "spawn_key": [int(k) for k in j.seed.spawn_key],
-                "pool_size": j.seed.pool_size,
-                "starts": j.starts.tolist(),
-                "dispersed": j.dispersed,
-            }
-            for j in jobs
-        ],
-    }
-
-
-def _plain_entropy(entropy: Any) -> Any:
-    return int(entropy) if isinstance(entropy, (int, np.integer)) else [int(e) for e in entropy]
-
-
-def _compare(kept: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    for name, value in kept.items():
-        if value != now[name]:
-            raise ArgumentError(
-                f"The checkpoint is of another problem: its {name} is {value!r}, that of `f` is {now[name]!r}. Give "
-                "the same `f` (and args, kwargs), or begin a new chain in another folder."
-            )
-
-
-def _compare_values(header: Mapping[str, Any], target: Target, start: Vector) -> None:
-    point = target.evaluate(start)
-    kept = header["at_start"]
-    SS = np.array(kept["SS"])
-    if point is None or point.SS.shape != SS.shape or not np.allclose(point.SS, SS, rtol=_AGREE, atol=1e-300):
-        have = "zero probability" if point is None else point.SS.tolist()
-        raise ArgumentError(
-            f"The checkpoint is of another problem: at its start the sums of squares (or -2 log L) were {SS.tolist()}, "
-            f"`f` gives {have}. Give the same `f`, data and args."
-        )
-    if not np.isclose(point.prior, kept["prior"], rtol=_AGREE, atol=1e-12):
-        raise ArgumentError(
-            f"The checkpoint is of another prior: -2 log prior at its start was {kept['prior']:.10g}, it is now "
-            f"{point.prior:.10g}. Give the same `prior`."
-        )
-
-
-def _longer(plan: Plan, niter: int, folder: Folder, jobs: list[Job]) -> Plan:
-    done = max((parts[-1].iteration for j in jobs if (parts := folder.parts(j.number))), default=0)
-    longer = plan.longer(niter)
-    if longer.niter < done or niter <= plan.burninlength:
-        raise ArgumentError(f"`niter={niter}` is less than the {done} iterations that the checkpoint holds.")
-    return longer
 
 
 # --- the result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,15 +12,18 @@ import numpy as np
 
 from fmepy.errors import ArgumentError, FmepyError
 from fmepy.mcmc.base import Counts, Kernel, Record
-from fmepy.mcmc.checkpoint import Folder, Part
+from fmepy.mcmc.checkpoint import Folder, Part, Shapes
 from fmepy.mcmc.target import Target
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import Stopped, check_stop, outermost
 from fmepy.types import Matrix
 
-__all__ = ["ChainRun", "Chains", "Job", "Plan", "run_chain", "run_chains"]
+__all__ = ["ChainRun", "Chains", "Job", "Plan", "run_chain", "run_chains", "settle"]
+
+logger = logging.getLogger(__name__)
 
 _FIRST_ROWS = 4096
+_UNKEPT = "Chain %d: nothing can be kept after iteration %d in %s (%s). It goes on, and is tried again at every part."
 _PATIENCE = 60.0  # seconds after Ctrl-C for chains in workers to come to the end of an iteration
 _WORTH_PROCESSES = 2.0  # seconds of work a chain, below which several chains run one after the other
 
@@ -61,7 +65,11 @@ class Plan:
     @property
     def rows(self) -> int:
         """Rows saved of every member."""
-        return (self.niter - self.burninlength) // self.interval
+        return self.saved(0, self.niter)
+
+    def saved(self, begin: int, end: int) -> int:
+        """Return how many rows are saved by iterations begin + 1 to end."""
+        return max(0, end - self.burninlength) // self.interval - max(0, begin - self.burninlength) // self.interval
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +97,8 @@ class ChainRun:
     iterations, failures, retries : int
     last_failure : str
     interrupted : bool
+    trouble : str
+        Why the checkpoint does not hold the whole chain, if it does not.
     """
 
     rows: dict[str, Any]
@@ -98,6 +108,7 @@ class ChainRun:
     retries: int
     last_failure: str
     interrupted: bool
+    trouble: str = ""
 
 
 class Chains(NamedTuple):
@@ -113,10 +124,13 @@ class _Rows:
 
     names = ("pars", "SS", "prior", "log_posterior", "sig")
 
-    def __init__(self, plan: Plan, n_member: int, n_par: int, n_variance: int) -> None:
+    def __init__(self, kernel: Kernel, target: Target, plan: Plan) -> None:
+        n_member, n_par = kernel.n_member, target.n_par
+        n_variance = 0 if target.variances is None else len(target.precision0)
         self.plan, self.n, self.size = plan, 0, min(plan.rows, _FIRST_ROWS)
         trailing = {"pars": (n_par,), "SS": (), "prior": (), "log_posterior": (), "sig": (n_variance,)}
-        self.arrays = {name: np.empty((self.size, n_member, *trailing[name])) for name in self.names}
+        self.trailing = {name: (n_member, *trailing[name]) for name in self.names}
+        self.arrays = {name: np.empty((self.size, *self.trailing[name])) for name in self.names}
         self.written = 0
 
     def add(self, record: Record) -> None:
@@ -150,9 +164,7 @@ class _Rows:
 
     def new(self) -> dict[str, Any]:
         """Return the rows that no part holds yet."""
-        out = {name: array[self.written : self.n] for name, array in self.arrays.items()}
-        self.written = self.n
-        return out
+        return {name: array[self.written : self.n] for name, array in self.arrays.items()}
 
     def all(self) -> dict[str, Any]:
         """Return all rows, and the iterations they belong to."""
@@ -189,17 +201,16 @@ def run_chain(
         Ctrl-C; it carries the chain with what was saved so far, `interrupted` is true.
     """
     rng = np.random.Generator(np.random.PCG64(job.seed))
-    n_variance = 0 if target.variances is None else len(target.precision0)
-    rows = _Rows(plan, kernel.n_member, target.n_par, n_variance)
+    rows = _Rows(kernel, target, plan)
     failed_before, failed_here = 0, target.failures
     retried_before, retried_here = 0, target.retries
     last_failure = ""
-    parts = folder.parts(job.number) if folder is not None else []
+    parts = folder.parts(job.number, Shapes(plan.saved, rows.trailing))[0] if folder is not None else []
     if parts:
         for part in parts:
             rows.load(part)
         last = parts[-1]
-        state = kernel.restore(last.state)
+        state = _restored(kernel, last, rows)
         rng.bit_generator.state = last.rng
         done, failed_before, last_failure = last.iteration, last.failures, last.last_failure
         retried_before = last.retries
@@ -207,6 +218,7 @@ def run_chain(
         state, done = kernel.start(job.starts, job.dispersed, rng), 0
     number = len(parts)
     del parts
+    kept, unkept = done, ""  # the iteration that the last part ends with, and why there is no later one
 
     def failures() -> int:
         return failed_before + target.failures - failed_here
@@ -218,13 +230,20 @@ def run_chain(
         return target.objective.last_failure if target.failures > failed_here else last_failure
 
     def write() -> None:
-        nonlocal number
+        """Write a part; where that fails the chain goes on, and the next part takes in what this one could not."""
+        nonlocal number, kept, unkept
         if folder is None:
             return
         generator = _plain(rng.bit_generator.state)
-        part = Part(done, rows.new(), kernel.arrays(state), generator, failures(), told(), retries())
-        folder.append(job.number, number, part)
-        number += 1
+        part = Part(kept, done, rows.new(), kernel.arrays(state), generator, failures(), told(), retries())
+        try:
+            folder.append(job.number, number, part)
+        except OSError as error:
+            if not unkept:
+                logger.warning(_UNKEPT, job.number, kept, folder.path, error.strerror or error)
+            unkept = str(error.strerror or error)
+            return
+        number, kept, unkept, rows.written = number + 1, done, "", rows.n
 
     step, record, burnin, interval = kernel.step, kernel.record, plan.burninlength, plan.interval
     pause = max(1, plan.niter // 200)
@@ -247,7 +266,7 @@ def run_chain(
                 next_report = done + pause
                 if report is not None:
                     report(done)
-        if folder is not None and done != next_part - every:
+        if done != kept:
             write()
     except KeyboardInterrupt:
         if not outermost():
@@ -255,10 +274,38 @@ def run_chain(
         interrupted = True
     if report is not None:
         report(done)
-    run = ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), told(), interrupted)
+    trouble = f"The checkpoint of chain {job.number} ends at iteration {kept}: {unkept}." if unkept else ""
+    run = ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), told(), interrupted, trouble)
     if interrupted:
         raise Stopped(run)
     return run
+
+
+def _restored(kernel: Kernel, part: Part, rows: _Rows) -> Any:
+    """Return the state that a part holds."""
+    try:
+        state = kernel.restore(part.state)
+        if np.size(kernel.record(state).pars) != np.prod(rows.trailing["pars"]):
+            raise ValueError("it is of other parameters")
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"`checkpoint`: the state of the chain at iteration {part.iteration} cannot be used: {error}. Remove the "
+            "part that holds it, or begin a new chain in another folder."
+        ) from error
+    return state
+
+
+def settle(kernel: Kernel, target: Target, plan: Plan, jobs: list[Job], folder: Folder) -> tuple[list[int], list[str]]:
+    """Return how many iterations the checkpoint holds of every chain, and what was left aside of it."""
+    shapes = Shapes(plan.saved, _Rows(kernel, target, plan).trailing)
+    done, notes = [], []
+    for job in jobs:
+        parts, why = folder.parts(job.number, shapes)
+        done.append(parts[-1].iteration if parts else 0)
+        if why:
+            notes.append(folder.set_aside(job.number, len(parts), why))
+            logger.warning(notes[-1])
+    return done, notes
 
 
 def _plain(state: Any) -> Any:
@@ -312,7 +359,7 @@ def run_chains(
     found = [(number, run) for number, run in ran.found if len(run.rows["saved"])]
     if not found:
         raise KeyboardInterrupt("before any row was saved")
-    return ran._replace(found=found)
+    return ran._replace(found=found, notes=[*ran.notes, *(run.trouble for _, run in found if run.trouble)])
 
 
 def _one_after_the_other(work: _Work, jobs: list[Job], progress: Any) -> Chains:
