@@ -175,7 +175,7 @@ def _generated_names(space: StateSpace) -> dict[Any, str]:
 
 def _module(functions: dict[str, list[tuple[str, Any]]], names: dict[Any, str], decorator: str) -> str:
     lines = [line for what, targets in functions.items() for line in _written(what, targets, names, decorator)]
-    return HEADER + "from numba import cfunc, types\n\n" + _TYPES + "\n".join(lines)
+    return HEADER + _TYPES + "\n".join(lines)
 
 
 def _written(what: str, targets: list[tuple[str, Any]], names: dict[Any, str], decorator: str) -> list[str]:

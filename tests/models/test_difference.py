@@ -405,7 +405,7 @@ def test_a_second_process_uses_the_compiled_code_of_the_first(tmp_path):
     source = next(f for f in files if f.endswith(".py"))
     with open(source, "a", encoding="utf-8") as file:
         file.write("raise SystemExit('tampered')\n")
-    assert run_program(tmp_path)[0] == value  # a file that is not what it should be is written again
+    assert run_program(tmp_path)[0] == value  # what lies in the file is not what is run
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes and owners are those of POSIX")

@@ -57,8 +57,10 @@ import math
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from fmepy.models.engines.numba_cache import njit
 
 
 @intrinsic
@@ -185,7 +187,7 @@ def rates_source(system: System) -> str:
     conditions = [system.switches[i].g - o for i, o in zip(system.watched, offsets, strict=True)]
     watch = _computed([(f"out[{k}]", g) for k, g in enumerate(conditions)], names)
     parts = [*blocks, *_function("rates", body), *_function("watch", watch or ["pass"])]
-    return HEADER.replace("import njit", "import cfunc, njit, types") + "\n".join(parts)
+    return HEADER + "\n".join(parts)
 
 
 _Entry = tuple[int, int, str, Any]
