@@ -205,6 +205,7 @@ class _OneFit:
         problem = Problem(objective, start, self.lower, self.upper, self.prior, rng)
         if METHODS[self.method].box:
             problem.need_finite_box(self.method)
+        first = problem
         with np.errstate(over="ignore", invalid="ignore"):  # a search that runs away is told in the result
             try:
                 begin = let_go(problem, start)
@@ -217,10 +218,11 @@ class _OneFit:
                 outcome = replace(outcome, par=problem.put_on_bounds(outcome.par))
                 return _result(problem, outcome, self.method, self.hessian)
             except KeyboardInterrupt:
-                if not outermost():
+                value, best = min(first.best, problem.best, key=lambda known: known[0])
+                if not outermost() or not np.isfinite(value):
                     raise
-            best = Outcome(problem.best[1], False, _INTERRUPTED, len(problem.trace), METHODS[self.method].run.__name__)
-            raise Stopped(replace(_result(problem, best, self.method, False), interrupted=True))
+            outcome = Outcome(best, False, _INTERRUPTED, len(problem.trace), METHODS[self.method].run.__name__)
+            raise Stopped(_result(problem, outcome, self.method, False, interrupted=True))
 
     def _searched(self, problem: Problem) -> tuple[Problem, Outcome]:
         """Run the method, and again where an sd came to zero that the data let go from there."""
@@ -252,7 +254,7 @@ def _check_start(problem: Problem) -> None:
     problem.cost(problem.start)
 
 
-def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool) -> ModFit:
+def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, *, interrupted: bool = False) -> ModFit:
     objective, names = problem.objective, list(problem.names)
     theta = problem.inside(outcome.par)
     verdict = judge(problem, theta, outcome, wanted)
@@ -272,7 +274,8 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool) -> Mo
     H = verdict.hessian
     index = pd.Index(names)
     unit = 1.0 if objective.is_scalar or problem.prior is not None else ssr / nobs
-    worth = solver_error(objective, lambda f: f.value(theta) / unit) if unit > 0 else None
+    wanted_too = unit > 0 and not interrupted  # after Ctrl-C nothing more is run
+    worth = solver_error(objective, lambda f: f.value(theta) / unit) if wanted_too else None
     return ModFit(
         par=marked(pd.Series(theta.copy(), index=index), objective.transforms),
         ssr=ssr,
@@ -301,6 +304,7 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool) -> Mo
         tied=_tied(objective),
         transforms=objective.transforms,
         solver_error=worth,
+        interrupted=interrupted,
         data=objective.data,
     )
 

@@ -583,7 +583,7 @@ def _result(target: Target, plan: Plan, settings: _Settings, ran: Chains) -> Mod
     retries = sum(run.retries for _, run in found)
     if retries:
         notes = [*notes, f"{retries} run{'s were' if retries > 1 else ' was'} finished by a second engine."]
-    worth = solver_error(target.objective, lambda f: target.judged_by(f, best.best))
+    worth = None if ran.interrupted else solver_error(target.objective, lambda f: target.judged_by(f, best.best))
     if told := told_error(worth):
         notes = [*notes, told]
     var = target.variances
