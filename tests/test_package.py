@@ -28,7 +28,7 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [{"costs", "transforms"}, {"dmi"}],
     [{"filtering"}],
     [{"models"}],
-    [{"parallel", "parameters", "names", "scales", "errors", "types", "framed", "datasets", "datatools"}],
+    [{"parallel", "parameters", "names", "numerics", "scales", "errors", "types", "framed", "datasets", "datatools"}],
 ]
 
 

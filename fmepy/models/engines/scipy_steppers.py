@@ -33,7 +33,7 @@ RatesOf = Callable[[float, Any, Any], Any]
 
 
 def _guarded(
-    rates: RatesOf, inputs: Vector, start: float, end: float, most: float = np.inf
+    name: str, rates: RatesOf, inputs: Vector, start: float, end: float, most: float = np.inf
 ) -> Callable[[float, Vector], Any]:
     """Return F(t, z) on plain floats; arithmetic that has no value gives NaN, which no solver accepts for long.
 
@@ -48,9 +48,9 @@ def _guarded(
         count += 1
         if count >= next_look:
             if count > 1 and t - mark < STANDSTILL * (end - start):
-                raise SimulationError("the step became too small: time stands still", time=t)
+                raise SimulationError(f"{name} gave up: the step became too small, time stands still", time=t)
             if count > most:
-                raise SimulationError(f"more than {most:.0f} evaluations of the rates", time=t)
+                raise SimulationError(f"{name} gave up: more than {most:.0f} evaluations of the rates", time=t)
             mark, next_look = t, count + LOOK + LOOK // 50 * len(z)  # a Jacobian by differences takes one for each z
         try:
             return rates(t, z, plain)
@@ -103,12 +103,12 @@ class LsodaStepper:
         at_start = bool(times[0] == start)
         grid = times if at_start else np.concatenate(([start], times))
         longest = steps_of(float(times[-1]) - start, self.max_step)
-        most = MOST_STEPS + longest
+        most, evaluations = MOST_STEPS + longest, self.most_evaluations + 10 * longest
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
             try:
                 out, info = odeint(
-                    _guarded(self.rates, inputs, start, float(times[-1]), self.most_evaluations + 10 * longest),
+                    _guarded("LSODA", self.rates, inputs, start, float(times[-1]), evaluations),
                     z,
                     grid,
                     tfirst=True,
@@ -211,7 +211,7 @@ class IvpStepper:
             warnings.simplefilter("ignore")  # LSODA tells its troubles as warnings; they come back as failures
             try:
                 out = solve_ivp(
-                    _guarded(self.rates, inputs, start, float(times[-1])),
+                    _guarded(self.method, self.rates, inputs, start, float(times[-1])),
                     (start, times[-1]),
                     z,
                     method=_limited(
