@@ -54,8 +54,9 @@ class Forecast(Framed):
         [entity,] time, name, mean, sd, lower, upper: of the *state or output itself*; and reading_sd, reading_lower,
         reading_upper: of a single *reading* of it, errors of measurement included (on the data's own scale; of a
         transformed variable reading_sd is on the transformed one). NaN for what is not observed. The band of a state
-        that cannot be negative (`fmepy.filtering.bands` says which) is log-normal, and keeps above zero. What was read as a sum
-        (`accumulate`) has rows of its own, "sum of <variable>", at whole lengths of it after the end of the data.
+        that cannot be negative (`fmepy.filtering.bands` says which) is log-normal, and keeps above zero. What was read
+        as a sum (`accumulate`) has rows of its own, "sum of <variable>", at whole lengths of it after the end of the
+        data.
     cov : ndarray, shape (n_time, n, n)
         Of the states, by entity and time.
     level : float
