@@ -42,7 +42,7 @@ from fmepy.models.engines.diffsol import DiffsolStepper, NotCompilableError, is_
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.equations import Equations, symbol
 from fmepy.models.forcing import Forcing
-from fmepy.models.switches import NotSmoothError, as_piecewise
+from fmepy.models.switches import as_choices, has_choices
 from fmepy.models.system import InputLayout, System, build_system
 from fmepy.models.timeline import Segment, Timeline, known_crossings, run_segments
 from fmepy.types import Matrix, Vector
@@ -140,8 +140,8 @@ class _Exact:
         self._n, self._q = len(space.states), space.n_noise
         self._at = ([(i, j) for i, j, _ in slopes], [(i, j) for i, j, _ in gains])
         at_zero = dict.fromkeys((symbol(s) for s in space.states), 0)
-        constants = [as_piecewise(e).xreplace(at_zero) for e in space.rates]
-        expressions = [*(e for _, _, e in slopes), *constants, *(as_piecewise(e) for _, _, e in gains)]
+        constants = [as_choices(e).xreplace(at_zero) for e in space.rates]
+        expressions = [*(e for _, _, e in slopes), *constants, *(as_choices(e) for _, _, e in gains)]
         self._values = scalar_function([[symbol(k) for k in space.parameters]], expressions)
         self._last: tuple[bytes, _Parts | None, dict[float, _Parts]] = (b"", None, {})
 
@@ -289,7 +289,7 @@ class _BySolver:
         if not self._space.is_traced:
             return _Augmented(None, None)
         system = _augmented(self._space, self._curved)
-        if system is None or self._limited or not is_available():
+        if self._limited or not is_available():
             return _Augmented(system, None)
         try:
             return _Augmented(system, DiffsolStepper(system, self._accuracy.rtol, self._atol))
@@ -305,12 +305,7 @@ class _BySolver:
 
 def _explicit(space: Any, accuracy: Accuracy) -> ExplicitStepper | None:
     """Return the explicit method for equations without conditions, of which a step could miss one."""
-    import sympy
-
-    conditions = (sympy.Piecewise, sympy.floor, sympy.ceiling, sympy.Mod)
-    if not space.is_traced or any(
-        as_piecewise(e).has(*conditions) for e in (*space.rates, *(e for _, _, e in space.gains))
-    ):
+    if not space.is_traced or has_choices([*space.rates, *(e for _, _, e in space.gains)]):
         return None
     n, k = len(space.states), len(space.parameters)
     atol = np.concatenate([accuracy.of_states, accuracy.of_tangent.ravel(), accuracy.of_noise.ravel()])
@@ -363,12 +358,9 @@ class _Numbers:
 
 
 @lru_cache(maxsize=32)
-def _augmented(space: StateSpace, curved: bool) -> System | None:
-    """Return the augmented system, None where a condition has no crossing to stop at."""
-    try:
-        return build_system(_equations(space, curved), (), True)
-    except NotSmoothError:
-        return None
+def _augmented(space: StateSpace, curved: bool) -> System:
+    """Return the augmented system."""
+    return build_system(_equations(space, curved), (), True)
 
 
 def _equations(space: StateSpace, curved: bool) -> Equations:

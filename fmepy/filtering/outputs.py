@@ -10,7 +10,7 @@ import numpy as np
 from fmepy.filtering.specification import Specification
 from fmepy.models.code import array_function, scalar_function
 from fmepy.models.equations import names_in, symbol
-from fmepy.models.switches import as_piecewise
+from fmepy.models.switches import as_choices
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["StateFunctions", "names_of_sums", "output_functions", "outputs_of"]
@@ -60,9 +60,9 @@ def _by_equations(spec: Specification, expressions: Sequence[Any]) -> Callable[.
     import sympy
 
     space = spec.space
-    smooth = [as_piecewise(e) for e in expressions]
+    smooth = [as_choices(e) for e in expressions]
     entries = [
-        (i, j, as_piecewise(sympy.diff(e, symbol(s))))
+        (i, j, as_choices(sympy.diff(e, symbol(s))))
         for i, e in enumerate(smooth)
         for j, s in enumerate(space.states)
         if symbol(s) in e.free_symbols
@@ -88,7 +88,7 @@ def _by_function(spec: Specification, expressions: Sequence[Any]) -> Callable[..
     assert d.function is not None, "a model without equations is a function"
     user, n_own = d.function, len(d.parms)
     arguments = ((d.time,), space.states, spec.parameters, space.forcings, d.extra_names)
-    smooth = [as_piecewise(e) for e in expressions]
+    smooth = [as_choices(e) for e in expressions]
     function = scalar_function([[symbol(k) for k in own] for own in arguments], smooth)
     needs_extras = bool(names_in(smooth) & set(d.extra_names))
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from fmepy.models.engines.numba_code import HEADER, load, straight_line
 from fmepy.models.equations import Equations, symbol
-from fmepy.models.switches import as_piecewise
+from fmepy.models.switches import as_choices
 
 __all__ = ["StateSpace", "build_state_space"]
 
@@ -133,7 +133,7 @@ def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int,
         for j, name in enumerate(names):
             s = symbol(name)
             if s in e.free_symbols and (slope := sympy.diff(e, s)) != 0:
-                out.append((i, j, as_piecewise(slope)))
+                out.append((i, j, as_choices(slope)))
     return out
 
 
@@ -141,12 +141,12 @@ def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int,
 def _source(space: StateSpace, decorator: str) -> str:
     """Return the module with both functions."""
     names = _generated_names(space)
-    advance = [(f"f[{i}]", as_piecewise(e)) for i, e in enumerate(space.rates)]
+    advance = [(f"f[{i}]", as_choices(e)) for i, e in enumerate(space.rates)]
     advance += [(f"F[{i}, {j}]", e) for i, j, e in space.slopes()]
-    advance += [(f"A[{i}, {j}]", as_piecewise(e)) for i, j, e in space.gains]
-    observe = [(f"z[{i}]", as_piecewise(e)) for i, e in enumerate(space.readings)]
+    advance += [(f"A[{i}, {j}]", as_choices(e)) for i, j, e in space.gains]
+    observe = [(f"z[{i}]", as_choices(e)) for i, e in enumerate(space.readings)]
     observe += [(f"H[{i}, {j}]", e) for i, j, e in space.reading_slopes()]
-    observe += [(f"sd[{i}]", as_piecewise(e)) for i, e in enumerate(space.sds)]
+    observe += [(f"sd[{i}]", as_choices(e)) for i, e in enumerate(space.sds)]
     return _module({"advance": advance, "observe": observe}, names, decorator)
 
 
@@ -163,7 +163,7 @@ def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tu
     import sympy
 
     found = [(i, j, k, sympy.diff(e, symbol(s))) for i, j, e in slopes for k, s in enumerate(names)]
-    return [(i, j, k, as_piecewise(e)) for i, j, k, e in found if e != 0]
+    return [(i, j, k, as_choices(e)) for i, j, k, e in found if e != 0]
 
 
 def _generated_names(space: StateSpace) -> dict[Any, str]:
@@ -238,13 +238,13 @@ def build_state_space(
     shifted = {symbol(k): symbol(k) + w[j] for j, k in enumerate(noise_keys) if k not in equations.states}
     rates = []
     for s, e in zip(equations.states, equations.rates, strict=True):
-        e = as_piecewise(e).xreplace(shifted)
+        e = as_choices(e).xreplace(shifted)
         rates.append(e + w[noise_keys.index(s)] if s in noise_keys else e)
     if accumulated and equations.kind == "difference":
         new = {symbol(s): e for s, e in zip(equations.states, rates, strict=True)}
-        rates += [symbol(name) + as_piecewise(g).xreplace(new) for name, g in accumulated]
+        rates += [symbol(name) + as_choices(g).xreplace(new) for name, g in accumulated]
     else:
-        rates += [as_piecewise(g) for _, g in accumulated]
+        rates += [as_choices(g) for _, g in accumulated]
     at_mean = dict.fromkeys(w, sympy.S.Zero)
     G = [[sympy.diff(e, wj).xreplace(at_mean) if wj in e.free_symbols else sympy.S.Zero for wj in w] for e in rates]
     factor: tuple[str, ...] = ()

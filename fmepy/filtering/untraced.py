@@ -22,7 +22,7 @@ from fmepy.filtering.statespace import INFLATION
 from fmepy.models.code import scalar_function
 from fmepy.models.definition import Definition
 from fmepy.models.equations import Equations, names_in, symbol
-from fmepy.models.switches import as_piecewise
+from fmepy.models.switches import as_choices
 from fmepy.types import Matrix, Vector
 
 __all__ = ["UntracedSpace", "nominal_equations"]
@@ -140,7 +140,7 @@ class UntracedSpace:
         extra = self.definition.extra_names
         own = self.noise_sds or ()
         groups = [[self.time], self.states, self.parameters, self.forcings, extra]
-        listed = [as_piecewise(e) for e in (*self.readings, *self.sds, *own)]
+        listed = [as_choices(e) for e in (*self.readings, *self.sds, *own)]
         function = scalar_function([[symbol(k) for k in g] for g in groups], listed)
         return function, bool(names_in(listed) & set(extra))
 

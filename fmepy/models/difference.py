@@ -15,7 +15,7 @@ from fmepy.models.dynamic import DynamicModel, central_differences
 from fmepy.models.engines.difference_kernels import Kernels
 from fmepy.models.equations import Equations, symbol
 from fmepy.models.forcing import forcing_values, tell_outside
-from fmepy.models.switches import as_piecewise
+from fmepy.models.switches import as_choices
 from fmepy.models.system import build_outputs
 from fmepy.models.values import ValueTable
 from fmepy.parameters import check_names
@@ -314,7 +314,7 @@ class BoundDifference:
             assert d.equations is not None, "text has equations"
             e = d.equations
             groups = [[symbol(e.time)], *([symbol(k) for k in g] for g in (e.states, e.parameters, e.forcings))]
-            function = scalar_function(groups, [as_piecewise(r) for r in e.rates])
+            function = scalar_function(groups, [as_choices(r) for r in e.rates])
             self._next = lambda t, y, p, u: np.array(function((t,), y.tolist(), p, u.tolist()), dtype=float)
         return self._next
 

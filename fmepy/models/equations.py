@@ -4,7 +4,7 @@ Equations come from a traced Python function (`tracing`) or from checked text (`
 They hold no values: parameters, initial values, forcings and events belong to the model. Two models that differ only in
 numbers share one `Equations` object, and so everything that was compiled from it.
 
-Every name is one real sympy symbol, made by `symbol`; conditions are ``sympy.Piecewise``.
+Every name is one real sympy symbol, made by `symbol`; conditions are the nodes of `models.nodes`.
 """
 
 from __future__ import annotations

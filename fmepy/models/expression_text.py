@@ -1,8 +1,11 @@
 """Checked text -> sympy expressions: the right-hand sides of the model language.
 
 Text runs no code. It is parsed with ``ast`` after limits on length and nesting, and the tree is rebuilt, node by node,
-from a white list: numbers, names, ``+ - * / **``, the functions of `FUNCTIONS`, ``pi``, and conditions inside
+from a white list: numbers, names, ``+ - * / % **``, the functions of `FUNCTIONS`, ``pi``, and conditions inside
 ``where(condition, a, b)`` or ``a if condition else b``. Everything else is an error that shows the place.
+
+**Choices** (``where``, ``max``, ``abs``, ``floor``, ``%``, ...) become the nodes of `models.nodes`, conditions those of
+`models.conditions`; sympy gets none of them to decide or to rewrite.
 
 **Numbers.** What is constant is computed in floats, as Python would (``9**9**9`` overflows and is an error, it is never
 multiplied out). A whole result up to 1e15 then becomes a sympy Integer, so that ``2*x`` prints as it was written, and
@@ -24,6 +27,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fmepy.errors import ModelTextError, did_you_mean, listed
+from fmepy.models.conditions import Condition, Joined, Not, choose, relation
 from fmepy.models.equations import symbol
 
 if TYPE_CHECKING:
@@ -45,8 +49,8 @@ MAX_EXACT_EXPONENT = 10_000
 """Whole exponents up to here are exact; `(2*x)**n` makes sympy compute `2**n`."""
 MAX_SYMBOLIC_EXPONENT = 100
 """Whole numbers up to here are exact inside an exponent that holds names, for the same reason."""
-MAX_PIECES = 64
-"""Most combinations of branches inside one condition."""
+MAX_JOINED = 50
+"""Most comparisons in one condition: every further one is one more level of choices."""
 
 Value: TypeAlias = "float | sympy.Expr"
 
@@ -66,8 +70,7 @@ _SENTENCES: dict[type[ast.AST], str] = {
     ast.Starred: "'*' before an argument has no meaning in a model",
     ast.BitXor: "for a power use **, as in x**2",
     ast.MatMult: "'@' has no meaning in a model",
-    ast.Mod: "'%' has no meaning in a model",
-    ast.FloorDiv: "'//' has no meaning in a model; a quotient is written /",
+    ast.FloorDiv: "'//' has no meaning in a model; a quotient is written /, its whole part floor(a / b)",
     ast.BitAnd: "join conditions by `and`, as in where(x > 0 and y > 0, a, b)",
     ast.BitOr: "join conditions by `or`, as in where(x > 0 or y > 0, a, b)",
     ast.LShift: "'<<' has no meaning in a model",
@@ -78,6 +81,7 @@ _CONDITION_ONLY = "a condition stands only inside where(condition, a, b), as in 
 _OTHER_WORDS = {  # what other languages call our functions
     "ln": "log", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "fabs": "abs",
     "maximum": "max", "minimum": "min", "power": "pow", "ifelse": "where", "Piecewise": "where", "sgn": "sign",
+    "ceiling": "ceil", "mod": "%", "fmod": "%", "remainder": "%",
 }  # fmt: skip
 _WORDS_ALLOWED = {"and", "or", "not", "if", "else"}
 _NUMBER = re.compile(r"(?<![\w.])\.?\d[\w.]*")
@@ -334,6 +338,15 @@ def _one(name: str, constant: Callable[..., Any] | None = None) -> Function:
     return Function(1, 1, constant or getattr(math, name), lambda s, x: getattr(s, name)(x))
 
 
+def _choice(node: str, constant: Callable[..., Any], least: int = 1, most: int = 1) -> Function:
+    def symbolic(s: Any, *x: Any) -> Any:
+        from fmepy.models import nodes
+
+        return getattr(nodes, node)(*x)
+
+    return Function(least, most, constant, symbolic)
+
+
 FUNCTIONS: dict[str, Function] = {
     **{
         n: _one(n)
@@ -342,14 +355,14 @@ FUNCTIONS: dict[str, Function] = {
     "exp": Function(1, 1, math.exp, lambda s, x: s.exp(_float_large(x, MAX_SYMBOLIC_EXPONENT))),
     "log10": Function(1, 1, math.log10, lambda s, x: s.log(x) / s.log(10)),
     "log2": Function(1, 1, math.log2, lambda s, x: s.log(x) / s.log(2)),
-    "abs": Function(1, 1, abs, lambda s, x: s.Abs(x)),
-    "sign": Function(1, 1, lambda x: math.copysign(1.0, x) if x else 0.0, lambda s, x: s.sign(x)),  # see `_sign`
-    "min": Function(2, 20, min, lambda s, *x: s.Min(*x, evaluate=False)),  # else n arguments are compared
-    "max": Function(2, 20, max, lambda s, *x: s.Max(*x, evaluate=False)),  # n**2 times, which takes seconds
+    "abs": _choice("Absolute", abs),
+    "sign": _choice("Sign", lambda x: math.copysign(1.0, x) if x else 0.0),
+    "floor": _choice("Floor", math.floor),
+    "ceil": _choice("Ceiling", math.ceil),
+    "min": _choice("Smallest", min, 2, 20),
+    "max": _choice("Largest", max, 2, 20),
     "pow": Function(2, 2, math.pow, lambda s, x, y: x**y),  # see `_power`
-    "where": Function(
-        3, 3, lambda c, a, b: a if c else b, lambda s, c, a, b: s.Piecewise((a, c), (b, True), evaluate=False)
-    ),
+    "where": Function(3, 3, lambda c, a, b: a if c else b, lambda s, c, a, b: choose(c, a, b)),
 }
 """The functions of the model language."""
 
@@ -469,6 +482,8 @@ class _Converter:
                 return self._sum(node, depth)
             case ast.BinOp(op=ast.Mult() | ast.Div()):
                 return self._product(node, depth)
+            case ast.BinOp(op=ast.Mod()):
+                return self._modulo(self.number(node.left, depth + 1), self.number(node.right, depth + 1), node)
             case ast.BinOp(op=ast.Pow()):
                 return self._power(self.number(node.left, depth + 1), self.number(node.right, depth + 1), node)
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
@@ -480,17 +495,17 @@ class _Converter:
                 return self._call(node, depth)
         raise self._refused(node)
 
-    def condition(self, node: ast.expr, depth: int) -> Any:
-        """Return the value of a node that stands for a condition: True, False or a sympy Boolean."""
+    def condition(self, node: ast.expr, depth: int) -> Condition:
+        """Return a node that stands for a condition."""
         self._count(node, 1, depth)
         match node:
             case ast.Compare():
                 return self._compare(node, depth)
             case ast.BoolOp():
-                join = self.sympy.And if isinstance(node.op, ast.And) else self.sympy.Or
-                return join(*[self.condition(v, depth + 1) for v in node.values])
+                parts = [self.condition(v, depth + 1) for v in node.values]
+                return Joined(parts, "and" if isinstance(node.op, ast.And) else "or")
             case ast.UnaryOp(op=ast.Not()):
-                return self.sympy.Not(self.condition(node.operand, depth + 1))
+                return Not(self.condition(node.operand, depth + 1))
         self.number(node, depth)  # what is not allowed at all comes first
         raise self._error(f"{self.tree.text(node)} is not a condition; compare it, as in x > 0", node)
 
@@ -565,6 +580,15 @@ class _Converter:
             base = self.sympy.Float(b)
         return self._tidy(base ** _float_large(exponent, MAX_SYMBOLIC_EXPONENT), node)
 
+    def _modulo(self, a: Value, b: Value, node: ast.expr) -> Value:
+        from fmepy.models import nodes
+
+        if isinstance(a, float) and isinstance(b, float):
+            return self._folded(float.__mod__, node, a, b)
+        if b == 0:
+            raise self._error(f"{self.tree.text(node)} divides by zero", node)
+        return self._tidy(nodes.Modulo(as_expr(a), as_expr(b)), node)
+
     def _call(self, node: ast.Call, depth: int) -> Value:
         name = self._function_name(node)
         self._check_arguments(name, node)
@@ -578,8 +602,6 @@ class _Converter:
         constants = [self._constant(v) for v in values]
         if None not in constants:
             return self._folded(function.constant, node, *constants)
-        if name == "sign":
-            return self._sign(values[0], node)
         return self._tidy(function.symbolic(self.sympy, *map(as_expr, values)), node)
 
     def _function_name(self, node: ast.Call) -> str:
@@ -619,51 +641,28 @@ class _Converter:
             raise self._error(f"{name}(...) takes {wanted} argument{'s' * (wanted != '1')}, {n} given{hint}", node)
 
     def _where(self, test: ast.expr, a: ast.expr, b: ast.expr, node: ast.expr, depth: int) -> Value:
-        condition = self._unfolded(self.condition(test, depth + 1), test)
+        if sum(len(n.ops) for n in ast.walk(test) if isinstance(n, ast.Compare)) > MAX_JOINED:
+            raise self._error(f"a condition of more than {MAX_JOINED} comparisons; split it", test)
+        condition = self.condition(test, depth + 1)
         yes, no = self.number(a, depth + 1), self.number(b, depth + 1)
-        if condition in (True, False):
-            return yes if condition else no
-        if yes == no:
-            return yes
-        return self._tidy(FUNCTIONS["where"].symbolic(self.sympy, condition, as_expr(yes), as_expr(no)), node)
-
-    def _sign(self, value: Any, node: ast.expr) -> Value:
-        """Return the sign as a Piecewise, whose derivative is zero; that of sympy's own is a delta function."""
-        above, below = self._unfolded(value > 0, node), self._unfolded(value < 0, node)
-        return self._tidy(self.sympy.Piecewise((1, above), (-1, below), (0, True), evaluate=False), node)
+        return self._tidy(choose(condition, as_expr(yes), as_expr(no)), node)
 
     # conditions
 
-    def _compare(self, node: ast.Compare, depth: int) -> Any:
+    def _compare(self, node: ast.Compare, depth: int) -> Condition:
         operands = [node.left, *node.comparators]
-        values = [self.number(v, depth + 1) for v in operands]
+        values = [as_expr(self.number(v, depth + 1)) for v in operands]
         pairs = zip(node.ops, values, values[1:], operands[1:], strict=False)
-        return self.sympy.And(*[self._relation(*pair) for pair in pairs])
+        return Joined([self._relation(*pair) for pair in pairs], "and")
 
-    def _relation(self, op: ast.cmpop, left: Value, right: Value, place: ast.expr) -> Any:
-        kinds = {ast.Lt: "StrictLessThan", ast.LtE: "LessThan", ast.Gt: "StrictGreaterThan", ast.GtE: "GreaterThan"}
-        if type(op) not in kinds:
+    def _relation(self, op: ast.cmpop, left: sympy.Expr, right: sympy.Expr, place: ast.expr) -> Condition:
+        words = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+        if type(op) not in words:
             raise self._error(
                 "compare with <, <=, > or >=; that two numbers are equal is not a condition (for a flag: flag > 0.5)",
                 place,
             )
-        relation = getattr(self.sympy, kinds[type(op)])
-        a, b = self._constant(left), self._constant(right)
-        if a is not None and b is not None:
-            return relation(self.sympy.Float(a), self.sympy.Float(b))
-        return relation(as_expr(left), as_expr(right))
-
-    def _unfolded(self, condition: Any, node: ast.expr) -> Any:
-        """Return a condition in which no Piecewise is compared: one of its branches, under the branch's condition."""
-        s = self.sympy
-        if condition in (True, False) or not condition.has(s.Piecewise):
-            return condition
-        if math.prod(len(p.args) for p in condition.atoms(s.Piecewise)) > MAX_PIECES:
-            raise self._error("too many conditions inside a condition; simplify it", node)
-        from sympy.functions.elementary.piecewise import ExprCondPair
-
-        plain = ExprCondPair(1, condition).cond  # sympy makes it an if-then-else
-        return plain.replace(s.ITE, lambda a, b, c: s.Or(s.And(a, b), s.And(s.Not(a), c)))
+        return relation(words[type(op)], left, right)
 
     # checks
 
@@ -731,9 +730,10 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
     Parameters
     ----------
     text : str or number
-        An expression of the model language: numbers, names, ``+ - * / **``, the functions exp, log, log10, log2, sqrt,
-        sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, abs, sign, min, max, pow, the constant ``pi``, and
-        ``where(condition, a, b)`` with conditions of ``< <= > >= and or not``.
+        An expression of the model language: numbers, names, ``+ - * / % **``, the functions exp, log, log10, log2,
+        sqrt, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, abs, sign, floor, ceil, min, max, pow, the
+        constant ``pi``, and ``where(condition, a, b)`` with conditions of ``< <= > >= and or not``. The sign of ``a %
+        b`` is that of b, as in Python.
     where : str, optional
         What the text is, to open messages with, such as "`state['I']`".
     line_offset : int, optional

@@ -34,7 +34,6 @@ from fmepy.models.equations import Equations, names_in
 from fmepy.models.events import Event, as_events, events_outside
 from fmepy.models.forcing import forcing_values, tell_outside
 from fmepy.models.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
-from fmepy.models.switches import NotSmoothError
 from fmepy.models.system import Outputs, build_outputs, build_system
 from fmepy.models.timeline import Timeline
 from fmepy.parameters import check_names
@@ -544,13 +543,11 @@ def _choose_engine(engine: str, method: str | None, definition: Definition, limi
 
 def _why_not_compiled(definition: Definition) -> str:
     if definition.equations is None:
-        return definition.note
+        return f"{definition.note}. A jump in the function may be stepped over; max_step= bounds the steps"
     if not is_available():
         return "pydiffsol is not installed (it has no wheel for this platform)"
     try:
         diffsl_code(build_system(definition.equations, (), True))
-    except NotSmoothError as error:
-        return f"{error}, where the compiled solver needs a crossing to stop at"
     except NotCompilableError as error:
         return f"the compiled engine does not have {error}"
     return ""
@@ -561,8 +558,6 @@ def _why_not_explicit(definition: Definition) -> str:
         return definition.note
     try:
         rates_source(build_system(definition.equations, (), True))
-    except NotSmoothError as error:
-        return f"{error}, where it needs a crossing to stop at"
     except NotWritableError as error:
         return f"it does not have {error}"
     return ""

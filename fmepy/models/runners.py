@@ -18,11 +18,9 @@ from fmepy.models.engines.diffsol import DiffsolStepper
 from fmepy.models.engines.explicit import DopriStepper
 from fmepy.models.engines.fixed import fixed_grid, fixed_run
 from fmepy.models.engines.scipy_steppers import IVP_METHODS, IvpStepper, LsodaStepper, RatesOf
-from fmepy.models.equations import Equations
 from fmepy.models.events import Event
 from fmepy.models.forcing import forcing_jumps, stage_values
-from fmepy.models.switches import NotSmoothError
-from fmepy.models.system import InputLayout, System, build_system, switch_functions, system_rates
+from fmepy.models.system import InputLayout, System, build_system, system_rates, watched_functions
 from fmepy.models.timeline import EventTable, Timeline, finite_rows, run_segments, snapped
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
@@ -201,27 +199,19 @@ def adaptive_runner(
         layout = InputLayout(len(definition.parms), len(definition.forcings))
         rates = _rates_of_function(definition, layout)
         return _AdaptiveRunner(_scipy_stepper(rates, options, 1, is_retry), None, layout, *common)
-    own = _system_for_scipy(definition.equations, names)
-    if is_retry and own is not None and own.watched:
-        own = None if names else build_system(definition.equations, (), False)
-    if own is None:
-        return None
+    own = build_system(definition.equations, names, True)
+    if is_retry and own.watched:
+        if names:
+            return None
+        own = build_system(definition.equations, (), True, planned_only=True)
     return _AdaptiveRunner(_stepper_of_system(own, options, is_retry), own, own.layout, *common)
-
-
-def _system_for_scipy(equations: Equations, names: tuple[str, ...]) -> System | None:
-    """Return the system; conditions without a crossing stay in it, and then there are no exact sensitivities (None)."""
-    try:
-        return build_system(equations, names, True)
-    except NotSmoothError:
-        return None if names else build_system(equations, (), False)
 
 
 def _stepper_of_system(system: System, options: SolverOptions, is_retry: bool) -> Stepper:
     rates, blocks = _rates_of_system(system), 1 + len(system.names)
     if not system.watched:
         return _scipy_stepper(rates, options, blocks, is_retry)
-    g, size = switch_functions(system), system.layout.size
+    g, size = watched_functions(system), system.layout.size
 
     def watched(t: float, z: Any, inputs: Any) -> Any:
         values = g(t, z, inputs[:size])

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from fmepy.models.code import array_function, scalar_function
 from fmepy.models.equations import Equations, symbol
-from fmepy.models.switches import Switch, as_piecewise, take_out_switches
+from fmepy.models.switches import Switch, as_choices, has_choices, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["InputLayout", "Outputs", "System", "build_outputs", "build_system"]
@@ -68,7 +68,7 @@ class InputLayout:
         return [inputs[s + 2 * i] + inputs[s + 2 * i + 1] * after for i in range(self.n_forcings)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class System:
     """A first-order system z' = F(t, z; inputs).
 
@@ -82,12 +82,10 @@ class System:
     model_rates : tuple of sympy.Expr
         The first n_states entries of F, which are those of the model.
     switches : tuple of Switch
-        Conditions found by watching g along the run.
-    planned : tuple of (int, sympy.Expr, sympy.Expr)
-        Conditions whose crossing time is known beforehand: position in `modes`, g at t = 0, slope of g.
+        What was taken out of the rates as modes; inner conditions before outer ones.
+    planned : tuple of int
+        Those whose crossings are known beforehand, by position; see `models.planned`.
     layout : InputLayout
-    smooth_only : bool
-        True if conditions were taken out as modes; False if they stand in `rates` as they are.
     """
 
     n_states: int
@@ -97,9 +95,8 @@ class System:
     inputs: tuple[Any, ...]
     model_rates: tuple[Any, ...]
     switches: tuple[Switch, ...]
-    planned: tuple[tuple[int, Any, Any], ...]
+    planned: tuple[int, ...]
     layout: InputLayout
-    smooth_only: bool
 
     @property
     def rates(self) -> tuple[Any, ...]:
@@ -109,25 +106,37 @@ class System:
     @property
     def has_conditions(self) -> bool:
         """Whether conditions stand in the rates (of a system that did not take them out)."""
-        import sympy
-
-        return any(e.has(sympy.Piecewise) for e in self.model_rates)
+        return has_choices(self.model_rates)
 
     @property
     def watched(self) -> tuple[int, ...]:
         """Positions of the switches that must be watched along the run."""
-        known = {i for i, _, _ in self.planned}
-        return tuple(i for i in range(len(self.switches)) if i not in known)
+        return tuple(i for i in range(len(self.switches)) if i not in self.planned)
+
+    @cached_property
+    def dependents(self) -> tuple[tuple[int, ...], ...]:
+        """For every switch the later ones in whose condition its mode stands, directly or through others."""
+        out: list[tuple[int, ...]] = []
+        for i in range(len(self.switches)):
+            changed, found = {self.switches[i].mode}, []
+            for j in range(i + 1, len(self.switches)):
+                if changed & self.switches[j].g.free_symbols:
+                    changed.add(self.switches[j].mode)
+                    found.append(j)
+            out.append(tuple(found))
+        return tuple(out)
 
 
 @lru_cache(maxsize=64)
-def build_system(equations: Equations, names: tuple[str, ...], smooth: bool) -> System:
+def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, planned_only: bool = False) -> System:
     """Return the system of a model, with sensitivities for `names`.
 
     Parameters
     ----------
     smooth : bool
-        Take conditions out as modes (raises NotSmoothError where that cannot be), or leave them in the rates.
+        Take conditions out as modes, or leave them in the rates.
+    planned_only : bool
+        Take out those alone whose crossings are known beforehand.
     """
     import sympy
 
@@ -140,17 +149,33 @@ def build_system(equations: Equations, names: tuple[str, ...], smooth: bool) -> 
     lines = {symbol(f): a[i] + b[i] * (time - origin) for i, f in enumerate(equations.forcings)}
     rates = [e.xreplace(lines) for e in equations.rates]
     switches: tuple[Switch, ...] = ()
+    known = {time, *p}
     if smooth:
-        smoothed, switches = take_out_switches(rates)
+        smoothed, switches = take_out_switches(rates, (lambda g: _is_known(g, known)) if planned_only else _any)
         rates = list(smoothed)
     else:
-        rates = [as_piecewise(e) for e in rates]
+        rates = [as_choices(e) for e in rates]
     scales = [sympy.Symbol(f"scale of {n}", real=True) for n in names]
     z = [*y, *(sympy.Symbol(f"{state} to {name}", real=True) for name in names for state in equations.states)]
     inputs = [*p, *(c for pair in zip(a, b, strict=True) for c in pair), origin, *(w.mode for w in switches), *scales]
     layout = InputLayout(len(p), len(a), len(switches), len(scales))
-    planned = tuple(_planned(i, w.g, time, p) for i, w in enumerate(switches) if _is_planned(w.g, time, p))
-    return System(len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, planned, layout, smooth)
+    planned = []
+    for i, w in enumerate(switches):
+        if w.g.free_symbols <= known:
+            planned.append(i)
+            known.add(w.mode)
+    return System(len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, tuple(planned), layout)
+
+
+def _any(g: Any) -> bool:
+    return True
+
+
+def _is_known(g: Any, known: set[Any]) -> bool:
+    """Tell whether g depends on time, parameters and modes alone (of which there are planned ones only)."""
+    from fmepy.models.nodes import Mode
+
+    return all(s in known or isinstance(s, Mode) for s in g.free_symbols)
 
 
 @lru_cache(maxsize=64)
@@ -174,21 +199,6 @@ def _along(f: Any, y: list[Any], s: list[Any]) -> Any:
     return sympy.Add(*(sympy.diff(f, yi) * si for yi, si in zip(y, s, strict=True) if yi in f.free_symbols))
 
 
-def _is_planned(g: Any, time: Any, p: list[Any]) -> bool:
-    """Tell whether g depends on time and parameters alone, and on time linearly."""
-    import sympy
-
-    if time not in g.free_symbols or not g.free_symbols <= {time, *p}:
-        return False
-    return time not in sympy.diff(g, time).free_symbols
-
-
-def _planned(i: int, g: Any, time: Any, p: list[Any]) -> tuple[int, Any, Any]:
-    import sympy
-
-    return i, g.subs(time, 0), sympy.diff(g, time)
-
-
 @lru_cache(maxsize=64)
 def system_rates(system: System) -> Callable[[float, Any, Any], list[float]]:
     """Return F(t, z, inputs) on plain numbers."""
@@ -200,6 +210,15 @@ def system_rates(system: System) -> Callable[[float, Any, Any], list[float]]:
 def switch_functions(system: System) -> Callable[[float, Any, Any], list[float]]:
     """Return the values of all g at (t, z, inputs)."""
     function = scalar_function([[system.time], system.z, system.inputs], [w.g for w in system.switches])
+    return lambda t, z, inputs: function((t,), z, inputs)
+
+
+@lru_cache(maxsize=64)
+def watched_functions(system: System) -> Callable[[float, Any, Any], list[float]]:
+    """Return at (t, z, inputs) what crosses zero where a mode changes, for all switches."""
+    if not any(w.is_level for w in system.switches):
+        return switch_functions(system)
+    function = scalar_function([[system.time], system.z, system.inputs], [w.watched for w in system.switches])
     return lambda t, z, inputs: function((t,), z, inputs)
 
 
@@ -282,7 +301,7 @@ def build_outputs(
     import sympy
 
     groups = [[symbol(time)], *([symbol(k) for k in g] for g in (columns, parameters, forcings))]
-    expressions = [as_piecewise(e) for _, e in outputs]
+    expressions = [as_choices(e) for _, e in outputs]
     values = array_function(groups, expressions)
     if names is None:
         return Outputs(values, None, (), (), len(expressions))

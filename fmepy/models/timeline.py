@@ -14,17 +14,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import floor, isfinite
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.models.code import scalar_function
 from fmepy.models.engines.base import Stepper
 from fmepy.models.events import Event
 from fmepy.models.forcing import Forcing, forcing_knots, forcing_lines
-from fmepy.models.system import InputLayout, System, switch_derivatives, switch_functions, system_rates
+from fmepy.models.planned import planned_crossings, planned_modes
+from fmepy.models.system import (
+    InputLayout,
+    System,
+    switch_derivatives,
+    switch_functions,
+    system_rates,
+    watched_functions,
+)
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
@@ -218,6 +225,8 @@ def run_segments(
     modes = _Modes(system, layout, inputs) if system is not None and system.switches else None
     if segments is None:
         segments = timeline.segments(known_crossings(system, inputs, timeline) if system is not None else ())
+    if modes is not None:
+        modes.plan(segments)
     for i, segment in enumerate(segments):
         if layout.n_forcings:
             inputs[layout.lines] = segment.lines
@@ -225,104 +234,125 @@ def run_segments(
         if modes is None:
             _, rows = stepper.advance(segment.start, z, inputs, segment.times)
         else:
-            if i == 0 or not segments[i - 1].flips:
-                modes.read(segment.start, z, segment.end - segment.start)
+            modes.read(i, segment.start, z, segment.end - segment.start)
             rows = modes.advance(stepper, segment, z)
         finite_rows(rows, segment.times)
         n = segment.rows.stop - segment.rows.start
         out[segment.rows] = rows[:n]
         z = rows[-1]
-        if segment.flips and modes is not None:
+        if segment.flips and modes is not None and i + 1 < len(segments):
             for switch in segment.flips:
-                z = modes.flip(switch, segment.end, z, segment.end - segment.start)
+                z = modes.flip(switch, segment.end, z, i + 1)
         if segment.events:
             z = apply_events(segment.events, z)
-            if modes is not None and segment.flips:
-                modes.read(segment.end, z, segment.end - segment.start)
     return out
 
 
-def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -> list[tuple[float, int]]:
-    """Return (time, switch) of the switches whose crossing is known beforehand."""
+def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -> Sequence[tuple[float, int]]:
+    """Return (time, switch) of the switches whose crossings are known beforehand."""
     if system is None or not system.planned:
-        return []
-    p = inputs[: system.layout.n_parameters].tolist()
-    values = _planned_values(system)(p)
-    out = []
-    for (i, _, _), g0, slope in zip(system.planned, values[::2], values[1::2], strict=True):
-        if slope != 0 and timeline.start < -g0 / slope < timeline.rows[-1]:
-            out.append((-g0 / slope, i))
-    return out
-
-
-def _planned_values(system: System) -> Any:
-    symbols = [system.inputs[: system.layout.n_parameters]]
-    return scalar_function(symbols, [e for _, g0, slope in system.planned for e in (g0, slope)])
+        return ()
+    p = inputs[: system.layout.n_parameters]
+    return planned_crossings(system, p, timeline.start, float(timeline.rows[-1]))
 
 
 class _Modes:
-    """The modes of a run: read at the start, flipped at crossings."""
+    """The modes of a run: read at the start of every segment, changed at crossings.
+
+    Those of planned switches are read in the middle of a segment, where rounding cannot mislead, the others where the
+    segment begins.
+    """
 
     def __init__(self, system: System, layout: InputLayout, inputs: Vector) -> None:
         self.system, self.inputs = system, inputs
         self._at = layout.modes.start
         self._offsets = layout.size
         self._g = switch_functions(system)
+        self._watched = watched_functions(system)
         self._slopes = switch_derivatives(system)
         self._rates = system_rates(system)
+        self._planned: list[list[float]] = []
+        self._unknown: set[int] = set()
         self._flips = 0
 
+    def plan(self, segments: Sequence[Segment]) -> None:
+        """Set the modes of the planned switches in every segment."""
+        if self.system.planned and segments:
+            middle = np.array([0.5 * (s.start + s.end) for s in segments])
+            p = self.inputs[: self.system.layout.n_parameters]
+            self._planned = planned_modes(self.system, p, middle).T.tolist()
+
     def _values(self, t: float, z: Vector) -> list[float]:
-        try:
-            return self._g(t, z.tolist(), self.inputs[: self._offsets].tolist())
-        except (ValueError, OverflowError, ZeroDivisionError) as error:
-            raise SimulationError(f"a condition of the model has no value: {error}", time=t) from None
+        return self._g(t, z.tolist(), self.inputs[: self._offsets].tolist())
 
     def _f(self, t: float, z: Vector) -> Vector:
-        try:
-            rates = self._rates(t, z.tolist(), self.inputs[: self._offsets].tolist())
-        except (ValueError, OverflowError, ZeroDivisionError) as error:
-            raise SimulationError(f"the rates have no value at a switch: {error}", time=t) from None
+        rates = self._rates(t, z.tolist(), self.inputs[: self._offsets].tolist())
         return np.array(rates[: self.system.n_states], dtype=float)
 
     def _speed(self, i: int, t: float, z: Vector, f: Vector) -> tuple[float, Vector, Vector]:
         """Return dg/dt along the run, dg/dy and the scaled dg/dp."""
         g_t, g_y, g_p = self._slopes(i, t, z.tolist(), self.inputs[: self._offsets].tolist())
-        return float(g_t + g_y @ f), g_y, g_p
+        with np.errstate(all="ignore"):  # a condition may have no value where it has no say
+            return float(g_t + g_y @ f), g_y, g_p
 
-    def read(self, t: float, z: Vector, span: float) -> None:
-        """Set every mode from the sign of its g; where g is zero, from where it is going."""
-        for i, g in enumerate(self._values(t, z)):
-            self.inputs[self._at + i] = 1.0 if g > 0 else 0.0
-        for i, g in enumerate(self._values(t, z)):
-            if g == 0:
-                self.inputs[self._at + i] = 1.0 if self._speed(i, t, z, self._f(t, z))[0] > 0 else 0.0
+    def read(self, segment: int, t: float, z: Vector, span: float) -> None:
+        """Set every mode at the start of a segment."""
+        for k, i in enumerate(self.system.planned):
+            self.inputs[self._at + i] = self._planned[segment][k]
+        self._read(self.system.watched, t, z)
         self._set_offsets(t, z, span)
+
+    def _read(self, switches: Sequence[int], t: float, z: Vector) -> None:
+        """Set modes from their g; where g is zero (or a whole number), from where it is going."""
+        at_border = []
+        for i in switches:
+            g, is_level = self._values(t, z)[i], self.system.switches[i].is_level
+            (self._unknown.discard if isfinite(g) else self._unknown.add)(i)
+            if g != g:
+                g = 0.0  # it has no say, or the rates have no value either
+            self.inputs[self._at + i] = floor(g) if is_level and isfinite(g) else 1.0 if g > 0 else 0.0
+            if i not in self._unknown and g == (self.inputs[self._at + i] if is_level else 0.0):
+                at_border.append((i, is_level))
+        for i, is_level in at_border:
+            rises = self._speed(i, t, z, self._f(t, z))[0]
+            if is_level and rises < 0:
+                self.inputs[self._at + i] -= 1.0
+            elif not is_level and rises > 0:
+                self.inputs[self._at + i] = 1.0
 
     def _set_offsets(self, t: float, z: Vector, span: float) -> None:
         """Shift the watched conditions a hair off zero where the run stands on one, towards the side of its mode."""
         watched = self.system.watched
         if not watched or len(self.inputs) == self._offsets:
             return
-        values = self._values(t, z)
+        values = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist())
         f = self._f(t, z)
         for k, i in enumerate(watched):
             hair = max(1e-10 * abs(self._speed(i, t, z, f)[0]) * span, 1e-14)
-            side = 1.0 if self.inputs[self._at + i] == 1.0 else -1.0
+            side = 1.0 if self.system.switches[i].is_level or self.inputs[self._at + i] == 1.0 else -1.0
             self.inputs[self._offsets + k] = values[i] - side * hair if side * values[i] < hair else 0.0
 
-    def flip(self, i: int, t: float, z: Vector, span: float) -> Vector:
-        """Flip mode i at its crossing and give the sensitivities their jump."""
-        n = self.system.n_states
+    def flip(self, i: int, t: float, z: Vector, segment: int | None = None) -> Vector:
+        """Change mode i at its crossing, and those that hang on it, and give the sensitivities their jump.
+
+        segment : int, optional
+            The next one, if the crossing was planned.
+        """
+        n, switch, system = self.system.n_states, self.system.switches[i], self.system
         before = self._f(t, z)
         speed, g_y, g_p = self._speed(i, t, z, before)
-        self.inputs[self._at + i] = 1.0 - self.inputs[self._at + i]
+        if segment is None:
+            mode = self.inputs[self._at + i]
+            self.inputs[self._at + i] = mode + (1.0 if speed > 0 else -1.0) if switch.is_level else 1.0 - mode
+        for j, value in zip(system.planned, self._planned[segment] if segment is not None else (), strict=False):
+            if j == i or j in system.dependents[i]:
+                self.inputs[self._at + j] = value
+        self._read([j for j in system.watched if j != i and (j in system.dependents[i] or j in self._unknown)], t, z)
         if len(z) > n and speed != 0:
-            jump = before - self._f(t, z)
-            S = z[n:].reshape(-1, n)
-            shift = -(S @ g_y + g_p) / speed
-            z = np.concatenate((z[:n], (S + shift[:, None] * jump).ravel()))
-        self._set_offsets(t, z, span)
+            with np.errstate(all="ignore"):
+                S, jump = z[n:].reshape(-1, n), before - self._f(t, z)
+                shift = -(S @ g_y + g_p) / speed
+                z = np.concatenate((z[:n], (S + shift[:, None] * jump).ravel()))
         return z
 
     def advance(self, stepper: Stepper, segment: Segment, z: Vector) -> Matrix:
@@ -345,13 +375,15 @@ class _Modes:
                 raise SimulationError(
                     f"the run crossed switches more than {MOST_FLIPS} times; it slides along one", time=start
                 )
-            z = self.flip(self._fired(start, z, span), start, z, span)
+            z = self.flip(self._fired(start, z), start, z)
+            self._set_offsets(start, z, span)
 
-    def _fired(self, t: float, z: Vector, span: float) -> int:
+    def _fired(self, t: float, z: Vector) -> int:
         """Return the watched switch that is nearest to its crossing, in time."""
-        values, f = self._values(t, z), self._f(t, z)
+        values, f = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist()), self._f(t, z)
         distance = {}
         for k, i in enumerate(self.system.watched):
             speed = abs(self._speed(i, t, z, f)[0]) + 1e-300
-            distance[i] = abs(values[i] - self.inputs[self._offsets + k]) / speed
+            away = abs(values[i] - float(self.inputs[self._offsets + k])) / speed
+            distance[i] = away if away == away else np.inf
         return min(distance, key=distance.__getitem__)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.errors import TracingError
+from fmepy.models.conditions import Condition as Decision
+from fmepy.models.conditions import Joined, Not, choose, relation
 from fmepy.models.equations import symbol
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def as_expression(value: Any) -> sympy.Expr:
     if isinstance(value, np.ndarray) and value.size == 1:
         return as_expression(value.item())
     if isinstance(value, Condition):
-        return sympy.Piecewise((sympy.Integer(1), value.relation), (sympy.Integer(0), True))
+        return choose(value.decision, sympy.S.One, sympy.S.Zero)
     if isinstance(value, (bool, np.bool_)):
         return sympy.Integer(int(value))
     if isinstance(value, (int, np.integer)):
@@ -56,8 +58,13 @@ def _functions() -> dict[str, Callable[..., Any]]:
     """Return numpy's ufuncs by name as functions of sympy expressions."""
     import sympy as sp
 
+    from fmepy.models import nodes
+
     def heaviside(x: Any, at_zero: Any) -> Any:
-        return sp.Piecewise((sp.Integer(1), x > 0), (sp.Integer(0), x < 0), (at_zero, True))
+        return nodes.Where(x, sp.S.Zero, sp.S.One, nodes.Where(sp.S.Zero, x, sp.S.Zero, at_zero))
+
+    def trunc(x: Any) -> Any:
+        return nodes.Where(x, sp.S.Zero, nodes.Floor(x), nodes.Ceiling(x))
 
     return {
         "add": lambda a, b: a + b,
@@ -71,9 +78,15 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "positive": lambda a: a,
         "square": lambda a: a**2,
         "reciprocal": lambda a: 1 / a,
-        "absolute": sp.Abs,
-        "fabs": sp.Abs,
-        "sign": sp.sign,
+        "absolute": nodes.Absolute,
+        "fabs": nodes.Absolute,
+        "sign": nodes.Sign,
+        "floor": nodes.Floor,
+        "ceil": nodes.Ceiling,
+        "trunc": trunc,
+        "remainder": nodes.Modulo,
+        "floor_divide": lambda a, b: nodes.Floor(a / b),
+        "fmod": lambda a, b: a - b * trunc(a / b),
         "exp": sp.exp,
         "exp2": lambda a: 2**a,
         "expm1": lambda a: sp.exp(a) - 1,
@@ -82,7 +95,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "log10": lambda a: sp.log(a) / sp.log(10),
         "log1p": lambda a: sp.log(1 + a),
         "sqrt": sp.sqrt,
-        "cbrt": lambda a: sp.sign(a) * sp.Abs(a) ** sp.Rational(1, 3),
+        "cbrt": lambda a: nodes.Sign(a) * nodes.Absolute(a) ** sp.Rational(1, 3),
         "sin": sp.sin,
         "cos": sp.cos,
         "tan": sp.tan,
@@ -93,63 +106,49 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "sinh": sp.sinh,
         "cosh": sp.cosh,
         "tanh": sp.tanh,
-        "maximum": sp.Max,
-        "minimum": sp.Min,
-        "fmax": sp.Max,
-        "fmin": sp.Min,
+        "maximum": nodes.Largest,
+        "minimum": nodes.Smallest,
         "hypot": lambda a, b: sp.sqrt(a**2 + b**2),
         "heaviside": heaviside,
     }
 
 
-_RELATIONS = {"less": "Lt", "less_equal": "Le", "greater": "Gt", "greater_equal": "Ge"}
-_LOGIC = {
-    "logical_and": "And",
-    "logical_or": "Or",
-    "logical_not": "Not",
-    "bitwise_and": "And",
-    "bitwise_or": "Or",
-    "invert": "Not",
-}
+_RELATIONS = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_JOINED = {"logical_and": "and", "logical_or": "or", "bitwise_and": "and", "bitwise_or": "or"}
 
 
 def _apply(name: str, arguments: Sequence[Any]) -> Any:
     """Apply the ufunc called `name` to scalars, traced or not."""
-    import sympy
-
     if name in _RELATIONS:
-        return Condition(getattr(sympy, _RELATIONS[name])(*map(as_expression, arguments)))
-    if name in _LOGIC:
-        return Condition(getattr(sympy, _LOGIC[name])(*map(_as_relation, arguments)))
+        return Condition(relation(_RELATIONS[name], *map(as_expression, arguments)))
+    if name in _JOINED:
+        return Condition(Joined([_as_decision(a) for a in arguments], _JOINED[name]))
+    if name in ("logical_not", "invert"):
+        return Condition(Not(_as_decision(*arguments)))
     functions = _functions()
     if name not in functions:
         raise TracingError(f"np.{name} has no symbolic form")
     return Traced(functions[name](*map(as_expression, arguments)))
 
 
-def _as_relation(value: Any) -> Any:
-    import sympy
-
+def _as_decision(value: Any) -> Decision:
     if isinstance(value, Condition):
-        return value.relation
+        return value.decision
     if isinstance(value, (bool, np.bool_)):
-        return sympy.true if value else sympy.false
+        return bool(value)
     raise TracingError("a condition was expected, such as x > 0")
 
 
 def _where(condition: Any, *branches: Any) -> Any:
-    import sympy
-
     if len(branches) != 2:
         raise TracingError("np.where needs a condition and two values")
 
-    def choose(c: Any, a: Any, b: Any) -> Any:
-        pairs = ((as_expression(a), _as_relation(c)), (as_expression(b), True))
-        return Traced(sympy.Piecewise(*pairs))
+    def chosen(c: Any, a: Any, b: Any) -> Any:
+        return Traced(choose(_as_decision(c), as_expression(a), as_expression(b)))
 
     if any(isinstance(b, np.ndarray) and b.ndim for b in branches):
-        return np.frompyfunc(choose, 3, 1)(condition, *branches)
-    return choose(condition, *branches)
+        return np.frompyfunc(chosen, 3, 1)(condition, *branches)
+    return chosen(condition, *branches)
 
 
 def _clip(x: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
@@ -198,10 +197,10 @@ class _NumpyFace:
 class Condition(_NumpyFace):
     """A condition on traced numbers, such as ``x > 0``; it has no truth value of its own."""
 
-    __slots__ = ("relation",)
+    __slots__ = ("decision",)
 
-    def __init__(self, relation: Any) -> None:
-        self.relation = relation
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
 
     def __bool__(self) -> bool:
         raise TracingError(
@@ -210,15 +209,15 @@ class Condition(_NumpyFace):
         )
 
     def __and__(self, other: Any) -> Condition:
-        return Condition(_as_relation(self) & _as_relation(other))
+        return Condition(Joined((_as_decision(self), _as_decision(other)), "and"))
 
     def __or__(self, other: Any) -> Condition:
-        return Condition(_as_relation(self) | _as_relation(other))
+        return Condition(Joined((_as_decision(self), _as_decision(other)), "or"))
 
     __rand__, __ror__ = __and__, __or__
 
     def __invert__(self) -> Condition:
-        return Condition(~_as_relation(self))
+        return Condition(Not(self.decision))
 
     def __mul__(self, other: Any) -> Traced:  # (x > 0) * rate, a common way to write a switch
         return Traced(as_expression(self) * as_expression(other))
@@ -257,7 +256,11 @@ def _operator(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
     return operate
 
 
-for _method, _name in {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power"}.items():
+_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power", "mod": "remainder",
+    "floordiv": "floor_divide",
+}  # fmt: skip
+for _method, _name in _OPERATORS.items():
     setattr(Traced, f"__{_method}__", _operator(_name, swapped=False))
     setattr(Traced, f"__r{_method}__", _operator(_name, swapped=True))
 for _method, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():

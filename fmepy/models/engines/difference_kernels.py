@@ -17,7 +17,7 @@ from typing import Any
 
 from fmepy.models.engines.numba_code import HEADER, load, straight_line
 from fmepy.models.equations import Equations, symbol
-from fmepy.models.switches import as_piecewise
+from fmepy.models.switches import as_choices
 
 __all__ = ["Kernels"]
 
@@ -183,8 +183,8 @@ class _Written:
     def __init__(self, equations: Equations) -> None:
         self.equations = equations
         self.states = [symbol(s) for s in equations.states]
-        self.rates = [as_piecewise(e) for e in equations.rates]
-        self.outputs = [as_piecewise(e) for _, e in equations.outputs]
+        self.rates = [as_choices(e) for e in equations.rates]
+        self.outputs = [as_choices(e) for _, e in equations.outputs]
         self.used = {s for e in (*self.rates, *self.outputs) for s in e.free_symbols}
         self.names = {symbol(equations.time): "t"}
         for letter, group in (("y", equations.states), ("p", equations.parameters), ("u", equations.forcings)):

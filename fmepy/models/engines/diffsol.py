@@ -68,6 +68,7 @@ _CALLS = {
     "cosh": "cosh",
     "tanh": "tanh",
     "asinh": "arcsinh",
+    "heaviside": "heaviside",
 }
 
 
@@ -92,6 +93,8 @@ def _write(e: Any, names: dict[Any, str]) -> str:
     if e.is_Pow:
         return _write_power(e.base, e.exp, names)
     kind = e.func.__name__
+    if kind == "NoNumber":
+        return f"(0.0 * tanh({_write(e.args[0], names)}))"  # a bounded function, for 0 times infinity is no number
     if kind in _CALLS:
         return f"{_CALLS[kind]}({_write(e.args[0], names)})"
     if kind == "tan":
@@ -123,6 +126,62 @@ def _write_power(base: Any, exponent: Any, names: dict[Any, str]) -> str:
     return f"pow({x}, {_write(exponent, names)})"
 
 
+class _Blender:
+    """Writes choices as sums, ``m a + (1 - m) b``, for DiffSL has no conditions.
+
+    Whatever could have no finite value in a branch gets, while the branch is not taken, the argument 1 instead, since 0
+    times NaN is NaN: with m the product of the branch's modes, ``log(u)`` becomes ``log(m u + 1 - m)``.
+    """
+
+    def __init__(self) -> None:
+        import sympy
+
+        self._memo: dict[Any, Any] = {}
+        self._plain: dict[Any, bool] = {}
+        self._heaviside = sympy.Function("heaviside", real=True)
+
+    def blended(self, e: Any, path: tuple[tuple[Any, bool], ...] = ()) -> Any:
+        """Return an expression that stands in the branches `path`, (mode, whether it is 1) each."""
+        import sympy
+
+        from fmepy.models.nodes import Mode, NoNumber, Where
+
+        if not e.args or not self._has_choice(e, bool(path)):
+            return e
+        if (e, path) in self._memo:
+            return self._memo[e, path]
+        if isinstance(e, Where):
+            left, right, yes, no = e.args
+            if not isinstance(left, Mode):
+                m = 1 - self._heaviside(self.blended(right, path) - self.blended(left, path))  # which is 1 at 0
+                out = m * self.blended(yes, path) + (1 - m) * self.blended(no, path)
+            elif (known := dict(path).get(left)) is not None:
+                out = self.blended(yes if known else no, path)
+            else:
+                a, b = self.blended(yes, (*path, (left, True))), self.blended(no, (*path, (left, False)))
+                out = left * a + (1 - left) * b
+        else:
+            parts = [self.blended(a, path) for a in e.args]
+            if path and not (e.is_Add or e.is_Mul or isinstance(e, NoNumber)):
+                taken = sympy.Mul(*(mode if yes else 1 - mode for mode, yes in path))
+                parts[0] = taken * parts[0] + (1 - taken) if parts[0].free_symbols else parts[0]
+                parts[1:] = [taken * a if a.free_symbols else a for a in parts[1:]]
+            out = e.func(*parts)
+        self._memo[e, path] = out
+        return out
+
+    def _has_choice(self, e: Any, inside: bool) -> bool:
+        """Tell whether there is anything to do in an expression: a choice, or, inside of one, more than + and *."""
+        from fmepy.models.nodes import Choice
+
+        if not inside:
+            return bool(e.has(Choice))
+        if e not in self._plain:
+            here = bool(e.args) and not (e.is_Add or e.is_Mul)
+            self._plain[e] = here or any(self._has_choice(a, True) for a in e.args)
+        return self._plain[e]
+
+
 @lru_cache(maxsize=64)
 def diffsl_code(system: System) -> str:
     """Return a system as DiffSL, of z in units of the states' scales.
@@ -142,8 +201,11 @@ def diffsl_code(system: System) -> str:
     names = {system.time: "t"}
     names |= {s: f"(x{i}*a{i % n_states})" for i, s in enumerate(system.z)}
     names |= {s: f"q{i}" for i, s in enumerate(system.inputs)}
-    watched = [system.switches[i].g for i in system.watched]
-    common, reduced = sympy.cse([*system.rates, *watched], symbols=sympy.numbered_symbols("common", real=True))
+    watched = [system.switches[i].watched for i in system.watched]
+    blend = _Blender().blended
+    common, reduced = sympy.cse(
+        [blend(e) for e in (*system.rates, *watched)], symbols=sympy.numbered_symbols("common", real=True)
+    )
     lines = []
     for i, (s, e) in enumerate(common):
         lines.append(f"w{i} {{ {_write(e, names)} }}")

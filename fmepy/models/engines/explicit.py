@@ -184,7 +184,7 @@ def rates_source(system: System) -> str:
         body = _computed(targets, names)
     if system.names:
         body += _sensitivities(n, len(system.names), of_states, of_parameters, system.layout.scales.start)
-    conditions = [system.switches[i].g - o for i, o in zip(system.watched, offsets, strict=True)]
+    conditions = [system.switches[i].watched - o for i, o in zip(system.watched, offsets, strict=True)]
     watch = _computed([(f"out[{k}]", g) for k, g in enumerate(conditions)], names)
     parts = [*blocks, *_function("rates", body), *_function("watch", watch or ["pass"])]
     return HEADER + "\n".join(parts)

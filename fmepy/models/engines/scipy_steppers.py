@@ -6,6 +6,7 @@ others are methods of `scipy.integrate.solve_ivp`.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +36,10 @@ RatesOf = Callable[[float, Any, Any], Any]
 def _guarded(
     name: str, rates: RatesOf, inputs: Vector, start: float, end: float, most: float = np.inf
 ) -> Callable[[float, Vector], Any]:
-    """Return F(t, z) on plain floats; arithmetic that has no value gives NaN, which no solver accepts for long.
+    """Return F(t, z) on plain floats.
+
+    Where some rates have no finite value all are NaN, which no solver accepts for long: LSODA accepts a step of which
+    only some components have no value, and steps over a pole of infinite rates.
 
     It ends a run (SimulationError) in which time stands still, as it does where a state runs to infinity and these
     solvers go on with steps of no length, and one of more than `most` evaluations.
@@ -53,11 +57,15 @@ def _guarded(
                 raise SimulationError(f"{name} gave up: more than {most:.0f} evaluations of the rates", time=t)
             mark, next_look = t, count + LOOK + LOOK // 50 * len(z)  # a Jacobian by differences takes one for each z
         try:
-            return rates(t, z, plain)
+            out = rates(t, z, plain)
         except FmepyError:  # ours are ValueErrors too
             raise
         except (ValueError, OverflowError, ZeroDivisionError, FloatingPointError):
             return np.full(len(z), np.nan)
+        total = out.sum() if isinstance(out, np.ndarray) else sum(out)
+        if not math.isfinite(total) and not np.isfinite(out).all():  # a finite sum has finite terms
+            return np.full(len(z), np.nan)
+        return out
 
     return function
 

@@ -1,0 +1,317 @@
+"""Conditions and jumps: the branch not taken has no say, no jump is stepped over, no NaN is swallowed, on any engine."""
+
+import time
+
+import numpy as np
+import pytest
+
+from fmepy import DifferenceModel, FimlofCost, OdeModel, SimulationCost
+from fmepy.errors import FmepyError, SimulationError
+
+ADAPTIVE = [pytest.param("diffsol", marks=pytest.mark.compiled), "numba", "scipy"]
+
+
+def run(engine, text, times, parms, names=None, **kwargs):
+    """Return the last row of states, the sensitivities there, and how often a second engine was needed."""
+    how = {"method": engine, "dt": 1e-3} if engine in ("rk4", "euler") else {"engine": engine, "rtol": 1e-8}
+    bound = OdeModel(text, times=times, parms=parms, **how, **kwargs).bind(names)
+    Y, S = bound.sensitivities(bound.theta0)
+    np.testing.assert_allclose(bound.simulate(bound.theta0), Y, rtol=1e-4, atol=1e-4)
+    return Y[-1], S[-1], bound.retries
+
+
+# --- the branch that is not taken
+
+
+GUARDED = {  # text, parameters, x(3), its derivatives
+    "lag": (
+        "d(x)/dt = where(t > lag, (t - lag)**b, 0)\nx(0) = 0", dict(lag=1.0, b=1.5),
+        2**2.5 / 2.5, (-(2**1.5), 2**2.5 * (np.log(2) / 2.5 - 1 / 2.5**2)),
+    ),
+    "never reached": ("d(x)/dt = where(t > 20, sqrt(t - 20), a)\nx(0) = 0", dict(a=2.0), 6.0, (3.0,)),
+    "quotient": ("d(x)/dt = a * where(t > 1, 1/t, 0)\nx(0) = 0", dict(a=1.5), 1.5 * np.log(3), (np.log(3),)),
+    "exp": ("d(x)/dt = where(t < 30, a, exp(exp(40 - t)))\nx(0) = 0", dict(a=1.0), 3.0, (3.0,)),
+    "inner": (
+        "d(x)/dt = where(t > 1, where(k > 5, log(k - 5), k), 0)\nx(0) = 0", dict(k=2.0), 4.0, (2.0,),
+    ),
+    "and": ("d(x)/dt = where(k > 5 and log(k - 5) > 0, 1, k)\nx(0) = 0", dict(k=2.0), 6.0, (3.0,)),
+    "torricelli": ("d(x)/dt = -k * where(x > 0, sqrt(x), 0)\nx(0) = 1", dict(k=1.0), 0.0, (0.0,)),
+    "power of a state": (
+        "d(x)/dt = where(x > 0.5, -k * (x - 0.4)**0.7, -k)\nx(0) = 1", dict(k=1.0), None, None,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GUARDED)
+@pytest.mark.parametrize("engine", [*ADAPTIVE, "rk4"])
+def test_a_branch_that_is_not_taken_has_no_say(engine, case):
+    text, parms, value, slopes = GUARDED[case]
+    Y, S, retries = run(engine, text, [0, 3], parms)
+    assert retries == 0
+    assert np.isfinite(S).all()
+    if value is None:
+        Y2, S2, _ = run("scipy", text, [0, 3], parms)
+        assert pytest.approx(Y2, abs=2e-3) == Y
+        assert engine == "rk4" or np.allclose(S, S2, atol=1e-4)
+        return
+    close = 2e-3 if engine == "rk4" else 1e-5  # the steps of rk4 know no jumps
+    assert Y[0] == pytest.approx(value, rel=close, abs=close)
+    assert S[0] == pytest.approx(slopes, rel=close, abs=close)
+
+
+@pytest.mark.parametrize("engine", ADAPTIVE)
+def test_guards_of_states_need_no_second_engine(engine):
+    for rate in ("where(x > 0, sqrt(x), 0)", "where(x > 0, x**b, 0)", "where(x >= 0.3, sqrt(x - 0.3) + 0.1, 1)",
+                 "where(x < 0.3, 1, sqrt(x - 0.3) + 0.1)", "sqrt(max(x, 0))",
+                 "max(0, x)**b"):  # fmt: skip
+        text = f"d(x)/dt = -k * {rate}\nx(0) = 1"
+        parms = {"k": 1.0, "b": 0.6} if "b" in rate else {"k": 1.0}
+        _, S, retries = run(engine, text, [0, 0.5, 1.5, 4], parms)
+        assert retries == 0, rate
+        assert np.isfinite(S).all(), rate
+
+
+def test_functions_with_where_are_guarded_too():
+    def f(t, x, *, lag=1.0, b=0.5):
+        return np.where(t > lag, (np.abs(t - lag) + (t - lag)) ** b / 2**b, 0)
+
+    def g(t, x, *, lag=1.0, b=0.5):
+        with np.errstate(all="ignore"):
+            return np.where(t > lag, (t - lag) ** b, 0)
+
+    for model in (f, g):
+        bound = OdeModel(model, state={"x": 0}, times=[0, 3]).bind()
+        Y, S = bound.sensitivities(bound.theta0)
+        assert bound.retries == 0
+        assert Y[-1, 0] == pytest.approx(2**1.5 / 1.5, rel=1e-5)
+        assert S[-1, 0, 0] == pytest.approx(-np.sqrt(2), rel=1e-3)
+
+
+def test_outputs_initial_values_and_events_are_guarded():
+    model = OdeModel(
+        "d(x)/dt = -k * x\nx(0) = where(k > 1, sqrt(k - 1), 2 * k)\nz = where(x > 5, log(x - 5), 3 * x)",
+        times=[0, 1, 2], parms={"k": 0.5, "v": 2.0},
+        events=[{"var": "x", "time": 1, "value": "where(v > 3, sqrt(v - 3), v)", "method": "replace"}],
+    )  # fmt: skip
+    bound = model.bind()
+    Y, S = bound.sensitivities(bound.theta0)
+    np.testing.assert_allclose(Y[:, 0], [1, np.exp(-0.5), 2 * np.exp(-0.5)], rtol=1e-5)
+    np.testing.assert_allclose(Y[:, 1], 3 * Y[:, 0])
+    np.testing.assert_allclose(S[0, 0], [2, 0], atol=1e-12)
+    np.testing.assert_allclose(S[2, 0], [-2 * np.exp(-0.5), np.exp(-0.5)], rtol=1e-4)
+    np.testing.assert_allclose(S[:, 1], 3 * S[:, 0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("engine", ["numba", "python"])
+def test_difference_equations_are_guarded(engine):
+    model = DifferenceModel(
+        "next(x) = where(t > 2, x + (t - 2)**b, x) + 0 * floor(t / 2)\nx(0) = 1\nz = where(x > 5, sqrt(x - 5), a)",
+        times=[0, 1, 3, 4], parms={"a": 1.0, "b": 0.5}, engine=engine,
+    )  # fmt: skip
+    bound = model.bind()
+    Y, S = bound.sensitivities(bound.theta0)
+    np.testing.assert_allclose(Y[:, 0], [1, 1, 2, 2 + np.sqrt(2)])
+    np.testing.assert_allclose(Y[:, 1], 1)
+    np.testing.assert_allclose(S[-1, 0], [0, np.sqrt(2) * np.log(2)], atol=1e-8)
+
+
+@pytest.mark.parametrize("propagation", ["ode", "rk4"])
+def test_a_filter_goes_through_guards_and_pulses(propagation):
+    text = "d(x)/dt = where(t > lag, sqrt(t - lag), 0) + where(t % 1 < 0.5, a, 0) - 0.2 * x\nx(0) = 1"
+    model = OdeModel(text, times=np.arange(0, 4.01, 0.125), parms={"lag": 1.0, "a": 1.0}, rtol=1e-9, atol=1e-10)
+    data = model(times=[0.5, 1.5, 2.5, 4.0])
+    plain = SimulationCost(model, data, x="time")
+    cost = FimlofCost(model, data, process_noise=None, measurement_noise={"x": 0.1},
+                      propagation=propagation)  # fmt: skip
+    value, moved = cost.bind(("a", "lag")), np.array([1.1, 0.9])
+    exact = len(data) * np.log(2 * np.pi * 0.01)
+    assert value.minus2loglik(np.array([1.0, 1.0])) == pytest.approx(exact, abs=1e-4 if propagation == "ode" else 2e-2)
+    r = plain.bind(("a", "lag")).residuals(moved)
+    tolerance = 1e-4 if propagation == "ode" else 0.1
+    assert value.minus2loglik(moved) - exact == pytest.approx(100 * (r @ r), rel=tolerance)
+
+
+# --- negative bases, NaN
+
+
+NO_VALUE = [
+    "d(S)/dt = P - k*max(0, (S - S0)**b)\nS(0) = 1",
+    "d(S)/dt = P - k*max((S - S0)**b, 0)\nS(0) = 1",
+    "d(S)/dt = P - k*min(S, log(S - S0))\nS(0) = 1",
+    "d(S)/dt = P - k*abs((S - S0)**b)\nS(0) = 1",
+    "d(S)/dt = P - k*where((S - S0)**b > 1, 1, 2)\nS(0) = 1",
+    "d(S)/dt = P - k*where(log(S - S0) <= 1 or S > 100, 1, 2)\nS(0) = 1",
+    "d(S)/dt = P - k*sign(sqrt(S - S0)) + 0*b\nS(0) = 1",
+    "d(S)/dt = P - k*floor(sqrt(S - S0))\nS(0) = 1",
+    "d(S)/dt = P - k*(S**b - 0*S0)\nS(0) = (k - S0)**b",
+]
+
+
+@pytest.mark.parametrize("text", NO_VALUE)
+@pytest.mark.parametrize("engine", [*ADAPTIVE, "rk4", "euler"])
+def test_what_has_no_value_is_a_failed_run(engine, text):
+    parms = {k: v for k, v in dict(P=1.0, k=1.0, S0=7.0, b=1.7).items() if k in text.replace("0*b", "")}
+    text = text.replace(" + 0*b", "").replace(" - 0*S0", "")
+    how = {"method": engine, "dt": 0.01} if engine in ("rk4", "euler") else {"engine": engine}
+    bound = OdeModel(text, times=[0, 1], parms=parms, **how).bind()
+    with pytest.raises(SimulationError, match=r"The run failed|not finite"):
+        bound.simulate(bound.theta0)
+    with pytest.raises(SimulationError):
+        bound.sensitivities(bound.theta0)
+
+
+@pytest.mark.parametrize("engine", ADAPTIVE)
+@pytest.mark.parametrize("rate", ["max(x, log(x - 5))", "max(log(x - 5), x)", "where(log(x - 5) > 3, 1, 2)",
+                                  "min(x, -2 - sqrt(x - 5))"])  # fmt: skip
+def test_a_value_that_gets_lost_on_the_way_fails_the_run(engine, rate):
+    bound = OdeModel(f"d(x)/dt = -k * {rate}\nx(0) = 6", times=[0, 5], parms={"k": -1.0 if "min" in rate else 1.0},
+                     engine=engine).bind()  # fmt: skip
+    with pytest.raises(SimulationError):
+        bound.simulate(bound.theta0)
+
+
+def test_an_event_value_without_value_is_a_failed_run():
+    model = OdeModel("d(x)/dt = -k*x\nx(0) = 1", times=[0, 2], parms={"k": 1.0, "c": 3.0},
+                     events=[{"var": "x", "time": 1, "value": "(k - c)**0.7", "method": "add"}])  # fmt: skip
+    with pytest.raises(SimulationError, match="value is not finite"):
+        model()
+
+
+def test_outputs_without_value_are_nan_and_never_complex():
+    table = OdeModel("d(x)/dt = -k\nx(0) = 1\na = abs((x - 3)**0.5)\nb = max(x, log(x - 5))\nc = x**k",
+                     times=[0, 1, 3], parms={"k": 1.5})()  # fmt: skip
+    assert table[["a", "b"]].isna().all(axis=None)
+    assert table.c.isna().tolist() == [False, True, True]
+    assert all(table[name].dtype.kind == "f" for name in "xabc")
+
+
+# --- jumps
+
+PULSES = {  # text, parameters, x at 10, derivatives
+    "modulo": ("d(x)/dt = a * where(t % P < w, 1, 0)\nx(0) = 0", dict(a=1.0, P=1.0, w=0.1), 1.0, (1.0, 0.0, 10.0)),
+    "modulo at the end": (
+        "d(x)/dt = a * where(t % P > P - w, 1, 0)\nx(0) = 0", dict(a=2.0, P=1.0, w=0.1), 2.0, (1.0, None, 20.0)
+    ),
+    "floor": ("d(x)/dt = a * floor(t / P)\nx(0) = 0", dict(a=1.0, P=2.5), 15.0, (15.0, -6.0)),
+    "ceil": ("d(x)/dt = a * ceil(t - 0.5)\nx(0) = 0", dict(a=1.0), 50.0, (50.0,)),
+    "saw": ("d(x)/dt = a * (t % P)\nx(0) = 0", dict(a=1.0, P=4.0), 18.0, (18.0, 4.0)),
+    "sine": (
+        "d(x)/dt = where(sin(2*pi*t) > s, 1, 0)\nx(0) = 0", dict(s=0.95), 10 * (0.5 - np.arcsin(0.95) / np.pi),
+        (-10 / (np.pi * np.sqrt(1 - 0.95**2)),),
+    ),
+    "inner": ("d(x)/dt = where(where(t % 2 < 1, -1, 1) > 0, a, 0)\nx(0) = 0", dict(a=1.0), 5.0, (5.0,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PULSES)
+@pytest.mark.parametrize("engine", ADAPTIVE)
+def test_jumps_of_time_are_stops(engine, case):
+    text, parms, value, slopes = PULSES[case]
+    Y, S, retries = run(engine, text, [0, 10], parms)
+    assert retries == 0
+    assert Y[0] == pytest.approx(value, rel=1e-6)
+    for found, exact in zip(S[0], slopes, strict=True):
+        assert exact is None or found == pytest.approx(exact, rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("engine", ADAPTIVE)
+def test_pulses_of_numpy_functions_are_stops(engine):
+    for rate in (lambda t, x: np.where(t % 1 < 0.1, 1, 0), lambda t, x: np.where(np.mod(t, 1) < 0.1, 1, 0),
+                 lambda t, x: (t - np.floor(t) < 0.1) * 1.0, lambda t, x: np.floor(t + 0.1) - np.trunc(t)):  # fmt: skip
+        model = OdeModel(rate, state={"x": 0}, times=[0, 10], engine=engine)
+        assert model.equations is not None
+        assert model().x.iloc[-1] == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("engine", ADAPTIVE)
+def test_floors_of_states_are_watched(engine):
+    """x' = 1 + k floor(x) from 0.5 reaches 1 at 0.5, 2 after 1 / (1 + k) more, 3 after 1 / (1 + 2 k) more."""
+    Y, S, retries = run(engine, "d(x)/dt = 1 + k * floor(x)\nx(0) = 0.5", [0, 0.25, 1.5], {"k": 1.0})
+    assert Y[0] == pytest.approx(3 + 4 / 6, rel=1e-6)
+    assert S[0, 0] == pytest.approx(3 / 6 + 4 * (1 / 4 + 2 / 9), rel=1e-5)
+    Y, S, _ = run(engine, "d(x)/dt = -k * ceil(x)\nx(0) = 2.5", [0, 1.5], {"k": 1.0})
+    assert Y[0] == pytest.approx(1 - (1.5 - 0.5 / 3 - 0.5), rel=1e-5)
+    assert retries == 0
+
+
+def test_modulo_has_the_sign_of_the_divisor_everywhere():
+    values = [(7.5, 2.0), (-7.5, 2.0), (7.5, -2.0), (-7.5, -2.0), (-0.3, 0.1)]
+    for a, b in values:
+        table = OdeModel("d(x)/dt = 0*x\nx(0) = a\nm = x % b\nf = floor(x)\nc = ceil(x)\nq = 5 % 3 + (-7) % 3",
+                         times=[0, 1], parms={"a": a, "b": b})()  # fmt: skip
+        assert table.m.iloc[-1] == pytest.approx(a % b)
+        assert (table.f.iloc[-1], table.c.iloc[-1]) == (np.floor(a), np.ceil(a))
+        assert table.q.iloc[-1] == 4
+
+
+def test_too_many_jumps_are_refused_rather_than_missed():
+    with pytest.raises(SimulationError, match="at most 10000"):
+        OdeModel("d(x)/dt = where(t % 1e-6 < 5e-7, 1, 0)\nx(0) = 0", times=[0, 10])()
+
+
+def test_a_retry_keeps_the_stops_of_time():
+    text = "d(x)/dt = where(t % 1 < 0.1, 1, 0)\nd(y)/dt = where(y > 1, 2, 1)\nx(0) = 0\ny(0) = 0"
+    bound = OdeModel(text, times=[0, 10]).bind()
+    Y, _ = bound._runner("retry", "plain").run(np.empty(0))
+    assert Y[-1] == pytest.approx([1.0, 19.0], rel=1e-5)
+
+
+def test_what_stays_python_names_the_risk():
+    def f(t, x):
+        return 1.0 if t % 1 < 0.1 else 0.0
+
+    assert "max_step" in OdeModel(f, state={"x": 0}, times=[0, 10]).engine_note
+
+
+# --- nesting
+
+
+@pytest.mark.parametrize("engine", [*ADAPTIVE, "rk4"])
+def test_nested_choices_cost_what_they_hold(engine):
+    start = time.process_time()
+    text = "d(x)/dt = " + "max(x,min(a," * 6 + "b" + "))" * 6 + "\nx(0) = 0"
+    Y, S, _ = run(engine, text, [0, 1], {"a": 1.0, "b": 2.0})
+    assert Y[0] == pytest.approx(1.0, abs=1e-5)
+    assert S[0] == pytest.approx([1, 0], abs=1e-5)
+    if engine == "scipy":  # no compiler
+        assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max(x,min(a," * 40 + "b" + "))" * 40,
+        "where(x > 0, " * 40 + "b" + ", a)" * 40,
+        "where(" * 30 + "x" + " > 0, a, b)" * 30,
+        "max(x,min(a," * 12 + "log(b)" + "))" * 12,
+        "abs(a - " * 45 + "x" + ")" * 45,
+        "floor(a * " * 45 + "x" + ")" * 45,
+        "where(max(x,min(a,x)) > abs(b - x) % 3, sqrt(x), " * 10 + "b" + ")" * 10,
+    ],
+)
+def test_deep_nesting_is_built_or_refused_quickly(text):
+    start = time.process_time()
+    try:
+        bound = OdeModel(f"d(x)/dt = {text} + 0*(a + b)\nx(0) = 0.5".replace(" + 0*(a + b)", ""), times=[0, 0.1],
+                         parms={k: v for k, v in {"a": 1.0, "b": 2.0}.items() if k in text.replace("abs", "")},
+                         engine="scipy").bind()  # fmt: skip
+        bound.sensitivities(bound.theta0)
+    except FmepyError:
+        pass
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["sqrt(where(x > 0, -1, 1)) > 0", "where(x > 0, -1, 1)**0.5 > x", "log(min(x, -1)) < 1 or x > 3",
+     "max(x, where(x > 1, 2, 3)) >= where(x < 0, 1, x)", "not (abs(x) % 2 < where(x > 0, 1, sign(x)))"],
+)  # fmt: skip
+def test_conditions_inside_conditions_are_read_and_run_alike_everywhere(condition):
+    text = f"d(x)/dt = where({condition}, 1, 2)\nx(0) = 0.5"
+    found = []
+    for engine in ("auto", "scipy"):
+        try:
+            found.append(float(OdeModel(text, times=[0, 0.3], engine=engine)().x.iloc[-1]))
+        except SimulationError:
+            found.append(np.nan)
+    assert found[0] == pytest.approx(found[1], rel=1e-5, nan_ok=True)
