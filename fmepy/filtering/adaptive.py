@@ -38,6 +38,7 @@ from fmepy.filtering.specification import Specification
 from fmepy.filtering.statespace import StateSpace
 from fmepy.models.accuracy import RELATIVE
 from fmepy.models.code import scalar_function
+from fmepy.models.derivatives import derivative
 from fmepy.models.engines.diffsol import DiffsolStepper, NotCompilableError, is_available
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.equations import Equations, symbol
@@ -385,7 +386,7 @@ def _equations(space: StateSpace, curved: bool) -> Equations:
     if curved:
         for i, j, e in space.slopes():
             for k, s in enumerate(space.states):
-                rates[i] += sympy.diff(e, symbol(s)) * P[j, k] * size**2 / 2
+                rates[i] += derivative(e, symbol(s)) * P[j, k] * size**2 / 2
     rates += list(F * Phi)
     rates += [FP[i, j] + FP[j, i] + noise[i, j] for i, j in low]
     states = (*space.states, *(name for row in names for name in row), *spread.values())

@@ -9,6 +9,7 @@ import numpy as np
 
 from fmepy.filtering.specification import Specification
 from fmepy.models.code import array_function, scalar_function
+from fmepy.models.derivatives import derivative
 from fmepy.models.equations import names_in, symbol
 from fmepy.models.switches import as_choices
 from fmepy.types import Cube, Matrix, Vector
@@ -57,12 +58,10 @@ class StateFunctions:
 
 def _by_equations(spec: Specification, expressions: Sequence[Any]) -> Callable[..., None]:
     """Return the function that writes values and derivatives, for all times at once."""
-    import sympy
-
     space = spec.space
     smooth = [as_choices(e) for e in expressions]
     entries = [
-        (i, j, as_choices(sympy.diff(e, symbol(s))))
+        (i, j, as_choices(derivative(e, symbol(s))))
         for i, e in enumerate(smooth)
         for j, s in enumerate(space.states)
         if symbol(s) in e.free_symbols

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
+from fmepy.models.derivatives import derivative
 from fmepy.models.engines.numba_code import HEADER, load, straight_line
 from fmepy.models.equations import Equations, symbol
 from fmepy.models.switches import as_choices
@@ -126,13 +127,12 @@ class StateSpace:
 
 
 def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int, int, Any]]:
-    import sympy
 
     out = []
     for i, e in enumerate(expressions):
         for j, name in enumerate(names):
             s = symbol(name)
-            if s in e.free_symbols and (slope := sympy.diff(e, s)) != 0:
+            if s in e.free_symbols and (slope := derivative(e, s)) != 0:
                 out.append((i, j, as_choices(slope)))
     return out
 
@@ -160,9 +160,7 @@ def _curvature_source(space: StateSpace, decorator: str) -> str:
 
 def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tuple[int, int, int, Any]]:
     """Return (i, j, k, d slope_ij / d x_k) where it is not zero."""
-    import sympy
-
-    found = [(i, j, k, sympy.diff(e, symbol(s))) for i, j, e in slopes for k, s in enumerate(names)]
+    found = [(i, j, k, derivative(e, symbol(s))) for i, j, e in slopes for k, s in enumerate(names)]
     return [(i, j, k, as_choices(e)) for i, j, k, e in found if e != 0]
 
 
@@ -246,7 +244,7 @@ def build_state_space(
     else:
         rates += [as_choices(g) for _, g in accumulated]
     at_mean = dict.fromkeys(w, sympy.S.Zero)
-    G = [[sympy.diff(e, wj).xreplace(at_mean) if wj in e.free_symbols else sympy.S.Zero for wj in w] for e in rates]
+    G = [[derivative(e, wj).xreplace(at_mean) if wj in e.free_symbols else sympy.S.Zero for wj in w] for e in rates]
     factor: tuple[str, ...] = ()
     q = len(w)
     if noise_sds is None:

@@ -19,7 +19,7 @@ from fmepy.errors import ModelError, ParameterError, SimulationError, TracingErr
 from fmepy.models.code import scalar_function
 from fmepy.models.equations import Equations, names_in, symbol
 from fmepy.models.forcing import Forcing, as_forcings
-from fmepy.models.text import parse_expression, parse_model
+from fmepy.models.text import ModelText, parse_expression, parse_model
 from fmepy.models.tracing import as_expression, call_traced, traced
 from fmepy.models.user_rates import RatesFunction
 from fmepy.models.values import ValueTable
@@ -170,7 +170,7 @@ def define(
     drivers = as_forcings(forcings)
     given = _as_parms(parms)
     if isinstance(source, str):
-        return _from_text(kind, source, state, given, outputs, drivers, event_names, like)
+        return _from_text(kind, source, state, given, outputs, drivers, event_names, like, t0)
     if isinstance(source, Equations):
         return _from_equations(kind, source, state, given, outputs, drivers, event_names)
     if not callable(source):
@@ -321,6 +321,7 @@ def _from_text(
     drivers: tuple[Forcing, ...],
     event_names: Sequence[str],
     like: Definition | None,
+    t0: float,
 ) -> Definition:
     model = parse_model(text, kind=kind)
     states = model.states
@@ -331,6 +332,7 @@ def _from_text(
     for name in extra:
         if name not in states:
             raise ModelError(f"`state`: {name!r} has no equation in the text.{did_you_mean(name, states)}")
+    _check_start(model, extra, t0, like)
     initial = {**model.substituted_initial(), **{k: _initial_value(k, v) for k, v in extra.items()}}
     _need_initial(states, initial)
     forcing_names = tuple(f.name for f in drivers)
@@ -417,6 +419,24 @@ def _from_equations(
         source.time,
         outputs,
     )
+
+
+def _check_start(model: ModelText, state: Mapping[str, Any], t0: float, like: Definition | None) -> None:
+    """Refuse what is given both in the text and as `state`, and a start in the text that is not that of the run."""
+    twice = [s for s in model.initial if s in state]
+    if twice and like is None:
+        s = twice[0]
+        raise ModelError(
+            f"line {model.line_of(f'{s}(0)')}: {s}(0) is given in the text and in `state`. Keep one of them; "
+            "model.replace(state=...) changes the start of a model that there is."
+        )
+    at_zero = [s for s in model.initial if s not in state]
+    if at_zero and t0 != 0:
+        s = at_zero[0]
+        raise ModelError(
+            f"line {model.line_of(f'{s}(0)')}: {s}(0) is the value at time 0, but `times` begin at {t0:g}. Give the "
+            f"value at {t0:g} as state={{{s!r}: ...}} instead of this line, or let `times` begin at 0."
+        )
 
 
 def _number(value: Any) -> Any:

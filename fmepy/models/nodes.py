@@ -56,8 +56,12 @@ class Choice(sympy.Expr):  # type: ignore[misc]  # sympy has no types
                 pass  # no real number: the node stays, and has no value
         return sympy.Expr.__new__(cls, *nodes)
 
-    def _eval_derivative(self, s: Any) -> Any:
+    def slope(self, slopes: list[Any]) -> Any:
+        """Return the derivative from those of the arguments."""
         return sympy.S.Zero
+
+    def _eval_derivative(self, s: Any) -> Any:
+        return self.slope([a.diff(s) for a in self.args])
 
     def _sympystr(self, printer: Any) -> str:
         return f"{self.word}({', '.join(map(printer._print, self.args))})"
@@ -96,9 +100,9 @@ class Where(Choice):
             return yes
         return sympy.Expr.__new__(cls, left, right, yes, no)
 
-    def _eval_derivative(self, s: Any) -> Any:
-        left, right, yes, no = self.args
-        return Where(left, right, yes.diff(s), no.diff(s))
+    def slope(self, slopes: list[Any]) -> Any:
+        """Return the derivative of the branch that is taken."""
+        return Where(*self.args[:2], *slopes[2:])
 
     def _sympystr(self, printer: Any) -> str:
         left, right, yes, no = map(printer._print, self.args)
@@ -117,12 +121,13 @@ class Largest(Choice):
     word = "max"
     number = staticmethod(lambda *x: _known(max(x), *x))
 
-    def _eval_derivative(self, s: Any) -> Any:
-        value, slope = self.args[0], self.args[0].diff(s)
-        for a in self.args[1:]:
-            slope = Where(value, a, slope, a.diff(s))
+    def slope(self, slopes: list[Any]) -> Any:
+        """Return the derivative of the largest."""
+        value, out = self.args[0], slopes[0]
+        for a, d in zip(self.args[1:], slopes[1:], strict=True):
+            out = Where(value, a, out, d)
             value = type(self)(value, a)
-        return slope
+        return out
 
 
 class Smallest(Choice):
@@ -132,12 +137,13 @@ class Smallest(Choice):
     word = "min"
     number = staticmethod(lambda *x: _known(min(x), *x))
 
-    def _eval_derivative(self, s: Any) -> Any:
-        value, slope = self.args[0], self.args[0].diff(s)
-        for a in self.args[1:]:
-            slope = Where(value, a, a.diff(s), slope)
+    def slope(self, slopes: list[Any]) -> Any:
+        """Return the derivative of the smallest."""
+        value, out = self.args[0], slopes[0]
+        for a, d in zip(self.args[1:], slopes[1:], strict=True):
+            out = Where(value, a, d, out)
             value = type(self)(value, a)
-        return slope
+        return out
 
 
 class Absolute(Choice):
@@ -147,8 +153,9 @@ class Absolute(Choice):
     word = "abs"
     number = staticmethod(abs)
 
-    def _eval_derivative(self, s: Any) -> Any:
-        return Where(self.args[0], sympy.S.Zero, sympy.S.One, sympy.S.NegativeOne) * self.args[0].diff(s)
+    def slope(self, slopes: list[Any]) -> Any:
+        """Return the derivative, with the sign."""
+        return Where(self.args[0], sympy.S.Zero, sympy.S.One, sympy.S.NegativeOne) * slopes[0]
 
 
 class Sign(Choice):
@@ -182,9 +189,10 @@ class Modulo(Choice):
     word = "mod"
     number = staticmethod(lambda a, b: a % b)
 
-    def _eval_derivative(self, s: Any) -> Any:
+    def slope(self, slopes: list[Any]) -> Any:
+        """Return the derivative between two jumps."""
         a, b = self.args
-        return a.diff(s) - b.diff(s) * Floor(a / b)
+        return slopes[0] - slopes[1] * Floor(a / b)
 
     def _sympystr(self, printer: Any) -> str:
         a, b = (printer._print(x) if x.is_Atom else f"({printer._print(x)})" for x in self.args)

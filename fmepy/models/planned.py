@@ -16,6 +16,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.models.code import array_function
+from fmepy.models.derivatives import derivative
 from fmepy.models.system import System
 from fmepy.types import Matrix, Vector
 
@@ -64,7 +65,7 @@ def _functions(system: System) -> list[tuple[_Function, bool]]:
     groups = [[system.time], [system.inputs[i] for i in _used(system)], [w.mode for w in planned]]
     out = []
     for w in planned:
-        slope = sympy.diff(w.g, system.time)
+        slope = derivative(w.g, system.time)
         is_line = system.time not in slope.free_symbols
         parts = [w.g.xreplace({system.time: sympy.S.Zero}), slope] if is_line else [w.g]
         out.append((array_function(groups, parts), is_line))

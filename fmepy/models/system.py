@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.models.code import array_function, scalar_function
+from fmepy.models.derivatives import derivative
 from fmepy.models.equations import Equations, symbol
 from fmepy.models.switches import Switch, as_choices, has_choices, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
@@ -181,14 +182,12 @@ def _is_known(g: Any, known: set[Any]) -> bool:
 @lru_cache(maxsize=64)
 def _all_rates(system: System) -> tuple[Any, ...]:
     """Return the rates of the model, and below them those of its sensitivities."""
-    import sympy
-
     n, rates = system.n_states, system.model_rates
     y, scales = list(system.z[:n]), system.inputs[system.layout.scales]
     out = list(rates)
     for j, (name, scale) in enumerate(zip(system.names, scales, strict=True), start=1):
         s = list(system.z[j * n : (j + 1) * n])
-        out += [_along(f, y, s) + scale * sympy.diff(f, symbol(name)) for f in rates]
+        out += [_along(f, y, s) + scale * derivative(f, symbol(name)) for f in rates]
     return tuple(out)
 
 
@@ -196,7 +195,8 @@ def _along(f: Any, y: list[Any], s: list[Any]) -> Any:
     """Return (df/dy) s."""
     import sympy
 
-    return sympy.Add(*(sympy.diff(f, yi) * si for yi, si in zip(y, s, strict=True) if yi in f.free_symbols))
+    used = f.free_symbols
+    return sympy.Add(*(derivative(f, yi) * si for yi, si in zip(y, s, strict=True) if yi in used))
 
 
 @lru_cache(maxsize=64)
@@ -225,15 +225,13 @@ def watched_functions(system: System) -> Callable[[float, Any, Any], list[float]
 @lru_cache(maxsize=64)
 def switch_derivatives(system: System) -> Callable[[int, float, Any, Any], tuple[float, Vector, Vector]]:
     """Return, for switch i at (t, z, inputs): dg/dt, dg/dy (n_states) and the scaled dg/dp (n_sens)."""
-    import sympy
-
     y = system.z[: system.n_states]
     scales = system.inputs[system.layout.scales]
     rows = []
     for w in system.switches:
-        rows.append(sympy.diff(w.g, system.time))
-        rows += [sympy.diff(w.g, s) for s in y]
-        rows += [k * sympy.diff(w.g, symbol(n)) for n, k in zip(system.names, scales, strict=True)]
+        rows.append(derivative(w.g, system.time))
+        rows += [derivative(w.g, s) for s in y]
+        rows += [k * derivative(w.g, symbol(n)) for n, k in zip(system.names, scales, strict=True)]
     function = scalar_function([[system.time], system.z, system.inputs], rows)
     width = 1 + system.n_states + len(system.names)
 
@@ -298,8 +296,6 @@ def build_outputs(
     names: tuple[str, ...] | None,
 ) -> Outputs:
     """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
-    import sympy
-
     groups = [[symbol(time)], *([symbol(k) for k in g] for g in (columns, parameters, forcings))]
     expressions = [as_choices(e) for _, e in outputs]
     values = array_function(groups, expressions)
@@ -307,11 +303,10 @@ def build_outputs(
         return Outputs(values, None, (), (), len(expressions))
 
     def places(wanted: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-        return tuple(
-            (i, k) for i, e in enumerate(expressions) for k, name in enumerate(wanted) if symbol(name) in e.free_symbols
-        )
+        used = [e.free_symbols for e in expressions]
+        return tuple((i, k) for i, has in enumerate(used) for k, name in enumerate(wanted) if symbol(name) in has)
 
     of_states, of_parameters = places(columns), places(names)
-    rows = [sympy.diff(expressions[i], symbol(columns[k])) for i, k in of_states]
-    rows += [sympy.diff(expressions[i], symbol(names[j])) for i, j in of_parameters]
+    rows = [derivative(expressions[i], symbol(columns[k])) for i, k in of_states]
+    rows += [derivative(expressions[i], symbol(names[j])) for i, j in of_parameters]
     return Outputs(values, array_function(groups, rows), of_states, of_parameters, len(expressions))

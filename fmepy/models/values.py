@@ -11,6 +11,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.models.code import scalar_function
+from fmepy.models.derivatives import derivative
 from fmepy.models.equations import symbol
 from fmepy.types import Matrix, Vector
 
@@ -78,5 +79,5 @@ def _slopes(values: tuple[Any, ...], parameters: tuple[str, ...], names: tuple[s
     """Return their derivatives, row by row, as a function of p."""
     import sympy
 
-    slopes = [sympy.diff(sympy.sympify(v), symbol(k)) for v in values for k in names]
+    slopes = [derivative(sympy.sympify(v), symbol(k)) for v in values for k in names]
     return scalar_function([[symbol(k) for k in parameters]], slopes)

@@ -1,4 +1,4 @@
-"""Conditions and jumps: the branch not taken has no say, no jump is stepped over, no NaN is swallowed, on any engine."""
+"""Conditions and jumps: a branch not taken has no say, no jump is stepped over, no NaN is lost, on any engine."""
 
 import time
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
+from fmepy.models.derivatives import derivative
 from fmepy.models.engines.numba_code import HEADER, load, straight_line
 from fmepy.models.equations import Equations, symbol
 from fmepy.models.switches import as_choices
@@ -151,12 +152,11 @@ class _Sparse:
     """The derivatives of some expressions to some symbols, under names such as f3_0; zeros are left out."""
 
     def __init__(self, letter: str, expressions: Sequence[Any], symbols: Sequence[Any]) -> None:
-        import sympy
 
         self.entries: dict[tuple[int, int], tuple[str, Any]] = {}
         for i, e in enumerate(expressions):
             for j, s in enumerate(symbols):
-                if s in e.free_symbols and (d := sympy.diff(e, s)) != 0:
+                if s in e.free_symbols and (d := derivative(e, s)) != 0:
                     self.entries[i, j] = (f"{letter}{i}_{j}", d)
 
     def values(self) -> list[Any]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import SimulationError
+from fmepy.models.derivatives import derivative
 from fmepy.models.engines import dopri5_loop
 from fmepy.models.engines.base import steps_of
 from fmepy.models.engines.numba_code import HEADER, load, straight_line
@@ -195,10 +196,9 @@ _Entry = tuple[int, int, str, Any]
 
 def _entries(letter: str, expressions: Sequence[Any], symbols: Sequence[Any]) -> list[_Entry]:
     """Return (row, column, name, expression) of the derivatives that are not zero."""
-    import sympy
-
-    pairs = [(i, j) for i, e in enumerate(expressions) for j, s in enumerate(symbols) if s in e.free_symbols]
-    found = [(i, j, f"{letter}{i}_{j}", sympy.diff(expressions[i], symbols[j])) for i, j in pairs]
+    used = [e.free_symbols for e in expressions]
+    pairs = [(i, j) for i, has in enumerate(used) for j, s in enumerate(symbols) if s in has]
+    found = [(i, j, f"{letter}{i}_{j}", derivative(expressions[i], symbols[j])) for i, j in pairs]
     return [entry for entry in found if entry[3] != 0]
 
 
