@@ -33,7 +33,7 @@ def _derivative(e: Any, s: Any, memo: dict[Any, Any]) -> Any:
         out = sympy.Add(*(slopes[i] for i in moving))
     elif e.is_Mul:
         out = sympy.Add(*(sympy.Mul(*e.args[:i], slopes[i], *e.args[i + 1 :]) for i in moving))
-    elif e.is_Pow and moving == [0]:
+    elif e.is_Pow and e.args[1].is_number:
         base, exponent = e.args
         out = exponent * base ** (exponent - 1) * slopes[0]
     elif e.is_Pow:

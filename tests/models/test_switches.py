@@ -125,9 +125,9 @@ def test_a_filter_goes_through_guards_and_pulses(propagation):
                       propagation=propagation)  # fmt: skip
     value, moved = cost.bind(("a", "lag")), np.array([1.1, 0.9])
     exact = len(data) * np.log(2 * np.pi * 0.01)
-    assert value.minus2loglik(np.array([1.0, 1.0])) == pytest.approx(exact, abs=1e-4 if propagation == "ode" else 2e-2)
+    assert value.minus2loglik(np.array([1.0, 1.0])) == pytest.approx(exact, abs=1e-4 if propagation == "ode" else 0.3)
     r = plain.bind(("a", "lag")).residuals(moved)
-    tolerance = 1e-4 if propagation == "ode" else 0.1
+    tolerance = 1e-4 if propagation == "ode" else 0.3  # steps across the jumps
     assert value.minus2loglik(moved) - exact == pytest.approx(100 * (r @ r), rel=tolerance)
 
 
@@ -315,3 +315,63 @@ def test_conditions_inside_conditions_are_read_and_run_alike_everywhere(conditio
         except SimulationError:
             found.append(np.nan)
     assert found[0] == pytest.approx(found[1], rel=1e-5, nan_ok=True)
+
+
+def test_a_start_that_is_not_the_runs_or_given_twice_is_refused():
+    text = "d(x)/dt = -k * x\nx(0) = 5"
+    with pytest.raises(FmepyError, match=r"line 2: x\(0\) is the value at time 0, but `times` begin at 10"):
+        OdeModel(text, times=[10, 11], parms={"k": 1.0})
+    with pytest.raises(FmepyError, match=r"line 2: x\(0\) is given in the text and in `state`"):
+        OdeModel(text, state={"x": 1}, times=[0, 1], parms={"k": 1.0})
+    changed = OdeModel(text, times=[0, 1], parms={"k": 1.0}).replace(state={"x": 2})
+    assert changed.replace(parms={"k": 0.0})().x.iloc[-1] == 2
+    with pytest.raises(FmepyError, match="begin at 10"):
+        DifferenceModel("next(x) = x\nx(0) = 5", times=[10, 11])
+
+
+# --- fuzzing
+
+NAMES = ["x", "y", "a", "b", "t", "1", "0.5", "2", "-3", "1e3"]
+UNARY = ["exp", "log", "sqrt", "abs", "sign", "floor", "ceil", "tanh", "sin", "-", "not "]
+BINARY = ["+", "-", "*", "/", "**", "%", ">", "<=", " and ", " or "]
+
+
+def wild_text(rng, depth):
+    """Return an expression of the language's words that need not make sense."""
+    kind = rng.integers(7) if depth > 0 else 0
+    part = lambda: wild_text(rng, depth - 1)  # noqa: E731  # short
+    if kind == 0:
+        return str(rng.choice(NAMES))
+    if kind == 1:
+        return f"{rng.choice(UNARY)}({part()})"
+    if kind == 2:
+        return f"{rng.choice(['max', 'min'])}({part()}, {part()})"
+    if kind == 3:
+        return f"where({part()} {rng.choice(['>', '<', '>=', '<='])} {part()}, {part()}, {part()})"
+    return f"({part()} {rng.choice(BINARY)} {part()})"
+
+
+def build_and_run(text):
+    """Build a model of a wild text, and run it; only our own errors may come out."""
+    start = time.process_time()
+    try:
+        bound = OdeModel(f"d(x)/dt = {text} + 0.1*a*b\nd(y)/dt = -x\nx(0) = 0.5\ny(0) = 1", times=[0, 0.1],
+                         parms={"a": 1.0, "b": 2.0}, method="euler", dt=0.05).bind()  # fmt: skip
+        Y = bound.simulate(bound.theta0)
+        assert Y.dtype == float
+        assert np.isfinite(Y).all()
+    except FmepyError:
+        pass
+    assert time.process_time() - start < 2, text
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_wild_texts_give_our_own_errors_only(seed):
+    build_and_run(wild_text(np.random.default_rng(seed), 4))
+
+
+@pytest.mark.slow
+def test_ten_thousand_wild_texts():
+    rng = np.random.default_rng(9)
+    for _ in range(10_000):
+        build_and_run(wild_text(rng, int(rng.integers(1, 6))))

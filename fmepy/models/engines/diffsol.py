@@ -68,7 +68,6 @@ _CALLS = {
     "cosh": "cosh",
     "tanh": "tanh",
     "asinh": "arcsinh",
-    "heaviside": "heaviside",
 }
 
 
@@ -95,6 +94,10 @@ def _write(e: Any, names: dict[Any, str]) -> str:
     kind = e.func.__name__
     if kind == "NoNumber":
         return f"(0.0 * tanh({_write(e.args[0], names)}))"  # a bounded function, for 0 times infinity is no number
+    if kind == "heaviside":  # each side by itself: 1e-100 would drown in the terms of the other
+        return f"heaviside({_write(e.args[0], names)} - {_write(e.args[1], names)})"
+    if kind == "rest_to_one":
+        return f"(1.0 - {_write(e.args[0], names)})"
     if kind in _CALLS:
         return f"{_CALLS[kind]}({_write(e.args[0], names)})"
     if kind == "tan":
@@ -139,6 +142,7 @@ class _Blender:
         self._memo: dict[Any, Any] = {}
         self._plain: dict[Any, bool] = {}
         self._heaviside = sympy.Function("heaviside", real=True)
+        self._not = sympy.Function("rest_to_one", real=True)  # 1 - m as one term: in m u + 1 - m a small u would drown
 
     def blended(self, e: Any, path: tuple[tuple[Any, bool], ...] = ()) -> Any:
         """Return an expression that stands in the branches `path`, (mode, whether it is 1) each."""
@@ -153,18 +157,18 @@ class _Blender:
         if isinstance(e, Where):
             left, right, yes, no = e.args
             if not isinstance(left, Mode):
-                m = 1 - self._heaviside(self.blended(right, path) - self.blended(left, path))  # which is 1 at 0
-                out = m * self.blended(yes, path) + (1 - m) * self.blended(no, path)
+                m = self._not(self._heaviside(self.blended(right, path), self.blended(left, path)))  # that is 1 at 0
+                out = m * self.blended(yes, path) + self._not(m) * self.blended(no, path)
             elif (known := dict(path).get(left)) is not None:
                 out = self.blended(yes if known else no, path)
             else:
                 a, b = self.blended(yes, (*path, (left, True))), self.blended(no, (*path, (left, False)))
-                out = left * a + (1 - left) * b
+                out = left * a + self._not(left) * b
         else:
             parts = [self.blended(a, path) for a in e.args]
             if path and not (e.is_Add or e.is_Mul or isinstance(e, NoNumber)):
-                taken = sympy.Mul(*(mode if yes else 1 - mode for mode, yes in path))
-                parts[0] = taken * parts[0] + (1 - taken) if parts[0].free_symbols else parts[0]
+                taken = sympy.Mul(*(mode if yes else self._not(mode) for mode, yes in path))
+                parts[0] = taken * parts[0] + self._not(taken) if parts[0].free_symbols else parts[0]
                 parts[1:] = [taken * a if a.free_symbols else a for a in parts[1:]]
             out = e.func(*parts)
         self._memo[e, path] = out
