@@ -116,7 +116,9 @@ def modFit(
     * A start on a bound works, and an optimum on a bound is reached exactly: no tan and log transformations.
     * One Hessian, 2 J'J, for all least-squares costs; steps of differences fit the noise of `f`, none is 1e-8.
     * ``fit.message`` is the text of why it ended ("Port": FME's `counts`).
-    * ``fit.converged`` is true only if Gauss-Newton's next step is below 0.1 standard errors.
+    * ``fit.converged`` is true only if Gauss-Newton's next step is below 0.1 standard errors and the cost responds to
+      every parameter there; ``fit.rank`` is the rank of the Hessian, not the number of parameters.
+    * A parameter on a bound has no standard error, t and p; those of the others hold for it fixed there.
     * Parameters are scaled, so BFGS, CG and L-BFGS-B arrive where R's stop short.
 
     References
