@@ -32,9 +32,11 @@ def positive_names(spec: Specification) -> set[str]:
 
 
 def _kept_by_equations(space: StateSpace) -> set[str]:
+    import sympy
+
     found = set()
     for i, name in enumerate(space.states):
-        at_zero = {symbol(name): 0}
+        at_zero = {symbol(name): sympy.S.Zero}
         moves = [space.rates[i], *(e for row, _, e in space.gains if row == i)]
         if all(symbol(name) in e.free_symbols and e.xreplace(at_zero).is_zero for e in moves):
             found.add(name)
