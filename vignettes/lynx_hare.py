@@ -28,8 +28,8 @@ import fmepy as fme
 EQUATIONS = """
     d(Hare)/dt = alpha * Hare - beta * Hare * Lynx
     d(Lynx)/dt = delta * Hare * Lynx - gamma * Lynx
-    Hare(0) = Hare0
-    Lynx(0) = Lynx0
+    Hare(1900) = Hare0
+    Lynx(1900) = Lynx0
 """
 FIRST_GUESS = {"alpha": 0.5, "beta": 0.02, "gamma": 1.0, "delta": 0.02, "Hare0": 30.0, "Lynx0": 4.0}
 LOWER = {"alpha": 0.01, "beta": 0.001, "gamma": 0.01, "delta": 0.001, "Hare0": 1.0, "Lynx0": 1.0}

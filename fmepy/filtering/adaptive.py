@@ -290,7 +290,7 @@ class _BySolver:
         if not self._space.is_traced:
             return _Augmented(None, None)
         system = _augmented(self._space, self._curved)
-        if self._limited or not is_available():
+        if self._limited or not is_available():  # without it LSODA goes through the same system, its stops known
             return _Augmented(system, None)
         try:
             return _Augmented(system, DiffsolStepper(system, self._accuracy.rtol, self._atol))

@@ -430,13 +430,20 @@ def _check_start(model: ModelText, state: Mapping[str, Any], t0: float, like: De
             f"line {model.line_of(f'{s}(0)')}: {s}(0) is given in the text and in `state`. Keep one of them; "
             "model.replace(state=...) changes the start of a model that there is."
         )
-    at_zero = [s for s in model.initial if s not in state]
-    if at_zero and t0 != 0:
-        s = at_zero[0]
-        raise ModelError(
-            f"line {model.line_of(f'{s}(0)')}: {s}(0) is the value at time 0, but `times` begin at {t0:g}. Give the "
-            f"value at {t0:g} as state={{{s!r}: ...}} instead of this line, or let `times` begin at 0."
-        )
+    at_zero = []
+    for given in (s for s in model.statements if s.kind == "initial" and s.name not in state and s.at != t0):
+        x, there = given.name, f"{given.name}({t0:.15g})"
+        if given.at != 0:
+            raise ModelError(
+                f"line {given.line}: {x}({given.at:.15g}) is no initial value, for `times` begin at {t0:.15g}. Write "
+                f"{there} = ..., or let `times` begin at {given.at:.15g}."
+            )
+        at_zero.append(there)
+    if at_zero and like is None:
+        logger.warning(
+            "In the text x(0) stands for the start of the run, which is time %.15g here. To say so, write %s = ...",
+            t0, " = ..., ".join(at_zero),
+        )  # fmt: skip
 
 
 def _number(value: Any) -> Any:

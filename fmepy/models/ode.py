@@ -543,7 +543,7 @@ def _choose_engine(engine: str, method: str | None, definition: Definition, limi
 
 def _why_not_compiled(definition: Definition) -> str:
     if definition.equations is None:
-        return f"{definition.note}. A jump in the function may be stepped over; max_step= bounds the steps"
+        return definition.note
     if not is_available():
         return "pydiffsol is not installed (it has no wheel for this platform)"
     try:

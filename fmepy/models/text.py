@@ -4,7 +4,7 @@ A model text is a set of statements, in any order, one a line::
 
     d(x)/dt = ...      rate of a state (differential equations)
     next(x) = ...      the state after the next step (difference equations)
-    x(0) = ...         initial value of a state
+    x(0) = ...         initial value of a state, at the start of the run; also x(1900) where that is its time
     name = ...         assignment: an intermediate quantity, and an output
 
 ``#`` begins a comment, a line goes on while a bracket is open or after a trailing backslash. Time is ``t``. States are
@@ -56,6 +56,7 @@ _NAME = r"([^\W\d]\w*)"
 _RATE = re.compile(rf"d\s*\(\s*{_NAME}\s*\)\s*/\s*d\s*{_NAME}")
 _NEXT = re.compile(rf"next\s*\(\s*{_NAME}\s*\)")
 _INITIAL = re.compile(rf"{_NAME}\s*\(\s*([^()]*?)\s*\)")
+_TIME = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _ASSIGNED = re.compile(_NAME)
 _LEIBNIZ = re.compile(rf"d{_NAME}\s*/\s*dt")
 _EQUALS = re.compile(r"(?<![<>=!:])=(?!=)")
@@ -69,6 +70,8 @@ class Statement:
     name: str
     row: int
     tree: Tree = field(repr=False)
+    at: float = 0.0
+    """Of an initial value: the time that stands in its brackets; 0 is the start of the run, whatever time that is."""
 
     @property
     def left(self) -> str:
@@ -301,7 +304,8 @@ def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> St
         raise source.error(f"nothing stands on the right of '=' for {left}", row, equals.end())
     # What precedes the expression becomes one bracket and blanks, so that places in both texts agree.
     code = ["(" + " " * (equals.end() - 1) + first[equals.end() :], *lines[1:]]
-    return Statement(what, name, row, parse_tree(code, source, row, 0))
+    at = float(_INITIAL.fullmatch(left)[2]) if what == "initial" else 0.0  # type: ignore[index]  # it did match
+    return Statement(what, name, row, parse_tree(code, source, row, 0), at)
 
 
 def _no_equals(line: str, kind: str) -> str:
@@ -355,7 +359,7 @@ def _read_next(match: re.Match[str], kind: str) -> tuple[Kind, str]:
 
 def _read_initial(match: re.Match[str], kind: str) -> tuple[Kind, str]:
     name, at = match.groups()
-    if at != "0":
+    if not _TIME.fullmatch(at):
         raise _LeftSideError(
             f"{name}({at}) is not understood; an initial value is written {name}(0), a variable {name}"
         )

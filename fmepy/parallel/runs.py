@@ -36,6 +36,7 @@ class Runs:
     --------
     It can be counted, iterated and indexed as its results:
 
+    >>> from fmepy import run_many
     >>> runs = run_many(lambda p: p**2, [1, 2, 3])
     >>> len(runs), sum(runs), runs[-1], runs[:2]
     (3, 14, 9, [1, 4])

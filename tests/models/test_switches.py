@@ -317,16 +317,31 @@ def test_conditions_inside_conditions_are_read_and_run_alike_everywhere(conditio
     assert found[0] == pytest.approx(found[1], rel=1e-5, nan_ok=True)
 
 
-def test_a_start_that_is_not_the_runs_or_given_twice_is_refused():
-    text = "d(x)/dt = -k * x\nx(0) = 5"
-    with pytest.raises(FmepyError, match=r"line 2: x\(0\) is the value at time 0, but `times` begin at 10"):
-        OdeModel(text, times=[10, 11], parms={"k": 1.0})
+def test_a_start_that_is_not_the_runs_or_given_twice_is_told(caplog):
+    text, decay = "d(x)/dt = -k * x\nx({}) = 5", {"k": 1.0}
+    at_start = OdeModel(text.format(0), times=[10, 11], parms=decay)
+    assert "x(0) stands for the start of the run, which is time 10 here. To say so, write x(10) = ..." in caplog.text
+    caplog.clear()
+    DifferenceModel("next(x) = x\nx(0) = 5", times=[10, 11])
+    assert "write x(10)" in caplog.text
+    caplog.clear()
+    said = OdeModel(text.format("1e1"), times=[10, 11], parms=decay)
+    np.testing.assert_array_equal(said(), at_start())
+    at_start.replace(parms={"k": 2.0})
+    OdeModel(text.format("0.0"), times=[0, 1], parms=decay)
+    OdeModel("d(x)/dt = -x", state={"x": 1}, times=[10, 11])
+    assert not caplog.text
+    for at in ("1", "10"):
+        with pytest.raises(
+            FmepyError, match=rf"line 2: x\({at}\) is no initial value, for `times` begin at 0. Write x"
+        ):
+            OdeModel(text.format(at), times=[0, 1], parms=decay)
+    with pytest.raises(FmepyError, match=r"x\(y\) is not understood; an initial value is written x\(0\)"):
+        OdeModel(text.format("y"), times=[0, 1], parms=decay)
     with pytest.raises(FmepyError, match=r"line 2: x\(0\) is given in the text and in `state`"):
-        OdeModel(text, state={"x": 1}, times=[0, 1], parms={"k": 1.0})
-    changed = OdeModel(text, times=[0, 1], parms={"k": 1.0}).replace(state={"x": 2})
+        OdeModel(text.format(0), state={"x": 1}, times=[0, 1], parms=decay)
+    changed = OdeModel(text.format(0), times=[0, 1], parms=decay).replace(state={"x": 2})
     assert changed.replace(parms={"k": 0.0})().x.iloc[-1] == 2
-    with pytest.raises(FmepyError, match="begin at 10"):
-        DifferenceModel("next(x) = x\nx(0) = 5", times=[10, 11])
 
 
 # --- fuzzing

@@ -481,7 +481,7 @@ def test_line_ends_of_any_system_are_line_ends(ends):
         ("x += 1", 1, "'x +' cannot stand on the left"),
         ("2 = x", 1, "'2' cannot stand on the left"),
         ("x.y = 2", 1, "'x.y' cannot stand on the left"),
-        ("x(1) = 2", 1, "an initial value is written x(0)"),
+        ("x(y) = 2", 1, "an initial value is written x(0)"),
         ("d(x)/dt = 1 = 2", 1, "'=' stands once"),
         ("a = b\nb = c\nc = a", 1, "a -> b -> c -> a"),
         ("y = 1\na = a + 1", 2, "assigned from itself"),
