@@ -110,6 +110,11 @@ class ModCost:
         return concatenate([c for c, _ in self.pieces]).data
 
     @property
+    def x_name(self) -> str:
+        """What x is called in the tables of observations; "x" where it has no name."""
+        return ", ".join(dict.fromkeys(c.x_name for c, _ in self.pieces if c.x_name is not None)) or "x"
+
+    @property
     def res(self) -> Vector:
         """The column ``res`` of `residuals`, as an array."""
         return np.concatenate([(mod - c.obs) * c.weights for c, mod in self.pieces])

@@ -578,7 +578,7 @@ def ode(
     events: Any = None,
     bandwidth: int | tuple[int, int] | None = None,
     rtol: float = 1e-6,
-    atol: Any = None,
+    atol: Any = 1e-6,
     max_step: float | None = None,
 ) -> pd.DataFrame:
     """Run ``func(t, y, parms)`` once and return its table, in the manner of deSolve's `ode`.
@@ -595,7 +595,8 @@ def ode(
     method : str
         lsoda, euler, rk4 (with `dt`), or RK45, RK23, DOP853, Radau, BDF, LSODA of scipy.
     dt, forcings, events, bandwidth, rtol, atol, max_step
-        As for `OdeModel`; forcings need `parms` to be a dict and arrive in it.
+        As for `OdeModel`, but `atol` is deSolve's (a state that stays below 1000 times it is told; None: by the scale
+        of the states, for one more run); forcings need `parms` to be a dict and arrive in it.
 
     Returns
     -------

@@ -36,6 +36,6 @@ def plot_residuals(cost: ModCost, *, ax: Axes | None = None, **kwargs: Any) -> A
         style = {"linestyle": "none", "marker": _MARKERS[k % len(_MARKERS)], "color": f"C{k % 10}", "label": name}
         ax.plot(mine["x"].to_numpy(), mine["res"].to_numpy(), **(style | kwargs))
     ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    ax.set(xlabel="x", ylabel="weighted residuals")
+    ax.set(xlabel=cost.x_name, ylabel="weighted residuals")
     add_legend(ax)
     return ax

@@ -48,7 +48,7 @@ def _residual_groups(fit: ModFit) -> list[tuple[str, Any, Any, str]]:
     if isinstance(table, pd.DataFrame):
         names = fit.cost.var["name"].repeat(fit.cost.var["N"]).to_numpy()
         return [
-            (str(n), table.loc[names == n, "x"].to_numpy(), table.loc[names == n, "res"].to_numpy(), "x")
+            (str(n), table.loc[names == n, "x"].to_numpy(), table.loc[names == n, "res"].to_numpy(), fit.cost.x_name)
             for n in dict.fromkeys(names)
         ]
     if len(fit.residuals) == 0:

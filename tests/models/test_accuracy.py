@@ -59,9 +59,15 @@ def test_sensitivities_of_a_state_far_below_one_are_right(how):
     np.testing.assert_allclose(S[:, 0, 1], by_K, atol=2e-3 * np.abs(by_K).max())
 
 
-def test_one_call_of_ode_follows_the_scale_too():
-    out = ode({"N": 1e-9}, TIMES, lambda t, y, p: 0.8 * y * (1 - y / 1e-8))
-    np.testing.assert_allclose(out["N"], exact(), rtol=1e-4)
+def test_one_call_of_ode_takes_the_tolerance_of_desolve_and_tells_what_it_is_too_large_for(caplog):
+    def rates(t, y, p):
+        return 0.8 * y * (1 - y / 1e-8)
+
+    ode({"N": 1e-9}, TIMES, rates)
+    assert "below 1000 times their absolute tolerance: N" in caplog.text
+    caplog.clear()
+    np.testing.assert_allclose(ode({"N": 1e-9}, TIMES, rates, atol=None)["N"], exact(), rtol=1e-4)
+    assert not caplog.text
 
 
 def test_the_default_is_a_millionth_of_the_largest_value_and_at_most_1e_6():
