@@ -181,7 +181,9 @@ def merged(times: Vector) -> Vector:
 
 def finite_rows(rows: Matrix, times: Vector) -> Matrix:
     """Return the rows of a run if they are finite; else raise a SimulationError with the time of the first."""
-    if not isfinite(rows.sum()) and not np.isfinite(rows).all():  # a finite sum has finite terms
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinities of both signs
+        total = rows.sum()
+    if not isfinite(total) and not np.isfinite(rows).all():  # a finite sum has finite terms
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         raise SimulationError("a state became NaN or infinite", time=float(times[bad]))
     return rows
