@@ -202,6 +202,10 @@ def read_observations(
     return read_table(table, x=x, y=y, err=err)
 
 
+_ENOUGH_TO_TELL = 5
+"""Rows in which columns of one name must agree to be copies, if a reading is missing in one of them alone."""
+
+
 def refuse_copies(table: pd.DataFrame) -> None:
     """Raise a DataError for two columns of one name and equal values: every reading would count twice.
 
@@ -221,12 +225,17 @@ def refuse_copies(table: pd.DataFrame) -> None:
 
 
 def _equal_numbers(a: pd.Series, b: pd.Series) -> bool:
-    """Tell whether two columns hold the same numbers, missing ones in the same rows."""
+    """Tell whether two columns hold the same numbers: where both have one, which must be in several rows, or in all."""
     try:
         one, two = (c.to_numpy(dtype=float, na_value=np.nan) for c in (a, b))
     except (TypeError, ValueError):
         return False  # what is no number is told later
-    return np.array_equal(one, two, equal_nan=True)
+    both = ~np.isnan(one) & ~np.isnan(two)
+    if np.array_equal(np.isnan(one), np.isnan(two)):
+        both[:] = True
+    elif both.sum() < _ENOUGH_TO_TELL:
+        return False
+    return np.allclose(one[both], two[both], rtol=1e-13, atol=0.0, equal_nan=True)
 
 
 def read_table(table: Columns, *, x: str | None, y: str | None, err: str | None) -> Observations:

@@ -14,6 +14,7 @@ two structures is an ordinary parameter and needs nothing of this.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -208,8 +209,13 @@ def _check_known(given: Mapping[str, Any], names: Sequence[str], argument: str) 
 
 
 def _nested(fits: Mapping[str, Any]) -> list[Pair]:
+    """Return the pairs of which one has all parameters of the other, and the data on the same scale.
+
+    Normal errors of the data are no special case of normal errors of their logarithms.
+    """
     own = {name: set(map(str, fit.par.index)) for name, fit in fits.items()}
-    return [(a, b) for a in fits for b in fits if own[a] < own[b]]
+    scale = {name: Counter(getattr(getattr(fit, "data", None), "kinds", ())) for name, fit in fits.items()}
+    return [(a, b) for a in fits for b in fits if own[a] < own[b] and scale[a] == scale[b]]
 
 
 def _given_pairs(nested: Sequence[Pair], names: Sequence[str]) -> list[Pair]:

@@ -332,9 +332,20 @@ def _variances(objective: Objective, r: Vector) -> dict[str, pd.Series]:
 
 
 def _minus2loglik(objective: Objective, theta: Vector, ssr: float, nobs: float) -> float:
-    """Return -2 log L of the data: with the errors given, or with the variance ssr / n where all weights are 1."""
-    if objective.is_scalar or np.any(objective.weights != 1):
+    """Return -2 log L of the data: with the errors given, or with the variance ssr / n of the weighted residuals.
+
+    Weights by the spread or the mean of the data are no errors: they only say how variables compare.
+    """
+    if objective.is_scalar or _has_errors(objective):
         return objective.minus2loglik(theta)
     r = objective.residuals(theta)
     squares = float(r @ r)
-    return float(nobs * np.log(2 * np.pi * squares / nobs) + nobs) if squares > 0 else -np.inf
+    if not squares > 0:
+        return -np.inf
+    return float(nobs * np.log(2 * np.pi * squares / nobs) + nobs - 2 * np.log(objective.weights).sum())
+
+
+def _has_errors(objective: Objective) -> bool:
+    """Tell whether something is known of the errors; of a function that shows no data, by its weights."""
+    data = objective.data
+    return bool(np.any(objective.weights != 1) if data is None else np.isfinite(data.errors).any())

@@ -154,18 +154,19 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
 
 
 def _warn_of_unit_errors(objective: Objective) -> None:
-    """Warn where residuals are taken to have a standard deviation of 1 because nobody said anything of their errors."""
-    unsaid = objective.weights == 1
-    if objective.data is not None:
-        unsaid = unsaid & np.isnan(objective.data.errors)
+    """Warn where residuals are taken to have a standard deviation of 1 because nobody said anything of their errors.
+
+    A weight by the spread or the mean of the data ("std", "mean") makes variables comparable, and is no error.
+    """
+    unsaid = objective.weights == 1 if objective.data is None else np.isnan(objective.data.errors)
     if not unsaid.any():
         return
     names = list(dict.fromkeys(objective.names[i] for i in np.flatnonzero(unsaid)))
     of = f" of {listed(names)}" if names else ""
     warnings.warn(
-        f"Nothing is said of the errors{of}, so the chain takes their standard deviation to be 1. Give a variance "
-        "to start from and sample it: var0=fit.var_ms_unweighted, wvar0=1 (fit: what modFit returns); or give the "
-        "cost errors (err=, weight=).",
+        f"Nothing is said of the errors{of}, so the chain takes the standard deviation of the weighted residuals to "
+        "be 1. Give a variance to start from and sample it: var0=fit.var_ms_unweighted, wvar0=1 (fit: what modFit "
+        "returns); or give the cost errors (err=).",
         UserWarning,
         stacklevel=4,
     )

@@ -25,6 +25,7 @@ from fmepy.parameters import check_names
 from fmepy.types import Matrix, Vector
 
 __all__ = [
+    "check_number_of_steps",
     "first_rows",
     "known_sizes",
     "read_max_step",
@@ -41,6 +42,10 @@ RESOLVED = 1000.0
 _ROUNDING = 16 * float(np.finfo(float).eps)  # of the largest state: what is left of sums that cancel
 _UNKNOWN = 1e-9  # of the largest initial value: the smallest scale that a state that begins at zero is taken to have
 _MOST_TRIALS = 5
+MOST_SMALL_STEPS = 1e6
+"""Steps of an adaptive solver that `max_step` may ask for in a run."""
+MOST_FIXED_STEPS = 1e8
+"""Steps of a fixed length that a run may have: all of them are kept in memory."""
 _LOOKS = 101  # rows of the first run beside the model's own, so that it sees what happens between two of them
 
 
@@ -67,9 +72,21 @@ def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float,
     return _positive(rtol, "rtol"), np.array([np.nan if a is None else _positive(a, "atol") for a in given])
 
 
-def read_max_step(max_step: Any) -> float:
-    """Return the largest step, infinite where none is given."""
-    return np.inf if max_step is None else _positive(max_step, "max_step")
+def read_max_step(max_step: Any, span: float) -> float:
+    """Return the largest step, infinite where none is given; one that asks for millions of steps is refused."""
+    if max_step is None:
+        return np.inf
+    check_number_of_steps(span, longest := _positive(max_step, "max_step"), f"max_step={max_step!r}", MOST_SMALL_STEPS)
+    return longest
+
+
+def check_number_of_steps(span: float, step: float, told: str, most: float) -> None:
+    """Refuse steps that are too many to be meant, such as by a slip of the unit of time (ModelError)."""
+    if span / step > most:
+        raise ModelError(
+            f"`{told}` takes {span / step:.2g} steps from the first to the last of `times`, more than {most:.0e}. Give "
+            "a longer step, or a shorter time."
+        )
 
 
 def _positive(value: Any, name: str) -> float:

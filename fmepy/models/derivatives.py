@@ -10,6 +10,9 @@ from typing import Any
 
 __all__ = ["derivative"]
 
+TINY = 1e-300
+"""Added to a base, so that d(x**n)/dn = x**n log(x) is 0 at x = 0, its limit for n > 0, and no 0 times infinity."""
+
 
 def derivative(e: Any, s: Any) -> Any:
     """Return de/ds, `s` a symbol."""
@@ -38,7 +41,7 @@ def _derivative(e: Any, s: Any, memo: dict[Any, Any]) -> Any:
         out = exponent * base ** (exponent - 1) * slopes[0]
     elif e.is_Pow:
         base, exponent = e.args
-        out = e * (slopes[1] * sympy.log(base) + exponent * slopes[0] / base)
+        out = slopes[1] * e * sympy.log(base + TINY) + slopes[0] * exponent * base ** (exponent - 1)
     elif isinstance(e, Choice):
         out = e.slope(slopes)
     elif isinstance(e, sympy.Function):

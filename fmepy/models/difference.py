@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fmepy.errors import ModelError, SimulationError, check_choice
+from fmepy.models.accuracy import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.models.code import scalar_function
 from fmepy.models.definition import Definition, as_times, check_time_name, define
 from fmepy.models.dynamic import DynamicModel, central_differences
@@ -171,6 +172,7 @@ def whole_steps(times: Vector, start: float) -> IntVector:
             "equation advances one step per unit of time, so times must be whole numbers apart; express "
             "them in steps."
         )
+    check_number_of_steps(float(steps[-1]), 1.0, "times", MOST_FIXED_STEPS)
     if steps[0] < 0:
         raise ModelError(
             f"`times` begins at {times[0]:g}, before the model's start at {start:g}; the initial values hold there."

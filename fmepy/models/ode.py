@@ -13,7 +13,9 @@ import pandas as pd
 
 from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.models.accuracy import (
+    MOST_FIXED_STEPS,
     RESOLVED,
+    check_number_of_steps,
     first_rows,
     known_sizes,
     read_max_step,
@@ -205,7 +207,8 @@ class OdeModel(DynamicModel):
         self._events: tuple[Event, ...] = as_events(events, self.states)
         _check_event_names(self._events, self._definition.parameters)
         rtol, atol = read_tolerances(rtol, atol, self.states)
-        max_step = read_max_step(max_step)
+        span = float(self.times[-1] - self.times[0])
+        max_step = read_max_step(max_step, span)
         self.engine, self.method, self.engine_note = _choose_engine(
             engine, method, self._definition, np.isfinite(max_step)
         )
@@ -216,6 +219,8 @@ class OdeModel(DynamicModel):
                 f"`dt={dt!r}` is the step of method='euler' or 'rk4' and must be positive; the method here "
                 f"is {self.method!r}."
             )
+        if dt is not None:
+            check_number_of_steps(span, dt, f"dt={dt!r}", MOST_FIXED_STEPS)
         if bandwidth is not None and self.engine != "scipy":
             raise ModelError("`bandwidth` is for models that run on scipy; this one is compiled. Pass engine='scipy'.")
         self._options = SolverOptions(self.method, rtol, atol, dt, _bandwidth(bandwidth), max_step)

@@ -147,8 +147,6 @@ class _FixedRunner(Runner):
                 return rates(t, z, u)
             except FmepyError:  # ours are ValueErrors too
                 raise
-            except (ValueError, OverflowError, ZeroDivisionError, FloatingPointError):
-                return np.full(len(z), np.nan)
             except Exception as error:
                 raise SimulationError(
                     f"the model's function failed: {type(error).__name__}: {error}", time=t

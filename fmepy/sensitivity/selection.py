@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
+from fmepy.names import normal_name
 
 __all__ = ["chosen"]
 
@@ -30,6 +31,7 @@ def chosen(wanted: Any, known: Sequence[str], argument: str, what: str) -> list[
         return list(known)
     kind = ParameterError if what == "parameter" else ArgumentError
     items = [wanted] if isinstance(wanted, (str, int, np.integer)) else list(wanted)
+    spelled = {normal_name(k): k for k in known}
     out = []
     for item in items:
         if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
@@ -37,11 +39,11 @@ def chosen(wanted: Any, known: Sequence[str], argument: str, what: str) -> list[
                 raise kind(f"`{argument}`: there is no {what} {item}; positions go from 0 to {len(known) - 1}.")
             out.append(known[int(item)])
         elif isinstance(item, str):
-            if item not in known:
+            if normal_name(item) not in spelled:
                 raise kind(
                     f"`{argument}`: there is no {what} {item!r}.{did_you_mean(item, known)} There are {listed(known)}."
                 )
-            out.append(item)
+            out.append(spelled[normal_name(item)])
         else:
             raise kind(f"`{argument}` must be names or positions of one set, in a flat list; got {item!r} in it.")
     if not out:

@@ -424,7 +424,7 @@ def _returns_modcost(func: Any, parms: Any, args: Any, kwargs: Any) -> bool:
     parameters = as_parameters(parms, argument="parms")
     try:
         result = func(parameters.given(parameters.values), *args, **(kwargs or {}))
-    except Exception:
+    except (Exception, SystemExit):
         return False
     return hasattr(result, "model") and hasattr(result, "residuals") and hasattr(result, "var")
 

@@ -118,6 +118,13 @@ def test_a_column_given_twice_is_refused(obs):
         read_observations(obs)
 
 
+def test_a_copy_is_seen_through_a_gap_and_a_last_bit():
+    A = np.array([5.0, 4.0, 3.5, 3.1, 2.8, 2.6])
+    for other in (np.where(np.arange(6) == 2, np.nan, A), A * (1 + 1e-15)):
+        with pytest.raises(DataError, match="twice, with equal values"):
+            read_observations(pd.DataFrame(np.column_stack([range(6), A, other]), columns=["time", "A", "A"]))
+
+
 def test_columns_that_differ_in_one_reading_or_in_what_is_missing_are_replicates():
     for last in (4.0, np.nan):
         obs = pd.DataFrame([[1, 2.0, 2.0], [2, 3.0, 3.0], [3, 3.5, last]], columns=["time", "A", "A"])

@@ -218,3 +218,17 @@ def test_data_that_a_start_has_used_up_do_not_count():
     fit = modFit(FimlofCost(decay(), OBS, initial="data", **arguments), ["k"])
     assert fit.log_jacobian == pytest.approx(-np.log(Y[1:]).sum())
     assert fit.data.x.tolist() == T[1:].tolist()
+
+
+def test_weights_that_are_no_errors_do_not_change_the_likelihood_and_other_scales_are_not_nested():
+    model = OdeModel("d(x)/dt = -k*x", state={"x": "x0"}, times=np.arange(0, 10.5, 0.5), parms={"k": 0.3, "x0": 5})
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame({"time": model.times, "x": 5 * np.exp(-0.3 * model.times + 0.1 * rng.normal(size=21))})
+    fits = {w: modFit(SimulationCost(model, data, weight=w)) for w in ("none", "std", "mean")}
+    for weighted in ("std", "mean"):
+        assert fits[weighted].loglik == pytest.approx(fits["none"].loglik, abs=1e-6)
+    fits["log"] = modFit(SimulationCost(model, data, transform="log"))
+    fits["k"] = modFit(SimulationCost(model, data), ["k"])
+    tests = compare_fits(fits).tests
+    assert set(tests["small"]) == {"k"}
+    assert set(tests["large"]) == {"none", "std", "mean"}

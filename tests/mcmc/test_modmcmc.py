@@ -110,7 +110,7 @@ def test_a_prepared_cost_of_fmepy_is_sampled_by_its_arrays():
     chain = modMCMC(cost, ["k"], jump=0.02, var0=4e-4, lower=0, niter=300, seed=1)
     assert abs(chain.pars["k"].mean() - 0.5) < 0.05
     assert chain.SS.iloc[-1] == pytest.approx(cost(chain.pars.iloc[-1]).var["SSR.unweighted"][0], rel=1e-9)
-    with pytest.warns(UserWarning, match="standard deviation to be 1"):
+    with pytest.warns(UserWarning, match="standard deviation of the weighted residuals to be 1"):
         no_var0 = modMCMC(cost, None, jump=0.5, niter=5, seed=1)
     assert no_var0.SS.iloc[-1] == pytest.approx(2 * cost(no_var0.pars.iloc[-1]).minlogp, rel=1e-9)
 
@@ -132,6 +132,8 @@ def wide(table):
     ("f", "named"),
     [
         (lambda p: fme.modCost(growth(p), wide(N)), "of 'N'"),
+        (lambda p: fme.modCost(growth(p), M, weight="std"), "of 'M'"),  # the spread of the data is no error
+        (lambda p: fme.modCost(growth(p), M, weight="mean"), "of 'M'"),
         (lambda p: fme.modCost(growth(p), N, err="sd") + fme.modCost(growth(p), M), "of 'M'"),
     ],
 )
@@ -146,7 +148,6 @@ def test_errors_of_which_nobody_says_anything_are_told_before_the_chain_starts(f
     ("f", "arguments"),
     [
         (lambda p: fme.modCost(growth(p), N, err="sd"), {}),  # errors of 1, but given
-        (lambda p: fme.modCost(growth(p), M, weight="std"), {}),
         (lambda p: fme.modCost(growth(p), M), {"var0": 1.0}),
         (lambda p: fme.modCost(growth(p), M).model, {}),  # a number is -2 log L
     ],

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fmepy as fme
-from fmepy.errors import FmepyError, SimulationError
+from fmepy.errors import FmepyError, ModelError, SimulationError
 from fmepy.models.accuracy import reads_time, scaled_tolerances
 from fmepy.models.engines import dopri5_loop
 from fmepy.models.engines.diffsol import is_available
@@ -304,3 +304,13 @@ def test_whether_a_function_reads_the_time_is_seen_in_its_code():
     assert not reads_time(Model().rates)
     assert reads_time(Model().driven)
     assert reads_time(len)
+
+
+def test_steps_too_many_to_be_meant_are_refused():
+    text, decay = "d(x)/dt = -k*x\nx(0) = 1", {"k": 1.0}
+    with pytest.raises(ModelError, match=r"`max_step=1e-07` takes 1e\+10 steps"):
+        OdeModel(text, times=[0, 1e3], parms=decay, max_step=1e-7)
+    with pytest.raises(ModelError, match=r"`dt=1e-06` takes 1e\+15 steps"):
+        OdeModel(text, times=[0, 1e9], parms=decay, method="rk4", dt=1e-6)
+    with pytest.raises(ModelError, match=r"takes 1e\+12 steps from the first to the last of `times`"):
+        fme.DifferenceModel("next(x) = x*0.5\nx(0) = 10", times=[0, 1e12])

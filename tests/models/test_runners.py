@@ -1,5 +1,7 @@
 """A failed run is tried once more, unless a state has exploded; and no run goes on for ever."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -177,3 +179,24 @@ def test_what_is_stiff_only_at_its_start_is_not_taken_for_endless(evaluations):
         np.testing.assert_allclose(Y.sum(axis=1), 1, atol=1e-5)
     assert b.retries == 0
     assert evaluations == []
+
+
+@pytest.mark.parametrize("method", ["lsoda", "RK45", "Radau", "rk4"])
+@pytest.mark.parametrize("error", [ValueError("wrong table"), ZeroDivisionError("by zero")])
+def test_what_a_function_raised_is_told_where_it_ends_the_run(method, error):
+    def rates(t, y, p):
+        if t > 1.7:
+            raise error
+        return -y
+
+    model = fme.OdeModel(rates, state={"z": 1.0}, times=np.linspace(0, 4, 9), method=method)
+    with pytest.raises(SimulationError, match=f"{type(error).__name__}.*{error}"):
+        model()
+
+
+def test_a_function_without_a_value_at_a_trial_step_is_no_failure():
+    def rates(t, y, p):
+        return -math.sqrt(y[0] - 1e-3)  # beyond the end of its range for steps that are too long
+
+    out = fme.OdeModel(rates, state={"z": 1.0}, times=[0, 1.9])()
+    assert out["z"].iloc[-1] == pytest.approx(1e-3 + (np.sqrt(1 - 1e-3) - 0.95) ** 2, rel=1e-3)

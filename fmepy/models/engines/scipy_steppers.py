@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.engines.base import steps_of
+from fmepy.models.timeline import finite_rows
 from fmepy.types import Matrix, Vector
 
 __all__ = ["IVP_METHODS", "IvpStepper", "LsodaStepper", "RatesOf"]
@@ -33,10 +35,32 @@ RatesOf = Callable[[float, Any, Any], Any]
 """F(t, z, inputs) -> rates of z."""
 
 
+@contextmanager
+def _telling(raised: list[tuple[float, Exception]]) -> Iterator[None]:
+    """Add to a failure what the rates raised last: solvers saw a NaN, and a user wants to know whose."""
+    try:
+        yield
+    except SimulationError as failure:
+        if not raised:
+            raise
+        t, error = raised[-1]
+        raise SimulationError(
+            f"{failure}; the model's function raised {type(error).__name__} at time {t:.6g}: {error}",
+            time=failure.time,
+            exploded=failure.exploded,
+        ) from error
+
+
 def _guarded(
-    name: str, rates: RatesOf, inputs: Vector, start: float, end: float, most: float = np.inf
+    name: str,
+    rates: RatesOf,
+    inputs: Vector,
+    start: float,
+    end: float,
+    raised: list[tuple[float, Exception]],
+    most: float = np.inf,
 ) -> Callable[[float, Vector], Any]:
-    """Return F(t, z) on plain floats.
+    """Return F(t, z) on plain floats; `raised` gets what it raised last for want of a value, and NaN is returned.
 
     Where some rates have no finite value all are NaN, which no solver accepts for long: LSODA accepts a step of which
     only some components have no value, and steps over a pole of infinite rates.
@@ -60,7 +84,8 @@ def _guarded(
             out = rates(t, z, plain)
         except FmepyError:  # ours are ValueErrors too
             raise
-        except (ValueError, OverflowError, ZeroDivisionError, FloatingPointError):
+        except (ValueError, ArithmeticError) as error:
+            raised[:] = [(t, error)]
             return np.full(len(z), np.nan)
         total = out.sum() if isinstance(out, np.ndarray) else sum(out)
         if not math.isfinite(total) and not np.isfinite(out).all():  # a finite sum has finite terms
@@ -112,11 +137,12 @@ class LsodaStepper:
         grid = times if at_start else np.concatenate(([start], times))
         longest = steps_of(float(times[-1]) - start, self.max_step)
         most, evaluations = MOST_STEPS + longest, self.most_evaluations + 10 * longest
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
+        raised: list[tuple[float, Exception]] = []
+        with _telling(raised), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
             try:
                 out, info = odeint(
-                    _guarded("LSODA", self.rates, inputs, start, float(times[-1]), evaluations),
+                    _guarded("LSODA", self.rates, inputs, start, float(times[-1]), raised, evaluations),
                     z,
                     grid,
                     tfirst=True,
@@ -133,15 +159,19 @@ class LsodaStepper:
                 raise
             except Exception as error:
                 raise SimulationError(f"the model's function failed: {type(error).__name__}: {error}") from error
-        if info["message"] != "Integration successful.":
-            inside = info["tcur"][(info["tcur"] > start) & (info["tcur"] <= times[-1])]
-            reached = float(inside.max()) if len(inside) else start
-            why = info["message"].rstrip(".")
-            if why.startswith("Excess work"):
-                why = f"more than {most} steps between two rows"
-            raise SimulationError(f"LSODA gave up: {why}", time=reached)
-        if info["tcur"][-1] < times[-1] - 1e-9 * (times[-1] - start):  # so it ends where not even a first step succeeds
-            raise SimulationError("LSODA gave up: no step is small enough", time=float(info["tcur"][-1]))
+            if info["message"] != "Integration successful.":
+                inside = info["tcur"][(info["tcur"] > start) & (info["tcur"] <= times[-1])]
+                reached = float(inside.max()) if len(inside) else start
+                why = info["message"].rstrip(".")
+                if why.startswith("Excess work"):
+                    why = f"more than {most} steps between two rows"
+                raise SimulationError(f"LSODA gave up: {why}", time=reached)
+            if info["tcur"][-1] < times[-1] - 1e-9 * (
+                times[-1] - start
+            ):  # so it ends where not even a first step succeeds
+                raise SimulationError("LSODA gave up: no step is small enough", time=float(info["tcur"][-1]))
+            if raised:
+                finite_rows(out, grid)
         return times, out if at_start else out[1:]
 
 
@@ -215,11 +245,12 @@ class IvpStepper:
         """Return (times reached, z at them); see `engines.base`."""
         from scipy.integrate import solve_ivp
 
-        with np.errstate(all="ignore"), warnings.catch_warnings():
+        raised: list[tuple[float, Exception]] = []
+        with _telling(raised), np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # LSODA tells its troubles as warnings; they come back as failures
             try:
                 out = solve_ivp(
-                    _guarded(self.method, self.rates, inputs, start, float(times[-1])),
+                    _guarded(self.method, self.rates, inputs, start, float(times[-1]), raised),
                     (start, times[-1]),
                     z,
                     method=_limited(
@@ -235,9 +266,9 @@ class IvpStepper:
                 raise
             except Exception as error:
                 raise SimulationError(f"the model's function failed: {type(error).__name__}: {error}") from error
-        if not out.success:
-            reached = float(out.t[-1]) if len(out.t) else start
-            raise SimulationError(f"{self.method} gave up: {out.message}", time=reached)
+            if not out.success:
+                reached = float(out.t[-1]) if len(out.t) else start
+                raise SimulationError(f"{self.method} gave up: {out.message}", time=reached)
         if out.status == 0:
             return times, out.y.T
         at, crossed = min((t[0], y[0].tolist()) for t, y in zip(out.t_events, out.y_events, strict=True) if len(t))
