@@ -268,8 +268,9 @@ class Ensemble:
         """Return one row per set whose run failed."""
         names, thetas = self.simulator.names, self.sets.table.to_numpy(dtype=float)
         rows = np.flatnonzero(np.isin(source, list(failed))) if failed else np.empty(0, dtype=int)
-        if len(rows):
-            logger.warning("%d of %d runs failed; `failures` tells why.", len(rows), len(source))
+        n_failed = sum(failed[int(source[i])] != _INTERRUPTED for i in rows)
+        if n_failed:
+            logger.warning("%d of %d runs failed; `failures` tells why.", n_failed, len(source))
         columns = {
             "run": rows.astype(np.intp),
             "parameters": pd.Series([dict(zip(names, thetas[i].tolist(), strict=True)) for i in rows], dtype=object),
