@@ -128,9 +128,9 @@ class OdeModel(DynamicModel):
     thousandfold and grows by a factor of e within 1e-8 of the run, or has grown by more than 1e100
     (`SimulationError.exploded`).
 
-    Jumps of time in equations (``t % 1 < 0.1``, ``floor(t)``, ``t > lag``) are stops of the adaptive solvers. "euler" and
-    "rk4" keep their grid: a step goes across such a jump, and a stage at its end sees what holds from there on, which is
-    an error of first order in `dt`. Jumps of "constant" forcings and events are points of their grid.
+    Jumps of time in equations (``t % 1 < 0.1``, ``floor(t)``, ``t > lag``) are stops of the adaptive solvers. With
+    "euler" and "rk4" a step goes across such a jump, and a stage at its end sees what holds from there on, which is an
+    error of first order in `dt`. Jumps of "constant" forcings and events are points of their grid.
 
     On smooth, unstable orbits the default method loses about one digit against LSODA at the same `rtol`, since BDF goes
     to order 5 and LSODA's Adams method to order 12. Largest errors at rtol = atol = 1e-6, 1e-8, 1e-9, 1e-10: of the
