@@ -256,9 +256,9 @@ def test_a_progress_bar_is_drawn_if_asked_for(capsys):
 
 def test_all_32752_subsets_of_15_are_there_and_quick():
     S = np.random.default_rng(0).normal(size=(51, 15))
-    began = time.perf_counter()
+    began = time.process_time()
     found = collin(S, maxcomb=10_000)
-    assert time.perf_counter() - began < 3  # the figure itself stands in the benchmarks; this catches a loop over sets
+    assert time.process_time() - began < 3  # the figure itself stands in the benchmarks; this catches a loop over sets
     assert len(found) == 32752
 
 
