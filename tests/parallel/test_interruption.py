@@ -64,7 +64,7 @@ def test_ctrl_c_returns_what_is_done():
 def test_ctrl_c_stops_the_workers_too(tmp_path):
     def slow(i):
         (tmp_path / str(i)).touch()
-        time.sleep(0.05 if i == 0 else 20)
+        time.sleep(0.05 if i == 0 else 200)
         return i
 
     def interrupt(done, total):
@@ -77,7 +77,7 @@ def test_ctrl_c_stops_the_workers_too(tmp_path):
     assert not runs.ok[1:].any()
     assert len(list(tmp_path.iterdir())) < 6
     assert run_many(lambda i: i, range(4), executor=2, force=True).ok.all()  # a new pool is there
-    assert time.monotonic() - began < 15  # nobody waited for those who sleep
+    assert time.monotonic() - began < 100  # nobody waited for those who sleep
 
 
 # --- every verb
