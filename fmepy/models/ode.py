@@ -369,7 +369,8 @@ class BoundOde:
             if i > 0:
                 self.retries += 1
                 if self._hold:
-                    self._engines = self._engines[i:]
+                    first = "taken over" if engine == "retry" else engine
+                    self._engines = [first, *self._engines[i + 1 :]]
             return out
         parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
         reached = min((f.time for f in failures if f.time is not None), default=None)

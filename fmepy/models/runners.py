@@ -25,7 +25,7 @@ from fmepy.models.timeline import EventTable, Timeline, finite_rows, run_segment
 from fmepy.models.values import ValueTable
 from fmepy.types import Matrix, Vector
 
-MOST_RETRIED = 50_000
+MOST_RETRIED = 50_000.0
 """Evaluations of the rates of one stretch that LSODA may spend on a run that a compiled engine could not finish."""
 
 __all__ = ["Runner", "SolverOptions", "adaptive_runner", "fixed_runner"]
@@ -175,9 +175,10 @@ def adaptive_runner(
 ) -> Runner | None:
     """Return a runner on `engine`, or None if it cannot give these sensitivities exactly.
 
-    engine : {"diffsol", "numba", "scipy", "retry"}
+    engine : {"diffsol", "numba", "scipy", "retry", "taken over"}
         "retry" is LSODA for runs that the others could not finish; it goes through switches as through anything else,
-        so that it also gets along a switch that the run slides on.
+        so that it also gets along a switch that the run slides on. "taken over" is the same as the engine of a fit that
+        has left the others: without the bound on its effort, for there is no other opinion any more.
     """
     common = (definition, events, timeline, names)
     if engine in ("diffsol", "numba"):
@@ -190,25 +191,25 @@ def adaptive_runner(
             method = options.method if options.method in DIFFSOL_METHODS else "bdf"  # where numba gave up
             stepper = DiffsolStepper(system, options.rtol, options.atol, method)
         return _AdaptiveRunner(stepper, system, system.layout, *common)
-    is_retry = engine == "retry"
+    effort = {"retry": MOST_RETRIED, "taken over": np.inf}.get(engine)
     if definition.equations is None:
         if names:
             return None
         layout = InputLayout(len(definition.parms), len(definition.forcings))
         rates = _rates_of_function(definition, layout)
-        return _AdaptiveRunner(_scipy_stepper(rates, options, 1, is_retry), None, layout, *common)
+        return _AdaptiveRunner(_scipy_stepper(rates, options, 1, effort), None, layout, *common)
     own = build_system(definition.equations, names, True)
-    if is_retry and own.watched:
+    if effort is not None and own.watched:
         if names:
             return None
         own = build_system(definition.equations, (), True, planned_only=True)
-    return _AdaptiveRunner(_stepper_of_system(own, options, is_retry), own, own.layout, *common)
+    return _AdaptiveRunner(_stepper_of_system(own, options, effort), own, own.layout, *common)
 
 
-def _stepper_of_system(system: System, options: SolverOptions, is_retry: bool) -> Stepper:
+def _stepper_of_system(system: System, options: SolverOptions, effort: float | None) -> Stepper:
     rates, blocks = _rates_of_system(system), 1 + len(system.names)
     if not system.watched:
-        return _scipy_stepper(rates, options, blocks, is_retry)
+        return _scipy_stepper(rates, options, blocks, effort)
     g, size = watched_functions(system), system.layout.size
 
     def watched(t: float, z: Any, inputs: Any) -> Any:
@@ -220,11 +221,12 @@ def _stepper_of_system(system: System, options: SolverOptions, is_retry: bool) -
     return IvpStepper(rates, method, options.rtol, atol, None, watched, len(system.watched), options.max_step)
 
 
-def _scipy_stepper(rates: RatesOf, options: SolverOptions, blocks: int, is_retry: bool) -> Stepper:
+def _scipy_stepper(rates: RatesOf, options: SolverOptions, blocks: int, effort: float | None) -> Stepper:
+    """Return the method asked for; of a retry, LSODA with at most `effort` evaluations."""
     atol = np.tile(options.atol, blocks)
     bandwidth = options.bandwidth if blocks == 1 else None
-    if is_retry or options.method not in IVP_METHODS:
-        most = MOST_RETRIED if is_retry else np.inf
+    if effort is not None or options.method not in IVP_METHODS:
+        most = np.inf if effort is None else effort
         return LsodaStepper(rates, options.rtol, atol, bandwidth, options.max_step, most)
     return IvpStepper(rates, options.method, options.rtol, atol, bandwidth, max_step=options.max_step)
 

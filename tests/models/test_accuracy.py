@@ -206,11 +206,11 @@ def test_a_state_below_its_tolerance_is_told_once_and_a_zero_one_never(caplog):
 def test_ensembles_and_chains_tell_it_once(caplog):
     with caplog.at_level(logging.WARNING, logger="fmepy"):
         fme.sensRange(logistic(atol=1e-6), parInput=fme.Unif({"K": (1e-9, 2e-8)}, num=50, seed=1), num=50)
-        assert len(caplog.records) == 1
+        assert caplog.text.count("below 1000 times") == 1
         cost = fme.SimulationCost(logistic(atol=1e-6), {"time": [10.0], "N": [1e-8], "sd": [1e-9]}, err="sd")
         chain = fme.modMCMC(cost, {"K": 1e-8}, jump=1e-10, niter=50, seed=1)
-    assert len(caplog.records) == 2
-    assert "solver_error" in chain.message
+    assert caplog.text.count("below 1000 times") == 2
+    assert chain.solver_error is not None
 
 
 def test_the_default_tolerance_says_nothing(caplog):
@@ -261,7 +261,7 @@ def test_a_small_max_step_does_not_run_into_the_limit_of_steps():
 def test_auto_takes_an_engine_that_can_limit_its_steps():
     model = logistic(max_step=0.1)
     assert model.engine == "scipy"
-    assert "max_step" in model.engine_note
+    assert "max_step" in model.engine_note or not is_available()  # whose note is the first to say
     np.testing.assert_allclose(model()["N"], exact(), rtol=1e-4)
 
 
