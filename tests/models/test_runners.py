@@ -200,3 +200,28 @@ def test_a_function_without_a_value_at_a_trial_step_is_no_failure():
 
     out = fme.OdeModel(rates, state={"z": 1.0}, times=[0, 1.9])()
     assert out["z"].iloc[-1] == pytest.approx(1e-3 + (np.sqrt(1 - 1e-3) - 0.95) ** 2, rel=1e-3)
+
+
+@pytest.mark.compiled
+def test_a_panic_of_the_compiled_solver_is_a_failed_run_and_the_next_one_works():
+    from fmepy.models.engines import diffsol
+
+    class PanicException(BaseException):  # as pydiffsol names what its Rust code does
+        pass
+
+    class Panics:
+        def solve_dense(self, *_):
+            raise PanicException("this should not happen")
+
+        def rhs(self, *_):
+            raise PanicException("neither should this")
+
+    model = fme.OdeModel("d(x)/dt = -k * x\nx(0) = 1", times=[0, 1.0], parms={"k": 3.25}, engine="diffsol")
+    bound = model.bind()
+    expected = bound.simulate(bound.theta0)
+    solver = diffsol._compiled(diffsol.diffsl_code(bound._runners["diffsol", "plain"]._system), "bdf")
+    solver._ode = Panics()
+    np.testing.assert_allclose(bound.simulate(bound.theta0), expected, rtol=1e-4)  # by LSODA
+    assert bound.retries == 1
+    np.testing.assert_array_equal(bound.simulate(bound.theta0), expected)
+    assert bound.retries == 1

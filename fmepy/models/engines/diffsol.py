@@ -228,26 +228,46 @@ def diffsl_code(system: System) -> str:
     return "\n".join(text) + "\n"
 
 
-@lru_cache(maxsize=32)
-def _compiled(code: str, method: str) -> tuple[Any, threading.Lock]:
-    """Compile DiffSL once a process; the lock keeps threads from mixing their tolerances and start times."""
-    import pydiffsol as ds
+class _Solver:
+    """A compiled system; its lock keeps threads from mixing their tolerances and start times."""
 
+    def __init__(self, code: str, method: str) -> None:
+        self.lock = threading.Lock()
+        self._arguments = (code, method)
+        self._settings = (1e-6, 1e-6, 0.0)
+        self._compile()
+
+    def _compile(self) -> None:
+        import pydiffsol as ds
+
+        code, method = self._arguments
+        self._ode = ds.Ode(code, ode_solver=getattr(ds, method))
+
+    def begin(self, rtol: float, atol: float, start: float) -> None:
+        """Set tolerances and the time at which runs start."""
+        self._settings = (rtol, atol, start)
+        self._ode.rtol, self._ode.atol, self._ode.t0 = self._settings
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Return what a method of pydiffsol gives; a panic, which is no Exception in Python, is a RuntimeError."""
+        try:
+            return getattr(self._ode, name)(*arguments)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            self._compile()  # a panic leaves pydiffsol's own lock held for ever: no further call would be answered
+            self.begin(*self._settings)
+            raise RuntimeError(str(error)) from None
+
+
+@lru_cache(maxsize=32)
+def _compiled(code: str, method: str) -> _Solver:
+    """Compile DiffSL once a process."""
     for name in ("diffsol", "diffsl"):  # they tell every solve at INFO, which would drown what we say there
         quiet = logging.getLogger(name)
         if quiet.level == logging.NOTSET:
             quiet.setLevel(logging.WARNING)
-    return ds.Ode(code, ode_solver=getattr(ds, method)), threading.Lock()
-
-
-def _solved(ode: Any, packed: Vector, times: Vector) -> Any:
-    """Return the solution; a panic of the solver, which is no Exception in Python, is a failure like any other."""
-    try:
-        return ode.solve_dense(packed, times)
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise RuntimeError(str(error)) from None
+    return _Solver(code, method)
 
 
 _TIME = re.compile(r"time = ([-+0-9.eE]+)")
@@ -276,22 +296,22 @@ class DiffsolStepper:
         self.atol = float(each.max())
         self._of_states = each / self.atol  # 1 where all are alike, which changes no bit
         self._scales = np.tile(self._of_states, len(system.z) // system.n_states)
-        self._ode, self._lock = _compiled(diffsl_code(system), method)
+        self._solver = _compiled(diffsl_code(system), method)
         self._n_parameters = system.layout.n_parameters
         self._low, self._high = np.full((2, self._n_parameters), np.nan)  # near these, runs come to their end
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
-        ode = self._ode
+        solver = self._solver
         packed = np.concatenate((inputs, z / self._scales, self._of_states))
-        with self._lock:
-            ode.rtol, ode.atol, ode.t0 = self.rtol, self.atol, start
+        with solver.lock:
+            solver.begin(self.rtol, self.atol, start)
             p = inputs[: self._n_parameters]
             is_known = bool(((p >= self._low) & (p <= self._high)).all())
             try:
                 if not is_known:
                     self._refuse_endless(start, packed, float(times[-1]))
-                solution = _solved(ode, packed, times)
+                solution = solver.call("solve_dense", packed, times)
             except RuntimeError as error:
                 found = _TIME.search(str(error))
                 reached = float(found.group(1)) if found else None
@@ -314,10 +334,10 @@ class DiffsolStepper:
         Where the rates are fast, at the start or later on, the beginning of the run is tried, a hundred times longer
         each time. Its first steps say nothing: a stiff run too begins with short ones.
         """
-        ode, span = self._ode, end - start
+        solver, span = self._solver, end - start
         z = packed[-len(self._scales) - len(self._of_states) : -len(self._of_states)]
         size = np.abs(z) + self.atol / self.rtol
-        speeds = [np.abs(ode.rhs(packed, start + part * span, z)) / size for part in (0.0, 0.13, 0.37, 0.71)]
+        speeds = [np.abs(solver.call("rhs", packed, start + part * span, z)) / size for part in (0.0, 0.13, 0.37, 0.71)]
         if not np.max(speeds) * span > FAST:
             return
         most = MOST_WORK / len(z)
@@ -325,7 +345,7 @@ class DiffsolStepper:
             until = start + part * span
             if not until > start:
                 continue
-            n_steps = len(ode.solve(packed, until).ts)
+            n_steps = len(solver.call("solve", packed, until).ts)
             if n_steps > most / 250 and n_steps / part > most:
                 raise SimulationError(
                     f"the compiled solver would take {n_steps / part:.1g} steps, more than {most:.2g}", time=start
@@ -338,9 +358,9 @@ class DiffsolStepper:
         if not last > start:
             return False
         try:
-            solution = _solved(self._ode, packed, np.array([last]))
+            solution = self._solver.call("solve_dense", packed, np.array([last]))
             z = solution.ys[:, -1]
-            slope = self._ode.rhs(packed, last, z)
+            slope = self._solver.call("rhs", packed, last, z)
         except RuntimeError:
             return False
         began = began / self._scales
