@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 import fmepy as fme
-from tests.costs.market import FOLDER, THIRTEEN, market, stored
+from tests.fimlof.market import FOLDER, THIRTEEN, market, stored
 
 __all__ = ["START", "THIRTEEN", "cost", "filterpy_minus2loglik", "numpy_minus2loglik"]
 

@@ -7,22 +7,16 @@ and asks a question of it. Start with `OdeModel` (or any function of your own), 
 
 from fmepy import datasets, errors
 from fmepy.costs import (
-    BadData,
     BoundCost,
     Cost,
-    FimlofCost,
     ModCost,
-    Sector,
     SimulationCost,
     SumCost,
     modCost,
-    screen_bad_data,
-    sector,
 )
 from fmepy.datatools import cross2long, gaussianWeights
-from fmepy.filtering.forecasting import Forecast
-from fmepy.filtering.report import FilterSummary
-from fmepy.filtering.result import FilterResult
+from fmepy.expressions.equations import Equations
+from fmepy.fimlof import BadData, FilterResult, FilterSummary, FimlofCost, Forecast, Sector, screen_bad_data, sector
 from fmepy.fitting import (
     FitComparison,
     ModFit,
@@ -40,7 +34,6 @@ from fmepy.fitting import (
 from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
 from fmepy.models.base import BoundModel, Model
 from fmepy.models.difference import DifferenceModel
-from fmepy.models.equations import Equations
 from fmepy.models.ode import OdeModel, ode
 from fmepy.montecarlo import (
     Grid,

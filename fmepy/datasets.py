@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from .errors import ArgumentError, check_choice
+from fmepy.errors import ArgumentError, check_choice
 
 __all__ = ["load", "names"]
 

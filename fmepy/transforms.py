@@ -24,8 +24,8 @@ from fmepy.costs.modcost import ModCost
 from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice
 from fmepy.models.base import BoundModel, Model, keep_within, tightened
-from fmepy.parameters import check_names, generated_names, merge_parameters
-from fmepy.scales import marked
+from fmepy.parameters.named import check_names, generated_names, merge_parameters
+from fmepy.parameters.scales import marked
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["ParameterScale", "TransformedCost", "TransformedFunction", "TransformedModel", "transformed"]

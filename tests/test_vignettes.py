@@ -205,7 +205,7 @@ def test_market_growth_is_found_by_filtering_and_not_by_the_simple_ways(root, tm
 
 def test_one_step_least_squares_of_market_growth_are_the_stored_ones(root):
     """Other weights of the equations were used there: they matter little, and not at all where an equation is alone."""
-    from tests.costs.market import stored
+    from tests.fimlof.market import stored
 
     module = vignette(root, "market_growth")
     reference, data = stored("single")

@@ -33,8 +33,8 @@ from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel.interruption import check_stop
-from fmepy.parameters import Parameters, as_parameters
-from fmepy.scales import scale_taken
+from fmepy.parameters.named import Parameters, as_parameters
+from fmepy.parameters.scales import scale_taken
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["Differences", "Objective", "as_objective", "is_cost", "is_model", "magnitudes"]
@@ -524,7 +524,7 @@ def as_objective(
         A callable ``f(p, *args, **kwargs)`` returns a ModCost, a one-dimensional array of residuals, or a number,
         -2 log L.
     p : dict, Series, sequence, number, lmfit.Parameters; for a fmepy cost also names, or None for all
-        The start; also what a user's function receives, see `fmepy.parameters`.
+        The start; also what a user's function receives, see `fmepy.parameters.named`.
     jac : callable, optional
         ``jac(p, *args, **kwargs)``, shape (n_obs, n_par): the derivatives of the residuals as `f` returns them.
     args, kwargs

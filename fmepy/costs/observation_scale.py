@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
-from fmepy.names import normal_name
+from fmepy.parameters.names import normal_name
 from fmepy.types import IntVector, Vector
 
 __all__ = ["TRANSFORMS", "ObservationScale", "observation_scale", "transforms_by_variable"]

@@ -27,7 +27,7 @@ from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
 from fmepy.costs.tables import Columns
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
-from fmepy.names import normal_name
+from fmepy.parameters.names import normal_name
 from fmepy.types import BoolVector, IntVector, Vector
 
 __all__ = [

@@ -39,7 +39,7 @@ from fmepy.costs.sums import AddableCost
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
 from fmepy.models.base import BoundModel, Model, keep_within, tightened
-from fmepy.parameters import check_names, merge_parameters
+from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
 __all__ = ["BoundSimulation", "SimulationCost"]

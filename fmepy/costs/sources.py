@@ -11,7 +11,7 @@ import numpy as np
 from fmepy.costs.modcost import ModCost
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.differences import derivatives, roomy_steps
-from fmepy.parameters import Parameters
+from fmepy.parameters.named import Parameters
 from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = ["BoundSource", "Expansion", "FunctionSource", "Source", "classify"]

@@ -23,8 +23,8 @@ from fmepy.costs.modcost import ModCost, joined_costs
 from fmepy.costs.observations import warn_of_copy
 from fmepy.errors import ArgumentError
 from fmepy.models.base import keep_within, tightened
-from fmepy.parameters import DIFFERING, as_parameters, merge_parameters
-from fmepy.scales import marked
+from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters
+from fmepy.parameters.scales import marked
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["AddableCost", "BoundSum", "SumCost"]

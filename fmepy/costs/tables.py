@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import DataError, did_you_mean, listed
-from fmepy.names import normal_name
+from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 
 __all__ = ["Columns", "as_table", "column_position"]

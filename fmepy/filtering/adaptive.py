@@ -30,22 +30,22 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import Equations, symbol
 from fmepy.filtering import loop
 from fmepy.filtering.explicit import ExplicitStepper
 from fmepy.filtering.run import Functions
 from fmepy.filtering.specification import Specification
 from fmepy.filtering.statespace import StateSpace
-from fmepy.models.accuracy import RELATIVE
-from fmepy.models.code import scalar_function
-from fmepy.models.derivatives import derivative
 from fmepy.models.engines.diffsol import DiffsolStepper, NotCompilableError, is_available
 from fmepy.models.engines.scipy_steppers import LsodaStepper
-from fmepy.models.equations import Equations, symbol
-from fmepy.models.forcing import Forcing
-from fmepy.models.switches import as_choices, has_choices
-from fmepy.models.system import InputLayout, System, build_system
-from fmepy.models.timeline import Segment, Timeline, known_crossings, run_segments
+from fmepy.models.running.accuracy import RELATIVE
+from fmepy.models.running.forcings import Forcing
+from fmepy.models.running.switches import as_choices, has_choices
+from fmepy.models.running.system import InputLayout, System, build_system
+from fmepy.models.running.timeline import Segment, Timeline, known_crossings, run_segments
 from fmepy.types import Matrix, Vector
 
 __all__ = ["adaptive_functions"]

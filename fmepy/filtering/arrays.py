@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.filtering.compiling import kernel
+from fmepy.compiled.kernels import kernel
 from fmepy.filtering.triangular import products, semidefinite_lower
 
 __all__ = [

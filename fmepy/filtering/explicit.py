@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from fmepy.compiled.kernels import kernel
 from fmepy.errors import SimulationError
-from fmepy.filtering.compiling import kernel
 from fmepy.filtering.loop import ADVANCE, compile_loop
 from fmepy.filtering.triangular import products
 from fmepy.types import Matrix, Vector

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.filtering.compiling import kernel
+from fmepy.compiled.kernels import kernel
 
 __all__ = [
     "conditional_rows",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 ILL_CONDITIONED = 7.2e10
-"""exp(25): a reading that shrinks a variance by more than this asks for `filtering.factored`."""
+"""exp(25): a reading that shrinks a variance by more than this asks for `filtering.square_root_loop`."""
 
 
 @kernel

@@ -1,9 +1,9 @@
 """The loop of a filter: predict from node to node, update where there are data; compiled once, for all models.
 
 A *node* is a time at which something happens: a sample, an event, a row of the result. The loop receives a model as two
-small functions (see `filtering.statespace`) and a plan of nodes, steps and rows (see `filtering.plan`); both functions
-are called by address, so nothing here is compiled again for a new model. `interpreted` is the same loop as Python, for
-models that give no equations and for propagation by an adaptive solver.
+small functions (see `filtering.statespace`) and a plan of nodes, steps and rows (see `filtering.schedule`); both
+functions are called by address, so nothing here is compiled again for a new model. `interpreted` is the same loop as
+Python, for models that give no equations and for propagation by an adaptive solver.
 
 A step is one of
 
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from fmepy.filtering.compiling import kernel
+from fmepy.compiled.kernels import kernel
 from fmepy.filtering.kernels import (
     conditional_rows,
     covariance_by_stages,

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
-from fmepy.models.code import scalar_function
-from fmepy.models.equations import names_in, symbol
-from fmepy.models.text import parse_expression
-from fmepy.names import normal_name
+from fmepy.expressions.equations import names_in, symbol
+from fmepy.models.definition.text import parse_expression
+from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 
 __all__ = ["Covariance", "Noise", "read_noise", "scale_parameters"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.python_code import array_function, scalar_function
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import names_in, symbol
 from fmepy.filtering.specification import Specification
-from fmepy.models.code import array_function, scalar_function
-from fmepy.models.derivatives import derivative
-from fmepy.models.equations import names_in, symbol
-from fmepy.models.switches import as_choices
+from fmepy.models.running.switches import as_choices
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["StateFunctions", "names_of_sums", "output_functions", "outputs_of"]

@@ -26,8 +26,8 @@ from fmepy.filtering.loop import (
     compile_loop,
 )
 from fmepy.filtering.noise import semidefinite_factor
-from fmepy.filtering.plan import Plan
 from fmepy.filtering.run import Scheme, Start
+from fmepy.filtering.schedule import Plan
 from fmepy.filtering.triangular import semidefinite_lower
 from fmepy.types import Cube, Vector
 

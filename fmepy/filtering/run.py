@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.filtering.plan import Plan
+from fmepy.filtering.schedule import Plan
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["Functions", "Pass", "Record", "Scheme", "Start", "run_filter"]
@@ -47,11 +47,11 @@ class Scheme:
     Attributes
     ----------
     loop : callable
-        That of `filtering.loop` or of `filtering.factored`, compiled or interpreted.
+        That of `filtering.loop` or of `filtering.square_root_loop`, compiled or interpreted.
     advance, observe : any
         What that loop calls.
     step_kind, algorithm : int
-        See `filtering.loop`; for `filtering.factored` the update.
+        See `filtering.loop`; for `filtering.square_root_loop` the update.
     per_step : bool
         Fixed steps: noise is drawn once a step; else it is Brownian.
     n_noise : int
@@ -59,7 +59,7 @@ class Scheme:
     n_variables : int
         Observed variables.
     curvatures : tuple
-        The two further functions of `filtering.factored`; empty: the plain loop.
+        The two further functions of `filtering.square_root_loop`; empty: the plain loop.
     safe : callable or None
         Returns the scheme for a pass that broke down here.
     options : (bool or None, bool or None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.filtering.compiling import kernel
+from fmepy.compiled.kernels import kernel
 from fmepy.filtering.loop import EULER, RK4
 
 __all__ = ["bent", "curved_readings", "curved_step", "fill_array_of_curvature"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.filtering.compiling import kernel
+from fmepy.compiled.kernels import kernel
 
 __all__ = ["fill_array_of_points", "moments", "sigma_points"]
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmepy.filtering.plan import Plan
 from fmepy.filtering.run import Pass, Record
+from fmepy.filtering.schedule import Plan
 from fmepy.filtering.unknown_start import StartInformation
 from fmepy.types import Cube, IntVector, Matrix, Vector
 

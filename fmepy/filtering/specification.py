@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, ParameterError, check_choice, did_you_mean, listed
+from fmepy.expressions.equations import Equations, names_in, symbol
 from fmepy.filtering.noise import ESTIMATE, Noise, read_noise, scale_parameters
+from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
 from fmepy.filtering.statespace import StateSpace, build_state_space
-from fmepy.filtering.untraced import UntracedSpace, nominal_equations
-from fmepy.models.definition import Definition
-from fmepy.models.equations import Equations, names_in, symbol
-from fmepy.models.events import Event
+from fmepy.models.definition.definition import Definition
+from fmepy.models.running.events import Event
 from fmepy.types import Vector
 
 __all__ = ["Accumulator", "Specification", "names_of_estimates", "names_of_noise", "read_specification"]
@@ -131,7 +131,7 @@ class Specification:
 
 def names_of_noise(*given: Any) -> set[str]:
     """Return the names that noise specifications use, as far as they can be read."""
-    from fmepy.models.text import parse_expression
+    from fmepy.models.definition.text import parse_expression
 
     texts: list[Any] = []
     for one in given:
@@ -172,7 +172,7 @@ def read_specification(
     algorithm: str,
     guesses: Callable[[str], float],
 ) -> Specification:
-    """Return the specification of a filter; for the arguments see `fmepy.costs.fimlof.FimlofCost`."""
+    """Return the specification of a filter; for the arguments see `fmepy.fimlof.cost.FimlofCost`."""
     definition: Definition = model._definition
     equations = definition.equations or nominal_equations(definition)
     check_choice(update, UPDATES, "update")

@@ -8,7 +8,7 @@ accumulators; its parameters are the model's, those of the noise, and the factor
 
 with G = df/dw at the noise's mean. Only entries that are not zero everywhere are written: the loop keeps the matrices
 and clears them once. ``compiled()`` gives the functions by address, for the compiled loop, ``interpreted()`` as
-callables for the loop in Python. Both are generated source, kept and imported as `models.engines.numba_code` does.
+callables for the loop in Python. Both are generated source, kept and imported as `compiled.numba_code` does.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from fmepy.models.derivatives import derivative
-from fmepy.models.engines.numba_code import HEADER, load, straight_line
-from fmepy.models.equations import Equations, symbol
-from fmepy.models.switches import as_choices
+from fmepy.compiled.numba_code import HEADER, load, straight_line
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import Equations, symbol
+from fmepy.models.running.switches import as_choices
 
 __all__ = ["StateSpace", "build_state_space"]
 
@@ -99,7 +99,7 @@ class StateSpace:
 
     def compiled(self) -> tuple[Any, Any]:
         """Return (advance, observe) by address."""
-        from fmepy.filtering.address import Address
+        from fmepy.compiled.function_pointer import Address
         from fmepy.filtering.loop import ADVANCE, OBSERVE
 
         advance, observe = self._functions("cfunc")
@@ -107,8 +107,8 @@ class StateSpace:
 
     def curvatures(self, by_address: bool) -> tuple[Any, Any]:
         """Return (bend, bend_readings), the second derivatives FF and HH of rates and readings to the states."""
-        from fmepy.filtering.address import Address
-        from fmepy.filtering.factored import BEND, BEND_READINGS
+        from fmepy.compiled.function_pointer import Address
+        from fmepy.filtering.square_root_loop import BEND, BEND_READINGS
 
         source = _curvature_source(self, "cfunc" if by_address else "njit")
         module = load(source, f"second derivatives of a model of {len(self.states)} states")

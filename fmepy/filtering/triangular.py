@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.filtering.compiling import kernel
+from fmepy.compiled.kernels import kernel
 
 __all__ = ["lower_factor", "products", "right_solved", "semidefinite_lower"]
 

@@ -24,7 +24,7 @@ import pandas as pd
 
 from fmepy.costs.data_identity import difference
 from fmepy.errors import ArgumentError, did_you_mean, listed
-from fmepy.framed import Framed
+from fmepy.results.tables import Framed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from fmepy.costs.adapter import as_objective
 from fmepy.errors import ArgumentError, ConvergenceError, SimulationError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import derivatives, roomy_steps
-from fmepy.parameters import check_names, generated_names
+from fmepy.parameters.named import check_names, generated_names
 from fmepy.types import Vector
 
 __all__ = ["as_lmfit_result", "confidence", "lmfit_at"]

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fmepy.fitting.direct import bobyqa, nelder_mead
+from fmepy.fitting.annealing import pseudo, simulated_annealing
+from fmepy.fitting.derivative_free import bobyqa, nelder_mead
 from fmepy.fitting.gradient import bfgs, conjugate_gradients, lbfgsb, newton, port
 from fmepy.fitting.least_squares import levenberg_marquardt
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.pseudo_optim import PSEUDO_CONTROL
 from fmepy.fitting.scoring import SCORING_CONTROL, scoring
-from fmepy.fitting.stochastic import pseudo, simulated_annealing
 
 __all__ = ["METHODS", "Method"]
 

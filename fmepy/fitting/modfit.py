@@ -19,8 +19,8 @@ from fmepy.fitting.methods import METHODS
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit, by_variable
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
-from fmepy.parameters import Prior, as_bounds, as_prior, check_inside
-from fmepy.scales import marked
+from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
+from fmepy.parameters.scales import marked
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
 __all__ = ["modFit"]
@@ -154,7 +154,7 @@ def modFit(
             return one(objective.theta0, rng=np.random.default_rng(seed))
         except Stopped as stop:
             return cast(ModFit, stop.partial)
-    from fmepy.fitting.starts import best_of, starting_points
+    from fmepy.fitting.multistart import best_of, starting_points
 
     rng = np.random.default_rng(seed)
     points = starting_points(starts, objective.theta0, low, high, objective.parameter_names, rng)

@@ -18,10 +18,10 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
-from fmepy.framed import Framed
 from fmepy.models.base import keep_within
 from fmepy.numerics.differences import derivatives, roomy_steps
-from fmepy.parameters import generated_names
+from fmepy.parameters.named import generated_names
+from fmepy.results.tables import Framed
 from fmepy.types import Matrix, Vector
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ import numpy as np
 from fmepy.costs.adapter import Objective, magnitudes
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.fitting.covariance import covariance_of, second_differences, whitened_second_differences
-from fmepy.parameters import Prior
+from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = ["Outcome", "Problem", "limit_reached"]

@@ -30,7 +30,7 @@ from fmepy.costs.adapter import as_objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.fitting.control import filled
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
-from fmepy.parameters import as_bounds, check_inside
+from fmepy.parameters.named import as_bounds, check_inside
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
 __all__ = ["PSEUDO_CONTROL", "PseudoOptim", "Search", "price_search", "pseudoOptim"]

@@ -14,7 +14,7 @@ import pandas as pd
 from fmepy.costs.solver_error import told_error
 from fmepy.fitting.covariance import correlation_of, covariance_of, without
 from fmepy.fitting.printing import coefficient_table, fixed_matrix, significant
-from fmepy.scales import marked_covariance
+from fmepy.parameters.scales import marked_covariance
 from fmepy.types import Vector
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.mcmc.runner import Chains, Job, Plan, run_chains, settle
 from fmepy.mcmc.target import Target, variances
 from fmepy.parallel.interruption import interruptible
-from fmepy.parameters import as_bounds, as_prior, check_inside, generated_names
-from fmepy.scales import check_scale, marked, scale_taken
+from fmepy.parameters.named import as_bounds, as_prior, check_inside, generated_names
+from fmepy.parameters.scales import check_scale, marked, scale_taken
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters
 
 __all__ = ["METHODS", "modMCMC", "resume_mcmc"]

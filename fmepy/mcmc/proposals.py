@@ -11,7 +11,7 @@ import pandas as pd
 
 from fmepy.costs.adapter import magnitudes
 from fmepy.errors import ArgumentError, listed
-from fmepy.parameters import Parameters, check_names
+from fmepy.parameters.named import Parameters, check_names
 from fmepy.types import Matrix, Vector
 
 __all__ = ["JumpFunction", "as_jump", "default_sd", "factor"]

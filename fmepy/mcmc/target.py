@@ -38,7 +38,7 @@ import pandas as pd
 
 from fmepy.costs.adapter import Objective
 from fmepy.errors import ArgumentError, SimulationError, listed
-from fmepy.parameters import Prior
+from fmepy.parameters.named import Prior
 from fmepy.types import Vector
 
 __all__ = ["Point", "Target", "Variances", "variances"]

@@ -24,7 +24,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.models.base import keep_within
-from fmepy.parameters import Parameters, as_parameters, check_names, merge_parameters
+from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
 from fmepy.types import Cube, IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["Simulator", "as_simulator"]

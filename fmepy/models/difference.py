@@ -8,18 +8,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, check_choice
-from fmepy.models.accuracy import MOST_FIXED_STEPS, check_number_of_steps
-from fmepy.models.code import scalar_function
-from fmepy.models.definition import Definition, as_times, check_time_name, define
+from fmepy.expressions.equations import Equations, symbol
+from fmepy.models.definition.definition import Definition, as_times, check_time_name, define
+from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import DynamicModel, central_differences
 from fmepy.models.engines.difference_kernels import Kernels
-from fmepy.models.equations import Equations, symbol
-from fmepy.models.forcing import forcing_values, tell_outside
-from fmepy.models.switches import as_choices
-from fmepy.models.system import build_outputs
-from fmepy.models.values import ValueTable
-from fmepy.parameters import check_names
+from fmepy.models.running.accuracy import MOST_FIXED_STEPS, check_number_of_steps
+from fmepy.models.running.forcings import forcing_values, tell_outside
+from fmepy.models.running.switches import as_choices
+from fmepy.models.running.system import build_outputs
+from fmepy.parameters.named import check_names
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 __all__ = ["BoundDifference", "DifferenceModel"]

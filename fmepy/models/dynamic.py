@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.expressions.equations import Equations
 from fmepy.models.base import BoundModel
-from fmepy.models.definition import Definition
-from fmepy.models.equations import Equations
-from fmepy.names import normal_name
+from fmepy.models.definition.definition import Definition
 from fmepy.numerics.differences import derivatives, roomy_steps
-from fmepy.parameters import merge_parameters
-from fmepy.scales import check_scale
+from fmepy.parameters.named import merge_parameters
+from fmepy.parameters.names import normal_name
+from fmepy.parameters.scales import check_scale
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
 __all__ = ["DynamicModel", "central_differences"]

@@ -12,7 +12,16 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, SimulationError, check_choice
-from fmepy.models.accuracy import (
+from fmepy.expressions.equations import Equations, names_in
+from fmepy.models.definition.definition import MOST_TRACED_STATES, Definition, as_times, check_time_name, define
+from fmepy.models.dynamic import DynamicModel, central_differences
+from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
+from fmepy.models.engines.diffsol import NotCompilableError, diffsl_code, is_available
+from fmepy.models.engines.explicit import METHODS as EXPLICIT_METHODS
+from fmepy.models.engines.explicit import NotWritableError, rates_source
+from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
+from fmepy.models.engines.scipy_steppers import IVP_METHODS
+from fmepy.models.running.accuracy import (
     MOST_FIXED_STEPS,
     RESOLVED,
     check_number_of_steps,
@@ -24,21 +33,12 @@ from fmepy.models.accuracy import (
     scaled_tolerances,
     unresolved,
 )
-from fmepy.models.definition import MOST_TRACED_STATES, Definition, as_times, check_time_name, define
-from fmepy.models.dynamic import DynamicModel, central_differences
-from fmepy.models.engines.diffsol import METHODS as DIFFSOL_METHODS
-from fmepy.models.engines.diffsol import NotCompilableError, diffsl_code, is_available
-from fmepy.models.engines.explicit import METHODS as EXPLICIT_METHODS
-from fmepy.models.engines.explicit import NotWritableError, rates_source
-from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
-from fmepy.models.engines.scipy_steppers import IVP_METHODS
-from fmepy.models.equations import Equations, names_in
-from fmepy.models.events import Event, as_events, events_outside
-from fmepy.models.forcing import forcing_values, tell_outside
-from fmepy.models.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
-from fmepy.models.system import Outputs, build_outputs, build_system
-from fmepy.models.timeline import Timeline
-from fmepy.parameters import check_names
+from fmepy.models.running.events import Event, as_events, events_outside
+from fmepy.models.running.forcings import forcing_values, tell_outside
+from fmepy.models.running.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
+from fmepy.models.running.system import Outputs, build_outputs, build_system
+from fmepy.models.running.timeline import Timeline
+from fmepy.parameters.named import check_names
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["BoundOde", "OdeModel", "ode"]
@@ -493,7 +493,7 @@ class BoundOde:
 
 def _names_in_events(events: Any) -> set[str]:
     """Return the parameters that event values use, as far as they can be read (they are checked in full later)."""
-    from fmepy.models.text import parse_expression
+    from fmepy.models.definition.text import parse_expression
 
     if isinstance(events, pd.DataFrame | Mapping):
         values = list(events["value"]) if "value" in events else []

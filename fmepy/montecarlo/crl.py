@@ -18,11 +18,11 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
-from fmepy.framed import Framed
 from fmepy.montecarlo.ensemble import Ran, prepare
 from fmepy.montecarlo.ranges import RangeSummary, summarise
 from fmepy.montecarlo.summaries import statistics
 from fmepy.parallel.interruption import interruptible
+from fmepy.results.tables import Framed
 from fmepy.types import IntVector, Seed, UserParameters
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from fmepy.montecarlo.samplers import (
 )
 from fmepy.parallel import Runs, spread
 from fmepy.parallel.pools import as_executor
-from fmepy.parameters import generated_names
-from fmepy.scales import check_scale, scale_taken
+from fmepy.parameters.named import generated_names
+from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
 __all__ = ["Ensemble", "ParameterSets", "Ran", "output_names", "parameter_sets", "prepare"]

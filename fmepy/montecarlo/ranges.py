@@ -23,12 +23,12 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice, listed
-from fmepy.framed import Framed
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
 from fmepy.montecarlo.samplers import as_rng
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, statistics
 from fmepy.parallel.interruption import interruptible
-from fmepy.parameters import check_names
+from fmepy.parameters.named import check_names
+from fmepy.results.tables import Framed
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ParameterError, check_choice, listed
-from fmepy.parameters import as_parameters, check_names, generated_names
-from fmepy.scales import check_scale, marked, scale_of
+from fmepy.parameters.named import as_parameters, check_names, generated_names
+from fmepy.parameters.scales import check_scale, marked, scale_of
 from fmepy.types import Matrix, Seed, Vector
 
 __all__ = ["Grid", "Halton", "Latinhyper", "Norm", "Ranges", "Sobol", "Unif", "as_covariance", "as_ranges", "as_rng"]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
 from fmepy.parallel.worker import Outcome, Task
-from fmepy.parameters import generated_names
+from fmepy.parameters.named import generated_names
 from fmepy.types import BoolVector, Seed
 
 __all__ = ["Collected", "Progress", "Runs", "as_items", "as_tasks"]

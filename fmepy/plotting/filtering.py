@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice
-from fmepy.filtering.bands import band
+from fmepy.fimlof.bands import band
 from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fmepy.costs.bad_data import BadData
-    from fmepy.filtering.diagnostics import Correlations, Normality, Periodogram, SumsqTest
-    from fmepy.filtering.forecasting import Forecast
-    from fmepy.filtering.result import FilterResult
+    from fmepy.fimlof.bad_data import BadData
+    from fmepy.fimlof.diagnostics import Correlations, Normality, Periodogram, SumsqTest
+    from fmepy.fimlof.forecasting import Forecast
+    from fmepy.fimlof.result import FilterResult
     from fmepy.plotting.axes import AxesArray
 
 __all__ = [
@@ -75,7 +75,7 @@ def plot_states(
     Notes
     -----
     Between coarse times the lines and bands go through the states there, as the equations and the data say. The band of
-    a state that cannot be negative is log-normal (see `fmepy.filtering.bands`).
+    a state that cannot be negative is log-normal (see `fmepy.fimlof.bands`).
 
     Several entities are drawn as lines without bands; ``flt.of(entity).plot()`` shows one with its band.
     """

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
-from fmepy.framed import Framed
+from fmepy.results.tables import Framed
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
 from fmepy.sensitivity.printing import two_digits
 from fmepy.sensitivity.selection import chosen

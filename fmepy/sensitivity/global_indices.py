@@ -24,10 +24,10 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
-from fmepy.framed import Framed
 from fmepy.models.adapter import Simulator, as_simulator
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import interruptible
+from fmepy.results.tables import Framed
 from fmepy.sensitivity.printing import two_digits
 from fmepy.sensitivity.selection import chosen
 from fmepy.types import BoolVector, Matrix, Seed, UserParameters, Vector

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.models.base import keep_within, tightened
-from fmepy.parameters import Parameters, merge_parameters
+from fmepy.parameters.named import Parameters, merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["HeldCost", "held_function"]
@@ -27,7 +27,7 @@ def held_function(
 
     Examples
     --------
-    >>> from fmepy.parameters import as_parameters
+    >>> from fmepy.parameters.named import as_parameters
     >>> whole = as_parameters({"a": 1.0, "b": 2.0})
     >>> held_function(lambda p: p["a"] + p["b"], whole, whole.values, ["b"])({"b": 5.0})
     6.0

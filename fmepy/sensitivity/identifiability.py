@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
-from fmepy.framed import Framed
+from fmepy.results.tables import Framed
 from fmepy.sensitivity.collin import sensitivities_of, warn_of_zeros
 from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, subset_blocks
 from fmepy.sensitivity.printing import two_digits

@@ -22,7 +22,7 @@ from fmepy.costs.adapter import as_objective, is_cost
 from fmepy.errors import ArgumentError
 from fmepy.fitting import ModFit, modFit
 from fmepy.parallel.interruption import interruptible, outermost
-from fmepy.parameters import Parameters, as_bounds, as_parameters, check_inside
+from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
 from fmepy.sensitivity.held import HeldCost, held_function
 from fmepy.sensitivity.identifiability import Identifiability, identifiability
 from fmepy.sensitivity.sensfun import sensFun

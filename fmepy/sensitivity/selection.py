@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
-from fmepy.names import normal_name
+from fmepy.parameters.names import normal_name
 
 __all__ = ["chosen"]
 

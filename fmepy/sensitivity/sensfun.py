@@ -22,9 +22,9 @@ import pandas as pd
 
 from fmepy.costs.adapter import as_objective, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
-from fmepy.framed import Framed
 from fmepy.models.adapter import Simulator, as_simulator
-from fmepy.parameters import Parameters, as_bounds, as_parameters, check_inside, check_names
+from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside, check_names
+from fmepy.results.tables import Framed
 from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences
 from fmepy.sensitivity.selection import chosen
 from fmepy.sensitivity.summary import SensFunSummary, summarise

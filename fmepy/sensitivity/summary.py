@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import check_choice
-from fmepy.framed import Framed
+from fmepy.results.tables import Framed
 from fmepy.sensitivity.printing import two_digits
 from fmepy.types import Matrix
 

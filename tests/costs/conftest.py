@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fmepy.errors import SimulationError
-from fmepy.parameters import check_names, merge_parameters
+from fmepy.parameters.named import check_names, merge_parameters
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "fme"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.fimlof import FimlofCost
+from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from fmepy.costs.fimlof import FimlofCost
 from fmepy.filtering import adaptive
+from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.ode import OdeModel
 from tests.filtering.problems import (
     driven_oscillator,

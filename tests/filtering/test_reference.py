@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fmepy.costs.fimlof import FimlofCost
+from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.difference import DifferenceModel
 from tests.filtering.problems import (
     accumulator_cost,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fmepy.costs.fimlof import FimlofCost
 from fmepy.errors import ArgumentError
+from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from tests.filtering.problems import labelled, logistic_cost, logistic_rate, outcome, read, table

@@ -8,7 +8,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ModelError, ParameterError
-from fmepy.fitting.starts import best_of
+from fmepy.fitting.multistart import best_of
 
 TIMES = np.arange(1, 20, 2.0)
 

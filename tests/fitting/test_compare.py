@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import chi2
 
 from fmepy.costs import SimulationCost, modCost
-from fmepy.costs.fimlof import FimlofCost
 from fmepy.errors import ArgumentError
+from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting import modFit
 from fmepy.fitting.compare import compare_fits
 from fmepy.models.difference import DifferenceModel

@@ -11,7 +11,7 @@ from scipy.stats import norm
 import fmepy as fme
 from fmepy.errors import ArgumentError
 from fmepy.fitting import modFit
-from tests.costs.market import THIRTEEN, market, market_cost
+from tests.fimlof.market import THIRTEEN, market, market_cost
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "fimlof"
 

@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fmepy.compiled import numba_code
 from fmepy.errors import ModelError, ParameterError, SimulationError
 from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
-from fmepy.models.engines import difference_kernels, numba_code
+from fmepy.models.engines import difference_kernels
 
 ENGINES = ["numba", "python"]
 
@@ -377,7 +378,7 @@ PROGRAM = textwrap.dedent("""
     import numpy as np
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     from fmepy.models.difference import DifferenceModel
-    from fmepy.models.engines.numba_code import cache_folder
+    from fmepy.compiled.numba_code import cache_folder
     model = DifferenceModel("next(x) = a * x + where(x > 1, b, u)", state={"x": 1}, times=np.arange(9),
                             parms={"a": 0.5, "b": 2}, forcings={"u": ([0, 9], [1, 2])}, outputs={"l": "log(x)"})
     bound = model.bind()

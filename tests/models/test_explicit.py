@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fmepy.compiled import dormand_prince
 from fmepy.errors import ModelError, SimulationError
-from fmepy.models.engines import dopri5_loop, explicit
+from fmepy.models.engines import explicit
 from fmepy.models.ode import OdeModel
-from fmepy.models.system import build_system
+from fmepy.models.running.system import build_system
 from tests.models.problems import every_model, hiv_model, van_der_pol
 
 
@@ -51,7 +52,7 @@ def test_a_polynomial_of_order_four_is_solved_exactly_and_between_its_steps_too(
 
 def drive_plainly(model, names, times, most_steps=1000):
     """Run the loop's plain text on a model's plain rates."""
-    from fmepy.models.system import system_rates
+    from fmepy.models.running.system import system_rates
 
     bound = model.bind(names)
     runner = bound._runner("numba", "exact")
@@ -68,7 +69,7 @@ def drive_plainly(model, names, times, most_steps=1000):
 
     out = np.empty((len(times), len(start)))
     atol = np.full(len(start), 1e-6)
-    told = dopri5_loop.drive(
+    told = dormand_prince.drive(
         plain, None, 0, 0.0, start, inputs, times, system.n_states, 1e-6, atol, np.inf, most_steps, out
     )
     return told, out, runner._stepper.advance(0.0, start, inputs, times)[1]
@@ -77,10 +78,10 @@ def drive_plainly(model, names, times, most_steps=1000):
 def test_the_compiled_loop_does_what_its_text_says():
     model = hiv_model(engine="numba")
     (status, n, reached), plain, compiled = drive_plainly(model, ["bet", "c"], model.times)
-    assert (status, n, reached) == (dopri5_loop.DONE, len(model.times), 60)
+    assert (status, n, reached) == (dormand_prince.DONE, len(model.times), 60)
     np.testing.assert_allclose(compiled, plain, rtol=1e-9, atol=1e-9)  # rates of other rounding, the same steps
     (status, n, reached), _, _ = drive_plainly(model, ["bet", "c"], model.times, most_steps=20)
-    assert status == dopri5_loop.TOO_MANY_STEPS
+    assert status == dormand_prince.TOO_MANY_STEPS
     assert n == np.sum(model.times <= reached)
 
 

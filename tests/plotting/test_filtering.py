@@ -10,9 +10,9 @@ import pytest
 from matplotlib import pyplot as plt
 from numpy.testing import assert_allclose
 
-from fmepy.costs.bad_data import screen_bad_data
-from fmepy.costs.fimlof import FimlofCost
 from fmepy.errors import ArgumentError
+from fmepy.fimlof.bad_data import screen_bad_data
+from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting.compare import compare_fits
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
-from fmepy.models.derivatives import derivative
-from fmepy.models.engines.numba_code import HEADER, load, straight_line
-from fmepy.models.equations import Equations, symbol
-from fmepy.models.switches import as_choices
+from fmepy.compiled.numba_code import HEADER, load, straight_line
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import Equations, symbol
+from fmepy.models.running.switches import as_choices
 
 __all__ = ["Kernels"]
 

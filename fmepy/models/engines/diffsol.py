@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.dormand_prince import has_exploded
 from fmepy.errors import SimulationError
-from fmepy.models.engines.dopri5_loop import has_exploded
-from fmepy.models.system import System
+from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector
 
 __all__ = ["DiffsolStepper", "NotCompilableError", "diffsl_code", "is_available"]
@@ -148,7 +148,7 @@ class _Blender:
         """Return an expression that stands in the branches `path`, (mode, whether it is 1) each."""
         import sympy
 
-        from fmepy.models.nodes import Mode, NoNumber, Where
+        from fmepy.expressions.nodes import Mode, NoNumber, Where
 
         if not e.args or not self._has_choice(e, bool(path)):
             return e
@@ -176,7 +176,7 @@ class _Blender:
 
     def _has_choice(self, e: Any, inside: bool) -> bool:
         """Tell whether there is anything to do in an expression: a choice, or, inside of one, more than + and *."""
-        from fmepy.models.nodes import Choice
+        from fmepy.expressions.nodes import Choice
 
         if not inside:
             return bool(e.has(Choice))

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled import dormand_prince
+from fmepy.compiled.numba_code import HEADER, load, straight_line
 from fmepy.errors import SimulationError
-from fmepy.models.derivatives import derivative
-from fmepy.models.engines import dopri5_loop
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import symbol
 from fmepy.models.engines.base import steps_of
-from fmepy.models.engines.numba_code import HEADER, load, straight_line
-from fmepy.models.equations import symbol
-from fmepy.models.system import System
+from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector
 
 __all__ = ["METHODS", "DopriStepper", "NotWritableError", "rates_source"]
@@ -61,7 +61,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from fmepy.models.engines.numba_cache import njit
+from fmepy.compiled.numba_cache import njit
 
 
 @intrinsic
@@ -83,10 +83,10 @@ def call(typing, function, t, z, q, out):
 
 '''
 _WHY = {
-    dopri5_loop.STEP_TOO_SMALL: "the step became too small",
-    dopri5_loop.STIFF: "the model is stiff here",
-    dopri5_loop.NO_RATES: "the rates are not finite",
-    dopri5_loop.EXPLODED: "a state runs to infinity",
+    dormand_prince.STEP_TOO_SMALL: "the step became too small",
+    dormand_prince.STIFF: "the model is stiff here",
+    dormand_prince.NO_RATES: "the rates are not finite",
+    dormand_prince.EXPLODED: "a state runs to infinity",
 }
 
 
@@ -131,12 +131,12 @@ class DopriStepper:
             self._rates, self._watch, self._n_watched, start, z, inputs, times,
             self._n_states, self._rtol, self._atol, self._max_step, most, out,
         )  # fmt: skip
-        if status == dopri5_loop.DONE:
+        if status == dormand_prince.DONE:
             return times, out
-        if status == dopri5_loop.CROSSED:
+        if status == dormand_prince.CROSSED:
             return np.append(times[: n - 1], reached), out[:n]
         why = _WHY.get(status, f"more than {most} steps")
-        exploded = status == dopri5_loop.EXPLODED
+        exploded = status == dormand_prince.EXPLODED
         raise SimulationError(f"the explicit solver gave up: {why}", time=reached, exploded=exploded)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -146,7 +146,7 @@ class DopriStepper:
 @lru_cache(maxsize=1)
 def _drive() -> Callable[..., tuple[int, int, float]]:
     """Return the compiled loop; the first time on a machine this takes some seconds."""
-    text = Path(dopri5_loop.__file__).read_text(encoding="utf-8").split(_COMPILED, 1)[1]
+    text = Path(dormand_prince.__file__).read_text(encoding="utf-8").split(_COMPILED, 1)[1]
     text = text.replace("\ndef ", f"\n{_QUICK}def ").replace(f"{_QUICK}def drive(", f"{_EAGER}def drive(")
     loop: Callable[..., tuple[int, int, float]] = load(_LOOP_HEADER + text, "the explicit solver").drive
     return loop

@@ -16,7 +16,7 @@ import numpy as np
 
 from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.engines.base import steps_of
-from fmepy.models.timeline import finite_rows
+from fmepy.models.running.timeline import finite_rows
 from fmepy.types import Matrix, Vector
 
 __all__ = ["IVP_METHODS", "IvpStepper", "LsodaStepper", "RatesOf"]

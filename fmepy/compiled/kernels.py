@@ -1,0 +1,20 @@
+"""How the kernels of filters are compiled: where they are called, and kept for the next process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fmepy.compiled.numba_cache import cfunc, njit
+
+__all__ = ["kernel", "kernel_by_address"]
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Return a function compiled when it is first called, and kept."""
+    return njit(cache=True, error_model="numpy", nogil=True)(function)
+
+
+def kernel_by_address(signature: Any, function: Callable[..., Any]) -> Any:
+    """Return a function compiled for one signature, to be called by its address; kept as above."""
+    return cfunc(signature, cache=True)(function)

@@ -1,0 +1,1 @@
+"""The model language: nodes, derivatives, text, and equations made of them."""

@@ -1,0 +1,1 @@
+"""The Kalman machine: arrays in, arrays out; it knows no cost."""

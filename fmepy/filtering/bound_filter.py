@@ -1,0 +1,321 @@
+"""Specification -> what runs: the loop, the model's functions, the start, at given parameters.
+
+A `Machine` is made once for a bound cost and asked again and again; it holds what is compiled and does not travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.python_code import scalar_function
+from fmepy.expressions.equations import symbol
+from fmepy.filtering.noise import Noise, numbers, semidefinite_factor
+from fmepy.filtering.run import Functions, Scheme, Start
+from fmepy.filtering.schedule import EVENT_KINDS, Change, Plan, Readings, build_plan
+from fmepy.filtering.specification import FIXED, Accumulator, Specification
+from fmepy.models.definition.values import ValueTable
+from fmepy.types import Cube, Matrix, Vector
+
+__all__ = ["Machine", "plan_of", "settings_of"]
+
+_MADE_WHERE_NEEDED = ("scheme", "linear_scheme", "safe_scheme", "_functions", "_observe", "_sds", "_covariances")
+
+
+def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None) -> tuple[Plan, Readings | None]:
+    """Return the plan of one entity, and the readings that its start uses up (initial="data").
+
+    rows : ndarray, optional
+        Further times at which the state is wanted.
+    """
+    start, used = float(spec.grid[0]), None
+    if spec.initial == "data":
+        start = float(readings.times[0])
+        first = readings.times == start
+        used, readings = readings.only(first), readings.only(~first)
+    changes = [Change(e.time, e.state, EVENT_KINDS[e.method], k) for k, e in enumerate(spec.events)]
+    for accumulator in spec.accumulators:
+        changes += _resets(accumulator, readings, start)
+    kind = "fixed" if spec.propagation in FIXED else spec.propagation
+    kind = "adaptive" if kind in ("ode", "moment") else kind
+    forcings = spec.definition.forcings
+    plan = build_plan(
+        kind,
+        start,
+        readings,
+        changes,
+        forcings,
+        rows=np.empty(0) if rows is None else rows[rows >= start],
+        grid=spec.grid,
+        dt=spec.dt,
+        stages=3 if spec.propagation in ("rk4", "rk4_moment") else 1,
+    )
+    return plan, used
+
+
+def _resets(accumulator: Accumulator, readings: Readings, start: float) -> list[Change]:
+    """Return the resets of an accumulator: one length before each of its readings."""
+    times = np.unique(readings.times[readings.variables == accumulator.variable])
+    at = np.maximum(times - accumulator.length, start)
+    return [Change(float(t), accumulator.state, EVENT_KINDS["replace"]) for t in np.unique(at)]
+
+
+class Machine:
+    """A specification made to run.
+
+    Parameters
+    ----------
+    spec : Specification
+    """
+
+    def __init__(self, spec: Specification) -> None:
+        self.spec = spec
+        parameters = spec.parameters
+        n = len(spec.definition.states)
+        self._initial = ValueTable(spec.definition.initial, parameters)
+        self._events = ValueTable([e.value for e in spec.events], parameters) if spec.events else None
+        self._start_sds = numbers(spec.start.sds, parameters) if spec.start.covariance is None else None
+        self._start_places = [spec.definition.states.index(k) for k in spec.start.keys]
+        self._free = np.array(spec.free_states, dtype=np.intp)
+        self._n, self._total = n, len(spec.space.states)
+        self._first: dict[int, tuple[Readings, tuple[_FirstData, ...]]] = {}
+
+    @cached_property
+    def scheme(self) -> Scheme:
+        """The loop and the model's functions."""
+        spec = self.spec
+        if spec.update != "ekf" or spec.algorithm == "sqrt":
+            return self.safe_scheme
+        return self.linear_scheme
+
+    @cached_property
+    def linear_scheme(self) -> Scheme:
+        """The extended filter in the plain loop, whatever was asked for: its tangents are the model's own."""
+        from fmepy.filtering import loop
+
+        spec, f = self.spec, self._functions
+        wanted = (f.step_kind in (loop.RK4, loop.RK4_MOMENTS), spec.algorithm == "joint")
+        return Scheme(
+            loop.compiled(*wanted) if f.by_address else loop.interpreted,
+            *(f.advance, f.observe, f.step_kind),
+            loop.JOINT if spec.algorithm == "joint" else loop.SEQUENTIAL,
+            *(spec.per_step, f.n_noise, len(spec.variables)),
+            safe=lambda: self.safe_scheme,
+            options=(wanted[0] or None, wanted[1] or None),
+        )
+
+    def observe_at(self, t: float, x: Vector, inputs: Vector, u: Vector) -> tuple[Vector, Matrix]:
+        """Return the readings of a state and their derivatives to it."""
+        m = len(self.spec.variables)
+        z, H, sd = np.empty(m), np.zeros((m, self._total)), np.empty(m)
+        self._observe(t, x, inputs, u, z, H, sd)
+        return z, H
+
+    @cached_property
+    def _observe(self) -> Any:
+        return self.spec.space.interpreted()[1]
+
+    @cached_property
+    def safe_scheme(self) -> Scheme:
+        """The loop that keeps factors of covariances."""
+        from fmepy.filtering import square_root_loop
+
+        spec, f = self.spec, self._functions
+        updates = {
+            "ekf": square_root_loop.EKF,
+            "iterated": square_root_loop.ITERATED,
+            "second_order": square_root_loop.SECOND_ORDER,
+            "unscented": square_root_loop.UNSCENTED,
+        }
+        bends = spec.update == "second_order"
+        return Scheme(
+            square_root_loop.compiled() if f.by_address else square_root_loop.interpreted,
+            *(f.advance, f.observe, f.step_kind, updates[spec.update]),
+            *(spec.per_step, f.n_noise, len(spec.variables)),
+            curvatures=spec.space.curvatures(f.by_address) if bends else square_root_loop.no_curvature(f.by_address),
+        )
+
+    @cached_property
+    def _functions(self) -> Functions:
+        spec = self.spec
+        if spec.propagation in ("ode", "moment"):
+            from fmepy.filtering.adaptive import adaptive_functions
+
+            return adaptive_functions(spec)
+        from fmepy.filtering import loop
+
+        kinds = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4, "rk4_moment": loop.RK4_MOMENTS}
+        kind = kinds[spec.propagation]
+        by_address = spec.space.is_traced
+        advance, observe = spec.space.compiled() if by_address else spec.space.interpreted()
+        return Functions(by_address, advance, observe, kind, spec.space.n_noise)
+
+    def paths(self, plan: Plan, start: Start, p: Vector, n: int, rng: np.random.Generator) -> Cube:
+        """Return n noisy paths at the nodes of a plan, see `fmepy.filtering.paths`."""
+        from fmepy.filtering.paths import draw_paths
+
+        inputs, events, _ = settings_of(self, p)
+        return draw_paths(self.linear_scheme, self._functions.by_address, plan, start, inputs, events, n, rng)
+
+    def inputs(self, p: Vector, inflation: float = 1.0) -> Vector:
+        """Return what the functions see: the parameters, the factor of a correlated noise, what all noise is times."""
+        if self.spec.noise.covariance is None:
+            return np.append(p, inflation)
+        C = semidefinite_factor(self._covariance(self.spec.noise)(p.tolist()))
+        return np.concatenate([p, C[np.tril_indices(len(C))], [inflation]])
+
+    def event_values(self, p: Vector) -> Vector:
+        """Return the values of the events, and the zero of resets."""
+        values = np.empty(0) if self._events is None else self._events.value(p.tolist())
+        return np.append(values, 0.0)
+
+    def correlation(self, p: Vector) -> Matrix:
+        """Return the correlation of the measurement errors by observed variable; empty if they are independent."""
+        errors = self.spec.errors
+        if errors.covariance is None:
+            return np.empty((0, 0))
+        matrix = self._covariance(errors)(p.tolist())
+        sd = np.sqrt(np.diag(matrix))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = np.where(np.outer(sd, sd) > 0, matrix / np.outer(sd, sd), 0.0)
+        out = np.eye(len(self.spec.variables))
+        at = [self.spec.variables.index(k) for k in errors.keys]
+        out[np.ix_(at, at)] = own
+        out[np.diag_indices_from(out)] = 1.0
+        return np.ascontiguousarray(out)
+
+    def start(self, p: Vector, used: Readings | None, u: Vector, t: float, shift: Vector | None = None) -> Start:
+        """Return the start at the parameters.
+
+        used : Readings, optional
+            Data that directly measured states start from.
+        u, t : ndarray, float
+            Forcings and time there.
+        shift : ndarray, optional
+            To be added to the free components.
+        """
+        plain = p.tolist()
+        x, P = np.zeros(self._total), np.zeros((self._total, self._total))
+        x[: self._n] = self._initial.value(plain)
+        at = self._start_places
+        if self._start_sds is not None:
+            P[at, at] = self._start_sds(plain) ** 2
+        else:
+            P[np.ix_(at, at)] = self._covariance(self.spec.start)(plain)
+        if used is not None:
+            self._from_data(x, P, p, used, u, t)
+        if shift is not None:
+            x[self._free] += shift
+        return Start(x, P, self._free)
+
+    def _covariance(self, noise: Noise) -> Callable[[list[float]], Matrix]:
+        """Return a covariance as a function of the parameters' values, made once."""
+        if noise.covariance not in self._covariances:
+            assert noise.covariance is not None, "asked only where there is one"
+            self._covariances[noise.covariance] = noise.covariance.function(self.spec.parameters)
+        return self._covariances[noise.covariance]
+
+    @cached_property
+    def _covariances(self) -> dict[Any, Callable[[list[float]], Matrix]]:
+        return {}
+
+    def _from_data(self, x: Vector, P: Matrix, p: Vector, used: Readings, u: Vector, t: float) -> None:
+        """Set directly measured states to their first data, with the covariance of the errors."""
+        found = self._data_of_start(used)
+        values = x.tolist()
+        for one in found:
+            values[one.state] = one.guess
+        sds = self._sds((t,), values, p.tolist(), u.tolist())
+        spread = []
+        for one in found:
+            z, sd = one.combined(abs(float(sds[one.variable])))
+            x[one.state], slope = _back(z, one.how)
+            P[one.state, :] = P[:, one.state] = 0.0
+            spread.append(slope * sd)
+        correlation = self.correlation(p)
+        for a, (one, sa) in enumerate(zip(found, spread, strict=True)):
+            P[one.state, one.state] = sa * sa
+            if len(correlation):
+                for other, sb in zip(found[:a], spread, strict=False):
+                    rho = correlation[one.variable, other.variable]
+                    P[one.state, other.state] = P[other.state, one.state] = rho * sa * sb
+
+    def _data_of_start(self, used: Readings) -> tuple[_FirstData, ...]:
+        """Return the first data by directly measured state, sorted out once for each entity."""
+        kept = self._first.get(id(used))
+        if kept is None or kept[0] is not used:
+            direct, rows = dict(self.spec.direct), dict[int, list[int]]()
+            for i, variable in enumerate(used.variables.tolist()):
+                if variable in direct:
+                    rows.setdefault(variable, []).append(i)
+            data = tuple(
+                _FirstData(direct[v], v, self.spec.transforms[v], used.values[r].tolist(), used.errors[r].tolist())
+                for v, r in rows.items()
+            )
+            kept = self._first[id(used)] = (used, data)
+        return kept[1]
+
+    @cached_property
+    def _sds(self) -> Any:
+        space = self.spec.space
+        if not space.is_traced:
+            return self._sds_of_function
+        parameters = space.parameters[: len(self.spec.parameters)]
+        groups = [[symbol(space.time)], *([symbol(k) for k in g] for g in (space.states, parameters, space.forcings))]
+        return scalar_function(groups, space.sds)
+
+    def _sds_of_function(self, t: tuple[float], x: list[float], p: list[float], u: list[float]) -> Vector:
+        """Return the sds of the errors of a model without equations."""
+        m, space = len(self.spec.variables), self.spec.space
+        z, H, sd = np.empty(m), np.empty((m, self._total)), np.empty(m)
+        padded = np.zeros(len(space.parameters))
+        padded[: len(p)] = p
+        space.interpreted()[1](t[0], np.array(x), padded, np.array(u), z, H, sd)
+        return sd
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in _MADE_WHERE_NEEDED}
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstData:
+    """The first data of a directly measured state, which it starts from."""
+
+    state: int
+    variable: int
+    how: str | None
+    values: list[float]
+    errors: list[float]
+
+    @property
+    def guess(self) -> float:
+        """A value of the state, good enough for the sd of its readings."""
+        return sum(_back(z, self.how)[0] for z in self.values) / len(self.values)
+
+    def combined(self, sd: float) -> tuple[float, float]:
+        """Return the reading that stands for all of them, weighted by their errors, and its sd."""
+        if len(self.values) == 1:
+            return self.values[0], sd * self.errors[0]
+        if sd == 0:
+            return sum(self.values) / len(self.values), 0.0
+        weights = [1 / (sd * e) ** 2 for e in self.errors]
+        total = sum(weights)
+        return sum(w * z for w, z in zip(weights, self.values, strict=True)) / total, total**-0.5
+
+
+def _back(z: float, how: str | None) -> tuple[float, float]:
+    """Return the state whose transform is z, and dx/dz."""
+    if how == "log":
+        return float(np.exp(z)), float(np.exp(z))
+    if how == "sqrt":
+        return z * z, 2 * z
+    return z, 1.0
+
+
+def settings_of(machine: Machine, p: Vector, inflation: float = 1.0) -> tuple[Vector, Vector, Matrix]:
+    """Return what the loop needs beside plan and start: inputs, event values, correlation of errors."""
+    return machine.inputs(p, inflation), machine.event_values(p), machine.correlation(p)

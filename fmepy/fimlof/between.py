@@ -1,0 +1,95 @@
+"""States at times that fixed steps do not come to: side paths, which leave the filter's own path as it is.
+
+A fixed step that ended at such a time would be another step, and the likelihood another one. So a shorter step goes
+aside from the last point s of the path before t, and ends at t. With Phi its tangent and T the map from s to the next
+node of the path, the map from t to that node is T Phi^-1: the composition, and with it all that lies on the path, stays
+what it was, and data after t speak of the state at t through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fmepy.filtering.bound_filter import Machine, settings_of
+from fmepy.filtering.run import Pass, Record, Start, run_filter
+from fmepy.filtering.schedule import Change, Plan, Readings, build_plan
+from fmepy.types import Vector
+
+__all__ = ["NO_READINGS", "begins_of_side_paths", "with_side_paths"]
+
+NO_READINGS = Readings(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), ())
+_NEAR = 1e-9
+
+
+def begins_of_side_paths(plan: Plan, times: Vector) -> Vector:
+    """Return, of times within a plan, the last point of its steps before each; NaN of those that are points of them."""
+    points = np.append(plan.step_times, plan.times[-1])
+    place = np.clip(np.searchsorted(points, times, side="right") - 1, 0, len(points) - 1)
+    near = _NEAR * max(float(points[-1] - points[0]), 1e-300)
+    gaps = np.minimum(np.abs(times - points[place]), np.abs(times - points[np.minimum(place + 1, len(points) - 1)]))
+    return np.where(gaps <= near, np.nan, points[place])
+
+
+def with_side_paths(machine: Machine, plan: Plan, run: Pass, p: Vector, times: Vector) -> tuple[Plan, Pass]:
+    """Return plan and recorded pass with further nodes.
+
+    Parameters
+    ----------
+    times : ndarray
+        Increasing, within the plan, none of them a point of its steps; the points before them are nodes.
+    """
+    record = run.record
+    assert record is not None, "a recorded pass"
+    spec, settings = machine.spec, settings_of(machine, p)
+    nodes = np.searchsorted(plan.times, times, side="right") - 1
+    transitions = record.transitions.copy()
+    x, P, maps, inputs = [], [], [], []
+    last = np.eye(record.x_predicted.shape[1])
+    for k, (t, node) in enumerate(zip(times.tolist(), nodes.tolist(), strict=True)):
+        s, events = float(plan.times[node]), range(int(plan.event_at[node]), int(plan.event_at[node + 1]))
+        changes = [
+            Change(s, int(plan.event_states[e]), int(plan.event_kinds[e]), int(plan.event_places[e])) for e in events
+        ]
+        own = build_plan(
+            *("fixed", s, NO_READINGS, changes, spec.definition.forcings),
+            rows=np.array([t]),
+            grid=np.array([s, t]),
+            dt=spec.dt,
+            stages=plan.step_inputs.shape[1],
+        )
+        start = Start(record.x_filtered[node], record.P_filtered[node], np.empty(0, dtype=np.intp))
+        found = run_filter(machine.scheme, own, start, *settings, True).record
+        assert found is not None, "a recorded pass"
+        tangent = found.transitions[-1]
+        again = k > 0 and nodes[k - 1] == node
+        x.append(found.x_predicted[-1])
+        P.append(found.P_predicted[-1])
+        maps.append(tangent @ np.linalg.pinv(last) if again else tangent)
+        inputs.append(own.inputs[-1])
+        last = tangent
+        transitions[node + 1] = record.transitions[node + 1] @ np.linalg.pinv(tangent)
+    at = nodes + 1
+
+    def longer(old: Any, new: list[Any]) -> Any:
+        return np.insert(old, at, np.array(new), axis=0)
+
+    wider = Record(
+        *(longer(record.x_predicted, x), longer(record.P_predicted, P)),
+        *(longer(record.x_filtered, x), longer(record.P_filtered, P)),
+        longer(transitions, maps),
+        *(record.predictions, record.gradients, record.sds, record.excess),
+    )
+    merged = np.insert(plan.times, at, times)
+    wider_plan = replace(
+        plan,
+        times=merged,
+        step_at=np.insert(plan.step_at, at, plan.step_at[at]),
+        row_at=np.insert(plan.row_at, at, plan.row_at[at]),
+        event_at=np.insert(plan.event_at, at, plan.event_at[at]),
+        inputs=longer(plan.inputs, inputs),
+        nodes_of_rows=np.searchsorted(merged, plan.readings.times).astype(np.intp),
+    )
+    return wider_plan, replace(run, record=wider)

@@ -1,0 +1,470 @@
+"""A `FimlofCost` as a function of a plain vector: -2 log L, score, expected information.
+
+Derivatives of innovations and their variances are central differences of whole passes of the filter: generic for every
+kind of propagation and update, without second derivatives of the model, and accurate to about 1e-8. Far from the
+maximum, where a search only needs a direction, forward differences do (about 1e-5, half the passes). An sd may be moved
+below zero for that: a filter sees its square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.data_identity import ObservedData, joined
+from fmepy.errors import SimulationError
+from fmepy.filtering.bound_filter import Machine, plan_of, settings_of
+from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of, unknown_part
+from fmepy.filtering.run import VARIANCE_NOT_POSITIVE, Pass, run_filter
+from fmepy.filtering.schedule import Plan, Readings
+from fmepy.filtering.specification import FIXED, Specification, uses_errors
+from fmepy.fimlof.between import begins_of_side_paths, with_side_paths
+from fmepy.fimlof.data import EntityData
+from fmepy.fimlof.entity_run import EntityRun
+from fmepy.types import BoolVector, IntVector, Matrix, Vector
+
+__all__ = ["BoundFimlof", "effective_readings"]
+
+STEP, ROUGH_STEP = 6e-6, 1e-7
+"""Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
+ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
+"""The same where an adaptive solver ran at 1e-8."""
+_MOVED, _MOVED_ADAPTIVE = 1e-9, 1e-5
+"""Movements of innovations, in their sds, of which differences can be taken."""
+_MOST_SHIFTS = 20
+_SMALL = 1e-13
+
+_WHY = {
+    1: "a predicted state became NaN or infinite",
+    VARIANCE_NOT_POSITIVE: "the variance of an innovation is not positive",
+    3: "the covariance of a predicted state became NaN or infinite",
+}
+
+
+def effective_readings(spec: Specification, entity: EntityData) -> Readings:
+    """Return the readings with the multiplier of every sd: the datum's own error where it counts, else 1."""
+    with_error = np.array(uses_errors(spec))  # without a column of errors all of them are 1
+    r = entity.readings
+    return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
+
+
+def _rows_until(grid: Vector, data: Vector, asked: Vector) -> Vector:
+    """Return the times of a grid until the last datum, without those that are data's own but for rounding.
+
+    Where states are asked for, at times without data, these too, and the grid until the last of them.
+    """
+    if len(asked):
+        grid = np.union1d(grid[grid <= max(asked[-1], data[-1] if len(data) else -np.inf)], asked)
+        own = np.isin(grid, asked)
+        near = np.abs(grid[:, None] - asked[None, :]).min(axis=1) <= 1e-9 * max(float(grid[-1] - grid[0]), 1e-300)
+        grid = grid[own | ~near]
+        if not len(data):
+            return grid
+        rows = grid
+    elif not len(data):
+        return grid[:1]
+    else:
+        rows = grid[grid <= data[-1]]
+    place = np.searchsorted(data, rows)
+    gap = np.minimum(np.abs(rows - data[place - 1]), np.abs(rows - data[np.minimum(place, len(data) - 1)]))
+    return np.asarray(rows[gap > 1e-9 * max(float(data[-1] - grid[0]), 1e-4 * abs(float(data[-1])))])
+
+
+def _movement(ahead: Likelihood, behind: Likelihood, base: Likelihood) -> float:
+    """Return the largest change of an innovation, in sds, or of a variance, relative to it."""
+    nu, s = np.abs(ahead.nu - behind.nu) / np.sqrt(base.s), np.abs(ahead.s - behind.s) / base.s
+    return float(max(np.max(nu, initial=0.0), np.max(s, initial=0.0)))
+
+
+class BoundFimlof:
+    """A likelihood by filtering as a function of a plain vector; see `fmepy.costs.base.BoundCost`.
+
+    Attributes
+    ----------
+    parameter_names, theta0, lower, upper, is_scalar, has_jacobian, names, x, weights, groups, scales, group_names
+        As in `BoundCost`; there are no residuals, so the constants are empty.
+    scale_parameters : ndarray of bool, shape (n_par,)
+        Parameters that scale sds of noise and do nothing else: a search moves their logarithms.
+    plans : list of (Plan, Readings or None)
+        By entity what the filter follows, and the data that its start uses up.
+    nobs : int
+        Scalar data that count.
+    retries : int
+        0.
+    """
+
+    def __init__(
+        self,
+        spec: Specification,
+        entities: Sequence[EntityData],
+        parms: pd.Series,
+        per_entity: tuple[str, ...],
+        names: tuple[str, ...],
+        bounds: tuple[pd.Series, pd.Series],
+    ) -> None:
+        self.spec, self.entities = spec, tuple(entities)
+        self.parameter_names = names
+        self._values = parms.to_numpy(dtype=float, copy=True)
+        index = {k: i for i, k in enumerate(map(str, parms.index))}
+        self._at = np.array([index[k] for k in names], dtype=np.intp)
+        self.theta0: Vector = self._values[self._at]
+        order = list(names)
+        self.lower: Vector = bounds[0][order].to_numpy(dtype=float)
+        self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
+        self.is_scalar, self.has_jacobian, self.retries = True, False, 0
+        self.names: tuple[str, ...] = ()
+        self.group_names: tuple[str, ...] = ()
+        self.x: Vector = np.empty(0)
+        self.weights: Vector = np.empty(0)
+        self.scales: Vector = np.empty(0)
+        self.groups: IntVector = np.empty(0, dtype=np.intp)
+        self.scale_parameters: BoolVector = np.array([k.split("[")[0] in spec.scales for k in names], dtype=bool)
+        self._take = [
+            np.array([index[f"{k}[{e.label}]" if k in per_entity else k] for k in spec.parameters], dtype=np.intp)
+            for e in self.entities
+        ]
+        self._machine = Machine(spec)
+        self.plans: list[tuple[Plan, Readings | None]] = [
+            plan_of(spec, effective_readings(spec, e)) for e in self.entities
+        ]
+        self.nobs = sum(len(plan.readings) for plan, _ in self.plans) - len(spec.free_states) * len(self.entities)
+        self._iterates = bool(spec.free_states) and not spec.space.is_linear
+        self._last: tuple[bytes, list[Likelihood]] | None = None
+        self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
+        self._inflation = 1.0
+        self.keep_within(self.lower, self.upper)
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep differences inside these bounds; an sd may pass zero, since the filter sees its square."""
+        self._box = (np.where(self.scale_parameters & (lower == 0), -np.inf, lower), upper)
+
+    @property
+    def data(self) -> ObservedData:
+        """The data that count, in their own units."""
+        parts = [e.counted(len(plan.readings)) for e, (plan, _) in zip(self.entities, self.plans, strict=True)]
+        used = np.array(uses_errors(self.spec))
+        found = joined([
+            ObservedData(
+                tuple(self.spec.variables[v] for v in e.readings.variables),
+                e.readings.times,
+                e.raw,
+                np.where(used[e.readings.variables], e.readings.errors, np.nan),
+                tuple(e.transforms[v] for v in e.readings.variables),
+                e.log_jacobian,
+            )
+            for e in parts
+        ])  # fmt: skip
+        assert found is not None
+        return found
+
+    def inflated(self, factor: float) -> BoundFimlof | None:
+        """Return the same with all sds of the process noise times `factor`; None if there is no process noise.
+
+        The filter then follows the data, and the likelihood is smooth far from its maximum: where a search may begin.
+        """
+        if not self.spec.space.has_noise:
+            return None
+        out = copy(self)
+        out._inflation, out._remembered, out._last = factor, None, None
+        return out
+
+    def tightened(self) -> BoundFimlof | None:
+        """Return the same at smaller tolerances, None where no solver has any; see `fmepy.models.base.tightened`."""
+        from fmepy.filtering.adaptive import uses_solver
+
+        if not uses_solver(self.spec):
+            return None
+        out = copy(self)
+        out.spec = replace(self.spec, tightness=0.01 * self.spec.tightness)
+        out._machine = Machine(out.spec)
+        out._remembered, out._last = None, None
+        return out
+
+    def minus2loglik(self, theta: Vector) -> float:
+        """Return -2 log L; raise SimulationError where the filter breaks down."""
+        found = self.likelihoods(theta)
+        total = float(sum(one.loglik for one in found))
+        if not np.isfinite(total):
+            worst = min(found, key=lambda one: one.loglik)
+            raise SimulationError(self._undetermined(worst))
+        return -2.0 * total
+
+    def likelihoods(self, theta: Vector) -> list[Likelihood]:
+        """Return the likelihood of every entity."""
+        key, last = np.asarray(theta, dtype=float).tobytes(), self._last  # another thread may write it meanwhile
+        if last is None or last[0] != key:
+            values = self._full(theta)
+            last = self._last = (key, [self._likelihood(k, values) for k in range(len(self.entities))])
+        return last[1]
+
+    def score(self, theta: Vector, rough: bool = False) -> Vector:
+        """Return d log L / d theta, shape (n_par,); `rough`: by forward differences."""
+        likelihoods, slopes = self._derivatives(theta, rough)
+        total = np.zeros(len(self._at))
+        for one, (nu, s, extra) in zip(likelihoods, slopes, strict=True):
+            total += score_of(one.nu, one.s, nu, s) + extra
+        return total
+
+    def information(self, theta: Vector, rough: bool = False) -> Matrix:
+        """Return the expected information of theta, shape (n_par, n_par); `rough`: by forward differences."""
+        likelihoods, slopes = self._derivatives(theta, rough)
+        p = len(self._at)
+        return np.asarray(
+            sum((expected_information(a.s, nu, s) for a, (nu, s, _) in zip(likelihoods, slopes, strict=True)),
+                np.zeros((p, p)))
+        )  # fmt: skip
+
+    def sample_scores(self, theta: Vector) -> Matrix:
+        """Return the score of every sample (entity and time), shape (n_sample, n_par)."""
+        likelihoods, slopes = self._derivatives(theta)
+        out = []
+        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self.plans, strict=True):
+            of_row = -(one.nu / one.s)[:, None] * nu - 0.5 * (1 / one.s - (one.nu / one.s) ** 2)[:, None] * s
+            nodes = plan.nodes_of_rows
+            sums = np.zeros((len(plan.times), of_row.shape[1]))
+            np.add.at(sums, nodes, of_row)
+            out.append(sums[np.unique(nodes)])
+        return np.concatenate(out)
+
+    def sensitivity_rows(self, theta: Vector) -> tuple[list[str], Vector, Matrix]:
+        """Return variable, time and row of two rows a datum, nu_ij / sqrt(s) and s_ij / (sqrt(2) s).
+
+        S'S of the rows, shape (2 n_obs, n_par), is the expected information.
+        """
+        likelihoods, slopes = self._derivatives(theta)
+        names, x, rows = [], [], []
+        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self.plans, strict=True):
+            mine = [self.spec.variables[i] for i in plan.readings.variables]
+            names += [name for name in mine for _ in range(2)]
+            x.append(np.repeat(plan.readings.times, 2))
+            pair = np.stack([nu / np.sqrt(one.s)[:, None], s / (np.sqrt(2) * one.s)[:, None]], axis=1)
+            rows.append(pair.reshape(-1, pair.shape[2]))
+        return names, np.concatenate(x), np.concatenate(rows)
+
+    def passes(self, theta: Vector, record: bool = False) -> list[tuple[Pass, Likelihood | None]]:
+        """Return the passes of all entities, with their likelihoods (None where one broke down)."""
+        values = self._full(theta)
+        return [self._pass(k, values, record) for k in range(len(self.entities))]
+
+    def records(
+        self, theta: Vector, labels: Sequence[Any] | None = None, further: Vector | None = None
+    ) -> list[EntityRun]:
+        """Return what happened in every entity, at all rows of its table and at the model's times until the last.
+
+        labels : sequence, optional
+            Those entities only.
+        further : ndarray, optional
+            Times besides, from the start of an entity's filter on.
+        """
+        values = self._full(np.asarray(theta, dtype=float))
+        wanted = [k for k, e in enumerate(self.entities) if labels is None or e.label in labels]
+        return [self._recorded(k, values, np.empty(0) if further is None else further) for k in wanted]
+
+    def nonlinearity(self, theta: Vector, labels: Sequence[Any] | None = None) -> pd.DataFrame:
+        """Return how far the linearisation can be trusted, by state, see `fmepy.fimlof.nonlinearity`.
+
+        labels : sequence, optional
+            Those entities only. Entities are told in a first column, where there are several.
+        """
+        from fmepy.fimlof.nonlinearity import nonlinearity
+
+        values = self._full(np.asarray(theta, dtype=float))
+        tables = []
+        for k, entity in enumerate(self.entities):
+            if labels is not None and entity.label not in labels:
+                continue
+            run, _ = self._pass(k, values, record=True)
+            if run.node >= 0:
+                raise self._broken(k, run, values)
+            table = nonlinearity(self._machine, self.plans[k][0], run, values[self._take[k]])
+            if entity.label is not None:
+                table.insert(0, "entity", entity.label)
+            tables.append(table)
+        return pd.concat(tables)
+
+    def parameters_of(self, k: int, theta: Vector) -> Vector:
+        """Return the parameters of entity k, in the order of the specification."""
+        out: Vector = self._full(theta)[self._take[k]]
+        return out
+
+    # ---
+
+    def _recorded(self, k: int, values: Vector, further: Vector) -> EntityRun:
+        entity, spec = self.entities[k], self.spec
+        readings = effective_readings(spec, entity)
+        asked = np.union1d(entity.asked, np.setdiff1d(further, readings.times))
+        rows, beside = self._path(k, _rows_until(spec.grid, readings.times, asked))
+        plan, used = plan_of(spec, readings, rows)
+        p = values[self._take[k]]
+        counted = replace(entity.counted(len(plan.readings)), readings=plan.readings)
+        run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
+        try:
+            correlation = settings_of(self._machine, p)[2]
+            with np.errstate(over="ignore", invalid="ignore"):
+                run, likelihood = self._pass(k, values, record=True, planned=(plan, used))
+            if likelihood is None:
+                failure = str(self._broken(k, run, values, plan))
+            elif not np.isfinite(likelihood.loglik):
+                failure = self._undetermined(likelihood)
+            if len(beside) and likelihood is not None:
+                plan, run = with_side_paths(self._machine, plan, run, p, beside)
+        except SimulationError as error:
+            failure = str(error)
+        return EntityRun(entity.label, p, plan, used, run, likelihood, correlation, failure, counted.log_jacobian)
+
+    def _path(self, k: int, rows: Vector) -> tuple[Vector, Vector]:
+        """Return the rows that can be nodes without another step of the filter, and those that lie beside its path.
+
+        Only fixed steps are changed by a further node, and only up to the last datum does that matter.
+        """
+        spec, (plan, _) = self.spec, self.plans[k]
+        if spec.propagation not in FIXED:
+            return rows, np.empty(0)
+        own = np.isin(rows, spec.grid) | (rows > plan.times[-1]) | (rows < plan.times[0])
+        begins = np.full(len(rows), np.nan)
+        begins[~own] = begins_of_side_paths(plan, rows[~own])
+        aside = np.isfinite(begins)
+        return np.union1d(rows[~aside], begins[aside]), rows[aside]
+
+    def _full(self, theta: Vector) -> Vector:
+        values = self._values.copy()
+        values[self._at] = theta
+        return values
+
+    def _likelihood(self, k: int, values: Vector) -> Likelihood:
+        run, likelihood = self._pass(k, values)
+        if likelihood is None:
+            raise self._broken(k, run, values)
+        return likelihood
+
+    def _pass(
+        self, k: int, values: Vector, record: bool = False, planned: tuple[Plan, Readings | None] | None = None
+    ) -> tuple[Pass, Likelihood | None]:
+        """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands."""
+        plan, used = self.plans[k] if planned is None else planned
+        p = values[self._take[k]]
+        machine = self._machine
+        inputs, events, correlation = settings_of(machine, p, self._inflation)
+        shift = np.zeros(len(self.spec.free_states))
+        for _ in range(_MOST_SHIFTS):
+            start = machine.start(p, used, plan.inputs[0], float(plan.times[0]), shift)
+            run = run_filter(machine.scheme, plan, start, inputs, events, correlation, record)
+            if run.node >= 0:
+                return run, None
+            likelihood = likelihood_of(run)
+            if not self._iterates or not np.isfinite(likelihood.loglik):
+                break
+            move = likelihood.shift
+            if move @ likelihood.A @ move < _SMALL:
+                break
+            shift = shift + move
+        return run, likelihood
+
+    def _undetermined(self, likelihood: Likelihood) -> str:
+        """Return the sentence for a likelihood that is not finite, with the part of the start that it does not know."""
+        if not self.spec.free_states:
+            return "The likelihood is not finite."
+        states = [self.spec.definition.states[i] for i in self.spec.free_states]
+        return (
+            f"The likelihood is not finite: the data say nothing of {unknown_part(likelihood.A, states)} at the start, "
+            "which initial='diffuse' leaves to them. Give its sd in `initial_sd`, or measure more."
+        )
+
+    def _broken(self, k: int, run: Pass, values: Vector, plan: Plan | None = None) -> SimulationError:
+        plan = self.plans[k][0] if plan is None else plan
+        time = float(plan.times[run.node])
+        label = self.entities[k].label
+        who = "" if label is None else f" of entity {label!r}"
+        what = ""
+        if run.reason == VARIANCE_NOT_POSITIVE:
+            what = f" ({self.spec.variables[plan.readings.variables[run.row]]!r})"
+        sample = int(np.sum(np.unique(plan.readings.times) <= time))
+        p = values[self._take[k]]
+        return SimulationError(
+            f"The filter{who} broke down at time {time:.6g} (sample {sample}): {_WHY[run.reason]}{what}.",
+            parameters=dict(zip(self.spec.parameters, p.tolist(), strict=True)),
+            time=time,
+        )
+
+    def _derivatives(
+        self, theta: Vector, rough: bool = False
+    ) -> tuple[list[Likelihood], list[tuple[Matrix, Matrix, Vector]]]:
+        """Return likelihoods at theta, and by entity dnu, ds, shape (n_obs, n_par), and the rest of the score."""
+        theta = np.asarray(theta, dtype=float)
+        key, remembered = (theta.tobytes(), rough), self._remembered
+        if remembered is not None and remembered[0] == key:
+            return remembered[1], remembered[2]
+        base = self.likelihoods(theta)
+        p = len(theta)
+        slopes = [(np.zeros((len(b.nu), p)), np.zeros((len(b.nu), p)), np.zeros(p)) for b in base]
+        for j in range(p):
+            for k, (nu, s, extra) in enumerate(slopes):
+                if not self._concerns(k, j):
+                    continue
+                ahead, behind, width = self._two_sides(theta, j, k, base[k], rough)
+                nu[:, j] = (ahead.nu - behind.nu) / width
+                s[:, j] = (ahead.s - behind.s) / width
+                if self.spec.free_states:
+                    of_data = score_of(base[k].nu, base[k].s, nu[:, j : j + 1], s[:, j : j + 1])
+                    extra[j] = (ahead.loglik - behind.loglik) / width - float(of_data[0])
+        self._remembered = (key, base, slopes)
+        return base, slopes
+
+    def _concerns(self, k: int, j: int) -> bool:
+        """Tell whether parameter j is one of entity k's."""
+        return bool(np.any(self._take[k] == self._at[j]))
+
+    def _two_sides(
+        self, theta: Vector, j: int, k: int, base: Likelihood, rough: bool
+    ) -> tuple[Likelihood, Likelihood, float]:
+        """Return an entity's likelihood ahead of theta_j and behind it, and their distance.
+
+        A parameter without a typical size (its own value is zero) that has come close to zero gets wider steps until
+        the innovations move by more than they are rounded.
+        """
+        adaptive = self.spec.propagation in ("ode", "moment")
+        relative = (ROUGH_ADAPTIVE_STEP if rough else ADAPTIVE_STEP) if adaptive else ROUGH_STEP if rough else STEP
+        size = max(abs(theta[j]), 1e-3 * abs(float(self.theta0[j])))
+        h, enough = relative * (size if size > 0 else 1.0), _MOVED_ADAPTIVE if adaptive else _MOVED
+        found = self._sides_at(theta, j, h, k, base, rough)
+        while self.theta0[j] == 0 and h < 1e-3 * relative and _movement(found[0], found[1], base) < enough:
+            h *= 100.0
+            found = self._sides_at(theta, j, h, k, base, rough)
+        return found
+
+    def _sides_at(
+        self, theta: Vector, j: int, h: float, k: int, base: Likelihood, rough: bool
+    ) -> tuple[Likelihood, Likelihood, float]:
+        """Return the likelihoods h ahead and behind; at theta where one side fails, or `rough`."""
+        h = min(h, 0.25 * float(self._box[1][j] - self._box[0][j]))
+        if h == 0:  # held: it does not move
+            return base, base, 1.0
+        sides: list[tuple[float, Likelihood]] = []
+        for sign in (1.0, -1.0):
+            moved = theta.copy()
+            moved[j] += sign * h
+            if not self._box[0][j] <= moved[j] <= self._box[1][j]:
+                sides.append((theta[j], base))
+                continue
+            if rough and len(sides) == 1 and sides[0][0] != theta[j]:
+                sides.append((theta[j], base))
+                continue
+            try:
+                sides.append((moved[j], self._likelihood(k, self._full(moved))))
+            except SimulationError:
+                sides.append((theta[j], base))
+        (up, ahead), (down, behind) = sides
+        if up == down:
+            raise SimulationError(
+                f"No derivative to {self.parameter_names[j]!r} could be taken: the filter breaks down on both sides.",
+                parameters=dict(zip(self.parameter_names, map(float, theta), strict=True)),
+            )
+        return ahead, behind, float(up - down)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_remembered": None, "_last": None}

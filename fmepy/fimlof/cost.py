@@ -1,0 +1,487 @@
+"""`FimlofCost`: full-information maximum likelihood via optimal filtering; predict, score, correct, go on.
+
+For samples in order of time, x the state, th the parameters (Schweppe 1965, Peterson 1976)::
+
+    x(n) = f(x(n-1), u(n), w(n), n; th)     w ~ N(0, Q)          or  dx = f dt + G dB
+    z(n) = h(x(n), n; th) + v(n)            v ~ N(0, R)
+    -2 log L = sum_n ln det S(n) + delta(n)' S(n)^-1 delta(n) + m_n ln 2 pi
+
+with delta(n) the datum minus its prediction from all data before it, and S(n) the covariance of that prediction, both
+from an extended Kalman filter (`fmepy.filtering`). Its limits are the two simple costs: no process noise and a known
+start give the weighted simulation cost plus a constant; no measurement error and all states measured give one-step
+least squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.sums import AddableCost
+from fmepy.errors import (
+    ArgumentError,
+    DataError,
+    ParameterError,
+    SimulationError,
+    check_choice,
+    did_you_mean,
+    listed,
+)
+from fmepy.filtering.specification import Specification, read_specification
+from fmepy.fimlof.bound import BoundFimlof
+from fmepy.fimlof.data import EntityData, read_entities
+from fmepy.models.base import Model
+from fmepy.parameters.named import check_names, merge_parameters
+from fmepy.parameters.names import normal_name
+from fmepy.types import Seed, UserParameters
+
+__all__ = ["FimlofCost"]
+
+_ARGUMENTS = (
+    *("model", "obs", "process_noise", "measurement_noise", "x", "y", "err", "transform", "parms", "initial"),
+    *("initial_sd", "noise_kind", "entity", "entity_parms", "accumulate", "propagation", "dt", "update", "algorithm"),
+    "threshold",
+)
+_MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FimlofCost(AddableCost):
+    """A noisy dynamic model held against noisy data: -2 log L by an optimal filter. Call it with parameters.
+
+    Parameters
+    ----------
+    model : OdeModel or DifferenceModel
+        Its outputs are what may be observed; its start holds at ``model.times[0]``. Data may go on after its last time.
+    obs : DataFrame, or mapping of names to columns
+        The data, wide or long, as `modCost` takes them. Several rows of one time are several readings. A row without
+        any reading (NaN) asks for the states at its time: it appears in the tables of `filter`, and does nothing else
+        (before a start from data there are none).
+    process_noise : mapping of state or parameter to sd, or labelled covariance table
+        Noise of a state is added to its next value, or to its rate; noise of a parameter enters where the parameter
+        does in the rates, and the parameter's value is its mean. An sd is a number, an expression of anything in the
+        model (``"sd_w"``, ``"0.1 * x"``), or ``"estimate"``: then it is a parameter ``sd_w_<key>``. Of difference
+        equations it is per step.
+    measurement_noise : mapping of observed variable to sd, or labelled covariance table, optional
+        As above; ``"estimate"`` makes ``sd_v_<variable>``. Expressions may hold the variables of the model, evaluated
+        at the prediction (``"0.1 * z"``; of a variable in `accumulate` its own name is the sum or mean), and ``err``,
+        the datum's own error (``"scale * err"``). Variables left out have their errors in the column `err`.
+    x, y, err : str, optional
+        Columns of time, of the values and of the standard errors of a long table.
+    transform : {"log", "sqrt"} or dict by variable, optional
+        Filter transformed readings; errors are on that scale. The value of the cost, and ``FilterResult.loglik``, are
+        of transformed readings; ``ModFit.loglik`` is of the data in their own units, ``log_jacobian`` the difference.
+    parms : mapping, optional
+        Values of the parameters that only the noise knows.
+    initial : {"known", "data", "diffuse"}
+        The start: the model's initial values, with sds `initial_sd` (default 0: exactly known); for directly measured
+        states the data of the first time, which are then used up; or nothing known but for the states in `initial_sd`.
+        Unknown initial values may also be parameters of the model (``state={"x": "x0"}``).
+    initial_sd : mapping of state to sd, or labelled covariance table, optional
+    noise_kind : {"per_step", "brownian"}, optional
+        What the sd of a differential equation's noise means. "brownian": per root of time, variance dt sd^2 in a step;
+        "per_step": a constant rate of that sd during every fixed step, variance dt^2 sd^2. Default "brownian".
+        Changing `dt` changes the meaning of the second.
+    entity : str, optional
+        Column that names the entity of a row; entities are filtered apart and share the parameters.
+    entity_parms : sequence of str
+        Parameters that every entity has for itself, as ``name[entity]``.
+    accumulate : mapping of variable to length or (length, "mean"), optional
+        The variable was read as a sum (integral) over so many units of time before its reading, or as a mean. These
+        times must not overlap.
+    propagation : {"euler", "rk4", "rk4_moment", "ode", "moment"}, optional
+        For differential equations. Fixed steps of at most `dt` (default for models that run so): "euler", of first
+        order, in the noise too; "rk4", of fourth order in state, tangent and Brownian noise (P stays a covariance);
+        "rk4_moment", Runge and Kutta's step for the state and for dP/dt = F P + P F' + A A' together, as ctsmTMB's
+        filters take it. Or an adaptive solver for state, tangent and noise integral ("ode", default for the others;
+        exact for linear equations with constant coefficients), or for state and covariance ("moment").
+    dt : float, optional
+        Longest fixed step; default the model's.
+    update : {"ekf", "iterated", "second_order", "unscented"}
+        Extended Kalman filter; with up to three Gauss-Newton passes over the readings of a sample (sharp, curved
+        readings); with the bias and spread of second derivatives; with sigma points instead of derivatives (adaptive
+        solvers: noise as in the extended filter between two samples). For linear models all are the same.
+    algorithm : {"sequential", "joint", "sqrt"}
+        One reading after the other; all of a sample at once; square roots of covariances, which the others turn to
+        by themselves where they would lose their digits. Updates other than "ekf" always keep square roots.
+    threshold : float
+        Of the flags of suspected data, in standard deviations.
+
+    Attributes
+    ----------
+    parms, lower, upper : Series
+        The model's parameters, then those of the noise; sds are not below zero.
+    nobs : int
+        Scalar data that count.
+    dropped : Series
+        Missing observations by variable.
+
+    Raises
+    ------
+    ArgumentError, DataError, ParameterError, ModelError
+        Whatever cannot be, with the nearest name where one is unknown.
+
+    See Also
+    --------
+    SimulationCost : for little process noise.
+    modFit : its method "scoring" is made for this cost.
+
+    Notes
+    -----
+    A filter that breaks down (a state or covariance not finite, an innovation without variance) gives infinite cost;
+    `filter` says where. `cost.bind(names)` offers ``score`` and ``information`` (Fisher's, expected).
+
+    References
+    ----------
+    Schweppe (1965), IEEE Trans. Inf. Theory 11. Peterson (1976), MIT (GPSIE). Jazwinski (1970). de Jong (1991).
+
+    Examples
+    --------
+    >>> from fmepy.models.difference import DifferenceModel
+    >>> def walk(n, level):
+    ...     return level
+    >>> model = DifferenceModel(walk, state={"level": 0.0}, times=[0, 1, 2])
+    >>> cost = FimlofCost(model, {"time": [1, 2], "level": [1.0, 3.0]}, process_noise={"level": "sd_w"},
+    ...                   measurement_noise={"level": 1.0}, parms={"sd_w": 1.0}, initial_sd={"level": 1.0})
+    >>> round(cost(), 6), round(cost({"sd_w": 2.0}), 6)
+    (8.130196, 8.202531)
+    """
+
+    model: Any
+    obs: Any
+    _: KW_ONLY
+    process_noise: Any
+    measurement_noise: Any = None
+    x: str = "time"
+    y: str | None = None
+    err: str | None = None
+    transform: Any = None
+    parms: Any = None  # given as a mapping, kept as the Series of all parameters
+    initial: str = "known"
+    initial_sd: Any = None
+    noise_kind: str | None = None
+    entity: str | None = None
+    entity_parms: Sequence[str] = ()
+    accumulate: Any = None
+    propagation: str | None = None
+    dt: float | None = None
+    update: str = "ekf"
+    algorithm: str = "sequential"
+    threshold: float = 4.0
+    specification: Specification = field(init=False)
+    entities: tuple[EntityData, ...] = field(init=False)
+    _given: dict[str, float] = field(init=False)
+    _per_entity: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        _check_model(self.model)
+        check_choice(self.initial, ("known", "data", "diffuse"), "initial")
+        if not (
+            isinstance(self.threshold, int | float | np.number) and np.isfinite(self.threshold) and self.threshold > 0
+        ):
+            raise ArgumentError(f"`threshold={self.threshold!r}` must be a positive number of standard deviations.")
+        entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
+                                 transform=self.transform)  # fmt: skip
+        given = {normal_name(k): v for k, v in dict(self.parms).items()} if self.parms is not None else {}
+        specification = read_specification(
+            self.model,
+            entities[0].variables,
+            process_noise=self.process_noise,
+            measurement_noise=self.measurement_noise,
+            has_errors=self.err is not None,
+            transforms=entities[0].transforms,
+            parms=given,
+            initial=self.initial,
+            initial_sd=self.initial_sd,
+            noise_kind=self.noise_kind,
+            accumulate=self.accumulate,
+            propagation=self.propagation,
+            dt=self.dt,
+            update=self.update,
+            algorithm=self.algorithm,
+            guesses=lambda variable: _guess(entities, variable),
+        )
+        for e in entities:
+            _check_sums(specification, e)
+            _check_first(specification, e)
+            _check_repeated(specification, e)
+        object.__setattr__(self, "_given", given)
+        object.__setattr__(self, "specification", specification)
+        object.__setattr__(self, "entities", entities)
+        per_entity = _per_entity(self.entity_parms, self.entity, specification.parameters)
+        names = [str(e.label) for e in entities]
+        values: dict[str, float] = {}
+        for k, value in specification.parms.items():
+            for name in [f"{k}[{e}]" for e in names] if k in per_entity else [str(k)]:
+                values[name] = given.get(name, float(value))
+        check_names([name for name in given if "[" in name], values, argument="parms")
+        for name, value in values.items():
+            if value < 0 and name.split("[")[0] in specification.scales:
+                raise ParameterError(f"`parms`: {name!r} is {value:g}; it scales a noise, and cannot be below zero.")
+        object.__setattr__(self, "parms", pd.Series(values, dtype=float))
+        object.__setattr__(self, "_per_entity", per_entity)
+
+    @property
+    def lower(self) -> pd.Series:
+        """Lower bounds: zero for the sds of the noise."""
+        scales = self.specification.scales
+        return pd.Series([0.0 if k.split("[")[0] in scales else -np.inf for k in self.parms.index], self.parms.index)
+
+    @property
+    def upper(self) -> pd.Series:
+        """Upper bounds: none."""
+        return pd.Series(np.inf, index=self.parms.index)
+
+    @property
+    def nobs(self) -> int:
+        """Scalar data that count in the likelihood."""
+        return int(self._bound.nobs)
+
+    @property
+    def dropped(self) -> pd.Series:
+        """Missing observations by variable."""
+        total = np.sum([e.n_missing for e in self.entities], axis=0)
+        return pd.Series(total, index=list(self.entities[0].variables))
+
+    def __call__(self, parms: UserParameters = None) -> float:
+        """Return -2 log L; infinite where the filter breaks down.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            Some or all of the parameters; the others stay at the cost's own values.
+        """
+        theta = merge_parameters(self.parms, parms).to_numpy(dtype=float)
+        try:
+            return self._bound.minus2loglik(theta)
+        except SimulationError:
+            return np.inf
+
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundFimlof:
+        """Return the cost as a function of the parameters `names` (None: all)."""
+        known = self.parms.index
+        wanted = tuple(known) if names is None else check_names(names, known, argument="names")
+        return BoundFimlof(
+            self.specification,
+            self.entities,
+            self.parms,
+            self._per_entity,
+            wanted,
+            (self.lower, self.upper),
+        )
+
+    def replace(self, **arguments: Any) -> FimlofCost:
+        """Return a copy with some arguments of the constructor changed; dicts are merged.
+
+        Parameters of the noise that the new one has no use for are dropped.
+        """
+        for name in arguments:
+            if name not in _ARGUMENTS:
+                raise ArgumentError(
+                    f"FimlofCost has no argument {name!r}.{did_you_mean(name, _ARGUMENTS)} There are "
+                    f"{listed(_ARGUMENTS)}."
+                )
+        new = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
+        for name, value in arguments.items():
+            old = new[name]
+            merges = name in _MERGED and isinstance(value, Mapping) and isinstance(old, Mapping)
+            new[name] = {**old, **value} if merges else value
+        explicit = set(arguments.get("parms") or ())
+        new["parms"] = _still_used(new, explicit)
+        return FimlofCost(new.pop("model"), new.pop("obs"), **new)
+
+    def filter(self, parms: UserParameters = None, *, smooth: bool = True) -> Any:
+        """Return states, residuals and diagnostics at some parameters.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            As in a call.
+        smooth : bool
+            False leaves out what needs the data that come later.
+
+        Returns
+        -------
+        FilterResult
+        """
+        from fmepy.fimlof.result import filter_result
+
+        theta = merge_parameters(self.parms, parms)
+        return filter_result(self, theta, smooth)
+
+    def repeats(self, other: object) -> bool:
+        """Tell whether another cost holds the same model against the same data."""
+        if not (isinstance(other, FimlofCost) and self.model is other.model):
+            return False
+        return len(self.entities) == len(other.entities) and all(
+            np.array_equal(a.raw, b.raw) and np.array_equal(a.readings.times, b.readings.times)
+            for a, b in zip(self.entities, other.entities, strict=True)
+        )
+
+    def simulate(self, parms: UserParameters = None, *, seed: Seed = None) -> pd.DataFrame:
+        """Return a noisy history of the system as it would have been read: the table of data with drawn readings.
+
+        Start, process noise and errors of measurement are drawn; times, entities, errors and what is missing are the
+        data's own.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            As in a call: the truth of the history.
+        seed : int, Generator or None
+
+        Returns
+        -------
+        DataFrame
+            To be put in the place of the data: ``cost.replace(obs=...)``.
+
+        Raises
+        ------
+        SimulationError
+            The path breaks down; a diffuse start is not determined.
+
+        Notes
+        -----
+        The start is drawn with its `initial_sd`. With ``initial="data"`` measured states start at their first data,
+        taken as the truth, and these are drawn anew around it; with ``initial="diffuse"`` unknown states start where
+        the data put them at these parameters. Noise is drawn step by step; of an adaptive solver from datum to datum.
+
+        Examples
+        --------
+        How well do 40 readings determine the parameters? Fit histories that were drawn from them:
+
+        >>> from fmepy import DifferenceModel, modFit
+        >>> model = DifferenceModel("next(x) = a * x", state={"x": 4.0}, times=range(41), parms={"a": 0.8})
+        >>> cost = FimlofCost(model, {"time": range(1, 41), "x": [0.0] * 40}, process_noise={"x": "sd_w"},
+        ...                   measurement_noise={"x": 0.5}, parms={"sd_w": 1.0})
+        >>> fits = [modFit(cost.replace(obs=cost.simulate(seed=k))) for k in range(8)]
+        >>> bool(abs(sum(f.par["a"] for f in fits) / 8 - 0.8) < 0.1)
+        True
+        """
+        from fmepy.fimlof.histories import simulated
+
+        return simulated(self, merge_parameters(self.parms, parms), np.random.default_rng(seed))
+
+    def __repr__(self) -> str:
+        first = self.entities[0]
+        counts = np.sum([np.bincount(e.readings.variables, minlength=len(first.variables)) for e in self.entities], 0)
+        told = ", ".join(f"{name} ({n})" for name, n in zip(first.variables, counts, strict=True))
+        of = f"; {len(self.entities)} entities" if self.entity is not None else ""
+        lost = int(self.dropped.sum())
+        return f"FimlofCost: {told}{of}; {len(self.parms)} parameters" + (f"; {lost} dropped" if lost else "")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_bound"}
+
+    @cached_property
+    def _bound(self) -> BoundFimlof:
+        return self.bind()
+
+
+def _check_model(model: Any) -> None:
+    if isinstance(model, Model) and hasattr(model, "_definition"):
+        return
+    advice = " A filter needs the model's equations, not its output." if callable(model) else ""
+    raise ArgumentError(f"`model` must be an OdeModel or a DifferenceModel; got {type(model).__name__}.{advice}")
+
+
+def _per_entity(names: Sequence[str], entity: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise ArgumentError(f"`entity_parms` must be a list of names, such as [{names!r}]; got the text {names!r}.")
+    names = check_names(names, known, argument="entity_parms")
+    if names and entity is None:
+        raise ArgumentError("`entity_parms` needs `entity`, the column that names the entity of a row.")
+    return names
+
+
+def _check_sums(specification: Specification, entity: EntityData) -> None:
+    """Refuse sums whose time begins before the filter does, or before the reading of the sum before them."""
+    r = entity.readings
+    start = float(r.times[0]) if specification.initial == "data" else float(specification.grid[0])
+    of = "" if entity.label is None else f" of entity {entity.label!r}"
+    for a in specification.accumulators:
+        name, near = specification.variables[a.variable], 1e-9 * a.length
+        times = np.unique(
+            r.times[(r.variables == a.variable) & ((r.times > start) | (specification.initial != "data"))]
+        )
+        if len(times) and times[0] - a.length < start - near:
+            raise DataError(
+                f"`accumulate`: the reading of {name!r}{of} at {times[0]:g} is of a time that begins at "
+                f"{times[0] - a.length:g}, before the filter's start at {start:g}. Drop it, or let the model start "
+                "earlier."
+            )
+        short = np.flatnonzero(np.diff(times) < a.length - near)
+        if len(short):
+            raise DataError(
+                f"`accumulate`: the readings of {name!r}{of} at {times[short[0]]:g} and {times[short[0] + 1]:g} are "
+                f"less than the length {a.length:g} apart; sums over times that overlap are not offered. Keep every "
+                "so many, or let the model sum up itself, with a further state and events for each of them."
+            )
+
+
+def _check_first(specification: Specification, entity: EntityData) -> None:
+    """Refuse a start from data where a state that is read has no datum at the first time, and no sd either."""
+    if specification.initial != "data":
+        return
+    r = entity.readings
+    there = set(r.variables[r.times == r.times[0]].tolist())
+    states = specification.definition.states
+    started = {state for variable, state in specification.direct if variable in there}
+    for variable, state in specification.direct:
+        read = np.any(r.variables == variable)
+        if read and state not in started and states[state] not in specification.start.keys:
+            of = "" if entity.label is None else f" of entity {entity.label!r}"
+            raise DataError(
+                f"`initial='data'`: the first data{of}, at {r.times[0]:g}, have none of "
+                f"{specification.variables[variable]!r}, so {states[state]!r} would count as exactly known there. Give "
+                f"its sd around the model's initial value, initial_sd={{{states[state]!r}: ...}}, or begin the data "
+                "where all are read."
+            )
+
+
+def _check_repeated(specification: Specification, entity: EntityData) -> None:
+    """Refuse several readings at one time where errors are correlated with another variable's: pairs are unknown."""
+    covariance = specification.errors.covariance
+    if covariance is None:
+        return
+    r, names = entity.readings, covariance.names
+    read, several = {}, {}
+    for name in names:
+        times, counts = np.unique(r.times[r.variables == specification.variables.index(name)], return_counts=True)
+        read[name], several[name] = times, times[counts > 1]
+    for i, j, entry in zip(*np.tril_indices(len(names)), covariance.entries, strict=True):
+        a, b = names[i], names[j]
+        both = np.union1d(np.intersect1d(several[a], read[b]), np.intersect1d(read[a], several[b]))
+        if i != j and len(both) and not entry.is_zero:
+            raise DataError(
+                f"There are several readings of {b!r} or of {a!r} at {both[0]:g}, and their errors are correlated: "
+                "which belong together is not known. Give their means, or the errors as independent."
+            )
+
+
+def _guess(entities: Sequence[EntityData], variable: str) -> float:
+    """Return a size for the noise of a variable: half the rms change from one reading to the next."""
+    changes = []
+    for e in entities:
+        if variable in e.variables:
+            mine = e.readings.values[e.readings.variables == e.variables.index(variable)]
+            changes.append(np.diff(mine))
+    together = np.concatenate(changes) if changes else np.empty(0)
+    size = 0.5 * float(np.sqrt(np.mean(together**2))) if len(together) else 0.0
+    return size if size > 0 else 1.0
+
+
+def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:
+    """Return the given parameters that the noise still uses, and those that were named just now."""
+    from fmepy.filtering.specification import names_of_estimates, names_of_noise
+
+    noises = [arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd")]
+    used = names_of_noise(*noises) | names_of_estimates(*noises[:2])
+    bare = {k: str(k).split("[")[0] for k in arguments["parms"]}
+    own = set(arguments["model"].parms.index)
+    return {k: v for k, v in arguments["parms"].items() if k in explicit or bare[k] in used or bare[k] in own}

@@ -1,0 +1,55 @@
+"""One entity filtered once, with everything that its tables, tests and forecasts are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fmepy.filtering.likelihood import Likelihood
+from fmepy.filtering.run import Pass
+from fmepy.filtering.schedule import Plan, Readings
+from fmepy.types import Matrix, Vector
+
+__all__ = ["EntityRun"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntityRun:
+    """A recorded pass of one entity.
+
+    Attributes
+    ----------
+    label : any
+        Its name; None if there is but one.
+    p : ndarray
+        Its parameters, in the order of the specification.
+    plan : Plan
+        With the rows of the table that ask for states, and the model's times until the last row, as further nodes.
+    used : Readings or None
+        Data that the start used up.
+    run : Pass or None
+        None if it could not even start.
+    likelihood : Likelihood or None
+        None if it broke down.
+    correlation : ndarray, shape (n_var, n_var) or (0, 0)
+        Of the measurement errors.
+    failure : str or None
+        What went wrong, in a sentence.
+    log_jacobian : float
+        Of the data that count.
+    """
+
+    label: Any
+    p: Vector
+    plan: Plan
+    used: Readings | None
+    run: Pass | None
+    likelihood: Likelihood | None
+    correlation: Matrix
+    failure: str | None
+    log_jacobian: float
+
+    @property
+    def end(self) -> int:
+        """The node of the last datum: where forecasts begin."""
+        return int(self.plan.nodes_of_rows[-1]) if len(self.plan.readings) else 0

@@ -1,0 +1,125 @@
+"""Noisy histories drawn from a filtered cost, in the form of its data.
+
+A path is drawn of the start, the noise of the process and the errors of the readings (`fmepy.filtering.paths`), at the
+data's own times; what was missing stays missing. Errors in proportion to a reading are taken at the true one. Where the
+start is not given it needs a rule:
+
+* ``initial="known"``: a draw of the model's initial values with their `initial_sd`;
+* ``initial="data"``: measured states start at their first data, taken as the truth; the data of that time are drawn
+  anew around it;
+* ``initial="diffuse"``: the states of whose start nothing is known start where the data at hand put them at these
+  parameters (their smoothed values).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.observation_scale import observation_scale
+from fmepy.costs.tables import as_table
+from fmepy.errors import SimulationError
+from fmepy.filtering.bound_filter import Machine
+from fmepy.filtering.noise import semidefinite_factor
+from fmepy.filtering.outputs import StateFunctions
+from fmepy.filtering.run import Start
+from fmepy.filtering.smoothing import error_covariance
+from fmepy.fimlof.bound import BoundFimlof
+from fmepy.fimlof.data import EntityData, read_entities
+from fmepy.parameters.names import normal_name
+from fmepy.types import Vector
+
+__all__ = ["simulated"]
+
+
+def simulated(cost: Any, theta: pd.Series, rng: np.random.Generator) -> pd.DataFrame:
+    """Return the table of data of a cost with readings drawn anew.
+
+    Parameters
+    ----------
+    cost : FimlofCost
+    theta : Series
+        All of its parameters.
+    """
+    table = as_table(cost.obs).copy()
+    labels = table.index
+    table.index = pd.RangeIndex(len(table))
+    entities = read_entities(
+        table, cost.model, x=cost.x, y=cost.y, err=cost.err, entity=cost.entity, transform=cost.transform
+    )
+    starts = _diffuse_starts(cost, theta) if cost.specification.free_states else [None] * len(entities)
+    bound = cost.bind()
+    values = table.copy()
+    for k, (entity, start) in enumerate(zip(entities, starts, strict=True)):
+        _write(values, table, cost, entity, _readings(bound, k, theta.to_numpy(dtype=float), start, rng))
+    values.index = labels
+    return values
+
+
+def _diffuse_starts(cost: Any, theta: pd.Series) -> list[Vector]:
+    """Return the smoothed values of the unknown states at the start, by entity."""
+    flt = cost.filter(theta)
+    if flt.failure is not None:
+        raise SimulationError(f"There is no start to simulate from: {flt.failure}", parameters=flt.values)
+    return [h.x_smoothed[0, list(cost.specification.free_states)] for h in flt.histories]
+
+
+def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator) -> Vector:
+    """Return readings of an entity along one path, in the order of its data, as they are given."""
+    spec, machine, (plan, used), p = bound.spec, Machine(bound.spec), bound.plans[k], bound.parameters_of(k, theta)
+    start = machine.start(p, used, plan.inputs[0], float(plan.times[0]))
+    x, P = start.x.copy(), start.P.copy()
+    if unknown is not None:
+        x[start.free] = unknown
+    if used is not None:  # their first data are the truth
+        own = [state for variable, state in spec.direct if variable in used.variables]
+        P[own, :] = P[:, own] = 0.0
+    states = machine.paths(plan, Start(x, P, np.empty(0, dtype=np.intp)), p, 1, rng)[0]
+    if not np.isfinite(states).all():
+        raise SimulationError(
+            f"A path became NaN or infinite at time {plan.times[~np.isfinite(states).all(axis=1)][0]:.6g}.",
+            parameters=dict(zip(spec.parameters, p.tolist(), strict=True)),
+        )
+    z, sds = (
+        StateFunctions(spec, spec.variables, e).at(plan.times, states, p, plan.inputs)[0]
+        for e in (spec.space.readings, spec.space.sds)
+    )
+    correlation = machine.correlation(p)
+    parts = [(used, np.zeros(len(used), dtype=np.intp))] if used is not None else []
+    out = []
+    for readings, nodes in (*parts, (plan.readings, plan.nodes_of_rows)):
+        which = readings.variables
+        errors = np.abs(sds[nodes, which] * readings.errors)
+        noise = errors * rng.standard_normal(len(which))
+        if len(correlation):
+            for node in np.unique(nodes):
+                rows = nodes == node
+                C = semidefinite_factor(error_covariance(errors[rows], correlation, which[rows]))
+                noise[rows] = C @ rng.standard_normal(int(rows.sum()))
+        out.append((z[nodes, which] + noise, which))
+    values, which = (np.concatenate(v) for v in zip(*out, strict=True))
+    scale = observation_scale([spec.transforms[v] for v in which])
+    values[scale.sqrt] = np.maximum(values[scale.sqrt], 0.0)
+    return scale.back(values)
+
+
+def _write(values: pd.DataFrame, table: pd.DataFrame, cost: Any, entity: EntityData, drawn: Vector) -> None:
+    """Write readings into the cells that they stand for; `table` is as it was given."""
+    columns: dict[str, list[int]] = {}
+    for j, c in enumerate(table.columns):
+        columns.setdefault(normal_name(str(c)), []).append(j)
+    taken: dict[tuple[int, int], int] = {}
+    names = [entity.variables[v] for v in entity.readings.variables]
+    new = {j: values.iloc[:, j].to_numpy(dtype=float, na_value=np.nan, copy=True)
+           for name in set(names) for j in columns[normal_name(cost.y) if cost.y is not None else name]}  # fmt: skip
+    old = {j: table.iloc[:, j].to_numpy(dtype=float, na_value=np.nan) for j in new}
+    rows = np.array(entity.readings.labels, dtype=np.intp).tolist()
+    for row, name, value in zip(rows, names, drawn.tolist(), strict=True):
+        places = [j for j in columns[normal_name(cost.y) if cost.y is not None else name] if np.isfinite(old[j][row])]
+        turn = taken.get((row, places[0]), 0)  # columns of one name hold readings of one variable, in their order
+        new[places[turn]][row] = value
+        taken[row, places[0]] = turn + 1
+    for j, column in new.items():
+        values.isetitem(j, column)

@@ -1,0 +1,281 @@
+"""The summary of a filter, as a consultant would put it on one page: what was done, what agrees, what to look at."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from fmepy.fimlof.result import FilterResult
+
+__all__ = ["FilterSummary", "summary_of"]
+
+_DOUBT = 0.01
+"""A test below this chance is told as a disagreement."""
+_STRONG = 3.5
+"""Standard deviations of a single correlation that are told whatever the test of all says."""
+_BIAS = 3.5
+"""Standard errors of a mean that are told."""
+_WIDTH = 100
+_MOST = 8
+"""Findings that are written out; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilterSummary:
+    """A filter on one page.
+
+    Attributes
+    ----------
+    title : str
+    sections : dict of str to list of str
+        Sentences by heading.
+    frame : DataFrame
+        By variable: n, mean_square (1 for a right model), rho, limit, time_constant, p_normal.
+    agrees : bool
+        True if size, whiteness and normality of the innovations give no reason for doubt.
+    """
+
+    title: str
+    sections: dict[str, list[str]]
+    frame: pd.DataFrame
+    agrees: bool
+
+    def __repr__(self) -> str:
+        lines = [self.title]
+        for heading, sentences in self.sections.items():
+            lines += ["", heading, *(_wrapped(s) for s in sentences)]
+        if len(self.frame):
+            lines += ["", "By variable", self.frame.to_string(float_format="{:.3g}".format)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p><b>{escape(self.title)}</b></p>"]
+        for heading, sentences in self.sections.items():
+            items = "".join(f"<li>{escape(s)}</li>" for s in sentences)
+            parts.append(f"<p><b>{escape(heading)}</b></p><ul>{items}</ul>")
+        table = self.frame.to_html(float_format="{:.3g}".format) if len(self.frame) else ""
+        return "".join(parts) + str(table)
+
+
+def _wrapped(sentence: str) -> str:
+    return textwrap.fill(sentence, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False,
+                         break_long_words=False)  # fmt: skip
+
+
+def summary_of(flt: FilterResult, estimated: Any = None) -> FilterSummary:
+    """Return the page of a filter; see ``FilterResult.summary``."""
+    if flt.failure is not None:
+        sentences = [flt.failure, "Tables hold what came before; there is no likelihood at these parameters."]
+        return FilterSummary(_title(flt), {"The filter broke down": sentences}, pd.DataFrame(), False)
+    correlations, normality = flt.correlations(estimated=estimated), flt.normality()
+    constants = correlations.time_constants
+    frame = pd.DataFrame(
+        {
+            "n": flt.contributions["n"].reindex(flt.variables),
+            "mean_square": flt.contributions["mean_square"].reindex(flt.variables),
+            "rho": constants["rho"],
+            "limit": constants["limit"],
+            "time_constant": constants["time_constant"],
+            "p_normal": normality["p"],
+        }
+    )
+    size, size_ok = _size(flt, estimated)
+    white, white_ok = _whiteness(correlations.p_value, correlations.df, constants)
+    normal, normal_ok = _normality(normality.frame)
+    sections = {
+        "What was filtered": _what(flt),
+        "Do model and data agree?": [*size, *white, *normal],
+        "Suspected data": _suspected(flt),
+        "Jumps of states": _jumps(flt),
+        "Weak spots": _weak(flt, frame, normality.frame) or ["None that these tables show."],
+    }
+    return FilterSummary(_title(flt), sections, frame, size_ok and white_ok and normal_ok)
+
+
+def _title(flt: FilterResult) -> str:
+    names = ", ".join(flt.variables[:4]) + (f" and {len(flt.variables) - 4} more" if len(flt.variables) > 4 else "")
+    if flt.failure is not None:
+        return f"Filter of {names}: broke down"
+    return f"Filter of {names}: log-likelihood {flt.loglik:.7g} of {flt.nobs} data"
+
+
+def _what(flt: FilterResult) -> list[str]:
+    spec = flt.cost.specification
+    times = flt.residuals["x"]
+    count = len(flt.entities)
+    of = f" of {count} entities" if count > 1 else ""
+    start = {"known": "known", "data": "from the first data", "diffuse": "unknown"}[spec.initial]
+    if spec.initial == "known" and spec.start.keys:
+        start = f"known with uncertainty ({', '.join(spec.start.keys)})"
+    free = spec.free_states
+    out = [
+        f"{_number(len(flt.variables), 'variable')}, {_number(len(times), 'reading')}{of}, {flt.xlabel} "
+        f"{times.min():g} to {times.max():g}; {_number(len(spec.space.states), 'state')}, "
+        f"{_number(spec.space.n_noise, 'noise input')}; the start is {start}."
+    ]
+    used = len(times) - flt.nobs
+    if used:
+        what = "an unknown start" if free else "the start"
+        out.append(f"{_number(used, 'datum', 'data')} went into {what} and {'does' if used == 1 else 'do'} not count.")
+    if any(how is not None for how in spec.transforms):
+        told = ", ".join(f"{how} {v}" for v, how in zip(flt.variables, spec.transforms, strict=True) if how is not None)
+        out.append(
+            f"Compared on the scale of {told}; add log_jacobian = {flt.log_jacobian:.6g} to compare with others."
+        )
+    return out
+
+
+def _number(n: int, one: str, many: str | None = None) -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def _size(flt: FilterResult, estimated: Any) -> tuple[list[str], bool]:
+    test = flt.sumsq_test(estimated)
+    told = f"SUMSQ {test.sumsq:.4g}, expected {test.expected} with sd {test.sd:.3g}"
+    if test.scale_estimated:
+        return [
+            f"Size: the scale of all noise was estimated, so SUMSQ ({test.sumsq:.4g} for {test.expected}) must fit and "
+            "says nothing."
+        ], True
+    if not np.isfinite(test.p_value):
+        return ["Size: there are not enough data to tell."], True
+    if test.p_value >= _DOUBT:
+        return [f"Size: the innovations are as large as the model says ({told})."], True
+    ratio = (test.sumsq / test.expected) ** 0.5
+    if test.z > 0:
+        return [
+            f"Size: the innovations are {ratio:.3g} times as large as the model says ({told}): noise is understated, "
+            "or the equations or parameters are wrong."
+        ], False
+    return [
+        f"Size: the innovations are only {ratio:.3g} times as large as the model says ({told}): noise is overstated."
+    ], False
+
+
+def _whiteness(p: float, df: int, constants: pd.DataFrame) -> tuple[list[str], bool]:
+    if not np.isfinite(p):
+        return ["Whiteness: there are not enough data to tell."], True
+    strong = constants[constants["rho"].abs() > _STRONG / 2 * constants["limit"]]
+    if p >= _DOUBT and not len(strong):
+        return [f"Whiteness: no correlation is left in the innovations (portmanteau p = {p:.3g})."], True
+    out = [
+        f"Whiteness: the innovations are correlated (portmanteau p = {p:.2g} on {df} degrees of freedom): what is left "
+        "could be predicted, the structure lacks something."
+    ]
+    told = constants[constants["significant"]] if p < _DOUBT else strong
+    if p >= _DOUBT:
+        out = [
+            f"Whiteness: all together nothing stands out (portmanteau p = {p:.3g}), but single variables are "
+            f"correlated beyond {_STRONG:g} sd."
+        ]
+    for name, row in told[told["time_constant"].notna()].head(_MOST).iterrows():
+        out.append(
+            f"{name}: serial correlation {row['rho']:.2f}, as of a first-order lag with the time constant "
+            f"{row['time_constant']:.3g} that the model does not have."
+        )
+    negative = told.index[told["rho"] < 0]
+    if len(negative):
+        out.append(
+            f"{', '.join(map(str, negative))}: neighbours have opposite signs; errors of measurement may be taken for "
+            "noise of the system."
+        )
+    return out, False
+
+
+def _normality(frame: pd.DataFrame) -> tuple[list[str], bool]:
+    tested = frame[frame["p"].notna()]
+    doubtful = tested[tested["p"] * len(tested) < _DOUBT]  # Bonferroni's correction
+    if not len(tested):
+        return ["Normality: there are not enough data to tell."], True
+    if not len(doubtful):
+        return [f"Normality: nothing speaks against it (smallest p = {tested['p'].min():.3g})."], True
+    told = ", ".join(
+        f"{name} (skewness {row['skewness']:.2g}, excess kurtosis {row['kurtosis']:.2g}, p = {row['p']:.1g})"
+        for name, row in doubtful.head(_MOST).iterrows()
+    )
+    return [
+        f"Normality: the innovations of {told} are not normal; look for wrong data, for a transform, or for equations "
+        "that bend within the noise."
+    ], False
+
+
+def _suspected(flt: FilterResult) -> list[str]:
+    column = "AUXM" if flt.smooth else "NUMR"
+    flagged = flt.residuals[flt.residuals["flag"].astype(bool)]
+    if not len(flagged):
+        return [f"None beyond {flt.threshold:g} sd."]
+    order = flagged[column].abs().sort_values(ascending=False).index
+    out = [
+        f"{_who(flt, row)}{row['name']} at {flt.xlabel} {row['x']:g}: read {row['obs']:.5g}, "
+        f"{column} {row[column]:+.1f} sd."
+        for _, row in flagged.loc[order].head(_MOST).iterrows()
+    ]
+    if len(flagged) > _MOST:
+        out.append(f"... and {len(flagged) - _MOST} more, see residuals.query('flag').")
+    return [
+        *out,
+        "Nothing was deleted; screen_bad_data(cost) sets them missing one by one. They alone may explain what else "
+        "this page finds.",
+    ]
+
+
+def _jumps(flt: FilterResult) -> list[str]:
+    column = "AUXS" if flt.smooth else "NUSR"
+    flagged = flt.shocks[flt.shocks["flag"]]
+    if not len(flagged):
+        return [f"None beyond {flt.threshold:g} sd."]
+    order = flagged[column].abs().sort_values(ascending=False).index
+    out = [
+        f"{_who(flt, row)}{row['state']} before {flt.xlabel} {row['time']:g}: {column} {row[column]:+.1f} sd."
+        for _, row in flagged.loc[order].head(_MOST).iterrows()
+    ]
+    if len(flagged) > _MOST:
+        out.append(f"... and {len(flagged) - _MOST} more, see shocks.query('flag').")
+    return [*out, "An input that is missing there, or an equation that was wrong for once."]
+
+
+def _who(flt: FilterResult, row: Any) -> str:
+    return "" if flt.entity_column is None else f"{flt.entity_column} {row[flt.entity_column]}, "
+
+
+def _weak(flt: FilterResult, frame: pd.DataFrame, moments: pd.DataFrame) -> list[str]:
+    out = []
+    few = frame.index[frame["n"] < 10]
+    if len(few):
+        out.append(f"Fewer than 10 data that count: {', '.join(map(str, few))}; tests of them say little.")
+    off = frame[(frame["mean_square"] - 1).abs() > 3 * np.sqrt(2 / frame["n"].clip(lower=1))]
+    for name, row in off.head(_MOST).iterrows():
+        out.append(
+            f"{name}: mean square {row['mean_square']:.2f} instead of 1; its noise is "
+            f"{'understated' if row['mean_square'] > 1 else 'overstated'}, or that of what drives it."
+        )
+    biased = moments[moments["mean"].abs() > _BIAS / np.sqrt(moments["n"].clip(lower=1))]
+    for name, row in biased.head(_MOST).iterrows():
+        side = "above" if row["mean"] > 0 else "below"
+        out.append(
+            f"{name}: read on average {abs(row['mean']):.2g} sd {side} its prediction; something that is constant is "
+            "missing."
+        )
+    if flt.smooth:
+        seen = flt.shocks.groupby("state", sort=False)["AUXS"].apply(lambda s: bool(s.notna().any()))
+        blind = [str(name) for name in seen.index[~seen.astype(bool)]]
+        if blind:
+            out.append(f"The data say nothing of {', '.join(blind)}: those states are the equations' own.")
+    zero = [k for k, v in flt.parms.items() if str(k).split("[")[0] in flt.cost.specification.scales and abs(v) < 1e-8]
+    if zero:
+        out.append(f"Without noise: {', '.join(map(str, zero))} = 0; those equations are taken as exact.")
+    strange = flt.samples[flt.samples["p"] * max(len(flt.samples), 1) < 1e-3]
+    if len(strange):
+        row = strange.to_dict("records")[int(np.argmin(strange["p"]))]
+        out.append(
+            f"{_number(len(strange), 'sample')} beyond belief, the worst at {_who(flt, row)}{flt.xlabel} "
+            f"{row['time']:g}: chi2 {row['chi2']:.4g} for {row['n']} data. If the model is not linear, the filter may "
+            "have lost it there."
+        )
+    return out

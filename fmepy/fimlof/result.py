@@ -1,0 +1,598 @@
+"""What a filter gives at some parameters: likelihood, residuals, states, and how far model and data agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, check_choice, did_you_mean
+from fmepy.filtering.outputs import StateFunctions, names_of_sums, output_functions, outputs_of
+from fmepy.filtering.smoothing import History, history_of
+from fmepy.fimlof import tables
+from fmepy.fimlof.bands import positive_names
+from fmepy.fimlof.diagnostics import (
+    Correlations,
+    Normality,
+    Periodogram,
+    SumsqTest,
+    Whitened,
+    correlations_of,
+    normality_of,
+    periodogram_of,
+    scale_is_estimated,
+    whitened,
+)
+from fmepy.fimlof.entity_run import EntityRun
+from fmepy.fimlof.forecasting import Forecast, forecast
+from fmepy.fimlof.report import FilterSummary, summary_of
+from fmepy.models.difference import whole_steps
+from fmepy.parameters.named import check_names
+from fmepy.types import Cube, Matrix, Seed, Vector
+
+if TYPE_CHECKING:
+    from fmepy.plotting.axes import AxesArray
+
+__all__ = ["FilterResult", "filter_result"]
+
+KINDS = ("predicted", "filtered", "smoothed")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FilterResult:
+    """Result of ``FimlofCost.filter``: a filter run at some parameters.
+
+    Attributes
+    ----------
+    parms : Series
+        The parameters it was run at.
+    smooth : bool
+        Whether the data that come later were used too.
+    loglik : float
+        Log-likelihood, full Gaussian; -inf if the filter broke down.
+    xi : float
+        The same without ``nobs ln(2 pi) / 2`` (Peterson 1976).
+    sumsq : float
+        Sum of squared standardised innovations, about `nobs` for a right model; NaN after a breakdown.
+    nobs : int
+        Scalar data that count.
+    log_jacobian : float
+        To be added to `loglik` of transformed data before it is compared with one of data as they are.
+    failure : str or None
+        What went wrong, with time and sample; None if nothing did.
+    variables : tuple of str
+        What was observed.
+
+    Notes
+    -----
+    Nothing here raises because a filter broke down: its tables are NaN from there on, and `failure` says why.
+    Tables hold an entity's column only if there are entities.
+
+    Examples
+    --------
+    >>> from fmepy.fimlof.cost import FimlofCost
+    >>> from fmepy.models.difference import DifferenceModel
+    >>> model = DifferenceModel(lambda n, level: level, state={"level": 0.0}, times=[0, 1, 2])
+    >>> cost = FimlofCost(model, {"time": [1, 2], "level": [1.0, 3.0]}, process_noise={"level": 1.0},
+    ...                   measurement_noise={"level": 1.0}, initial_sd={"level": 1.0})
+    >>> flt = cost.filter()
+    >>> round(flt.loglik, 6), flt.nobs
+    (-4.065098, 2)
+    >>> flt.residuals[["name", "x", "obs", "mod", "innovation"]].round(4)
+        name    x  obs     mod  innovation
+    0  level  1.0  1.0  0.0000      1.0000
+    1  level  2.0  3.0  0.6667      2.3333
+    >>> flt.smoothed.round(4)
+       time  level
+    0   0.0  0.625
+    1   1.0  1.250
+    2   2.0  2.125
+    """
+
+    parms: pd.Series
+    smooth: bool
+    variables: tuple[str, ...]
+    runs: tuple[EntityRun, ...] = field(repr=False)
+    histories: tuple[History, ...] = field(repr=False)
+    cost: Any = field(repr=False)
+
+    # --- the likelihood
+
+    @property
+    def failure(self) -> str | None:
+        """What went wrong, in a sentence; None if nothing did."""
+        return next((r.failure for r in self.runs if r.failure is not None), None)
+
+    @property
+    def loglik(self) -> float:
+        """Log-likelihood of all data, full Gaussian; -inf if the filter broke down."""
+        return self._total("loglik", -np.inf)
+
+    @property
+    def xi(self) -> float:
+        """Log-likelihood without its constant, as Peterson has it."""
+        return self._total("xi", -np.inf)
+
+    @property
+    def sumsq(self) -> float:
+        """Sum of squared standardised innovations."""
+        return self._total("sumsq", np.nan)
+
+    @property
+    def nobs(self) -> int:
+        """Scalar data that count in the likelihood."""
+        return sum(len(r.plan.readings) for r in self.runs) - len(self.runs) * len(self._spec.free_states)
+
+    @property
+    def log_jacobian(self) -> float:
+        """Sum of log |dT/dz| of transformed data."""
+        return float(sum(r.log_jacobian for r in self.runs))
+
+    def _total(self, name: str, broken: float) -> float:
+        if self.failure is not None:
+            return broken
+        return float(sum(getattr(r.likelihood, name) for r in self.runs))
+
+    @property
+    def _spec(self) -> Any:
+        return self.cost.specification
+
+    # --- tables of data
+
+    @cached_property
+    def residuals(self) -> pd.DataFrame:
+        """One row a datum: [entity,] name, x, obs, mod, innovation, sd, standardized, NUMR, AUXM, flag.
+
+        `mod` is predicted from all data before this time, ``innovation = obs - mod``, `sd` that of the innovation,
+        ``standardized = innovation / sd``. NUMR and AUXM are the deleted residuals of the datum, in their sds: it minus
+        what everything else until its time (NUMR), or all other data (AUXM), say of it. `flag` marks suspected data:
+        beyond the cost's `threshold`, and the largest of their sample, states included. All on the scale of comparison
+        (of a transform). Data that the start uses up have no prediction.
+        """
+        return tables.residual_table(self.runs, self.histories, self.variables, self.entity_column, self.threshold)
+
+    @cached_property
+    def shocks(self) -> pd.DataFrame:
+        """Jumps of states that the data ask for: [entity,] time, state, NUSR, AUXS, flag.
+
+        In their sds: with the data until then, and with all. A first row that stands out says that the start is wrong.
+        """
+        names = self._state_names
+        return tables.shock_table(self.runs, self.histories, names, self.entity_column, self.threshold)
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """One row a sample: [entity,] time, n, chi2, p: delta' S^-1 delta is chi-squared with n degrees of freedom."""
+        return tables.sample_table(self.runs, self.histories, self.entity_column)
+
+    @cached_property
+    def contributions(self) -> pd.DataFrame:
+        """What every variable adds to the log-likelihood: n, loglik, sumsq, mean_square (1 for a right model).
+
+        A variable is given those before it in the same sample. With an unknown start the data it uses up are not
+        counted, and the row "start" is what the determinant of their information adds.
+        """
+        return tables.contribution_table(self.runs, self.histories, self.variables, self.loglik)
+
+    # --- tables of states
+
+    @cached_property
+    def predicted(self) -> pd.DataFrame:
+        """States and outputs from the data before: [entity,] time, states, outputs."""
+        return self._states("predicted")
+
+    @cached_property
+    def filtered(self) -> pd.DataFrame:
+        """States and outputs with the data of their time too; NaN while an unknown start is not determined."""
+        return self._states("filtered")
+
+    @cached_property
+    def smoothed(self) -> pd.DataFrame:
+        """States and outputs with all data; NaN with ``smooth=False``."""
+        return self._states("smoothed")
+
+    def sd(self, kind: str = "smoothed") -> pd.DataFrame:
+        """Return the standard deviations that belong to a table of states; of outputs the root of H P H'.
+
+        Parameters
+        ----------
+        kind : {"smoothed", "filtered", "predicted"}
+        """
+        check_choice(kind, KINDS, "kind")
+        sds = []
+        for run, history in zip(self.runs, self.histories, strict=True):
+            x, P = _states_of(history, kind)
+            _, H = self._outputs.at(run.plan.times, x, run.p, run.plan.inputs)
+            sds.append(np.concatenate([_roots(np.einsum("tii->ti", P)), _roots(tables.propagated(H, P))], axis=1))
+        return self._table(sds)
+
+    @property
+    def predicted_cov(self) -> Cube:
+        """Covariances of the states, shape (n_time, n, n), in the rows of `predicted`."""
+        return np.concatenate([h.P_predicted for h in self.histories])
+
+    @property
+    def filtered_cov(self) -> Cube:
+        """Covariances of the states, shape (n_time, n, n), in the rows of `filtered`."""
+        return np.concatenate([h.P_filtered for h in self.histories])
+
+    @property
+    def smoothed_cov(self) -> Cube:
+        """Covariances of the states, shape (n_time, n, n), in the rows of `smoothed`."""
+        return np.concatenate([h.P_smoothed for h in self.histories])
+
+    @property
+    def gains(self) -> Cube:
+        """Gains K, shape (n_time, n, n_var), in the rows of the state tables; NaN where a variable was not read."""
+        return np.concatenate([h.gains for h in self.histories])
+
+    def _states(self, kind: str) -> pd.DataFrame:
+        values = []
+        for run, history in zip(self.runs, self.histories, strict=True):
+            x, _ = _states_of(history, kind)
+            y, _ = self._outputs.at(run.plan.times, x, run.p, run.plan.inputs)
+            values.append(np.concatenate([x, y], axis=1))
+        return self._table(values)
+
+    def _table(self, values: Sequence[Matrix]) -> pd.DataFrame:
+        return tables.state_table(self.runs, values, (*self._state_names, *self._outputs.names), self.entity_column)
+
+    @property
+    def _state_names(self) -> tuple[str, ...]:
+        return tuple(self._spec.space.states)
+
+    @cached_property
+    def _outputs(self) -> StateFunctions:
+        return output_functions(self._spec)
+
+    # --- do model and data agree
+
+    @cached_property
+    def _whitened(self) -> Whitened:
+        return whitened(self.runs, self.histories, len(self.variables))
+
+    def correlations(self, max_lag: int = 10, *, estimated: Any = None) -> Correlations:
+        """Return serial and cross correlations of the whitened innovations, with limits and portmanteau.
+
+        Its `frame` holds both R(j) (`r`), as the tests take it, and the correlation proper (`rho`).
+
+        Parameters
+        ----------
+        max_lag : int
+            In samples; less if the series is shorter and `max_lag` is left alone.
+        estimated : names, or a Series such as ``fit.par``, optional
+            Parameters that were estimated from these data; those of the mean equations cost the portmanteau degrees of
+            freedom.
+        """
+        longest = max((len(s) for s in self._whitened.series), default=1)
+        lags = min(max_lag, max(longest - 1, 1)) if max_lag == 10 else max_lag
+        return correlations_of(self._whitened, self.variables, lags, len(self._mean_parameters(estimated)))
+
+    def sumsq_test(self, estimated: Any = None) -> SumsqTest:
+        """Return the test of the size of the innovations.
+
+        Parameters
+        ----------
+        estimated : names, or a Series such as ``fit.par``, optional
+            Parameters that were estimated from these data.
+        """
+        squares = np.concatenate([h.whitened[np.isfinite(h.whitened)] ** 2 for h in self.histories])
+        scale = scale_is_estimated(self._spec, self._names(estimated))
+        return SumsqTest(self.sumsq, self.nobs, len(self._mean_parameters(estimated)), scale, squares)
+
+    def normality(self) -> Normality:
+        """Return moments and tests of normality of the whitened innovations."""
+        return normality_of(self._whitened, self.variables)
+
+    def periodogram(self) -> Periodogram:
+        """Return the cumulative periodograms of the whitened innovations."""
+        return periodogram_of(self._whitened, self.variables)
+
+    def _names(self, estimated: Any) -> list[str]:
+        """Return the names of estimated parameters."""
+        if estimated is None:
+            return []
+        if isinstance(estimated, str):
+            estimated = [estimated]
+        if not isinstance(estimated, Iterable):
+            raise ArgumentError(
+                f"`estimated` must be names, or a Series such as fit.par; got {type(estimated).__name__}."
+            )
+        names = [str(k) for k in (estimated.index if isinstance(estimated, pd.Series) else estimated)]
+        return list(check_names(names, self.parms.index, argument="estimated"))
+
+    def _mean_parameters(self, estimated: Any) -> list[str]:
+        """Return those of the estimated parameters that the mean equations hold."""
+        own = self._spec.definition.parameters
+        scales = self._spec.scales
+        return [k for k in self._names(estimated) if k.split("[")[0] in own and k.split("[")[0] not in scales]
+
+    def nonlinearity(self) -> pd.DataFrame:
+        """Return how far the extended filter's linearisation can be trusted, by state.
+
+        The model is moved by a filtered standard deviation of each state and held against its tangent, in standard
+        deviations of what comes next. Well below 1 the likelihood is good; near 1 or above, compare with
+        ``update="second_order"`` or ``"unscented"``.
+
+        Returns
+        -------
+        DataFrame
+            Index: the states; columns step_mean, step_max, step_time, reading_mean, reading_max, reading_time: means,
+            largest values along the data, and where they are (the entity first where there are several).
+
+        Raises
+        ------
+        SimulationError
+            The filter breaks down.
+        """
+        labels = self.entities
+        table: pd.DataFrame = self.cost.bind().nonlinearity(
+            self.parms.to_numpy(dtype=float), None if labels == [None] else labels
+        )
+        return table
+
+    def summary(self, estimated: Any = None) -> FilterSummary:
+        """Return the filter on one page: do model and data agree, what is suspected, what is missing, what is weak.
+
+        Parameters
+        ----------
+        estimated : names, or a Series such as ``fit.par``, optional
+            Parameters that were estimated from these data; without it the tests take the parameters as given.
+        """
+        return summary_of(self, estimated)
+
+    # --- pictures
+
+    def plot(self, which: Any = None, kind: str = "smoothed", *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw states and outputs with bands and data, suspected data ringed, one panel a variable; return the Axes.
+
+        Parameters
+        ----------
+        which : names or positions from 0, optional
+            States and outputs; by default all but states that are observed under another name.
+        kind : {"smoothed", "filtered", "predicted"}
+        axes : array of Axes, optional
+        **kwargs
+            `level` of the band (0.95); the rest goes to the lines.
+        """
+        from fmepy.plotting.filtering import plot_states
+
+        return plot_states(self, which, kind, axes=axes, **kwargs)
+
+    def plot_innovations(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw the standardised innovations over time with their limits; return the Axes."""
+        from fmepy.plotting.filtering import plot_innovations
+
+        return plot_innovations(self, which, axes=axes, **kwargs)
+
+    def plot_diagnostics(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw innovations, correlations, quantiles and periodogram, one row a variable; return the Axes."""
+        from fmepy.plotting.filtering import plot_diagnostics
+
+        return plot_diagnostics(self, which, axes=axes, **kwargs)
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The parameters as a dict."""
+        return {str(k): float(v) for k, v in self.parms.items()}
+
+    @property
+    def xlabel(self) -> str:
+        """What the data call time."""
+        return str(self.cost.x)
+
+    @property
+    def threshold(self) -> float:
+        """Of the flags, in standard deviations."""
+        return float(self.cost.threshold)
+
+    @property
+    def entity_column(self) -> str | None:
+        """The column of the tables that names the entity; None if there is but one."""
+        name: str | None = self.cost.entity
+        return name
+
+    @cached_property
+    def positive(self) -> set[str]:
+        """States and outputs that cannot be negative: `fmepy.fimlof.bands` says how that is known."""
+        return positive_names(self._spec)
+
+    def drawn_through(self, points: int = 200) -> FilterResult:
+        """Return the result with so many further times between its own where they are few: for smooth lines."""
+        nodes = np.unique(np.concatenate([r.plan.times for r in self.runs]))
+        if self.failure is not None or len(nodes) < 2 or len(nodes) >= points:
+            return self
+        if self._spec.definition.kind == "difference":
+            between = np.arange(nodes[0], nodes[-1] + 0.5)
+            return self if len(between) == len(nodes) else self.at(between[:: -(-len(between) // 2000)])
+        return self.at(np.linspace(nodes[0], nodes[-1], points + 1))
+
+    @property
+    def measured_states(self) -> dict[str, str]:
+        """States that are observed directly under another name, and that name."""
+        direct = {e.name: name for name, e in outputs_of(self._spec) if getattr(e, "is_Symbol", False)}
+        pairs = ((s, direct.get(s)) for s in self._state_names if s not in self.variables)
+        return {s: name for s, name in pairs if name in self.variables}
+
+    @property
+    def data_as_given(self) -> pd.DataFrame:
+        """The rows of `residuals` with obs on the data's own scale; of sums with the name "sum of <variable>"."""
+        table = self.residuals.copy()
+        for name, how in zip(self.variables, self._spec.transforms, strict=True):
+            mine = table["name"] == name
+            if how == "log":
+                table.loc[mine, "obs"] = np.exp(table.loc[mine, "obs"])
+            elif how == "sqrt":
+                table.loc[mine, "obs"] **= 2
+        table["name"] = table["name"].replace(names_of_sums(self._spec))
+        return table
+
+    def rows_of(self, table: pd.DataFrame, entity: Any) -> pd.DataFrame:
+        """Return the rows of a table that belong to an entity."""
+        return table if self.entity_column is None else table[table[self.entity_column] == entity]
+
+    # --- forecasts
+
+    def forecast(
+        self,
+        steps: int | None = None,
+        *,
+        times: Any = None,
+        level: float = 0.95,
+        parm_cov: pd.DataFrame | None = None,
+        forcings: Mapping[str, Any] | None = None,
+        draws: int = 0,
+        seed: Seed = None,
+    ) -> Forecast:
+        """Return forecasts from the end of the data, by prediction alone.
+
+        Parameters
+        ----------
+        steps : int, optional
+            So many further steps of a difference equation, or median spacings of the samples.
+        times : sequence, optional
+            Times beyond the data instead.
+        level : float
+            Coverage of the bands.
+        parm_cov : DataFrame, optional
+            Covariance of parameters that were estimated, such as ``fit.cov_scaled``: their uncertainty is added.
+        forcings : mapping, optional
+            Inputs of a scenario, as the model takes them; they replace the model's beyond the data.
+        draws : int
+            So many simulated paths (of parameters, of the end of the data, of all noise); the bands are their
+            quantiles. Needed where the forecast leaves the range in which the model is nearly linear.
+        seed : int, Generator or None
+
+        Returns
+        -------
+        Forecast
+            With the band of the state or output itself, and that of a reading of it.
+
+        Raises
+        ------
+        ArgumentError
+            Arguments that cannot be.
+        SimulationError
+            The filter broke down, or the forecast does.
+
+        Examples
+        --------
+        >>> from fmepy.fimlof.cost import FimlofCost
+        >>> from fmepy.models.difference import DifferenceModel
+        >>> model = DifferenceModel("next(x) = x", state={"x": 0.0}, times=[0, 1, 2])
+        >>> cost = FimlofCost(model, {"time": [1, 2], "x": [1.0, 3.0]}, process_noise={"x": 1.0},
+        ...                   measurement_noise={"x": 1.0}, initial_sd={"x": 1.0})
+        >>> cost.filter().forecast(2)[["time", "mean", "sd", "reading_sd"]].round(4)
+           time   mean      sd  reading_sd
+        0   3.0  2.125  1.2748      1.6202
+        1   4.0  2.125  1.6202      1.9039
+        """
+        return forecast(self, steps, times=times, level=level, parm_cov=parm_cov, forcings=forcings, draws=draws,
+                        seed=seed)  # fmt: skip
+
+    # --- parts
+
+    @property
+    def entities(self) -> list[Any]:
+        """Labels of the entities; [None] if there is but one."""
+        return [r.label for r in self.runs]
+
+    def of(self, entity: Any) -> FilterResult:
+        """Return the result of one entity: its likelihood, its tables."""
+        labels = self.entities
+        if entity not in labels:
+            raise ArgumentError(
+                f"`entity={entity!r}` was not filtered.{_near(entity, labels)} There are "
+                f"{', '.join(map(repr, labels[:12]))}{'' if len(labels) <= 12 else f', ... ({len(labels)} in all)'}."
+            )
+        k = labels.index(entity)
+        part = slice(k, k + 1)
+        return replace(self, runs=self.runs[part], histories=self.histories[part])
+
+    def at(self, times: Any) -> FilterResult:
+        """Return the result with further times in the tables of states; the likelihood stays what it is.
+
+        Parameters
+        ----------
+        times : sequence
+            From the filter's start on; for difference equations whole steps. Rows of the data without any reading ask
+            for their times by themselves.
+        """
+        try:
+            further = np.unique(np.asarray(times, dtype=float))
+        except (TypeError, ValueError):
+            raise ArgumentError(f"`times` must hold numbers, as the model's times are; got {times!r}.") from None
+        start = float(self._spec.grid[0])
+        if not np.isfinite(further).all() or (further < start).any():
+            raise ArgumentError(f"`times` must hold finite times from the model's start at {start:g} on.")
+        if self._spec.definition.kind == "difference":
+            whole_steps(further, start)
+        return filter_result(self.cost, self.parms, self.smooth, self.entities, further)
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("parms", "smooth", "variables", "runs", "histories", "cost")
+        return {name: self.__dict__[name] for name in names}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def __repr__(self) -> str:
+        of = f" of {len(self.runs)} entities" if self.entity_column is not None and len(self.runs) > 1 else ""
+        if self.failure is not None:
+            return f"FilterResult{of}: {self.failure}"
+        flags, jumps = int(self.residuals["flag"].sum()), int(self.shocks["flag"].sum())
+        suspected = f"{flags} suspected {'datum' if flags == 1 else 'data'}"
+        return (
+            f"FilterResult{of}: {self.nobs} data, log-likelihood {self.loglik:.7g}, SUMSQ {self.sumsq:.5g}; "
+            f"{suspected}, {jumps} {'jump' if jumps == 1 else 'jumps'} of states beyond {self.threshold:g} sd"
+        )
+
+
+def _near(entity: Any, labels: Sequence[Any]) -> str:
+    """Return a hint at the label that was meant: of numbers that may be one of another type."""
+    same = [k for k in labels if str(k) == str(entity)]
+    return f" Did you mean {same[0]!r}, a {type(same[0]).__name__}?" if same else did_you_mean(entity, labels)
+
+
+def _states_of(history: History, kind: str) -> tuple[Matrix, Cube]:
+    return getattr(history, f"x_{kind}"), getattr(history, f"P_{kind}")
+
+
+def _roots(variances: Matrix) -> Matrix:
+    return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
+
+
+def filter_result(
+    cost: Any, theta: pd.Series, smooth: bool, labels: Sequence[Any] | None = None, further: Vector | None = None
+) -> FilterResult:
+    """Return the result of a filter at parameters `theta`.
+
+    Parameters
+    ----------
+    cost : FimlofCost
+    theta : Series
+        All of its parameters.
+    smooth : bool
+    labels : sequence, optional
+        Those entities only.
+    further : ndarray, optional
+        Times besides those of the table and the model.
+    """
+    spec = cost.specification
+    runs = tuple(cost.bind().records(theta.to_numpy(dtype=float), labels, further))
+    n, m = len(spec.space.states), len(spec.variables)
+    free = np.array(spec.free_states, dtype=np.intp)
+    histories = tuple(
+        history_of(r.plan, r.run, r.correlation, free, m, smooth)
+        if r.run is not None
+        else History.empty(len(r.plan.times), len(r.plan.readings), n, m)
+        for r in runs
+    )
+    return FilterResult(theta.copy(), bool(smooth), tuple(spec.variables), runs, histories, cost)

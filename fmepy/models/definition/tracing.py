@@ -1,0 +1,296 @@
+"""Python function -> equations: call the function once with symbols and keep what it did.
+
+A `Traced` number wraps a sympy expression. It answers Python's arithmetic, numpy's ufuncs (``np.exp``, ``np.maximum``,
+...) and ``np.where``; whatever would need a *value* (an ``if`` on a state, ``math.exp``, ``float()``) raises a
+`TracingError` that says in which line and what to write instead. Models that cannot be traced still run, as Python.
+"""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmepy.errors import TracingError
+from fmepy.expressions.conditions import Condition as Decision
+from fmepy.expressions.conditions import Joined, Not, choose, relation
+from fmepy.expressions.equations import symbol
+
+if TYPE_CHECKING:
+    import sympy
+
+__all__ = ["Condition", "Traced", "as_expression", "call_traced", "place_of", "traced"]
+
+
+def traced(name: str) -> Traced:
+    """Return the traced number that stands for `name`."""
+    return Traced(symbol(name))
+
+
+def as_expression(value: Any) -> sympy.Expr:
+    """Return a traced number, a plain number or an array of one element as a sympy expression."""
+    import sympy
+
+    if isinstance(value, Traced):
+        return value.expression
+    if isinstance(value, np.ndarray) and value.size == 1:
+        return as_expression(value.item())
+    if isinstance(value, Condition):
+        return choose(value.decision, sympy.S.One, sympy.S.Zero)
+    if isinstance(value, (bool, np.bool_)):
+        return sympy.Integer(int(value))
+    if isinstance(value, (int, np.integer)):
+        return sympy.Integer(int(value))
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TracingError(f"{type(value).__name__} {value!r} is not a number") from None
+    # 0.5 stays a float of 17 digits; 2.0 becomes the integer 2, so that x**2.0 differentiates as x**2
+    if number.is_integer() and abs(number) < 1e15:
+        return sympy.Integer(int(number))
+    return sympy.Float(number, 17) if np.isfinite(number) else sympy.sympify(number)
+
+
+def _functions() -> dict[str, Callable[..., Any]]:
+    """Return numpy's ufuncs by name as functions of sympy expressions."""
+    import sympy as sp
+
+    from fmepy.expressions import nodes
+
+    def heaviside(x: Any, at_zero: Any) -> Any:
+        return nodes.Where(x, sp.S.Zero, sp.S.One, nodes.Where(sp.S.Zero, x, sp.S.Zero, at_zero))
+
+    def trunc(x: Any) -> Any:
+        return nodes.Where(x, sp.S.Zero, nodes.Floor(x), nodes.Ceiling(x))
+
+    return {
+        "add": lambda a, b: a + b,
+        "subtract": lambda a, b: a - b,
+        "multiply": lambda a, b: a * b,
+        "divide": lambda a, b: a / b,
+        "true_divide": lambda a, b: a / b,
+        "power": lambda a, b: a**b,
+        "float_power": lambda a, b: a**b,
+        "negative": lambda a: -a,
+        "positive": lambda a: a,
+        "square": lambda a: a**2,
+        "reciprocal": lambda a: 1 / a,
+        "absolute": nodes.Absolute,
+        "fabs": nodes.Absolute,
+        "sign": nodes.Sign,
+        "floor": nodes.Floor,
+        "ceil": nodes.Ceiling,
+        "trunc": trunc,
+        "remainder": nodes.Modulo,
+        "floor_divide": lambda a, b: nodes.Floor(a / b),
+        "fmod": lambda a, b: a - b * trunc(a / b),
+        "exp": sp.exp,
+        "exp2": lambda a: 2**a,
+        "expm1": lambda a: sp.exp(a) - 1,
+        "log": sp.log,
+        "log2": lambda a: sp.log(a) / sp.log(2),
+        "log10": lambda a: sp.log(a) / sp.log(10),
+        "log1p": lambda a: sp.log(1 + a),
+        "sqrt": sp.sqrt,
+        "cbrt": lambda a: nodes.Sign(a) * nodes.Absolute(a) ** sp.Rational(1, 3),
+        "sin": sp.sin,
+        "cos": sp.cos,
+        "tan": sp.tan,
+        "arcsin": sp.asin,
+        "arccos": sp.acos,
+        "arctan": sp.atan,
+        "arctan2": sp.atan2,
+        "sinh": sp.sinh,
+        "cosh": sp.cosh,
+        "tanh": sp.tanh,
+        "maximum": nodes.Largest,
+        "minimum": nodes.Smallest,
+        "hypot": lambda a, b: sp.sqrt(a**2 + b**2),
+        "heaviside": heaviside,
+    }
+
+
+_RELATIONS = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_JOINED = {"logical_and": "and", "logical_or": "or", "bitwise_and": "and", "bitwise_or": "or"}
+
+
+def _apply(name: str, arguments: Sequence[Any]) -> Any:
+    """Apply the ufunc called `name` to scalars, traced or not."""
+    if name in _RELATIONS:
+        return Condition(relation(_RELATIONS[name], *map(as_expression, arguments)))
+    if name in _JOINED:
+        return Condition(Joined([_as_decision(a) for a in arguments], _JOINED[name]))
+    if name in ("logical_not", "invert"):
+        return Condition(Not(_as_decision(*arguments)))
+    functions = _functions()
+    if name not in functions:
+        raise TracingError(f"np.{name} has no symbolic form")
+    return Traced(functions[name](*map(as_expression, arguments)))
+
+
+def _as_decision(value: Any) -> Decision:
+    if isinstance(value, Condition):
+        return value.decision
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise TracingError("a condition was expected, such as x > 0")
+
+
+def _where(condition: Any, *branches: Any) -> Any:
+    if len(branches) != 2:
+        raise TracingError("np.where needs a condition and two values")
+
+    def chosen(c: Any, a: Any, b: Any) -> Any:
+        return Traced(choose(_as_decision(c), as_expression(a), as_expression(b)))
+
+    if any(isinstance(b, np.ndarray) and b.ndim for b in branches):
+        return np.frompyfunc(chosen, 3, 1)(condition, *branches)
+    return chosen(condition, *branches)
+
+
+def _clip(x: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
+    low, high = bounds.get("min", a_min), bounds.get("max", a_max)
+    x = x if low is None else np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
+class _NumpyFace:
+    """What traced numbers and conditions share: they answer numpy, and refuse what needs a value."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # == is refused, so a hash would mislead
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__" or kwargs:
+            raise TracingError(f"np.{ufunc.__name__}.{method} on a symbol has no symbolic form")
+        if any(isinstance(x, np.ndarray) and x.ndim for x in inputs):
+            name = ufunc.__name__
+            return np.frompyfunc(lambda *xs: _apply(name, xs), len(inputs), 1)(*inputs)
+        return _apply(ufunc.__name__, inputs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip}
+        if func not in handlers:
+            raise TracingError(f"np.{func.__name__} of a single symbol has no symbolic form")
+        return handlers[func](*args, **kwargs)
+
+    def __float__(self) -> float:
+        raise TracingError(
+            "a value is needed where there is only a symbol (math.exp and its kin, or float()); "
+            "write np.exp, np.log, ... instead"
+        )
+
+    def __int__(self) -> int:
+        raise TracingError("an integer value is needed where there is only a symbol")
+
+    __index__ = __int__
+
+    def __eq__(self, other: object) -> Any:
+        raise TracingError("'==' of a changing value is true for an instant at most; compare with < or >")
+
+    __ne__ = __eq__
+
+
+class Condition(_NumpyFace):
+    """A condition on traced numbers, such as ``x > 0``; it has no truth value of its own."""
+
+    __slots__ = ("decision",)
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+
+    def __bool__(self) -> bool:
+        raise TracingError(
+            "an if (or min, max, and, or) decides on a symbol; "
+            "write np.where(condition, a, b), np.maximum or np.minimum instead"
+        )
+
+    def __and__(self, other: Any) -> Condition:
+        return Condition(Joined((_as_decision(self), _as_decision(other)), "and"))
+
+    def __or__(self, other: Any) -> Condition:
+        return Condition(Joined((_as_decision(self), _as_decision(other)), "or"))
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __invert__(self) -> Condition:
+        return Condition(Not(self.decision))
+
+    def __mul__(self, other: Any) -> Traced:  # (x > 0) * rate, a common way to write a switch
+        return Traced(as_expression(self) * as_expression(other))
+
+    __rmul__ = __mul__
+
+
+class Traced(_NumpyFace):
+    """A number that remembers how it was computed."""
+
+    __slots__ = ("expression",)
+
+    def __init__(self, expression: Any) -> None:
+        self.expression = expression
+
+    def __repr__(self) -> str:
+        return f"Traced({self.expression})"
+
+    def __bool__(self) -> bool:
+        raise TracingError("the truth of a symbol is asked for; write np.where(condition, a, b) instead of if")
+
+    def __getattr__(self, name: str) -> Any:
+        # np.exp(object array) calls the method `exp` of each element
+        if name.startswith("_") or name not in _functions():
+            raise AttributeError(name)
+        return lambda *others: _apply(name, (self, *others))
+
+
+def _operator(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
+    def operate(self: Any, other: Any) -> Any:
+        if isinstance(other, np.ndarray) and other.ndim:
+            pair = (other, self) if swapped else (self, other)
+            return np.frompyfunc(lambda a, b: _apply(name, (a, b)), 2, 1)(*pair)
+        return _apply(name, (other, self) if swapped else (self, other))
+
+    return operate
+
+
+_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "pow": "power", "mod": "remainder",
+    "floordiv": "floor_divide",
+}  # fmt: skip
+for _method, _name in _OPERATORS.items():
+    setattr(Traced, f"__{_method}__", _operator(_name, swapped=False))
+    setattr(Traced, f"__r{_method}__", _operator(_name, swapped=True))
+for _method, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}.items():
+    setattr(Traced, f"__{_method}__", _operator(_name, swapped=False))
+for _method, _name in {"neg": "negative", "pos": "positive", "abs": "absolute"}.items():
+    setattr(Traced, f"__{_method}__", lambda self, _n=_name: _apply(_n, (self,)))
+
+
+def call_traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a user's function with traced numbers.
+
+    Raises
+    ------
+    TracingError
+        Whatever went wrong, with the line of the user's function where it did. Errors of other kinds are kept as the
+        cause: a function that fails on symbols may still run on numbers.
+    """
+    try:
+        return function(*args, **kwargs)
+    except Exception as error:
+        why = str(error) if isinstance(error, TracingError) else f"{type(error).__name__}: {error}"
+        raise TracingError(f"{place_of(function, error)}{why}") from error
+
+
+def place_of(function: Callable[..., Any], error: Exception) -> str:
+    """Return where in the user's file an error arose, as "line 12, `if x > 0:`: "."""
+    code = getattr(function, "__code__", None)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if code and f.filename == code.co_filename]
+    if not frames:
+        return ""
+    last = frames[-1]
+    line = (last.line or linecache.getline(last.filename, last.lineno or 0)).strip()
+    return f"line {last.lineno}" + (f", `{line}`: " if line else ": ")

@@ -1,0 +1,83 @@
+"""Initial values and event values: numbers or expressions of parameters, with their derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.python_code import scalar_function
+from fmepy.errors import SimulationError
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import symbol
+from fmepy.types import Matrix, Vector
+
+__all__ = ["ValueTable"]
+
+
+class ValueTable:
+    """Numbers or expressions of parameters, with their derivatives to some of them.
+
+    Parameters
+    ----------
+    values : sequence of (float or sympy.Expr)
+    parameters : sequence of str
+        All parameters, in the order of p.
+    names : sequence of str
+        Those to take derivatives for.
+    """
+
+    def __init__(self, values: Sequence[Any], parameters: Sequence[str], names: Sequence[str] = ()) -> None:
+        self.shape = (len(values), len(names))
+        self._constant: Vector | None = None
+        if not any(getattr(v, "free_symbols", None) for v in values):
+            self._constant = np.array([float(v) for v in values])
+            return
+        self._key = (tuple(values), tuple(parameters))
+        self._names = tuple(names)
+        self._value = _values(*self._key)
+        self._slope: Callable[..., list[float]] | None = None
+
+    def value(self, p: list[float]) -> Vector:
+        """Return the values, shape (n,); SimulationError where they have none."""
+        if self._constant is not None:
+            return self._constant
+        return _computed(self._value, p)
+
+    def slope(self, p: list[float]) -> Matrix:
+        """Return the derivatives, shape (n, n_names)."""
+        if self._constant is not None:
+            return np.zeros(self.shape)
+        if self._slope is None:
+            self._slope = _slopes(*self._key, self._names)
+        return _computed(self._slope, p).reshape(self.shape)
+
+
+def _computed(function: Callable[..., list[float]], p: list[float]) -> Vector:
+    try:
+        values = function(p)
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        raise SimulationError(f"an initial or event value cannot be computed: {error}") from None
+    if not isfinite(sum(values)) and not all(map(isfinite, values)):  # a finite sum has finite terms
+        raise SimulationError("an initial or event value is not finite")
+    return np.array(values, dtype=float)
+
+
+@lru_cache(maxsize=64)
+def _values(values: tuple[Any, ...], parameters: tuple[str, ...]) -> Callable[..., list[float]]:
+    """Return the values as a function of p; models that differ in numbers share it."""
+    import sympy
+
+    return scalar_function([[symbol(k) for k in parameters]], [sympy.sympify(v) for v in values])
+
+
+@lru_cache(maxsize=64)
+def _slopes(values: tuple[Any, ...], parameters: tuple[str, ...], names: tuple[str, ...]) -> Callable[..., list[float]]:
+    """Return their derivatives, row by row, as a function of p."""
+    import sympy
+
+    slopes = [derivative(sympy.sympify(v), symbol(k)) for v in values for k in names]
+    return scalar_function([[symbol(k) for k in parameters]], slopes)

@@ -1,0 +1,1 @@
+"""What happens along a run: segments, events, forcings, switches, tolerances."""

@@ -1,0 +1,186 @@
+"""Forcings: time series as inputs of a model, and what the solvers need to know of them.
+
+Between two of its knots a forcing is a straight line ``a + b (t - t_ref)`` (linear) or a constant. Runs are cut into
+segments at every knot where one of them changes, so that no solver ever steps over a pulse: a compiled solver without a
+largest step would otherwise return a wrong answer with no sign of it. Outside its knots a forcing is held constant.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ModelError, check_choice
+from fmepy.parameters.names import normal_name
+from fmepy.types import Cube, Matrix, Vector
+
+__all__ = [
+    "Forcing",
+    "as_forcings",
+    "forcing_jumps",
+    "forcing_knots",
+    "forcing_lines",
+    "forcing_values",
+    "stage_values",
+    "tell_outside",
+]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forcing:
+    """One time series as an input.
+
+    Attributes
+    ----------
+    name : str
+    times : ndarray, shape (n_knot,)
+        Strictly increasing.
+    values : ndarray, shape (n_knot,)
+    method : {"linear", "constant"}
+        "constant" keeps the value of the last knot passed.
+    """
+
+    name: str
+    times: Vector
+    values: Vector
+    method: str = "linear"
+
+    def at(self, t: Any) -> Vector:
+        """Return the forcing at times `t`; at a jump, the value after it."""
+        if self.method == "linear":
+            line: Vector = np.interp(t, self.times, self.values)
+            return line
+        near = 1e-13 * np.maximum(np.abs(t), self.times[-1] - self.times[0])  # 0.3 is not before a jump at 3 * 0.1
+        place = np.searchsorted(self.times, t + near, side="right") - 1
+        level: Vector = self.values[np.clip(place, 0, len(self.values) - 1)]
+        return level
+
+    def knots(self) -> Vector:
+        """Return the times at which the line or the level really changes."""
+        if len(self.times) == 1:
+            return np.empty(0)
+        if self.method == "constant":
+            jumps: Vector = self.times[1:][np.diff(self.values) != 0]
+            return jumps
+        slopes = np.concatenate([[0.0], np.diff(self.values) / np.diff(self.times), [0.0]])
+        change = np.abs(np.diff(slopes)) > 1e-12 * (np.abs(slopes[1:]) + np.abs(slopes[:-1]))
+        kinks: Vector = self.times[change]
+        return kinks
+
+    def line(self, start: float, end: float) -> tuple[float, float]:
+        """Return (a, b) with ``u = a + b (t - start)`` on a segment that holds no knot inside."""
+        if self.method == "constant":
+            return float(self.at(0.5 * (start + end))), 0.0
+        a, c = np.interp([start, end], self.times, self.values)
+        return float(a), float((c - a) / (end - start))
+
+
+def as_forcings(forcings: Any) -> tuple[Forcing, ...]:
+    """Return what the user gave as forcings.
+
+    Parameters
+    ----------
+    forcings : None or mapping of name to series
+        A series is a pandas Series (index: time), ``(times, values)``, ``(times, values, "constant")``, a table whose
+        first two columns are time and value, or a `Forcing`.
+
+    Raises
+    ------
+    ModelError
+        Times that do not increase, values that are not finite, an unknown method, nothing in it.
+    """
+    if forcings is None:
+        return ()
+    if not isinstance(forcings, Mapping):
+        raise ModelError(f"`forcings` must be a dict of name and series; got {type(forcings).__name__}.")
+    return tuple(_forcing(normal_name(name), series) for name, series in forcings.items())
+
+
+def _forcing(name: str, series: Any) -> Forcing:
+    method = "linear"
+    if isinstance(series, Forcing):
+        times, values, method = series.times, series.values, series.method
+    elif isinstance(series, pd.Series):
+        times, values = series.index.to_numpy(), series.to_numpy()
+    elif isinstance(series, pd.DataFrame):
+        if series.shape[1] < 2:
+            raise ModelError(f"The forcing {name!r} is a table of {series.shape[1]} column; time and value are needed.")
+        times, values = series.iloc[:, 0].to_numpy(), series.iloc[:, 1].to_numpy()
+    elif isinstance(series, tuple | list) and len(series) in (2, 3):
+        times, values = np.asarray(series[0]), np.asarray(series[1])
+        method = series[2] if len(series) == 3 else method
+    else:
+        raise ModelError(
+            f"The forcing {name!r} must be a Series indexed by time, (times, values) or "
+            f"(times, values, 'constant'); got {type(series).__name__}."
+        )
+    check_choice(method, ("linear", "constant"), f"forcings[{name!r}] method")
+    try:
+        times, values = np.array(times, dtype=float), np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"The forcing {name!r} must hold numbers.") from None
+    if times.ndim != 1 or times.shape != values.shape or not len(times):
+        raise ModelError(
+            f"The forcing {name!r} has {times.size} times and {values.size} values; as many of each are "
+            "needed, and at least one."
+        )
+    if not (np.isfinite(times).all() and np.isfinite(values).all()):
+        raise ModelError(f"The forcing {name!r} holds NaN or infinite numbers; drop or fill them.")
+    if (np.diff(times) <= 0).any():
+        raise ModelError(f"The times of the forcing {name!r} must increase; sort them, and keep one value a time.")
+    return Forcing(name, times, values, method)
+
+
+def forcing_knots(forcings: tuple[Forcing, ...]) -> Vector:
+    """Return all times at which any forcing has a kink or a jump, sorted."""
+    return np.unique(np.concatenate([f.knots() for f in forcings])) if forcings else np.empty(0)
+
+
+def forcing_lines(forcings: tuple[Forcing, ...], start: float, end: float) -> list[float]:
+    """Return a1, b1, a2, b2, ... of all forcings on a segment."""
+    return [c for f in forcings for c in f.line(start, end)]
+
+
+def forcing_values(forcings: tuple[Forcing, ...], times: Vector) -> Matrix:
+    """Return the forcings at `times`, shape (n_forcing, n_time)."""
+    return np.array([f.at(times) for f in forcings]).reshape(len(forcings), len(times))
+
+
+def forcing_jumps(forcings: tuple[Forcing, ...]) -> Vector:
+    """Return all times at which any forcing jumps, sorted; fixed steps end there."""
+    return forcing_knots(tuple(f for f in forcings if f.method == "constant"))
+
+
+def stage_values(forcings: tuple[Forcing, ...], start: Vector, end: Vector) -> Cube:
+    """Return the forcings at the start, the middle and the end of steps, shape (n_step, 3, n_forcing).
+
+    At its end a step sees the value from the left: a "constant" forcing is one level from start to end, that of the
+    middle, and what begins where the step ends belongs to the next one.
+    """
+    out = np.empty((len(start), 3, len(forcings)))
+    middle = 0.5 * (start + end)
+    for i, f in enumerate(forcings):
+        looked = [middle] * 3 if f.method == "constant" else [start, middle, end]
+        out[:, :, i] = np.array([f.at(t) for t in looked]).T
+    return out
+
+
+def tell_outside(forcings: tuple[Forcing, ...], start: float, end: float) -> None:
+    """Log once which forcings end inside the run and are held constant from there."""
+    for f in forcings:
+        if len(f.times) > 1 and (start < f.times[0] or end > f.times[-1]):
+            logger.info(
+                "The forcing %r covers %g to %g, the model runs from %g to %g: outside its range it is held constant.",
+                f.name,
+                f.times[0],
+                f.times[-1],
+                start,
+                end,
+            )

@@ -1,0 +1,156 @@
+"""Crossings known before a run: of conditions, and of floors, that depend on time and parameters alone.
+
+Where g is a straight line in time, the crossings are computed; other functions of time (``sin(2*pi*t) > 0.9``) are
+looked at in `SAMPLES` places and the changes found by halving, so what is shorter than that part of the run may be
+missed. A condition may hold the modes of others (``t % 1 < 0.1`` is ``0.1 > t - k`` with k = floor(t)): the inner ones
+come first, and between two of their crossings the outer one has one form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.python_code import array_function
+from fmepy.errors import SimulationError
+from fmepy.expressions.derivatives import derivative
+from fmepy.models.running.system import System
+from fmepy.types import Matrix, Vector
+
+__all__ = ["planned_crossings", "planned_modes"]
+
+MOST_STOPS = 10_000
+"""Crossings in one run."""
+SAMPLES = 2_000
+_APART = 1e-12
+"""Relative distance below which two crossings are one."""
+
+
+def planned_crossings(system: System, p: Vector, start: float, last: float) -> tuple[tuple[float, int], ...]:
+    """Return (time, switch) of all crossings between start and last, at the parameters p (all of the model's).
+
+    Raises
+    ------
+    SimulationError
+        More than `MOST_STOPS`.
+    """
+    return _crossings(system, tuple(p[_used(system)].tolist()), start, last)
+
+
+def planned_modes(system: System, p: Vector, times: Vector) -> Matrix:
+    """Return the modes of the planned switches at times that are no crossings, shape (n_planned, n_times)."""
+    return _modes(system, p[_used(system)].tolist(), times, len(system.planned))
+
+
+@lru_cache(maxsize=64)
+def _used(system: System) -> Any:
+    """Return the places of the parameters that occur in planned conditions."""
+    occur = {s for i in system.planned for s in system.switches[i].g.free_symbols}
+    parameters = system.inputs[: system.layout.n_parameters]
+    return np.array([i for i, s in enumerate(parameters) if s in occur], dtype=np.intp)
+
+
+_Function = Callable[..., list[Any]]
+
+
+@lru_cache(maxsize=64)
+def _functions(system: System) -> list[tuple[_Function, bool]]:
+    """Return for every planned switch g(t), or of a straight line (g(0), slope), and whether it is one."""
+    import sympy
+
+    planned = [system.switches[i] for i in system.planned]
+    groups = [[system.time], [system.inputs[i] for i in _used(system)], [w.mode for w in planned]]
+    out = []
+    for w in planned:
+        slope = derivative(w.g, system.time)
+        is_line = system.time not in slope.free_symbols
+        parts = [w.g.xreplace({system.time: sympy.S.Zero}), slope] if is_line else [w.g]
+        out.append((array_function(groups, parts), is_line))
+    return out
+
+
+def _modes(system: System, p: Any, times: Vector, n: int) -> Matrix:
+    """Return the modes of the first n planned switches at times."""
+    M = np.zeros((len(system.planned), len(times)))
+    for k, (function, is_line) in enumerate(_functions(system)[:n]):
+        values = function((times,), p, M)
+        g = values[0] + values[1] * times if is_line else values[0]
+        M[k] = _state(g, system.switches[system.planned[k]].is_level)
+    return M
+
+
+def _state(g: Any, is_level: bool) -> Vector:
+    state: Vector = np.nan_to_num(np.floor(g)) if is_level else np.where(np.greater(g, 0), 1.0, 0.0)
+    return state
+
+
+@lru_cache(maxsize=256)
+def _crossings(system: System, p: tuple[float, ...], start: float, last: float) -> tuple[tuple[float, int], ...]:
+    found: list[tuple[float, int]] = []
+    edges = np.array([start, last])
+    eps = _APART * max(abs(start), abs(last))
+    for k, (function, is_line) in enumerate(_functions(system)):
+        i = system.planned[k]
+        is_level = system.switches[i].is_level
+        M = _modes(system, p, 0.5 * (edges[1:] + edges[:-1]), k)
+        if is_line:
+            g0, slope = (np.broadcast_to(v, len(edges) - 1) for v in function((0.0,), p, M))
+            times = _of_lines(g0, slope, edges, is_level)
+        else:
+            times = _of_curves(function, p, M, edges, is_level)
+        nearest = edges[np.clip(np.searchsorted(edges, times), 1, len(edges) - 1)]
+        before = edges[np.clip(np.searchsorted(edges, times) - 1, 0, len(edges) - 1)]
+        times = times[(np.abs(times - nearest) > eps) & (np.abs(times - before) > eps)]
+        found += [(t, i) for t in times.tolist()]
+        if len(found) > MOST_STOPS:
+            raise _too_many(len(found))
+        edges = np.unique(np.concatenate([edges, times]))
+    return tuple(found)
+
+
+def _too_many(n: float) -> SimulationError:
+    return SimulationError(
+        f"the conditions and floors of time in the model change {n:.3g} times in the run; at most {MOST_STOPS} are "
+        "stopped at. Make the steps coarser or the run shorter"
+    )
+
+
+def _of_lines(g0: Vector, slope: Vector, edges: Vector, is_level: bool) -> Vector:
+    """Return where lines g0 + slope t, one an interval, are zero (of levels: whole)."""
+    a, b = edges[:-1], edges[1:]
+    with np.errstate(all="ignore"):
+        if not is_level:
+            t = -g0 / slope
+            zeros: Vector = t[(t > a) & (t < b)]
+            return zeros
+        ends = np.array([g0 + slope * a, g0 + slope * b])
+        low, high = np.ceil(ends.min(axis=0)), np.floor(ends.max(axis=0))
+        count = np.where(np.isfinite(ends).all(axis=0) & (slope != 0), np.maximum(high - low + 1, 0), 0.0)
+    if count.sum() > MOST_STOPS:
+        raise _too_many(float(count.sum()))
+    pieces = [(low[j] + np.arange(count[j]) - g0[j]) / slope[j] for j in np.flatnonzero(count)]
+    times = [t[(t > a[j]) & (t < b[j])] for j, t in zip(np.flatnonzero(count), pieces, strict=True)]
+    return np.concatenate(times) if times else np.empty(0)
+
+
+def _of_curves(function: _Function, p: Any, M: Matrix, edges: Vector, is_level: bool) -> Vector:
+    """Return where a function of time changes its sign (of levels: its floor)."""
+    samples = np.union1d(np.linspace(edges[0], edges[-1], SAMPLES + 1), edges)
+    low, high = samples[:-1], samples[1:]
+    modes = M[:, np.clip(np.searchsorted(edges, low, side="right") - 1, 0, len(edges) - 2)]
+
+    def state(t: Vector, m: Matrix) -> Vector:
+        return _state(np.broadcast_to(function((t,), p, m)[0], t.shape), is_level)
+
+    left = state(low, modes)
+    changed = left != state(high, modes)
+    low, high, left, modes = low[changed], high[changed], left[changed], modes[:, changed]
+    for _ in range(60 if len(low) else 0):
+        middle = 0.5 * (low + high)
+        same = state(middle, modes) == left
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    found: Vector = high
+    return found

@@ -1,0 +1,312 @@
+"""Equations -> a first-order system with run-time inputs, ready for an engine.
+
+A `System` is what engines compile. Its state vector z holds the model's states y and, if sensitivities are wanted,
+their scaled derivatives, one block of n_state for each parameter::
+
+    z = [y, s_1, ..., s_k]        s_j = k_j dy/dp_j        s_j' = (df/dy) s_j + k_j df/dp_j
+
+(the variational equations; the scale k_j = |p_j| makes one absolute tolerance fit states and sensitivities alike).
+Whatever may change from run to run is an *input* of the compiled system and never a constant in it: all parameters,
+the present line of every forcing, the modes of the switches, the scales, and the initial z. So a change of numbers
+never recompiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.python_code import array_function, scalar_function
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import Equations, symbol
+from fmepy.models.running.switches import Switch, as_choices, has_choices, take_out_switches
+from fmepy.types import Cube, Matrix, Vector
+
+__all__ = ["InputLayout", "Outputs", "System", "build_outputs", "build_system"]
+
+
+@dataclass(frozen=True, slots=True)
+class InputLayout:
+    """Where things lie in the input vector: parameters, forcing lines (a, b each), their origin, modes, scales."""
+
+    n_parameters: int
+    n_forcings: int
+    n_modes: int = 0
+    n_scales: int = 0
+
+    @property
+    def lines(self) -> slice:
+        """The lines of the forcings: a1, b1, a2, b2, ..."""
+        return slice(self.n_parameters, self.n_parameters + 2 * self.n_forcings)
+
+    @property
+    def origin(self) -> int:
+        """The time at which the lines start."""
+        return self.n_parameters + 2 * self.n_forcings
+
+    @property
+    def modes(self) -> slice:
+        """The modes of the switches."""
+        return slice(self.origin + 1, self.origin + 1 + self.n_modes)
+
+    @property
+    def scales(self) -> slice:
+        """The scales of the sensitivities."""
+        return slice(self.modes.stop, self.modes.stop + self.n_scales)
+
+    @property
+    def size(self) -> int:
+        """Length of the input vector."""
+        return self.origin + 1 + self.n_modes + self.n_scales
+
+    def forcing_values(self, t: float, inputs: Any) -> list[float]:
+        """Return the forcings at `t` from their present lines."""
+        s, after = self.lines.start, t - inputs[self.origin]
+        return [inputs[s + 2 * i] + inputs[s + 2 * i + 1] * after for i in range(self.n_forcings)]
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """A first-order system z' = F(t, z; inputs).
+
+    Attributes
+    ----------
+    n_states : int
+        States of the model; z has ``n_states * (1 + n_sens)`` entries.
+    names : tuple of str
+        Parameters with sensitivities.
+    time, z, inputs : sympy symbols
+    model_rates : tuple of sympy.Expr
+        The first n_states entries of F, which are those of the model.
+    switches : tuple of Switch
+        What was taken out of the rates as modes; inner conditions before outer ones.
+    planned : tuple of int
+        Those whose crossings are known beforehand, by position; see `models.running.planned`.
+    layout : InputLayout
+    """
+
+    n_states: int
+    names: tuple[str, ...]
+    time: Any
+    z: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    model_rates: tuple[Any, ...]
+    switches: tuple[Switch, ...]
+    planned: tuple[int, ...]
+    layout: InputLayout
+
+    @property
+    def rates(self) -> tuple[Any, ...]:
+        """F, written out: for engines that want every entry; made when first asked for."""
+        return _all_rates(self)
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether conditions stand in the rates (of a system that did not take them out)."""
+        return has_choices(self.model_rates)
+
+    @property
+    def watched(self) -> tuple[int, ...]:
+        """Positions of the switches that must be watched along the run."""
+        return tuple(i for i in range(len(self.switches)) if i not in self.planned)
+
+    @cached_property
+    def dependents(self) -> tuple[tuple[int, ...], ...]:
+        """For every switch the later ones in whose condition its mode stands, directly or through others."""
+        out: list[tuple[int, ...]] = []
+        for i in range(len(self.switches)):
+            changed, found = {self.switches[i].mode}, []
+            for j in range(i + 1, len(self.switches)):
+                if changed & self.switches[j].g.free_symbols:
+                    changed.add(self.switches[j].mode)
+                    found.append(j)
+            out.append(tuple(found))
+        return tuple(out)
+
+
+@lru_cache(maxsize=64)
+def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, planned_only: bool = False) -> System:
+    """Return the system of a model, with sensitivities for `names`.
+
+    Parameters
+    ----------
+    smooth : bool
+        Take conditions out as modes, or leave them in the rates.
+    planned_only : bool
+        Take out those alone whose crossings are known beforehand.
+    """
+    import sympy
+
+    time = symbol(equations.time)
+    y = [symbol(s) for s in equations.states]
+    p = [symbol(s) for s in equations.parameters]
+    a = [sympy.Symbol(f"line{i}a", real=True) for i in range(len(equations.forcings))]
+    b = [sympy.Symbol(f"line{i}b", real=True) for i in range(len(equations.forcings))]
+    origin = sympy.Symbol("origin of lines", real=True)
+    lines = {symbol(f): a[i] + b[i] * (time - origin) for i, f in enumerate(equations.forcings)}
+    rates = [e.xreplace(lines) for e in equations.rates]
+    switches: tuple[Switch, ...] = ()
+    known = {time, *p}
+    if smooth:
+        smoothed, switches = take_out_switches(rates, (lambda g: _is_known(g, known)) if planned_only else _any)
+        rates = list(smoothed)
+    else:
+        rates = [as_choices(e) for e in rates]
+    scales = [sympy.Symbol(f"scale of {n}", real=True) for n in names]
+    z = [*y, *(sympy.Symbol(f"{state} to {name}", real=True) for name in names for state in equations.states)]
+    inputs = [*p, *(c for pair in zip(a, b, strict=True) for c in pair), origin, *(w.mode for w in switches), *scales]
+    layout = InputLayout(len(p), len(a), len(switches), len(scales))
+    planned = []
+    for i, w in enumerate(switches):
+        if w.g.free_symbols <= known:
+            planned.append(i)
+            known.add(w.mode)
+    return System(len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, tuple(planned), layout)
+
+
+def _any(g: Any) -> bool:
+    return True
+
+
+def _is_known(g: Any, known: set[Any]) -> bool:
+    """Tell whether g depends on time, parameters and modes alone (of which there are planned ones only)."""
+    from fmepy.expressions.nodes import Mode
+
+    return all(s in known or isinstance(s, Mode) for s in g.free_symbols)
+
+
+@lru_cache(maxsize=64)
+def _all_rates(system: System) -> tuple[Any, ...]:
+    """Return the rates of the model, and below them those of its sensitivities."""
+    n, rates = system.n_states, system.model_rates
+    y, scales = list(system.z[:n]), system.inputs[system.layout.scales]
+    out = list(rates)
+    for j, (name, scale) in enumerate(zip(system.names, scales, strict=True), start=1):
+        s = list(system.z[j * n : (j + 1) * n])
+        out += [_along(f, y, s) + scale * derivative(f, symbol(name)) for f in rates]
+    return tuple(out)
+
+
+def _along(f: Any, y: list[Any], s: list[Any]) -> Any:
+    """Return (df/dy) s."""
+    import sympy
+
+    used = f.free_symbols
+    return sympy.Add(*(derivative(f, yi) * si for yi, si in zip(y, s, strict=True) if yi in used))
+
+
+@lru_cache(maxsize=64)
+def system_rates(system: System) -> Callable[[float, Any, Any], list[float]]:
+    """Return F(t, z, inputs) on plain numbers."""
+    function = scalar_function([[system.time], system.z, system.inputs], system.rates)
+    return lambda t, z, inputs: function((t,), z, inputs)
+
+
+@lru_cache(maxsize=64)
+def switch_functions(system: System) -> Callable[[float, Any, Any], list[float]]:
+    """Return the values of all g at (t, z, inputs)."""
+    function = scalar_function([[system.time], system.z, system.inputs], [w.g for w in system.switches])
+    return lambda t, z, inputs: function((t,), z, inputs)
+
+
+@lru_cache(maxsize=64)
+def watched_functions(system: System) -> Callable[[float, Any, Any], list[float]]:
+    """Return at (t, z, inputs) what crosses zero where a mode changes, for all switches."""
+    if not any(w.is_level for w in system.switches):
+        return switch_functions(system)
+    function = scalar_function([[system.time], system.z, system.inputs], [w.watched for w in system.switches])
+    return lambda t, z, inputs: function((t,), z, inputs)
+
+
+@lru_cache(maxsize=64)
+def switch_derivatives(system: System) -> Callable[[int, float, Any, Any], tuple[float, Vector, Vector]]:
+    """Return, for switch i at (t, z, inputs): dg/dt, dg/dy (n_states) and the scaled dg/dp (n_sens)."""
+    y = system.z[: system.n_states]
+    scales = system.inputs[system.layout.scales]
+    rows = []
+    for w in system.switches:
+        rows.append(derivative(w.g, system.time))
+        rows += [derivative(w.g, s) for s in y]
+        rows += [k * derivative(w.g, symbol(n)) for n, k in zip(system.names, scales, strict=True)]
+    function = scalar_function([[system.time], system.z, system.inputs], rows)
+    width = 1 + system.n_states + len(system.names)
+
+    def derivatives(i: int, t: float, z: Any, inputs: Any) -> tuple[float, Vector, Vector]:
+        row = np.array(function((t,), z, inputs)[i * width : (i + 1) * width], dtype=float)
+        return float(row[0]), row[1 : 1 + system.n_states], row[1 + system.n_states :]
+
+    return derivatives
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outputs:
+    """Named functions of the states, on arrays: values and derivatives.
+
+    Attributes
+    ----------
+    values : callable
+        ``values(t, Y, p, U) -> list``, one entry an output (numbers or arrays of n_time).
+    derivatives : callable or None
+        The same for the derivatives that are not zero everywhere, told by `of_states` and `of_parameters`.
+    of_states, of_parameters : tuple of (int, int)
+        Output and state, output and parameter, in the order of `derivatives` (states first).
+    n : int
+    """
+
+    values: Callable[..., list[Any]]
+    derivatives: Callable[..., list[Any]] | None
+    of_states: tuple[tuple[int, int], ...]
+    of_parameters: tuple[tuple[int, int], ...]
+    n: int
+
+    def beside(self, t: Vector, Y: Matrix, p: Any, U: Matrix) -> Matrix:
+        """Return the states and beside them the outputs, shape (n_time, n_state + n_out)."""
+        n = Y.shape[1]
+        out = np.empty((len(t), n + self.n))
+        out[:, :n] = Y
+        for i, column in enumerate(self.values((t,), tuple(Y.T), p, tuple(U)), n):
+            out[:, i] = column
+        return out
+
+    def sensitivities_beside(self, t: Vector, Y: Matrix, S: Cube, p: Any, U: Matrix) -> Cube:
+        """Return S of states and outputs by the chain rule, shape (n_time, n_state + n_out, n_par)."""
+        assert self.derivatives is not None, "outputs were built without derivatives"
+        n = Y.shape[1]
+        out = np.zeros((len(t), n + self.n, S.shape[2]))
+        out[:, :n] = S
+        columns = self.derivatives((t,), tuple(Y.T), p, tuple(U))
+        for (i, k), column in zip(self.of_states, columns, strict=False):
+            out[:, n + i] += np.reshape(column, (-1, 1)) * S[:, k]
+        for (i, j), column in zip(self.of_parameters, columns[len(self.of_states) :], strict=True):
+            out[:, n + i, j] += column
+        return out
+
+
+@lru_cache(maxsize=64)
+def build_outputs(
+    columns: tuple[str, ...],
+    parameters: tuple[str, ...],
+    forcings: tuple[str, ...],
+    time: str,
+    outputs: tuple[tuple[str, Any], ...],
+    names: tuple[str, ...] | None,
+) -> Outputs:
+    """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
+    groups = [[symbol(time)], *([symbol(k) for k in g] for g in (columns, parameters, forcings))]
+    expressions = [as_choices(e) for _, e in outputs]
+    values = array_function(groups, expressions)
+    if names is None:
+        return Outputs(values, None, (), (), len(expressions))
+
+    def places(wanted: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
+        used = [e.free_symbols for e in expressions]
+        return tuple((i, k) for i, has in enumerate(used) for k, name in enumerate(wanted) if symbol(name) in has)
+
+    of_states, of_parameters = places(columns), places(names)
+    rows = [derivative(expressions[i], symbol(columns[k])) for i, k in of_states]
+    rows += [derivative(expressions[i], symbol(names[j])) for i, j in of_parameters]
+    return Outputs(values, array_function(groups, rows), of_states, of_parameters, len(expressions))

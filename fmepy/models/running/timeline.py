@@ -1,0 +1,391 @@
+"""The driver: one run from start to last row, cut into segments and handed to an engine piece by piece.
+
+Everything that happens *between* smooth stretches is done here, the same for every engine: rows at given times, events,
+kinks and jumps of forcings, switches. The conventions:
+
+* the run starts at the model's first time; the row at an event time is the state before the event, as in R;
+* no segment reaches over a kink or jump of a forcing, so that no solver can step over a pulse;
+* a switch whose crossing time is known beforehand ends a segment; the others are watched by the engine, which comes
+  back at the crossing. At both the mode flips and sensitivities get their jump (see `models.running.switches`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, isfinite
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import SimulationError
+from fmepy.models.definition.values import ValueTable
+from fmepy.models.engines.base import Stepper
+from fmepy.models.running.events import Event
+from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines
+from fmepy.models.running.planned import planned_crossings, planned_modes
+from fmepy.models.running.system import (
+    InputLayout,
+    System,
+    switch_derivatives,
+    switch_functions,
+    system_rates,
+    watched_functions,
+)
+from fmepy.types import Matrix, Vector
+
+__all__ = ["EventTable", "Segment", "Timeline", "finite_rows", "known_crossings", "merged", "run_segments", "snapped"]
+
+MOST_FLIPS = 1000
+"""Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
+
+
+class EventTable:
+    """Events of a model, ready to be applied to z = [y, scaled sensitivities]."""
+
+    def __init__(
+        self, events: tuple[Event, ...], n_states: int, parameters: Sequence[str], names: Sequence[str]
+    ) -> None:
+        self.events = events
+        self.times = np.array([e.time for e in events])
+        self._n = n_states
+        self._table = ValueTable([e.value for e in events], parameters, names)
+
+    def prepared(self, p: list[float], scales: Vector | None) -> Any:
+        """Return ``apply(indices, z) -> z`` for one run; `scales` are the sensitivities' (None: there are none)."""
+        if not self.events:
+            return lambda indices, z: z
+        values = self._table.value(p)
+        slopes = None if scales is None else self._table.slope(p) * scales
+        n = self._n
+
+        def apply(indices: Sequence[int], z: Vector) -> Vector:
+            z = z.copy()
+            for i in indices:
+                e, v = self.events[i], values[i]
+                s = z[n + e.state :: n]  # sensitivities of this state (a view), one a parameter
+                old = z[e.state]
+                z[e.state] = v if e.method == "replace" else old + v if e.method == "add" else old * v
+                if slopes is not None:
+                    dv = slopes[i]
+                    s[:] = dv if e.method == "replace" else s + dv if e.method == "add" else v * s + old * dv
+            return z
+
+        return apply
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """A stretch without events, kinks or jumps.
+
+    Attributes
+    ----------
+    start, end : float
+    times : ndarray
+        Rows in (start, end], and `end` if no row lies there.
+    rows : slice
+        Their places in the result.
+    lines : list of float
+        a and b of every forcing.
+    events : tuple of int
+        Events at `end`.
+    flips : tuple of int
+        Switches that cross at `end`.
+    """
+
+    start: float
+    end: float
+    times: Vector
+    rows: slice
+    lines: list[float]
+    events: tuple[int, ...]
+    flips: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """Rows, forcings and events of a run.
+
+    Attributes
+    ----------
+    start : float
+    rows : ndarray
+        Times of the rows wanted, increasing, none before `start`.
+    forcings : tuple of Forcing
+    event_times : ndarray
+    first_events : tuple of int
+        Events at the very start, which come after its row.
+    n_at_start : int
+        Rows at the very start: 0 or 1.
+    """
+
+    start: float
+    rows: Vector
+    forcings: tuple[Forcing, ...]
+    event_times: Vector
+    first_events: tuple[int, ...]
+    n_at_start: int
+
+    @classmethod
+    def of(cls, start: float, rows: Vector, forcings: tuple[Forcing, ...], event_times: Vector) -> Timeline:
+        """Return a timeline whose events lie on the rows that they miss by rounding alone (0.7 and 7 * 0.1)."""
+        events = snapped(event_times, np.append(rows, start))
+        first = tuple(np.flatnonzero(events == start).tolist())
+        return cls(start, rows, forcings, events, first, int(rows[0] == start))
+
+    def segments(self, crossings: Sequence[tuple[float, int]] = ()) -> tuple[Segment, ...]:
+        """Return the run's segments; `crossings` are (time, switch) known beforehand."""
+        last = float(self.rows[-1])
+        marks = np.concatenate([self.rows, self.event_times, [self.start]])
+        stops = np.concatenate([snapped(forcing_knots(self.forcings), marks), self.event_times])
+        crossings = list(
+            zip(snapped(np.array([t for t, _ in crossings]), marks), [i for _, i in crossings], strict=True)
+        )
+        stops = np.concatenate([stops, [t for t, _ in crossings]])
+        inner = np.unique(stops[(stops > self.start) & (stops < last)])
+        edges = [self.start, *inner.tolist(), last] if last > self.start else [self.start]
+        out, row = [], self.n_at_start
+        for a, b in itertools.pairwise(edges):
+            end = int(np.searchsorted(self.rows, b, side="right"))
+            times = self.rows[row:end]
+            if not len(times) or times[-1] != b:
+                times = np.append(times, b)
+            events = tuple(np.flatnonzero(self.event_times == b).tolist()) if b < last else ()
+            flips = tuple(i for t, i in crossings if t == b)
+            out.append(Segment(a, b, times, slice(row, end), forcing_lines(self.forcings, a, b), events, flips))
+            row = end
+        return tuple(out)
+
+
+def snapped(times: Vector, marks: Vector) -> Vector:
+    """Return times, moved to the mark that they miss by rounding alone: solvers refuse segments that short."""
+    if not len(times) or not len(marks):
+        return times
+    marks = np.unique(marks)
+    right = np.clip(np.searchsorted(marks, times), 1, len(marks) - 1) if len(marks) > 1 else np.zeros(len(times), int)
+    nearest = np.where(np.abs(marks[right - 1] - times) < np.abs(marks[right] - times), marks[right - 1], marks[right])
+    close = np.abs(nearest - times) <= 1e-13 * np.maximum(np.abs(times), marks[-1] - marks[0])
+    snapped: Vector = np.where(close, nearest, times)
+    return snapped
+
+
+def merged(times: Vector) -> Vector:
+    """Return times, those that are one but for rounding (0.1 * 3 and 0.3) made the first of them."""
+    if not len(times):
+        return times
+    marks = np.unique(times)
+    gap = 1e-13 * np.maximum(np.abs(marks[1:]), marks[-1] - marks[0])
+    return snapped(times, marks[np.concatenate([[True], np.diff(marks) > gap])])
+
+
+def finite_rows(rows: Matrix, times: Vector) -> Matrix:
+    """Return the rows of a run if they are finite; else raise a SimulationError with the time of the first."""
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinities of both signs
+        total = rows.sum()
+    if not isfinite(total) and not np.isfinite(rows).all():  # a finite sum has finite terms
+        bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+        raise SimulationError("a state became NaN or infinite", time=float(times[bad]))
+    return rows
+
+
+def run_segments(
+    stepper: Stepper,
+    system: System | None,
+    layout: InputLayout,
+    timeline: Timeline,
+    segments: tuple[Segment, ...] | None,
+    z: Vector,
+    inputs: Vector,
+    apply_events: Any,
+) -> Matrix:
+    """Return z at all rows, shape (n_row, n_z).
+
+    Parameters
+    ----------
+    stepper : Stepper
+    system : System or None
+        None for models without equations, which have no switches.
+    segments : tuple of Segment or None
+        None: they depend on the parameters (planned switches) and are made here.
+    z : ndarray
+        Start, before the events of the first time.
+    inputs : ndarray
+        Parameters and scales are set; lines, modes and offsets are filled in here.
+    apply_events : callable
+        ``apply_events(indices, z)``.
+
+    Raises
+    ------
+    SimulationError
+        The engine failed, or a state is not finite.
+    """
+    out = np.empty((len(timeline.rows), len(z)))
+    out[: timeline.n_at_start] = z
+    if timeline.first_events:
+        z = apply_events(timeline.first_events, z)
+    modes = _Modes(system, layout, inputs) if system is not None and system.switches else None
+    if segments is None:
+        segments = timeline.segments(known_crossings(system, inputs, timeline) if system is not None else ())
+    if modes is not None:
+        modes.plan(segments)
+    for i, segment in enumerate(segments):
+        if layout.n_forcings:
+            inputs[layout.lines] = segment.lines
+            inputs[layout.origin] = segment.start
+        if modes is None:
+            _, rows = stepper.advance(segment.start, z, inputs, segment.times)
+        else:
+            modes.read(i, segment.start, z, segment.end - segment.start)
+            rows = modes.advance(stepper, segment, z)
+        finite_rows(rows, segment.times)
+        n = segment.rows.stop - segment.rows.start
+        out[segment.rows] = rows[:n]
+        z = rows[-1]
+        if segment.flips and modes is not None and i + 1 < len(segments):
+            for switch in segment.flips:
+                z = modes.flip(switch, segment.end, z, i + 1)
+        if segment.events:
+            z = apply_events(segment.events, z)
+    return out
+
+
+def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -> Sequence[tuple[float, int]]:
+    """Return (time, switch) of the switches whose crossings are known beforehand."""
+    if system is None or not system.planned:
+        return ()
+    p = inputs[: system.layout.n_parameters]
+    return planned_crossings(system, p, timeline.start, float(timeline.rows[-1]))
+
+
+class _Modes:
+    """The modes of a run: read at the start of every segment, changed at crossings.
+
+    Those of planned switches are read in the middle of a segment, where rounding cannot mislead, the others where the
+    segment begins.
+    """
+
+    def __init__(self, system: System, layout: InputLayout, inputs: Vector) -> None:
+        self.system, self.inputs = system, inputs
+        self._at = layout.modes.start
+        self._offsets = layout.size
+        self._g = switch_functions(system)
+        self._watched = watched_functions(system)
+        self._slopes = switch_derivatives(system)
+        self._rates = system_rates(system)
+        self._planned: list[list[float]] = []
+        self._unknown: set[int] = set()
+        self._flips = 0
+
+    def plan(self, segments: Sequence[Segment]) -> None:
+        """Set the modes of the planned switches in every segment."""
+        if self.system.planned and segments:
+            middle = np.array([0.5 * (s.start + s.end) for s in segments])
+            p = self.inputs[: self.system.layout.n_parameters]
+            self._planned = planned_modes(self.system, p, middle).T.tolist()
+
+    def _values(self, t: float, z: Vector) -> list[float]:
+        return self._g(t, z.tolist(), self.inputs[: self._offsets].tolist())
+
+    def _f(self, t: float, z: Vector) -> Vector:
+        rates = self._rates(t, z.tolist(), self.inputs[: self._offsets].tolist())
+        return np.array(rates[: self.system.n_states], dtype=float)
+
+    def _speed(self, i: int, t: float, z: Vector, f: Vector) -> tuple[float, Vector, Vector]:
+        """Return dg/dt along the run, dg/dy and the scaled dg/dp."""
+        g_t, g_y, g_p = self._slopes(i, t, z.tolist(), self.inputs[: self._offsets].tolist())
+        with np.errstate(all="ignore"):  # a condition may have no value where it has no say
+            return float(g_t + g_y @ f), g_y, g_p
+
+    def read(self, segment: int, t: float, z: Vector, span: float) -> None:
+        """Set every mode at the start of a segment."""
+        for k, i in enumerate(self.system.planned):
+            self.inputs[self._at + i] = self._planned[segment][k]
+        self._read(self.system.watched, t, z)
+        self._set_offsets(t, z, span)
+
+    def _read(self, switches: Sequence[int], t: float, z: Vector) -> None:
+        """Set modes from their g; where g is zero (or a whole number), from where it is going."""
+        at_border = []
+        for i in switches:
+            g, is_level = self._values(t, z)[i], self.system.switches[i].is_level
+            (self._unknown.discard if isfinite(g) else self._unknown.add)(i)
+            if g != g:
+                g = 0.0  # it has no say, or the rates have no value either
+            self.inputs[self._at + i] = floor(g) if is_level and isfinite(g) else 1.0 if g > 0 else 0.0
+            if i not in self._unknown and g == (self.inputs[self._at + i] if is_level else 0.0):
+                at_border.append((i, is_level))
+        for i, is_level in at_border:
+            rises = self._speed(i, t, z, self._f(t, z))[0]
+            if is_level and rises < 0:
+                self.inputs[self._at + i] -= 1.0
+            elif not is_level and rises > 0:
+                self.inputs[self._at + i] = 1.0
+
+    def _set_offsets(self, t: float, z: Vector, span: float) -> None:
+        """Shift the watched conditions a hair off zero where the run stands on one, towards the side of its mode."""
+        watched = self.system.watched
+        if not watched or len(self.inputs) == self._offsets:
+            return
+        values = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist())
+        f = self._f(t, z)
+        for k, i in enumerate(watched):
+            hair = max(1e-10 * abs(self._speed(i, t, z, f)[0]) * span, 1e-14)
+            side = 1.0 if self.system.switches[i].is_level or self.inputs[self._at + i] == 1.0 else -1.0
+            self.inputs[self._offsets + k] = values[i] - side * hair if side * values[i] < hair else 0.0
+
+    def flip(self, i: int, t: float, z: Vector, segment: int | None = None) -> Vector:
+        """Change mode i at its crossing, and those that hang on it, and give the sensitivities their jump.
+
+        segment : int, optional
+            The next one, if the crossing was planned.
+        """
+        n, switch, system = self.system.n_states, self.system.switches[i], self.system
+        before = self._f(t, z)
+        speed, g_y, g_p = self._speed(i, t, z, before)
+        if segment is None:
+            mode = self.inputs[self._at + i]
+            self.inputs[self._at + i] = mode + (1.0 if speed > 0 else -1.0) if switch.is_level else 1.0 - mode
+        for j, value in zip(system.planned, self._planned[segment] if segment is not None else (), strict=False):
+            if j == i or j in system.dependents[i]:
+                self.inputs[self._at + j] = value
+        self._read([j for j in system.watched if j != i and (j in system.dependents[i] or j in self._unknown)], t, z)
+        if len(z) > n and speed != 0:
+            with np.errstate(all="ignore"):
+                S, jump = z[n:].reshape(-1, n), before - self._f(t, z)
+                shift = -(S @ g_y + g_p) / speed
+                z = np.concatenate((z[:n], (S + shift[:, None] * jump).ravel()))
+        return z
+
+    def advance(self, stepper: Stepper, segment: Segment, z: Vector) -> Matrix:
+        """Carry z over a segment, through the crossings in it."""
+        times, start, span = segment.times, segment.start, segment.end - segment.start
+        out = np.empty((len(times), len(z)))
+        done = 0
+        while True:
+            reached, rows = stepper.advance(start, z, self.inputs, times[done:])
+            early = stepper.watches_switches and (len(rows) < len(times) - done or reached[-1] < times[-1])
+            n = len(rows) - 1 if early else len(rows)
+            out[done : done + n] = rows[:n]
+            if not early:
+                return out
+            done, z, start = done + n, rows[-1], float(reached[-1])
+            if not np.isfinite(z).all():
+                raise SimulationError("a state became NaN or infinite", time=start)
+            self._flips += 1
+            if self._flips > MOST_FLIPS:
+                raise SimulationError(
+                    f"the run crossed switches more than {MOST_FLIPS} times; it slides along one", time=start
+                )
+            z = self.flip(self._fired(start, z), start, z)
+            self._set_offsets(start, z, span)
+
+    def _fired(self, t: float, z: Vector) -> int:
+        """Return the watched switch that is nearest to its crossing, in time."""
+        values, f = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist()), self._f(t, z)
+        distance = {}
+        for k, i in enumerate(self.system.watched):
+            speed = abs(self._speed(i, t, z, f)[0]) + 1e-300
+            away = abs(values[i] - float(self.inputs[self._offsets + k])) / speed
+            distance[i] = away if away == away else np.inf
+        return min(distance, key=distance.__getitem__)

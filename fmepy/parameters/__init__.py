@@ -1,0 +1,1 @@
+"""What theta is: names, start, bounds, scales."""

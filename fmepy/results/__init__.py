@@ -1,0 +1,1 @@
+"""Tables that print, and show in a notebook."""

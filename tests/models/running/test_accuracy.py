@@ -1,0 +1,316 @@
+"""Tolerances belong to the model's scale, and the largest step is kept, on every engine."""
+
+import logging
+import pickle
+
+import numpy as np
+import pytest
+
+import fmepy as fme
+from fmepy.compiled import dormand_prince
+from fmepy.errors import FmepyError, ModelError, SimulationError
+from fmepy.models.engines.diffsol import is_available
+from fmepy.models.ode import OdeModel, ode
+from fmepy.models.running.accuracy import reads_time, scaled_tolerances
+
+TIMES = np.linspace(0.0, 20.0, 21)
+ENGINES = [{"engine": "auto"}, {"engine": "numba"}, {"engine": "scipy"}]
+ENGINES += [{"method": m} for m in ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")]
+if is_available():
+    ENGINES += [{"method": m} for m in ("bdf", "tr_bdf2", "esdirk34")]
+
+
+def named(how):
+    return next(iter(how.values()))
+
+
+def logistic(K=1e-8, N0=1e-9, **arguments):
+    parms = {"r": 0.8, "K": K, "N0": N0}
+    return OdeModel("d(N)/dt = r*N*(1 - N/K)", state={"N": "N0"}, times=TIMES, parms=parms, **arguments)
+
+
+def exact(r=0.8, K=1e-8, N0=1e-9):
+    return K / (1 + (K / N0 - 1) * np.exp(-r * TIMES))
+
+
+def pulse(t, y, p):
+    if float(y[0]) > 1e9:  # cannot be traced
+        return [0.0]
+    return [1.0 if t % 1 < 0.1 else 0.0]
+
+
+def quiet(t, y, p):
+    return [-float(y[0])]
+
+
+@pytest.mark.parametrize("how", ENGINES, ids=named)
+def test_a_state_far_below_one_is_right_on_every_engine(how):
+    np.testing.assert_allclose(logistic(**how)()["N"], exact(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("how", ENGINES[:4], ids=named)
+def test_sensitivities_of_a_state_far_below_one_are_right(how):
+    bound = logistic(**how).bind(["r", "K"])
+    _, S = bound.sensitivities(bound.theta0)
+    h = 1e-5
+    by_r = (exact(r=0.8 + h) - exact(r=0.8 - h)) / (2 * h)
+    by_K = (exact(K=1e-8 * (1 + h)) - exact(K=1e-8 * (1 - h))) / (2e-8 * h)
+    np.testing.assert_allclose(S[:, 0, 0], by_r, atol=2e-3 * np.abs(by_r).max())
+    np.testing.assert_allclose(S[:, 0, 1], by_K, atol=2e-3 * np.abs(by_K).max())
+
+
+def test_one_call_of_ode_takes_the_tolerance_of_desolve_and_tells_what_it_is_too_large_for(caplog):
+    def rates(t, y, p):
+        return 0.8 * y * (1 - y / 1e-8)
+
+    ode({"N": 1e-9}, TIMES, rates)
+    assert "below 1000 times their absolute tolerance: N" in caplog.text
+    caplog.clear()
+    np.testing.assert_allclose(ode({"N": 1e-9}, TIMES, rates, atol=None)["N"], exact(), rtol=1e-4)
+    assert not caplog.text
+
+
+def test_the_default_is_a_millionth_of_the_largest_value_and_at_most_1e_6():
+    text = "d(A)/dt = -k*A\nd(B)/dt = k*A\nd(C)/dt = 0\nd(D)/dt = 0"
+    model = OdeModel(text, state={"A": 1e-3, "B": 0, "C": 0, "D": 50}, times=[0, 1, 50], parms={"k": 1.0})
+    np.testing.assert_allclose(model.atol[["A", "B"]], 1e-9, rtol=1e-3)
+    assert model.atol[["C", "D"]].tolist() == [1e-6, 1e-6]
+
+
+def test_a_first_run_that_fails_keeps_1e_6():
+    model = OdeModel("d(x)/dt = x**2", state={"x": 1e-3}, times=[0, 2000.0])
+    assert model.atol.tolist() == [1e-6]
+    model = OdeModel("d(x)/dt = -x", state={"x": "log(a)"}, times=[0, 1.0], parms={"a": -1.0})
+    assert model.atol.tolist() == [1e-6]
+    assert model({"a": np.e})["x"].iloc[-1] == pytest.approx(np.exp(-1), abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["add", "replace"])
+def test_what_an_event_brings_belongs_to_the_scale(method):
+    event = [{"var": "N", "time": 2.0, "value": "N0", "method": method}]
+    model = logistic().replace(state={"N": 0}, events=event)
+    np.testing.assert_allclose(model()["N"][2:], np.append(0, exact()[1:-2]), rtol=1e-4)
+    flat = {"state": {"x": 0}, "times": [0, 24], "events": [{"var": "x", "time": 1, "value": 1e-3, "method": method}]}
+    assert OdeModel("d(x)/dt = -9*x", **flat).atol.tolist() == [1e-9]
+
+
+def test_a_peak_between_two_times_belongs_to_the_scale():
+    model = OdeModel("d(x)/dt = v\nd(v)/dt = -x", state={"x": 0, "v": 1}, times=np.arange(9) * np.pi, engine="scipy")
+    assert model.atol["x"] > 9e-7
+
+
+def test_a_sum_that_cancels_but_for_rounding_counts_as_zero():
+    Y = np.array([[300.0, 0.0, 0.0], [300.0, 3e-14, 1e-6]])
+    assert scaled_tolerances(np.full(3, np.nan), Y[0], lambda atol: Y).tolist() == [1e-6, 1e-6, 1e-12]
+
+
+def test_the_first_run_is_repeated_while_a_state_is_not_far_above_its_tolerance():
+    tried = []
+
+    def trial(atol):
+        tried.append(atol[1])
+        return np.array([[1.0, max(1e-9, 0.5 * atol[1])]])
+
+    found = scaled_tolerances(np.full(2, np.nan), np.array([1.0, 0.0]), trial)
+    np.testing.assert_allclose(tried, [1e-6, 5e-13])
+    np.testing.assert_allclose(found, [1e-6, 1e-15])
+
+
+def test_tolerances_that_the_model_cannot_be_run_with_are_not_taken():
+    def trial(atol):
+        if atol[1] < 1e-12:
+            raise SimulationError("no step is small enough")
+        return np.array([[1.0, 1e-9]])
+
+    assert scaled_tolerances(np.full(2, np.nan), np.array([1e-3, 0.0]), trial).tolist() == [1e-9, 1e-9]
+
+
+def test_building_a_model_does_not_run_it_and_finding_the_scale_is_one_run():
+    seen = []
+
+    def watched(t, y, p):
+        seen.append(t)
+        return [-float(y[0])]
+
+    model = OdeModel(watched, state={"x": 1e-4}, times=[0, 1], engine="scipy")
+    built = len(seen)
+    model.bind()
+    assert len(seen) == built <= 5  # looks at the form of what it returns, no run
+    model()
+    first = len(seen) - built
+    seen.clear()
+    model()
+    assert first <= 2.5 * len(seen)
+
+
+def test_binding_twice_pickling_and_replace_give_the_same_numbers():
+    fresh = logistic()
+    expected = logistic()().to_numpy()
+    copies = [pickle.loads(pickle.dumps(fresh)), fresh.replace(outputs={"M": "2*N"}), fresh.replace()]
+    fresh()
+    copies += [pickle.loads(pickle.dumps(fresh)), fresh.replace(parms={"K": 1e-8})]
+    for model in [fresh, *copies]:
+        np.testing.assert_array_equal(model()[["time", "N"]].to_numpy(), expected)
+    bound = fresh.bind(["r"]), fresh.bind(["r"])
+    np.testing.assert_array_equal(bound[0].simulate([0.9]), bound[1].simulate([0.9]))
+
+
+def test_a_copy_of_another_size_has_the_scale_of_its_own():
+    large = logistic(K=100.0, N0=1.0)
+    assert large.atol.tolist() == [1e-6]
+    np.testing.assert_allclose(large.replace(parms={"K": 1e-8, "N0": 1e-9})()["N"], exact(), rtol=1e-4)
+
+
+def test_atol_by_hand_is_one_number_a_vector_or_a_dict():
+    text = "d(A)/dt = -A\nd(B)/dt = A"
+
+    def model(atol):
+        return OdeModel(text, state={"A": 1e-3, "B": 0}, times=[0, 1, 50], atol=atol)
+
+    assert model(1e-4).atol.tolist() == [1e-4, 1e-4]
+    assert model([1e-4, 1e-5]).atol.tolist() == [1e-4, 1e-5]
+    by_name = model({"B": 1e-5}).atol
+    assert by_name["B"] == 1e-5
+    assert by_name["A"] == pytest.approx(1e-9)
+
+
+@pytest.mark.parametrize(
+    ("atol", "told"),
+    [
+        ({"Bact": 1e-8}, "Did you mean 'Bacto'"),
+        ([1e-6], "has 1 values for 2 states"),
+        (0.0, "must be positive"),
+        (np.nan, "must be positive"),
+        ([1e-6, np.inf], "must be positive"),
+        ("small", "must be positive"),
+        (True, "must be positive"),
+        (10**400, "must be positive"),
+        ([[1e-6], [1e-6]], "one number a state"),
+    ],
+)
+def test_an_atol_that_cannot_be_is_refused(atol, told):
+    with pytest.raises(FmepyError, match=told):
+        OdeModel("d(Bacto)/dt = 1\nd(Sub)/dt = 1", state={"Bacto": 0, "Sub": 0}, times=[0, 1], atol=atol)
+
+
+def test_a_state_below_its_tolerance_is_told_once_and_a_zero_one_never(caplog):
+    model = logistic(atol=1e-6, engine="scipy")
+    with caplog.at_level(logging.WARNING, logger="fmepy"):
+        for _ in range(3):
+            model()
+        model.bind(["K"]).simulate([2e-8])
+    assert len(caplog.records) == 1
+    assert "pass atol={'N': 1e-14}" in caplog.text
+
+
+def test_ensembles_and_chains_tell_it_once(caplog):
+    with caplog.at_level(logging.WARNING, logger="fmepy"):
+        fme.sensRange(logistic(atol=1e-6), parInput=fme.Unif({"K": (1e-9, 2e-8)}, num=50, seed=1), num=50)
+        assert caplog.text.count("below 1000 times") == 1
+        cost = fme.SimulationCost(logistic(atol=1e-6), {"time": [10.0], "N": [1e-8], "sd": [1e-9]}, err="sd")
+        chain = fme.modMCMC(cost, {"K": 1e-8}, jump=1e-10, niter=50, seed=1)
+    assert caplog.text.count("below 1000 times") == 2
+    assert chain.solver_error is not None
+
+
+def test_the_default_tolerance_says_nothing(caplog):
+    text = "d(A)/dt = -k*A\nd(B)/dt = k*A\nd(C)/dt = 0"
+    with caplog.at_level(logging.WARNING, logger="fmepy"):
+        logistic()()
+        OdeModel(text, state={"A": 1e-3, "B": 0, "C": 0}, times=[0, 1, 50], parms={"k": 1.0})()
+        OdeModel(text, state={"A": 1e3, "B": 0, "C": 0}, times=[0, 1, 50], parms={"k": 1.0})()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("method", ["lsoda", "RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"])
+def test_a_pulse_in_a_function_is_not_stepped_over_with_max_step(method):
+    model = OdeModel(pulse, state={"x": 0.0}, times=[0.0, 10.0], method=method, max_step=0.05)
+    assert model()["x"].iloc[-1] == pytest.approx(1.0, abs=5e-3)
+    out = ode({"x": 0.0}, [0.0, 10.0], pulse, method=method, max_step=0.05)
+    assert out["x"].iloc[-1] == pytest.approx(1.0, abs=5e-3)
+
+
+def test_the_explicit_loop_keeps_the_largest_step():
+    seen = []
+
+    def rates(t, z, q, out):
+        seen.append(t)
+        out[0] = 1.0
+
+    out = np.empty((1, 1))
+    arguments = (np.zeros(1), np.zeros(0), np.array([1.0]), 1, 1e-6, np.array([1e-6]), 0.01, 10**4, out)
+    status, _, _ = dormand_prince.drive(rates, None, 0, 0.0, *arguments)
+    assert status == dormand_prince.DONE
+    assert out[0, 0] == pytest.approx(1.0)
+    assert np.diff(np.unique(seen)).max() <= 0.01
+    assert len(seen) >= 600
+
+
+def test_the_compiled_explicit_engine_keeps_the_largest_step():
+    model = OdeModel("d(x)/dt = exp(-((t - 50)/0.05)**2)", state={"x": 0.0}, times=[0.0, 100.0], engine="numba")
+    limited = model.replace(max_step=0.05)
+    assert limited()["x"].iloc[-1] == pytest.approx(0.05 * np.sqrt(np.pi), rel=1e-4)
+    assert "diffsol" not in limited.bind()._engines
+
+
+def test_a_small_max_step_does_not_run_into_the_limit_of_steps():
+    model = OdeModel("d(x)/dt = 1", state={"x": 0.0}, times=[0.0, 1.0], engine="numba", max_step=5e-6)
+    assert model()["x"].iloc[-1] == pytest.approx(1.0)
+
+
+def test_auto_takes_an_engine_that_can_limit_its_steps():
+    model = logistic(max_step=0.1)
+    assert model.engine == "scipy"
+    assert "max_step" in model.engine_note or not is_available()  # whose note is the first to say
+    np.testing.assert_allclose(model()["N"], exact(), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"engine": "diffsol", "max_step": 0.1}, "engine='numba'"),
+        ({"method": "bdf", "max_step": 0.1}, "engine='numba'"),
+        ({"method": "rk4", "max_step": 0.1}, "takes `dt`"),
+        ({"max_step": 0}, "positive"),
+        ({"max_step": -1}, "positive"),
+        ({"max_step": np.inf}, "positive and finite"),
+        ({"max_step": "0.1 h"}, "positive"),
+        ({"max_step": True}, "positive"),
+        ({"max_step": [0.1, 0.2]}, "positive"),
+    ],
+)
+def test_a_max_step_that_cannot_be_is_refused_with_what_to_type(arguments, told):
+    with pytest.raises(FmepyError, match=told):
+        logistic(**arguments)
+
+
+def test_what_could_be_stepped_over_is_named_where_the_function_reads_the_time(caplog):
+    with caplog.at_level(logging.INFO, logger="fmepy"):
+        model = OdeModel(pulse, state={"x": 0.0}, times=[0.0, 10.0])
+    assert "max_step" in model.engine_note
+    assert "stepped over" in caplog.text
+    assert "max_step" not in OdeModel(quiet, state={"x": 0.0}, times=[0.0, 10.0]).engine_note
+    assert "max_step" not in OdeModel(pulse, state={"x": 0.0}, times=[0.0, 10.0], max_step=0.05).engine_note
+
+
+def test_whether_a_function_reads_the_time_is_seen_in_its_code():
+    class Model:
+        def rates(self, t, y, p):
+            return y
+
+        def driven(self, t, y, p):
+            return [(lambda: t)() * y]
+
+    assert not reads_time(Model().rates)
+    assert reads_time(Model().driven)
+    assert reads_time(len)
+
+
+def test_steps_too_many_to_be_meant_are_refused():
+    text, decay = "d(x)/dt = -k*x\nx(0) = 1", {"k": 1.0}
+    with pytest.raises(ModelError, match=r"`max_step=1e-07` takes 1e\+10 steps"):
+        OdeModel(text, times=[0, 1e3], parms=decay, max_step=1e-7)
+    with pytest.raises(ModelError, match=r"`dt=1e-06` takes 1e\+15 steps"):
+        OdeModel(text, times=[0, 1e9], parms=decay, method="rk4", dt=1e-6)
+    with pytest.raises(ModelError, match=r"takes 1e\+12 steps from the first to the last of `times`"):
+        fme.DifferenceModel("next(x) = x*0.5\nx(0) = 10", times=[0, 1e12])

@@ -1,0 +1,228 @@
+"""A failed run is tried once more, unless a state has exploded; and no run goes on for ever."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fmepy as fme
+from fmepy.compiled import dormand_prince
+from fmepy.errors import SimulationError
+from fmepy.models.engines import scipy_steppers
+from fmepy.models.engines.diffsol import is_available
+
+COMPILED = [pytest.param("diffsol", marks=pytest.mark.skipif(not is_available(), reason="no pydiffsol")), "numba"]
+
+
+@pytest.fixture
+def evaluations(monkeypatch):
+    """Return a list that grows by one entry for every run of LSODA, the number of its evaluations."""
+    counts = []
+    guarded = scipy_steppers._guarded
+
+    def counting(*args):
+        counts.append(0)
+        function = guarded(*args)
+
+        def counted(t, z):
+            counts[-1] += 1
+            return function(t, z)
+
+        return counted
+
+    monkeypatch.setattr(scipy_steppers, "_guarded", counting)
+    return counts
+
+
+def bound(rate, start, end, engine, **options):
+    """Return a model of one state, bound."""
+    options = {"times": np.linspace(0, end, 21), "atol": 1e-6, **options}  # given: no run to find the scale
+    return fme.OdeModel(f"d(x)/dt = {rate}", state={"x": start}, engine=engine, **options).bind([])
+
+
+EXPLOSIONS = [  # rate, start, end: all run to infinity before the end
+    ("x**2", 1.0, 10.0),
+    ("x**3", 1.0, 10.0),
+    ("-x**2", -1.0, 1e4),
+    ("x**1.1", 1.0, 1000.0),
+    ("50*x", 1.0, 100.0),
+    ("1e-9*x**2", 1e6, 1e4),
+]
+
+
+@pytest.mark.parametrize(("rate", "start", "end"), EXPLOSIONS)
+@pytest.mark.parametrize("engine", COMPILED)
+def test_a_state_that_exploded_gets_no_second_opinion(engine, rate, start, end, evaluations):
+    b = bound(rate, start, end, engine)
+    with pytest.raises(SimulationError, match="a state runs to infinity") as caught:
+        b.simulate(np.empty(0))
+    assert caught.value.exploded
+    assert evaluations == []
+    assert b.retries == 0
+
+
+@pytest.mark.parametrize("engine", COMPILED)
+def test_sensitivities_of_an_exploding_run_are_not_sought_by_differences(engine, evaluations):
+    model = fme.OdeModel("d(x)/dt = a*x**2", state={"x": 1}, times=[0, 1, 2], parms={"a": 1.5}, engine=engine)
+    with pytest.raises(SimulationError):
+        model.bind().sensitivities(np.array([1.5]))
+    assert evaluations == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "start", "end"),
+    [("-sqrt(x) - 1", 1.0, 100.0), ("-1/x", 1.0, 100.0), ("exp(x)", 1.0, 10.0)],
+    ids=["no value", "a pole at zero", "grows no more than 30 times"],
+)
+@pytest.mark.parametrize("engine", COMPILED)
+def test_a_step_that_became_too_small_alone_is_no_explosion(engine, rate, start, end, evaluations):
+    with pytest.raises(SimulationError) as caught:
+        bound(rate, start, end, engine).simulate(np.empty(0))
+    assert not caught.value.exploded
+    assert len(evaluations) == 1  # tried once more, with a bound on the effort
+    assert evaluations[0] < 5000
+
+
+@pytest.mark.parametrize(("rate", "start", "end"), [*EXPLOSIONS[:3], ("exp(x)", 1.0, 10.0)])
+@pytest.mark.parametrize("method", ["lsoda", "LSODA", "RK45"])
+def test_the_general_engine_ends_a_run_in_which_time_stands_still(method, rate, start, end, evaluations):
+    with pytest.raises(SimulationError):
+        bound(rate, start, end, "scipy", method=method).simulate(np.empty(0))
+    assert sum(evaluations) < 10_000
+
+
+def test_a_retry_has_a_bound_on_its_effort(monkeypatch):
+    monkeypatch.setattr("fmepy.models.running.runners.MOST_RETRIED", 1000)
+    # there is no value beyond 0.5, and LSODA needs thousands of evaluations to get there
+    b = bound("100*cos(1e3*t) + sqrt(0.5 - t)", 0.0, 5.0, "diffsol" if is_available() else "numba")
+    with pytest.raises(SimulationError, match="more than 1000 evaluations"):
+        b.simulate(np.empty(0))
+
+
+@pytest.mark.parametrize("start", [0.0, 1.0, 5.0, 10.0])
+@pytest.mark.parametrize("method", [None, "BDF"])
+def test_a_very_stiff_model_with_a_condition_returns(start, method, evaluations):
+    model = fme.OdeModel(
+        "d(x)/dt = -k*x + where(x > 5, 1, 0)",
+        state={"x": start}, times=np.linspace(0, 100, 11), parms={"k": 1e14}, engine="scipy", method=method,
+    )  # fmt: skip
+    assert abs(model().x.iloc[-1]) < 1e-5
+    assert sum(evaluations) < 20_000
+
+
+def test_the_methods_of_solve_ivp_have_a_step_limit(monkeypatch):
+    monkeypatch.setattr(scipy_steppers, "MOST_IVP_STEPS", 200)
+    with pytest.raises(SimulationError, match="more than 200 steps"):
+        bound("cos(1e4*t)", 0.0, 10.0, "scipy", method="RK45").simulate(np.empty(0))
+
+
+@pytest.mark.parametrize("engine", ["scipy", *COMPILED])
+@pytest.mark.parametrize("a", [1.0, 1e5, 1e8, -1e5])
+def test_a_rate_beyond_all_steps_is_a_failed_run_and_no_constant(engine, a):
+    model = fme.OdeModel("d(x)/dt = 1e300*a", state={"x": 1}, times=[0, 1], parms={"a": a}, engine=engine)
+    with pytest.raises(SimulationError):
+        model()
+
+
+def test_the_bounds_of_an_explosion_are_those_stated():
+    def exploded(start, y, slope, span=1.0):
+        arrays = (np.array([v], dtype=float) for v in (start, y, slope))
+        return dormand_prince.has_exploded(*arrays, 1, span, 1e-6, np.array([1e-6]))
+
+    assert exploded(1, 2e3, 2.1e11)
+    assert not exploded(1, 2e3, 1.9e11)  # it grows by a factor of e within more than 1e-8 of the run
+    assert not exploded(1, 9e2, 2.1e11)  # it has grown too little
+    assert not exploded(1e6, 2e6, 1e20)
+    assert not exploded(1, 2e3, -2.1e11)  # it comes back
+    assert not exploded(1, np.nan, 2.1e11)
+    assert exploded(0, 1e101, 1e-3)
+    assert exploded(-1, -2e3, -2.1e11)
+
+
+OSCILLATOR = "d(x)/dt = k*y\nd(y)/dt = -k*x"
+ENDLESS = [
+    (OSCILLATOR, 1e7),
+    (OSCILLATOR, 1e12),
+    ("d(x)/dt = 1e4*sin(k*t)\nd(y)/dt = 0", 1e7),  # slow at the start
+    ("d(x)/dt = k*x - k*x*y\nd(y)/dt = k*x*y - k*y", 1e6),
+]
+
+
+@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
+@pytest.mark.parametrize(("text", "k"), ENDLESS)
+def test_a_compiled_run_of_far_too_many_steps_is_given_back_before_it_begins(text, k, monkeypatch):
+    monkeypatch.setattr("fmepy.models.engines.diffsol.MOST_WORK", 500_000)
+    monkeypatch.setattr("fmepy.models.running.runners.MOST_RETRIED", 1000)
+    model = fme.OdeModel(
+        text, state={"x": 3, "y": 1}, times=np.linspace(0, 50, 11), parms={"k": 1.0}, engine="diffsol", atol=1e-6
+    )
+    b = model.bind()
+    b.simulate(np.array([1.0]))  # what comes to its end says nothing about parameters far away
+    with pytest.raises(SimulationError):
+        b.simulate(np.array([k]))
+
+
+@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
+def test_what_is_stiff_only_at_its_start_is_not_taken_for_endless(evaluations):
+    text = "d(a)/dt = -0.04*a + 1e4*b*c\nd(b)/dt = 0.04*a - 1e4*b*c - k*b*b\nd(c)/dt = k*b*b"
+    state = {"a": 1, "b": 0, "c": 0}
+    model = fme.OdeModel(
+        text,
+        state=state,
+        times=[0, 1e3, 1e8],
+        parms={"k": 3e7},
+        engine="diffsol",
+        atol={"a": 1e-8, "b": 1e-12, "c": 1e-8},
+    )
+    b = model.bind()
+    for k in (3e7, 3e9, 3e7):
+        Y = b.simulate(np.array([k]))
+        np.testing.assert_allclose(Y.sum(axis=1), 1, atol=1e-5)
+    assert b.retries == 0
+    assert evaluations == []
+
+
+@pytest.mark.parametrize("method", ["lsoda", "RK45", "Radau", "rk4"])
+@pytest.mark.parametrize("error", [ValueError("wrong table"), ZeroDivisionError("by zero")])
+def test_what_a_function_raised_is_told_where_it_ends_the_run(method, error):
+    def rates(t, y, p):
+        if t > 1.7:
+            raise error
+        return -y
+
+    model = fme.OdeModel(rates, state={"z": 1.0}, times=np.linspace(0, 4, 9), method=method)
+    with pytest.raises(SimulationError, match=f"{type(error).__name__}.*{error}"):
+        model()
+
+
+def test_a_function_without_a_value_at_a_trial_step_is_no_failure():
+    def rates(t, y, p):
+        return -math.sqrt(y[0] - 1e-3)  # beyond the end of its range for steps that are too long
+
+    out = fme.OdeModel(rates, state={"z": 1.0}, times=[0, 1.9])()
+    assert out["z"].iloc[-1] == pytest.approx(1e-3 + (np.sqrt(1 - 1e-3) - 0.95) ** 2, rel=1e-3)
+
+
+@pytest.mark.compiled
+def test_a_panic_of_the_compiled_solver_is_a_failed_run_and_the_next_one_works():
+    from fmepy.models.engines import diffsol
+
+    class PanicException(BaseException):  # as pydiffsol names what its Rust code does
+        pass
+
+    class Panics:
+        def solve_dense(self, *_):
+            raise PanicException("this should not happen")
+
+        def rhs(self, *_):
+            raise PanicException("neither should this")
+
+    model = fme.OdeModel("d(x)/dt = -k * x\nx(0) = 1", times=[0, 1.0], parms={"k": 3.25}, engine="diffsol")
+    bound = model.bind()
+    expected = bound.simulate(bound.theta0)
+    solver = diffsol._compiled(diffsol.diffsl_code(bound._runners["diffsol", "plain"]._system), "bdf")
+    solver._ode = Panics()
+    np.testing.assert_allclose(bound.simulate(bound.theta0), expected, rtol=1e-4)  # by LSODA
+    assert bound.retries == 1
+    np.testing.assert_array_equal(bound.simulate(bound.theta0), expected)
+    assert bound.retries == 1
