@@ -69,6 +69,8 @@ class Forecast(Framed):
         The data; for pictures.
     smoothed : DataFrame
         States and outputs until the end of the data.
+    line : DataFrame
+        The same with further times between coarse ones; for pictures.
     """
 
     frame: pd.DataFrame
@@ -78,6 +80,7 @@ class Forecast(Framed):
     draws: pd.DataFrame | None
     past: pd.DataFrame
     smoothed: pd.DataFrame
+    line: pd.DataFrame
     xlabel: str = "time"
     entity: str | None = None
 
@@ -154,6 +157,7 @@ def forecast(
         table,
         flt.data_as_given,
         _until_the_end(flt),
+        _until_the_end(flt.drawn_through()),
         str(cost.x),
         entity,
     )

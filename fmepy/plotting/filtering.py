@@ -275,11 +275,13 @@ def plot_forecast(
     panels = get_axes(len(names) * len(labels), axes, panel=_WIDE)
     pairs = [(name, label) for label in labels for name in names]
     for ax, (name, label) in zip(panels, pairs, strict=True):
-        ahead, before, data = (
-            t if entity is None else t[t[entity] == label] for t in (frame, forecast.smoothed, forecast.past)
+        ahead, before, line, data = (
+            t if entity is None else t[t[entity] == label]
+            for t in (frame, forecast.smoothed, forecast.line, forecast.past)
         )
-        ahead, before = ahead[ahead["name"] == name], before.tail(past)
-        data = data[(data["name"] == name) & (data["x"] >= before["time"].iloc[0])]
+        first = before["time"].iloc[-past:].iloc[0]
+        ahead, before = ahead[ahead["name"] == name], line[line["time"] >= first]
+        data = data[(data["name"] == name) & (data["x"] >= first)]
         end = before.iloc[-1]
         if ahead["mean"].isna().any() or name not in before.columns:
             _sums_ahead(ax, ahead[ahead["mean"].notna()], forecast.level, **kwargs)

@@ -213,6 +213,12 @@ def test_lines_between_coarse_times_are_those_of_the_equations():
     assert set(flt.smoothed["time"]) <= set(t)
     band = ax.collections[0].get_paths()[0].vertices
     assert len(np.unique(band[:, 0])) > 150
+    (ax,) = flt.forecast(2).plot("x", past=3)  # and up to a forecast, over its last three times
+    before = ax.lines[0]
+    assert before.get_xdata()[0] == 8.0
+    assert before.get_xdata()[-1] == 12.0
+    assert_allclose(np.interp(before.get_xdata(), t, y), before.get_ydata(), atol=1e-3)
+    assert len(before.get_xdata()) > 50
 
 
 def test_the_bands_of_what_cannot_be_negative_keep_above_zero():
