@@ -34,7 +34,8 @@ from fmepy.fitting import (
 from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
 from fmepy.models.base import BoundModel, Model
 from fmepy.models.difference import DifferenceModel
-from fmepy.models.ode import OdeModel, ode
+from fmepy.models.ode import OdeModel
+from fmepy.models.ode_run import ode
 from fmepy.montecarlo import (
     Grid,
     Halton,

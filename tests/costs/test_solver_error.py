@@ -123,7 +123,7 @@ def test_there_is_none_without_an_adaptive_solver_of_ours(coarse):
 
 
 def test_a_tighter_run_that_fails_does_not_fail_the_fit(monkeypatch, coarse):
-    from fmepy.models.ode import BoundOde
+    from fmepy.models.bound_ode import BoundOde
 
     tightened = BoundOde.tightened
 

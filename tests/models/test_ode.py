@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from fmepy.errors import ModelError, ParameterError, SimulationError
-from fmepy.models.ode import OdeModel, ode
+from fmepy.models.ode import OdeModel
+from fmepy.models.ode_run import ode
 from tests.models.problems import (
     ENGINES,
     HIV_PARMS,

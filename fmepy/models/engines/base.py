@@ -2,7 +2,7 @@
 
 An engine carries z over one *segment*, a stretch of time without events, kinks or jumps; the driver
 (`models.running.timeline`) cuts a run into segments and does everything that happens between them, the same way for
-every engine. So a new engine is one class with one method, `advance`, and one line in `models.ode`:
+every engine. So a new engine is one class with one method, `advance`, and one line in `models.engines.choice`:
 
 1. it starts at ``(start, z)`` and returns z at ``times`` (increasing, ``times[0] >= start``, at least one later than
    `start`; the last is the end of the segment), shape (n_times, n_z);

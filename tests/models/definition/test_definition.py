@@ -9,7 +9,8 @@ import pytest
 import fmepy as fme
 from fmepy.errors import ModelError, ModelTextError, ParameterError, SimulationError
 from fmepy.models.difference import DifferenceModel
-from fmepy.models.ode import OdeModel, ode
+from fmepy.models.ode import OdeModel
+from fmepy.models.ode_run import ode
 
 LOGISTIC = "d(N)/dt = r * N * (1 - N / K)"
 

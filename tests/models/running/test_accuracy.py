@@ -10,7 +10,8 @@ import fmepy as fme
 from fmepy.compiled import dormand_prince
 from fmepy.errors import FmepyError, ModelError, SimulationError
 from fmepy.models.engines.diffsol import is_available
-from fmepy.models.ode import OdeModel, ode
+from fmepy.models.ode import OdeModel
+from fmepy.models.ode_run import ode
 from fmepy.models.running.accuracy import reads_time, scaled_tolerances
 
 TIMES = np.linspace(0.0, 20.0, 21)

@@ -1,0 +1,222 @@
+"""A model of differential equations as a function of a plain vector: `BoundOde`."""
+
+from __future__ import annotations
+
+import logging
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmepy.errors import SimulationError
+from fmepy.models.dynamic import central_differences
+from fmepy.models.engines.choice import why_not_compiled
+from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
+from fmepy.models.running.accuracy import RESOLVED, unresolved
+from fmepy.models.running.forcings import forcing_values
+from fmepy.models.running.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
+from fmepy.models.running.system import Outputs, build_outputs, build_system
+from fmepy.models.running.timeline import Timeline
+from fmepy.types import Cube, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.models.ode import OdeModel
+
+__all__ = ["BoundOde"]
+
+logger = logging.getLogger(__name__)
+
+
+class BoundOde:
+    """An OdeModel as a function of a plain vector; see `models.base.BoundModel`."""
+
+    def __init__(
+        self,
+        model: OdeModel,
+        names: tuple[str, ...],
+        times: Vector,
+        hold_engine: bool,
+        options: SolverOptions | None = None,
+    ) -> None:
+        d = model._definition
+        self._options = options  # None: the model's, looked up at the first run
+        self._limits: list[float] | None = None
+        self._model, self._definition, self._hold = model, d, hold_engine
+        self.names, self.times = names, times
+        self.var_names = model.var_names
+        self._base = d.parms.to_numpy(dtype=float, copy=True)
+        self._places = np.array([d.parameters.index(k) for k in names], dtype=int)
+        self.theta0 = self._base[self._places]
+        self.retries = 0
+        self._box: tuple[Vector, Vector] | None = None
+        self._engines = [model.engine, "retry"] if model.method not in FIXED_METHODS else [model.engine]
+        if model.engine == "numba" and np.isinf(model._options.max_step) and not why_not_compiled(d):
+            self._engines.insert(1, "diffsol")
+        if d.equations is None or (model.engine == "scipy" and not build_system(d.equations, (), False).has_conditions):
+            self._engines = [model.engine]  # the retry would do the same again
+        event_times = np.array([e.time for e in model._events])
+        self._timeline = Timeline.of(float(model.times[0]), times, d.forcings, event_times)
+        self._runners: dict[tuple[str, str], Runner | None] = {}
+        self._U = forcing_values(d.forcings, times)
+        self._outputs: Outputs | None = None
+        self._slopes: Outputs | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether `sensitivities` solves the variational equations."""
+        return self._runner(self._engines[0], "exact") is not None
+
+    def _runner(self, engine: str, kind: str) -> Runner | None:
+        """Return the runner of an engine, made at its first use: "plain", "exact", "tight" (for differences)."""
+        key = (engine, kind)
+        if key not in self._runners:
+            model = self._model
+            names = self.names if kind == "exact" else ()
+            if self._options is None:
+                self._options = model._scaled_options()
+            options = self._options.tightened() if kind == "tight" else self._options
+            common = (self._definition, model._events, self._timeline, names, options)
+            if model.method in FIXED_METHODS:
+                self._runners[key] = fixed_runner(*common, model.times)
+            else:
+                self._runners[key] = adaptive_runner(engine, *common)
+        return self._runners[key]
+
+    def _parameters(self, theta: Vector) -> Vector:
+        p = self._base.copy()
+        p[self._places] = theta
+        return p
+
+    def _run(self, p: Vector, kind: str) -> tuple[Matrix, Any]:
+        """Run on the first engine, and once more on the next if that fails, unless a state has exploded."""
+        failures = []
+        for i, engine in enumerate(tuple(self._engines)):
+            runner = self._runner(engine, kind)
+            if runner is None:
+                break
+            try:
+                out = runner.run(p)
+            except SimulationError as error:
+                failures.append(error)
+                if error.exploded:
+                    break
+                continue
+            if i > 0:
+                self.retries += 1
+                if self._hold:
+                    first = "taken over" if engine == "retry" else engine
+                    self._engines = [first, *self._engines[i + 1 :]]
+            return out
+        parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
+        reached = min((f.time for f in failures if f.time is not None), default=None)
+        at = "" if reached is None else f" at time {reached:.6g}"
+        why = "; then ".join(str(f) for f in failures)
+        values = ", ".join(f"{k}={v:.6g}" for k, v in list(parameters.items())[:12])
+        raise SimulationError(
+            f"The run failed{at}: {why}. Parameters: {values}.",
+            parameters=parameters,
+            time=reached,
+            exploded=failures[-1].exploded,
+        ) from failures[-1]
+
+    def tightened(self) -> BoundOde | None:
+        """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
+        if self._model.method in FIXED_METHODS:
+            return None
+        options = self._model._scaled_options() if self._options is None else self._options
+        out = copy(self)
+        out._options, out._runners, out._limits, out.retries = options.tightened(0.01), {}, [], 0
+        return out if out._options.rtol <= 0.1 * options.rtol else None
+
+    def simulate(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_time, n_var)."""
+        Y = self._simulate(theta, "plain")
+        if not self._model._has_told:
+            self._tell_unresolved(Y)
+        return Y
+
+    def states_at(self, theta: Vector) -> Matrix:
+        """Return the states alone, shape (n_time, n_state)."""
+        return self._run(self._parameters(theta), "plain")[0]
+
+    def _tell_unresolved(self, Y: Matrix) -> None:
+        """Tell, once for the model, which states are too small for their tolerance."""
+        if self._limits is None:
+            fixed = self._options is None or self._model.method in FIXED_METHODS
+            self._limits = [] if fixed or self._options is None else (RESOLVED * self._options.atol).tolist()
+        if why := unresolved(Y, self._limits, self._model.states):
+            self._model._has_told = True
+            logger.warning(why)
+
+    def _simulate(self, theta: Vector, kind: str) -> Matrix:
+        p = self._parameters(theta)
+        Y, _ = self._run(p, kind)
+        return self._with_outputs(p, Y)
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and S, shape (n_time, n_var, n_par)."""
+        theta = np.asarray(theta, dtype=float)
+        if not self.exact:
+            return self._differences(theta)
+        p = self._parameters(theta)
+        try:
+            Y, S = self._run(p, "exact")
+        except SimulationError as error:
+            if error.exploded or all(self._runner(e, "exact") is not None for e in self._engines):
+                raise
+            return self._differences(theta)  # the last engine has no exact sensitivities for this model
+        return self._with_output_sensitivities(p, Y, S)
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        self._box = (lower, upper)
+
+    def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and central differences of runs at tightened tolerances.
+
+        The relative step is the cube root of the tightened `rtol`, which balances truncation (h^2) against the solver's
+        error (rtol / h).
+        """
+        fixed = self._model.method in FIXED_METHODS
+        relative = (np.finfo(float).eps if fixed else self._model._options.tightened().rtol) ** (1 / 3)
+        Y = self.simulate(theta)
+        return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, relative, Y.shape, self._box)
+
+    # outputs
+
+    def _output_functions(self, names: tuple[str, ...] | None) -> Outputs:
+        d = self._definition
+        columns = d.states + d.extra_names
+        forcings = tuple(f.name for f in d.forcings)
+        return build_outputs(columns, d.parameters, forcings, d.time, d.outputs, names)
+
+    def _with_outputs(self, p: Vector, Y: Matrix) -> Matrix:
+        d = self._definition
+        if d.extra_names:
+            Y = np.concatenate((Y, self._extras(p, Y)), axis=1)
+        if not d.outputs:
+            return Y
+        if self._outputs is None:
+            self._outputs = self._output_functions(None)
+        with np.errstate(all="ignore"):
+            return self._outputs.beside(self.times, Y, p, self._U)
+
+    def _extras(self, p: Vector, Y: Matrix) -> Matrix:
+        """Return what the user's function gives beside the rates, row by row."""
+        function = self._definition.function
+        assert function is not None
+        out = np.empty((len(Y), len(self._definition.extra_names)))
+        with np.errstate(all="ignore"):
+            for i, (t, y) in enumerate(zip(self.times, Y, strict=True)):
+                extra = function.extras(t, y, p.tolist(), self._U[:, i])
+                out[i] = [extra[k] for k in self._definition.extra_names]
+        return out
+
+    def _with_output_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
+        if not self._definition.outputs:
+            return Y, S
+        if self._slopes is None:
+            self._slopes = self._output_functions(self.names)
+        with np.errstate(all="ignore"):
+            table = self._slopes.beside(self.times, Y, p, self._U)
+            return table, self._slopes.sensitivities_beside(self.times, Y, S, p, self._U)

@@ -1,0 +1,89 @@
+"""One run in the manner of deSolve: `ode`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from fmepy.errors import ModelError, check_choice
+from fmepy.models.engines.choice import SCIPY_METHODS
+from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
+from fmepy.models.ode import OdeModel
+from fmepy.types import Vector
+
+__all__ = ["ode"]
+
+
+def ode(
+    y: Any,
+    times: Any,
+    func: Callable[..., Any],
+    parms: Any = None,
+    *,
+    method: str = "lsoda",
+    dt: float | None = None,
+    forcings: Any = None,
+    events: Any = None,
+    bandwidth: int | tuple[int, int] | None = None,
+    rtol: float = 1e-6,
+    atol: Any = 1e-6,
+    max_step: float | None = None,
+) -> pd.DataFrame:
+    """Run ``func(t, y, parms)`` once and return its table, in the manner of deSolve's `ode`.
+
+    Parameters
+    ----------
+    y : mapping, Series or sequence
+        Initial values, at ``times[0]``; a bare sequence gets the names 1, 2, ...
+    times : array_like
+    func : callable
+        ``func(t, y, parms)`` with an ndarray; returns the rates, or ``(rates, {name: extra output})``.
+    parms : any, optional
+        Handed to `func` as it is.
+    method : str
+        lsoda, euler, rk4 (with `dt`), or RK45, RK23, DOP853, Radau, BDF, LSODA of scipy.
+    dt, forcings, events, bandwidth, rtol, atol, max_step
+        As for `OdeModel`, but `atol` is deSolve's (a state that stays below 1000 times it is told; None: by the scale
+        of the states, for one more run); forcings need `parms` to be a dict and arrive in it.
+
+    Returns
+    -------
+    DataFrame
+        Column ``time``, states, extra outputs.
+
+    Examples
+    --------
+    >>> ode({"N": 0.1}, [0, 10, 20], lambda t, y, p: p["r"] * y * (1 - y / 100), {"r": 0.5}).round(1)
+       time     N
+    0     0   0.1
+    1    10  12.9
+    2    20  95.7
+    """
+    if forcings is not None and not (parms is None or isinstance(parms, Mapping | pd.Series)):
+        raise ModelError("`forcings` arrive in `parms`, which must then be a dict.")
+    if parms is not None and isinstance(parms, pd.Series):
+        parms = parms.to_dict()
+    check_choice(method, (*SCIPY_METHODS, *FIXED_METHODS), "method")
+
+    given = {} if parms is None else parms
+
+    def rates(t: float, y: Vector, p: dict[str, float]) -> Any:
+        return func(t, y, {**given, **p} if p else given)
+
+    model = OdeModel(
+        rates,
+        state=y,
+        times=times,
+        forcings=forcings,
+        events=events,
+        method=method,
+        dt=dt,
+        bandwidth=bandwidth,
+        rtol=rtol,
+        atol=atol,
+        max_step=max_step,
+        _trace=False,
+    )
+    return model()
