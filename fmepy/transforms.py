@@ -23,7 +23,7 @@ from fmepy.costs.base import BoundCost, Cost
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.sums import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice
-from fmepy.models.base import BoundModel, Model, keep_within, tightened
+from fmepy.models.base import BoundModel, Model, bound_to, keep_within, tightened
 from fmepy.parameters.named import check_names, generated_names, merge_parameters
 from fmepy.parameters.scales import marked
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, UserParameters, Vector
@@ -273,10 +273,11 @@ class TransformedModel:
         return table
 
     def bind(
-        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False
+        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
     ) -> BoundTransformedModel:
         """Return the model as a function of the transformed parameters `names` (None: all)."""
-        return BoundTransformedModel(self.inner.bind(names, times=times, hold_engine=hold_engine), self.transforms)
+        bound = bound_to(self.inner, names, runs=runs, times=times, hold_engine=hold_engine)
+        return BoundTransformedModel(bound, self.transforms)
 
     def replace(self, **arguments: Any) -> TransformedModel:
         """Return a copy with some arguments of the inner model changed."""
@@ -431,9 +432,11 @@ class TransformedCost(AddableCost):
         """Return what the inner cost returns, at transformed parameters."""
         return self.inner(_inner_parms(self.parms, parms, self.transforms))
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundTransformedCost:
+    def bind(
+        self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1
+    ) -> BoundTransformedCost:
         """Return the cost as a function of the transformed parameters `names` (None: all)."""
-        bound = self.inner.bind(names, hold_engine=hold_engine)
+        bound = bound_to(self.inner, names, runs=runs, hold_engine=hold_engine)
         scored = hasattr(bound, "score") and hasattr(bound, "information")
         return (BoundTransformedLikelihood if scored else BoundTransformedCost)(bound, self.transforms)
 

@@ -30,7 +30,7 @@ import numpy as np
 from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.sources import BoundSource, Expansion, FunctionSource, Source, classify
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.models.base import keep_within, tightened
+from fmepy.models.base import bound_to, keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel.interruption import check_stop
 from fmepy.parameters.named import Parameters, as_parameters
@@ -407,19 +407,19 @@ def _count_bad(value: Any) -> int:
 # --- fmepy costs
 
 
-def _cost_objective(cost: Any, p: UserParameters, hold_engine: bool) -> Objective:
+def _cost_objective(cost: Any, p: UserParameters, **words: Any) -> Objective:
     parameters = as_parameters(p, cost.parms)
     expand = None
     names: Sequence[str] = parameters.names
     if parameters.lmfit is not None and len(parameters.lmfit) > len(parameters):
         expand = Expansion(parameters)
         names = expand.names
-    bound = cost.bind(names, hold_engine=hold_engine)
+    bound = bound_to(cost, names, **words)
     positions = [list(names).index(n) for n in parameters.names]
     lower, upper = _declared(parameters, np.asarray(bound.lower)[positions], np.asarray(bound.upper)[positions])
     if bound.is_scalar:
         return Objective(
-            BoundSource(cost, bound, expand, hold_engine),
+            BoundSource(cost, bound, expand, **words),
             parameters,
             kind="cost",
             is_scalar=True,
@@ -429,7 +429,7 @@ def _cost_objective(cost: Any, p: UserParameters, hold_engine: bool) -> Objectiv
             has_score=callable(getattr(bound, "score", None)) and hasattr(bound, "information"),
         )
     return Objective(
-        BoundSource(cost, bound, expand, hold_engine),
+        BoundSource(cost, bound, expand, **words),
         parameters,
         kind="cost",
         is_scalar=False,
@@ -515,6 +515,7 @@ def as_objective(
     args: Any = (),
     kwargs: Any = None,
     hold_engine: bool = False,
+    runs: int = 1,
 ) -> Objective:
     """Return whatever the user gave as `f` as one objective, together with its parameters.
 
@@ -531,6 +532,8 @@ def as_objective(
         Passed on to `f` and `jac`.
     hold_engine : bool
         Stay with the engine that finished the first difficult run, so that the cost has no jumps.
+    runs : int
+        How often it will be evaluated, about, see `fmepy.models.base.bound_to`.
 
     Returns
     -------
@@ -569,7 +572,7 @@ def as_objective(
             raise ArgumentError(
                 "`args` and `kwargs` are for functions of your own; a fmepy cost takes parameters only."
             )
-        objective = _cost_objective(f, p, hold_engine)
+        objective = _cost_objective(f, p, hold_engine=hold_engine, runs=runs)
         if jac is not None:
             _use_jac(objective, jac)
         return objective

@@ -7,7 +7,7 @@ A new kind of cost provides
 
 1. ``parms`` (Series), ``lower`` and ``upper`` (Series: declared bounds, infinite where there is none);
 2. ``__call__(parms=None)``: a `ModCost` (least squares) or a float, -2 log L;
-3. ``bind(names=None, *, hold_engine=False)``;
+3. ``bind(names=None, *, hold_engine=False, runs=1)``; both words mean what they mean for a model, and are passed on;
 4. ``replace(**arguments)``, and ``a + b`` in the order written.
 
 Costs are immutable. What is fixed at preparation (which observations are used, their weights, their groups) never
@@ -139,7 +139,7 @@ class Cost(Protocol):
         """Return a ModCost (least squares) or -2 log L (a float)."""
         ...
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundCost:
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundCost:
         """Return the cost as a function of the parameters `names` (None: all)."""
         ...
 

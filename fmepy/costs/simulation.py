@@ -38,7 +38,7 @@ from fmepy.costs.observations import Comparison, check_observed, concatenate, pr
 from fmepy.costs.sums import AddableCost
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
-from fmepy.models.base import BoundModel, Model, keep_within, tightened
+from fmepy.models.base import BoundModel, Model, bound_to, keep_within, tightened
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
@@ -308,11 +308,11 @@ class SimulationCost(AddableCost):
         """
         return self._bound.modcost(merge_parameters(self.model.parms, parms).to_numpy(dtype=float))
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundSimulation:
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundSimulation:
         """Return the cost as a function of the parameters `names` (None: all)."""
         known = self.model.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
-        return self.bind_together([self], wanted, hold_engine=hold_engine)
+        return self.bind_together([self], wanted, hold_engine=hold_engine, runs=runs)
 
     def repeats(self, other: object) -> bool:
         """Tell whether another cost holds the same model against the same data."""
@@ -326,14 +326,14 @@ class SimulationCost(AddableCost):
 
     @classmethod
     def bind_together(
-        cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False
+        cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
     ) -> BoundSimulation:
         """Return costs of the same model as one function; the model is run once for all of them."""
         model = parts[0].model
         grid = np.asarray(model.times, dtype=float)
         on_grid = all(part._reads_grid for part in parts)
         times = None if on_grid else merge_times(*(part._rows_wanted(grid) for part in parts))
-        bound = model.bind(names, times=times, hold_engine=hold_engine)
+        bound = bound_to(model, names, runs=runs, times=times, hold_engine=hold_engine)
         rows = np.asarray(bound.times, dtype=float)
         reading = stack([part._reading(rows, grid, bound.var_names) for part in parts])
         fixed = {str(k): float(v) for k, v in model.parms.items()}

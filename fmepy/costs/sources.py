@@ -10,6 +10,7 @@ import numpy as np
 
 from fmepy.costs.modcost import ModCost
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.models.base import bound_to
 from fmepy.numerics.differences import derivatives, roomy_steps
 from fmepy.parameters.named import Parameters
 from fmepy.types import BoolVector, Matrix, Vector
@@ -42,14 +43,14 @@ class Source(Protocol):
 class BoundSource:
     """A bound cost, seen from the free parameters."""
 
-    def __init__(self, cost: Any, bound: Any, expand: Expansion | None, hold_engine: bool = False) -> None:
-        self.cost, self.bound, self.expand, self.hold_engine = cost, bound, expand, hold_engine
+    def __init__(self, cost: Any, bound: Any, expand: Expansion | None, **words: Any) -> None:
+        self.cost, self.bound, self.expand, self.words = cost, bound, expand, words  # words: of its binding
         self.n_obs = 0 if bound.is_scalar else len(bound.weights)
 
     def again(self) -> BoundSource:
         """Return the same cost bound anew, which shares no counter and no engine with this one."""
         out = copy(self)
-        out.bound = self.cost.bind(self.bound.parameter_names, hold_engine=self.hold_engine)
+        out.bound = bound_to(self.cost, self.bound.parameter_names, **self.words)
         return out
 
     def _full(self, theta: Vector) -> Vector:

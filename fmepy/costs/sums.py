@@ -22,7 +22,7 @@ from fmepy.costs.data_identity import ObservedData, joined
 from fmepy.costs.modcost import ModCost, joined_costs
 from fmepy.costs.observations import warn_of_copy
 from fmepy.errors import ArgumentError
-from fmepy.models.base import keep_within, tightened
+from fmepy.models.base import bound_to, keep_within, runs_word, tightened
 from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters
 from fmepy.parameters.scales import marked
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
@@ -53,7 +53,9 @@ class AddableCost:
         return None
 
     @classmethod
-    def bind_together(cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False) -> Any:
+    def bind_together(
+        cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
+    ) -> Any:
         """Return the bound cost of parts with the same `shared_run`: their residuals one after the other.
 
         It has `pieces` (constants of every part) and ``modcosts(theta)`` (a list of `ModCost`, one per part).
@@ -359,12 +361,12 @@ class SumCost(AddableCost):
         theta = merge_parameters(self.parms, parms).to_numpy(dtype=float)
         return self._bound.minus2loglik(theta) if self._bound.is_scalar else self._bound.modcost(theta)
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundSum:
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundSum:
         """Return the sum as a function of the parameters `names` (None: all)."""
         names = as_parameters(names if names is None else [str(n) for n in names], self.parms, argument="names").names
-        return self._bind(names, hold_engine)
+        return self._bind(names, hold_engine, runs)
 
-    def _bind(self, names: tuple[str, ...], hold_engine: bool = False) -> BoundSum:
+    def _bind(self, names: tuple[str, ...], hold_engine: bool = False, runs: int = 1) -> BoundSum:
         sizes: list[int] = [0] * len(self.parts)
         bound = []
         for members in self._shared_runs():
@@ -374,10 +376,11 @@ class SumCost(AddableCost):
             # A part without any of these parameters is run at its own values; an empty theta is not asked of a model.
             asked = mine or known[:1]
             if part_shares_runs(part):
-                block = type(part).bind_together([self.parts[k] for k in members], asked, hold_engine=hold_engine)
+                shared, bind = [self.parts[k] for k in members], type(part).bind_together
+                block = bind(shared, asked, hold_engine=hold_engine, **runs_word(bind, runs))
                 pieces = tuple(block.pieces)
             else:
-                block = part.bind(asked, hold_engine=hold_engine)
+                block = bound_to(part, asked, runs=runs, hold_engine=hold_engine)
                 pieces = (block,)
             for k, piece in zip(members, pieces, strict=True):
                 sizes[k] = len(piece.names)

@@ -262,7 +262,7 @@ class FimlofCost(AddableCost):
         except SimulationError:
             return np.inf
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundFimlof:
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundFimlof:
         """Return the cost as a function of the parameters `names` (None: all)."""
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")

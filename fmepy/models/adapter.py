@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
-from fmepy.models.base import keep_within
+from fmepy.models.base import bound_to, keep_within
 from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
 from fmepy.types import Cube, IntVector, Matrix, UserParameters, Vector
 
@@ -173,6 +173,7 @@ def as_simulator(
     map: int | str | None = 0,
     args: Any = (),
     kwargs: Any = None,
+    runs: int = 1,
 ) -> Simulator:
     """Return whatever the user gave as a model as a function of the parameters `varied`.
 
@@ -190,6 +191,8 @@ def as_simulator(
         The column of x in a table: its position from 0, its name, or None for none. fmepy models know their own time.
     args, kwargs
         Passed on to a user's function.
+    runs : int
+        How often it will be run, about, see `fmepy.models.base.bound_to`.
 
     Raises
     ------
@@ -218,7 +221,7 @@ def as_simulator(
             raise ArgumentError(
                 "`args` and `kwargs` are for functions of your own; a fmepy model takes parameters only."
             )
-        return _model_simulator(func, parms, varied)
+        return _model_simulator(func, parms, varied, runs)
     if not callable(func):
         raise ArgumentError(f"`func` must be a fmepy model or a function of p; got {type(func).__name__}.")
     if isinstance(args, (str, bytes)) or not isinstance(args, (tuple, list)):
@@ -242,9 +245,10 @@ def _varied(varied: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ..
 class _ModelSource:
     """A bound model. It travels as the model and its names, and is bound again where it arrives."""
 
-    def __init__(self, model: Any, names: tuple[str, ...], fixed: Mapping[str, float]) -> None:
+    def __init__(self, model: Any, names: tuple[str, ...], fixed: Mapping[str, float], runs: int = 1) -> None:
         self.model, self.names, self.fixed = model, names, dict(fixed)
-        self.bound = model.bind((*names, *self.fixed))
+        self.runs = runs
+        self.bound = bound_to(model, (*names, *self.fixed), runs=runs)
         self.tail: Vector = np.array(list(self.fixed.values()), dtype=float)
         # one call less per run where nothing is to be filled in
         self.run: Callable[[Vector], Matrix] = self.run_filled if self.fixed else self.bound.simulate
@@ -269,10 +273,10 @@ class _ModelSource:
         keep_within(self.bound, np.concatenate((lower, self.tail)), np.concatenate((upper, self.tail)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _ModelSource, (self.model, self.names, self.fixed)
+        return _ModelSource, (self.model, self.names, self.fixed, self.runs)
 
 
-def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | None) -> Simulator:
+def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | None, runs: int) -> Simulator:
     given = as_parameters(parms, model.parms, argument="parms")
     if given.lmfit is not None and any(q.expr is not None for q in given.lmfit.values()):
         # tied parameters move with the free ones, which no bound vector says: run it as a function of all of them
@@ -281,9 +285,9 @@ def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | 
     names = given.names if varied is None else _varied(varied, tuple(map(str, start.index)))
     values = {} if parms is None else given.expand(given.values)
     if hasattr(model, "transforms"):  # its `replace` speaks of the inner model's scale: fill in the values here
-        source = _ModelSource(model, names, {k: v for k, v in values.items() if k not in names})
+        source = _ModelSource(model, names, {k: v for k, v in values.items() if k not in names}, runs)
     else:
-        source = _ModelSource(model.replace(parms=values) if values else model, names, {})
+        source = _ModelSource(model.replace(parms=values) if values else model, names, {}, runs)
     return Simulator(
         names=names,
         theta0=start[list(names)].to_numpy(dtype=float, copy=True),

@@ -11,7 +11,7 @@ A new kind of model provides
 2. ``engine`` (the name of what runs it) and ``engine_note`` (why not the faster one, or an empty string);
 3. ``__call__(parms=None, times=None)``: the table, first column ``time``, one column per variable. The run always
    starts at ``model.times[0]``; `times` only says at which times rows are wanted, and may not lie before the start;
-4. ``bind(names=None, *, times=None, hold_engine=False)``, as below;
+4. ``bind(names=None, *, times=None, hold_engine=False, runs=1)``, as below; `runs` may be left out (`bound_to` asks);
 5. ``replace(**arguments)``: a changed copy; dicts are merged.
 
 Models are immutable: nothing changes their parameters, they pickle, and they may be shared between costs. What a run
@@ -20,14 +20,15 @@ needs to remember (retries, the engine in use) lives in the bound model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
-__all__ = ["BoundModel", "Model", "keep_within"]
+__all__ = ["BoundModel", "Model", "bound_to", "keep_within", "runs_word", "tightened"]
 
 
 class BoundModel(Protocol):
@@ -80,6 +81,20 @@ class BoundModel(Protocol):
         ...
 
 
+def bound_to(thing: Any, names: Sequence[str] | None, *, runs: int = 1, **words: Any) -> Any:
+    """Return ``thing.bind(names, **words)`` of a model or cost, told that it will be run `runs` times.
+
+    The way to say `runs`: models and costs whose ``bind`` does not know the word are bound without it.
+    """
+    return thing.bind(names, **words, **runs_word(thing.bind, runs))
+
+
+def runs_word(bind: Callable[..., Any], runs: int) -> dict[str, int]:
+    """Return ``{"runs": runs}`` if there is anything to say and the function knows the word, else nothing."""
+    known = inspect.signature(bind).parameters if runs > 1 else {}
+    return {"runs": runs} if "runs" in known or any(p.kind is p.VAR_KEYWORD for p in known.values()) else {}
+
+
 def tightened(bound: Any) -> Any:
     """Return a bound model or cost at tolerances a hundred times smaller.
 
@@ -125,11 +140,16 @@ class Model(Protocol):
         """Run the model and return its table."""
         ...
 
-    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundModel:
+    def bind(
+        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
+    ) -> BoundModel:
         """Return the model as a function of the parameters `names` (None: all), with rows at `times`.
 
         hold_engine : after the first run that another engine had to finish, stay with that engine, so that a cost
         built on it has no jumps (fits ask for this).
+        runs : how often it will be run, about: questions that know it (chains, ensembles, several starts) say so, and
+        a model may take an engine that is worth its preparation then. Whatever it takes follows from the model, its
+        parameters and this number alone.
         """
         ...
 

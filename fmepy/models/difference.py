@@ -142,7 +142,7 @@ class DifferenceModel(DynamicModel):
             tell_outside(self._definition.forcings, float(self.times[0]), float(self.times[-1]))
 
     def bind(
-        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False
+        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
     ) -> BoundDifference:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
@@ -151,8 +151,8 @@ class DifferenceModel(DynamicModel):
         names : sequence of str, optional
         times : array_like, optional
             Rows; default the model's own times.
-        hold_engine : bool
-            Nothing here: there is no second engine.
+        hold_engine, runs
+            Nothing here: there is one engine.
         """
         parameters = self._definition.parameters
         chosen = parameters if names is None else check_names(names, parameters, argument="names")

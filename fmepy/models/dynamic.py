@@ -54,7 +54,9 @@ class DynamicModel:
         """The symbolic form, None for models that run as Python."""
         return self._definition.equations
 
-    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundModel:
+    def bind(
+        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
+    ) -> BoundModel:
         """Return the model as a function of a plain vector."""
         raise NotImplementedError
 

@@ -258,7 +258,9 @@ class OdeModel(DynamicModel):
     def _events_outside(self) -> str:
         return events_outside(self._events, self.states, float(self.times[0]), float(self.times[-1]))
 
-    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundOde:
+    def bind(
+        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
+    ) -> BoundOde:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
         Parameters
@@ -268,6 +270,8 @@ class OdeModel(DynamicModel):
             Rows; default the model's own times.
         hold_engine : bool
             Stay with the second engine after the first run that needed it.
+        runs : int
+            How often it will be run, about. "auto" compiles the explicit engine where that is worth it.
         """
         parameters = self._definition.parameters
         chosen = parameters if names is None else check_names(names, parameters, argument="names")

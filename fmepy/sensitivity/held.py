@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.models.base import keep_within, tightened
+from fmepy.models.base import bound_to, keep_within, tightened
 from fmepy.parameters.named import Parameters, merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
@@ -68,11 +68,11 @@ class HeldCost:
         """Return what the cost gives."""
         return self.cost(merge_parameters(self.parms, parms))
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> Any:
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> Any:
         """Return the cost as a function of the parameters `names` (None: all), the others at the values given."""
         names = list(map(str, self.parms.index)) if names is None else list(names)
         moved = [n for n in map(str, self.values.index) if n not in names and self.values[n] != self.cost.parms[n]]
-        inner = self.cost.bind([*names, *moved], hold_engine=hold_engine)
+        inner = bound_to(self.cost, [*names, *moved], runs=runs, hold_engine=hold_engine)
         return _BoundHeld(inner, len(names), self.parms[[*names, *moved]].to_numpy(dtype=float))
 
     def replace(self, **arguments: Any) -> HeldCost:
