@@ -10,10 +10,10 @@ from typing import Any
 
 from numba import types
 
-__all__ = ["Address"]
+__all__ = ["FunctionPointer"]
 
 
-class Address(types.WrapperAddressProtocol):
+class FunctionPointer(types.WrapperAddressProtocol):
     """A function compiled by ``numba.cfunc``, ready to be passed to compiled code.
 
     Parameters

@@ -7,7 +7,7 @@ from typing import Any
 
 from fmepy.compiled.numba_cache import cfunc, njit
 
-__all__ = ["kernel", "kernel_by_address"]
+__all__ = ["kernel", "kernel_by_pointer"]
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -15,6 +15,6 @@ def kernel(function: Callable[..., Any]) -> Any:
     return njit(cache=True, error_model="numpy", nogil=True)(function)
 
 
-def kernel_by_address(signature: Any, function: Callable[..., Any]) -> Any:
+def kernel_by_pointer(signature: Any, function: Callable[..., Any]) -> Any:
     """Return a function compiled for one signature, to be called by its address; kept as above."""
     return cfunc(signature, cache=True)(function)

@@ -16,18 +16,20 @@ from fmepy.compiled.python_code import scalar_function
 from fmepy.expressions.equations import symbol
 from fmepy.filtering.noise import Noise, numbers, semidefinite_factor
 from fmepy.filtering.run import Functions, Scheme, Start
-from fmepy.filtering.schedule import EVENT_KINDS, Change, Plan, Readings, build_plan
+from fmepy.filtering.schedule import EVENT_KINDS, Change, Readings, Schedule, build_schedule
 from fmepy.filtering.specification import FIXED, Accumulator, Specification
 from fmepy.models.definition.values import ValueTable
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["Machine", "plan_of", "settings_of"]
+__all__ = ["Machine", "schedule_of", "settings_of"]
 
 _MADE_WHERE_NEEDED = ("scheme", "linear_scheme", "safe_scheme", "_functions", "_observe", "_sds", "_covariances")
 
 
-def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None) -> tuple[Plan, Readings | None]:
-    """Return the plan of one entity, and the readings that its start uses up (initial="data").
+def schedule_of(
+    spec: Specification, readings: Readings, rows: Vector | None = None
+) -> tuple[Schedule, Readings | None]:
+    """Return the schedule of one entity, and the readings that its start uses up (initial="data").
 
     rows : ndarray, optional
         Further times at which the state is wanted.
@@ -43,7 +45,7 @@ def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None)
     kind = "fixed" if spec.propagation in FIXED else spec.propagation
     kind = "adaptive" if kind in ("ode", "moment") else kind
     forcings = spec.definition.forcings
-    plan = build_plan(
+    schedule = build_schedule(
         kind,
         start,
         readings,
@@ -54,7 +56,7 @@ def plan_of(spec: Specification, readings: Readings, rows: Vector | None = None)
         dt=spec.dt,
         stages=3 if spec.propagation in ("rk4", "rk4_moment") else 1,
     )
-    return plan, used
+    return schedule, used
 
 
 def _resets(accumulator: Accumulator, readings: Readings, start: float) -> list[Change]:
@@ -100,7 +102,7 @@ class Machine:
         spec, f = self.spec, self._functions
         wanted = (f.step_kind in (loop.RK4, loop.RK4_MOMENTS), spec.algorithm == "joint")
         return Scheme(
-            loop.compiled(*wanted) if f.by_address else loop.interpreted,
+            loop.compiled(*wanted) if f.by_pointer else loop.interpreted,
             *(f.advance, f.observe, f.step_kind),
             loop.JOINT if spec.algorithm == "joint" else loop.SEQUENTIAL,
             *(spec.per_step, f.n_noise, len(spec.variables)),
@@ -133,10 +135,10 @@ class Machine:
         }
         bends = spec.update == "second_order"
         return Scheme(
-            square_root_loop.compiled() if f.by_address else square_root_loop.interpreted,
+            square_root_loop.compiled() if f.by_pointer else square_root_loop.interpreted,
             *(f.advance, f.observe, f.step_kind, updates[spec.update]),
             *(spec.per_step, f.n_noise, len(spec.variables)),
-            curvatures=spec.space.curvatures(f.by_address) if bends else square_root_loop.no_curvature(f.by_address),
+            curvatures=spec.space.curvatures(f.by_pointer) if bends else square_root_loop.no_curvature(f.by_pointer),
         )
 
     @cached_property
@@ -150,16 +152,16 @@ class Machine:
 
         kinds = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4, "rk4_moment": loop.RK4_MOMENTS}
         kind = kinds[spec.propagation]
-        by_address = spec.space.is_traced
-        advance, observe = spec.space.compiled() if by_address else spec.space.interpreted()
-        return Functions(by_address, advance, observe, kind, spec.space.n_noise)
+        by_pointer = spec.space.is_traced
+        advance, observe = spec.space.compiled() if by_pointer else spec.space.interpreted()
+        return Functions(by_pointer, advance, observe, kind, spec.space.n_noise)
 
-    def paths(self, plan: Plan, start: Start, p: Vector, n: int, rng: np.random.Generator) -> Cube:
-        """Return n noisy paths at the nodes of a plan, see `fmepy.filtering.paths`."""
+    def paths(self, schedule: Schedule, start: Start, p: Vector, n: int, rng: np.random.Generator) -> Cube:
+        """Return n noisy paths at the nodes of a schedule, see `fmepy.filtering.paths`."""
         from fmepy.filtering.paths import draw_paths
 
         inputs, events, _ = settings_of(self, p)
-        return draw_paths(self.linear_scheme, self._functions.by_address, plan, start, inputs, events, n, rng)
+        return draw_paths(self.linear_scheme, self._functions.by_pointer, schedule, start, inputs, events, n, rng)
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> Vector:
         """Return what the functions see: the parameters, the factor of a correlated noise, what all noise is times."""
@@ -317,5 +319,5 @@ def _back(z: float, how: str | None) -> tuple[float, float]:
 
 
 def settings_of(machine: Machine, p: Vector, inflation: float = 1.0) -> tuple[Vector, Vector, Matrix]:
-    """Return what the loop needs beside plan and start: inputs, event values, correlation of errors."""
+    """Return what the loop needs beside schedule and start: inputs, event values, correlation of errors."""
     return machine.inputs(p, inflation), machine.event_values(p), machine.correlation(p)

@@ -152,7 +152,7 @@ class ExplicitStepper:
 
     Parameters
     ----------
-    advance : Address
+    advance : FunctionPointer
         The model's rates, tangent and noise.
     n_states, n_parameters, n_noise : int
         Of the model. Inputs are its parameters, the size of the noise, the lines of the forcings, their origin.

@@ -1,9 +1,9 @@
 """The loop of a filter: predict from node to node, update where there are data; compiled once, for all models.
 
 A *node* is a time at which something happens: a sample, an event, a row of the result. The loop receives a model as two
-small functions (see `filtering.statespace`) and a plan of nodes, steps and rows (see `filtering.schedule`); both
-functions are called by address, so nothing here is compiled again for a new model. `interpreted` is the same loop as
-Python, for models that give no equations and for propagation by an adaptive solver.
+small functions (see `filtering.statespace`) and a schedule of nodes, steps and rows (see `filtering.schedule`); both
+functions are called by function pointer, so nothing here is compiled again for a new model. `interpreted` is the same
+loop as Python, for models that give no equations and for propagation by an adaptive solver.
 
 A step is one of
 
@@ -331,7 +331,7 @@ interpreted: Callable[..., int] = _loop
 
 @lru_cache(maxsize=4)
 def compiled(runge_kutta: bool = False, joint: bool = False) -> Any:
-    """Return the loop in machine code: the two functions are given by address.
+    """Return the loop in machine code: the two functions are given by function pointer.
 
     What a model does not need (Runge and Kutta's steps, the joint update) is None, and is not compiled.
     """

@@ -122,7 +122,7 @@ class UntracedSpace:
         """Refuse: there is nothing to compile."""
         raise ModelError(f"The model has no equations to compile: {self.definition.note}.")
 
-    def curvatures(self, by_address: bool) -> tuple[Any, Any]:
+    def curvatures(self, by_pointer: bool) -> tuple[Any, Any]:
         """Refuse: second derivatives are taken of equations."""
         raise ModelError(
             "update='second_order' needs the model's equations, and the function gives none: "

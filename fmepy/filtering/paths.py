@@ -1,8 +1,8 @@
 """Noisy paths of a model: what a filter's equations say of the system, drawn.
 
-A path follows the plan of a filter, made once for all of them. In every step it takes the same map as the filter, and
-adds C xi with C C' the covariance of the step's noise at the path's own state, xi standard normal; events change it at
-their nodes. Steps of an adaptive solver reach from node to node: their noise is that of the equations along the path
+A path follows the schedule of a filter, made once for all of them. In every step it takes the same map as the filter,
+and adds C xi with C C' the covariance of the step's noise at the path's own state, xi standard normal; events change it
+at their nodes. Steps of an adaptive solver reach from node to node: their noise is that of the equations along the path
 without noise between the two.
 """
 
@@ -27,7 +27,7 @@ from fmepy.filtering.loop import (
 )
 from fmepy.filtering.noise import semidefinite_factor
 from fmepy.filtering.run import Scheme, Start
-from fmepy.filtering.schedule import Plan
+from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.triangular import semidefinite_lower
 from fmepy.types import Cube, Vector
 
@@ -110,7 +110,7 @@ _V, _M, _C, _W = _F[::1], _F[:, ::1], _F[:, :, ::1], _I[::1]
 
 @lru_cache(maxsize=2)
 def compiled(runge_kutta: bool) -> Any:
-    """Return the loop in machine code: the model's function is given by address."""
+    """Return the loop in machine code: the model's function is given by function pointer."""
     option = types.boolean if runge_kutta else types.none
     signature = types.void(
         types.FunctionType(ADVANCE), option, _I, types.boolean, _I, _V, _V, _W, _V, _V, _C, _W, _W, _W, _V, _M, _M
@@ -119,9 +119,16 @@ def compiled(runge_kutta: bool) -> Any:
 
 
 def draw_paths(
-    scheme: Scheme, by_address: bool, plan: Plan, start: Start, p: Vector, event_values: Vector, n: int, rng: Any
+    scheme: Scheme,
+    by_pointer: bool,
+    schedule: Schedule,
+    start: Start,
+    p: Vector,
+    event_values: Vector,
+    n: int,
+    rng: Any,
 ) -> Cube:
-    """Return the states at the nodes of a plan along n paths, shape (n, n_node, n_state); not finite after a breakdown.
+    """Return the states at the nodes along n paths, shape (n, n_node, n_state); not finite after a breakdown.
 
     Parameters
     ----------
@@ -133,13 +140,13 @@ def draw_paths(
     """
     k = len(start.x)
     x = start.x + rng.standard_normal((n, k)) @ semidefinite_factor(start.P).T
-    xi = rng.standard_normal((n, len(plan.step_times), max(k, scheme.n_noise)))
-    out = np.empty((n, len(plan.times), k))
+    xi = rng.standard_normal((n, len(schedule.step_times), max(k, scheme.n_noise)))
+    out = np.empty((n, len(schedule.times), k))
     is_rk = scheme.step_kind in (RK4, RK4_MOMENTS)
-    loop = compiled(is_rk) if by_address else interpreted
+    loop = compiled(is_rk) if by_pointer else interpreted
     model = (scheme.advance, is_rk or None, scheme.step_kind, scheme.per_step, scheme.n_noise)
-    steps = (plan.step_at, plan.step_times, plan.step_lengths, plan.step_inputs)
-    events = (plan.event_at, plan.event_states, plan.event_kinds, event_values[plan.event_places])
+    steps = (schedule.step_at, schedule.step_times, schedule.step_lengths, schedule.step_inputs)
+    events = (schedule.event_at, schedule.event_states, schedule.event_kinds, event_values[schedule.event_places])
     with np.errstate(all="ignore"):
         for i in range(n):
             loop(*model, x[i], p, *steps, *events, xi[i], out[i])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.filtering.schedule import Plan
+from fmepy.filtering.schedule import Schedule
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["Functions", "Pass", "Record", "Scheme", "Start", "run_filter"]
@@ -23,7 +23,7 @@ class Functions:
 
     Attributes
     ----------
-    by_address : bool
+    by_pointer : bool
         Compiled, for a compiled loop; else callables, for an interpreted one.
     advance, observe : any
         See `filtering.statespace`.
@@ -33,7 +33,7 @@ class Functions:
         Columns of A.
     """
 
-    by_address: bool
+    by_pointer: bool
     advance: Any
     observe: Any
     step_kind: int
@@ -167,7 +167,7 @@ _NOTHING = _empty_record(0, 0, 0, 0)
 
 def run_filter(
     scheme: Scheme,
-    plan: Plan,
+    schedule: Schedule,
     start: Start,
     p: Vector,
     event_values: Vector,
@@ -187,33 +187,39 @@ def run_filter(
     record : bool
         Keep the states, covariances and transitions.
     """
-    run = _one_pass(scheme, plan, start, p, event_values, correlation, record)
+    run = _one_pass(scheme, schedule, start, p, event_values, correlation, record)
     if run.node >= 0 and run.reason == VARIANCE_NOT_POSITIVE and scheme.safe is not None:
-        run = _one_pass(scheme.safe(), plan, start, p, event_values, correlation, record)
+        run = _one_pass(scheme.safe(), schedule, start, p, event_values, correlation, record)
     return run
 
 
 def _one_pass(
-    scheme: Scheme, plan: Plan, start: Start, p: Vector, event_values: Vector, correlation: Matrix, record: bool
+    scheme: Scheme, schedule: Schedule, start: Start, p: Vector, event_values: Vector, correlation: Matrix, record: bool
 ) -> Pass:
-    n, d, n_obs, n_node = len(start.x), len(start.free), len(plan.readings), len(plan.times)
+    n, d, n_obs, n_node = len(start.x), len(start.free), len(schedule.readings), len(schedule.times)
     X = np.zeros((n, d))
     X[start.free, np.arange(d)] = 1.0
     nu, s, v = np.empty(n_obs), np.empty(n_obs), np.empty((n_obs, d))
     failed = np.zeros(2, dtype=np.int64)
     kept = _NOTHING
     if record:
-        together = int(np.max(np.diff(plan.row_at), initial=0)) if scheme.curvatures else 0
+        together = int(np.max(np.diff(schedule.row_at), initial=0)) if scheme.curvatures else 0
         kept = _empty_record(n_node, n_obs, n, together)
-    r = plan.readings
+    r = schedule.readings
     with np.errstate(all="ignore"):
         node = scheme.loop(
             *(scheme.advance, scheme.observe, *(scheme.curvatures or scheme.options)),
             *(scheme.step_kind, scheme.per_step, scheme.algorithm),
             *(scheme.n_noise, scheme.n_variables, start.x.copy(), start.P.copy(), X, p),
-            *(plan.times, plan.step_at, plan.step_times, plan.step_lengths, plan.step_inputs),
-            *(plan.row_at, r.variables, r.values, r.errors, plan.inputs),
-            *(plan.event_at, plan.event_states, plan.event_kinds, event_values[plan.event_places], correlation),
+            *(schedule.times, schedule.step_at, schedule.step_times, schedule.step_lengths, schedule.step_inputs),
+            *(schedule.row_at, r.variables, r.values, r.errors, schedule.inputs),
+            *(
+                schedule.event_at,
+                schedule.event_states,
+                schedule.event_kinds,
+                event_values[schedule.event_places],
+                correlation,
+            ),
             *(nu, s, v, failed),
             *(kept.x_predicted, kept.P_predicted, kept.x_filtered, kept.P_filtered, kept.transitions),
             *(kept.predictions, kept.gradients, kept.sds),

@@ -24,7 +24,7 @@ from fmepy.models.running.forcings import Forcing, forcing_jumps, forcing_values
 from fmepy.models.running.timeline import snapped
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
-__all__ = ["Change", "Plan", "Readings", "build_plan", "continued"]
+__all__ = ["Change", "Readings", "Schedule", "build_schedule", "continued"]
 
 EVENT_KINDS = {"replace": 0, "add": 1, "multiply": 2}
 
@@ -82,7 +82,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Schedule:
     """What the loop follows, see the module's text.
 
     Attributes
@@ -112,12 +112,12 @@ class Plan:
     event_places: IntVector
     nodes_of_rows: IntVector = field(repr=False)
 
-    def with_values(self, values: Vector) -> Plan:
-        """Return the plan with other data in the same places."""
+    def with_values(self, values: Vector) -> Schedule:
+        """Return the schedule with other data in the same places."""
         return replace(self, readings=replace(self.readings, values=np.ascontiguousarray(values, dtype=float)))
 
 
-def build_plan(
+def build_schedule(
     kind: str,
     start: float,
     readings: Readings,
@@ -128,8 +128,8 @@ def build_plan(
     grid: Vector,
     dt: float | None,
     stages: int,
-) -> Plan:
-    """Return the plan of one entity.
+) -> Schedule:
+    """Return the schedule of one entity.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def build_plan(
     step_at = np.concatenate([[0], taken]).astype(np.int64)
     order = np.argsort(at, kind="stable") if len(at) else np.empty(0, dtype=np.intp)
     chosen = [changes[i] for i in order]
-    return Plan(
+    return Schedule(
         times=times,
         step_at=step_at,
         step_times=np.ascontiguousarray(begins, dtype=float),

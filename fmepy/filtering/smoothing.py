@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmepy.filtering.run import Pass, Record
-from fmepy.filtering.schedule import Plan
+from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.unknown_start import StartInformation
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
@@ -90,7 +90,9 @@ class _Sample:
     K: Matrix
 
 
-def history_of(plan: Plan, run: Pass, correlation: Matrix, free: IntVector, n_variables: int, smooth: bool) -> History:
+def history_of(
+    schedule: Schedule, run: Pass, correlation: Matrix, free: IntVector, n_variables: int, smooth: bool
+) -> History:
     """Return states and diagnostics of a recorded pass; NaN from the node at which it broke down.
 
     Parameters
@@ -104,10 +106,10 @@ def history_of(plan: Plan, run: Pass, correlation: Matrix, free: IntVector, n_va
     """
     assert run.record is not None, "a recorded pass"
     n = run.record.x_predicted.shape[1]
-    out = History.empty(len(plan.times), len(plan.readings), n, n_variables)
+    out = History.empty(len(schedule.times), len(schedule.readings), n, n_variables)
     X = np.zeros((n, len(free)))
     X[free, np.arange(len(free))] = 1.0
-    last = len(plan.times) if run.node < 0 else run.node
+    last = len(schedule.times) if run.node < 0 else run.node
     known = StartInformation.none(len(free))
     samples: list[_Sample | None] = []
     slopes: list[Matrix] = []
@@ -115,7 +117,7 @@ def history_of(plan: Plan, run: Pass, correlation: Matrix, free: IntVector, n_va
         for node in range(last):
             if node > 0:
                 X = run.record.transitions[node] @ X
-            sample, X, known = _forward(out, plan, run.record, correlation, node, X, known)
+            sample, X, known = _forward(out, schedule, run.record, correlation, node, X, known)
             samples.append(sample)
             slopes.append(X)
         if run.node >= 0 and run.reason == 2 and known.is_complete:  # it broke down at the data, the prediction stands
@@ -138,15 +140,15 @@ def _set(states: Matrix, covariances: Cube, node: int, x: Matrix, P: Cube, X: Ma
 
 
 def _forward(
-    out: History, plan: Plan, record: Record, correlation: Matrix, node: int, X: Matrix, known: StartInformation
+    out: History, schedule: Schedule, record: Record, correlation: Matrix, node: int, X: Matrix, known: StartInformation
 ) -> tuple[_Sample | None, Matrix, StartInformation]:
     """Write what the data until this node say; return its sample, dx/dx0 behind it, and what is known of the start."""
     _set(out.x_predicted, out.P_predicted, node, record.x_predicted, record.P_predicted, X, known)
-    rows = slice(int(plan.row_at[node]), int(plan.row_at[node + 1]))
+    rows = slice(int(schedule.row_at[node]), int(schedule.row_at[node + 1]))
     sample = None
     if rows.stop > rows.start:
-        variables, P, H = plan.readings.variables[rows], record.P_predicted[node], record.gradients[rows]
-        delta, V = plan.readings.values[rows] - record.predictions[rows], -H @ X
+        variables, P, H = schedule.readings.variables[rows], record.P_predicted[node], record.gradients[rows]
+        delta, V = schedule.readings.values[rows] - record.predictions[rows], -H @ X
         R = error_covariance(record.sds[rows], correlation, variables) + _excess(record, rows)
         S = H @ P @ H.T + R
         whiten = _inverse_factor(S)

@@ -1,6 +1,6 @@
 """The loop of a filter that keeps factors of covariances: safe where the plain loop breaks down, and every update.
 
-The same plan, the same two functions and the same result as `filtering.loop`; the covariance is P = L L' throughout
+The same schedule, the same two functions and the same result as `filtering.loop`; the covariance is P = L L' throughout
 (`filtering.triangular`). With l_k the columns of L, f the map of one step (for fixed steps the whole scheme) and
 f''[a, b] its second derivative along a and b:
 
@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from fmepy.compiled.kernels import kernel, kernel_by_address
+from fmepy.compiled.kernels import kernel, kernel_by_pointer
 from fmepy.filtering.arrays import (
     columns_updated,
     copied,
@@ -392,7 +392,7 @@ _SIGNATURE = types.int64(*(types.FunctionType(f) for f in (ADVANCE, OBSERVE, BEN
 
 @lru_cache(maxsize=1)
 def compiled() -> Any:
-    """Return the loop in machine code: the functions are given by address."""
+    """Return the loop in machine code: the functions are given by function pointer."""
     return compile_loop(_loop, _SIGNATURE, "the filter's safe loop")
 
 
@@ -405,11 +405,13 @@ def _no_bend_readings(t, x, p, u, HH):  # type: ignore[no-untyped-def]
 
 
 @lru_cache(maxsize=2)
-def no_curvature(by_address: bool) -> tuple[Any, Any]:
+def no_curvature(by_pointer: bool) -> tuple[Any, Any]:
     """Return what stands for the second derivatives where nobody asks for them."""
-    from fmepy.compiled.function_pointer import Address
+    from fmepy.compiled.function_pointer import FunctionPointer
 
-    if not by_address:
+    if not by_pointer:
         return _no_bend, _no_bend_readings
-    bend = kernel_by_address(BEND, _no_bend)
-    return Address(bend, BEND), Address(kernel_by_address(BEND_READINGS, _no_bend_readings), BEND_READINGS)
+    bend = kernel_by_pointer(BEND, _no_bend)
+    return FunctionPointer(bend, BEND), FunctionPointer(
+        kernel_by_pointer(BEND_READINGS, _no_bend_readings), BEND_READINGS
+    )

@@ -7,7 +7,7 @@ accumulators; its parameters are the model's, those of the noise, and the factor
     observe(t, x, p, u, z, H, sd)       z: readings on the scale of comparison;  H = dz/dx;  sd: their errors' sds
 
 with G = df/dw at the noise's mean. Only entries that are not zero everywhere are written: the loop keeps the matrices
-and clears them once. ``compiled()`` gives the functions by address, for the compiled loop, ``interpreted()`` as
+and clears them once. ``compiled()`` gives the functions as pointers, for the compiled loop, ``interpreted()`` as
 callables for the loop in Python. Both are generated source, kept and imported as `compiled.numba_code` does.
 """
 
@@ -98,23 +98,23 @@ class StateSpace:
         return not any(e.free_symbols & states for e in (*parts, *self.sds))
 
     def compiled(self) -> tuple[Any, Any]:
-        """Return (advance, observe) by address."""
-        from fmepy.compiled.function_pointer import Address
+        """Return (advance, observe) by function pointer."""
+        from fmepy.compiled.function_pointer import FunctionPointer
         from fmepy.filtering.loop import ADVANCE, OBSERVE
 
         advance, observe = self._functions("cfunc")
-        return Address(advance, ADVANCE), Address(observe, OBSERVE)
+        return FunctionPointer(advance, ADVANCE), FunctionPointer(observe, OBSERVE)
 
-    def curvatures(self, by_address: bool) -> tuple[Any, Any]:
+    def curvatures(self, by_pointer: bool) -> tuple[Any, Any]:
         """Return (bend, bend_readings), the second derivatives FF and HH of rates and readings to the states."""
-        from fmepy.compiled.function_pointer import Address
+        from fmepy.compiled.function_pointer import FunctionPointer
         from fmepy.filtering.square_root_loop import BEND, BEND_READINGS
 
-        source = _curvature_source(self, "cfunc" if by_address else "njit")
+        source = _curvature_source(self, "cfunc" if by_pointer else "njit")
         module = load(source, f"second derivatives of a model of {len(self.states)} states")
-        if not by_address:
+        if not by_pointer:
             return module.bend, module.bend_readings
-        return Address(module.bend, BEND), Address(module.bend_readings, BEND_READINGS)
+        return FunctionPointer(module.bend, BEND), FunctionPointer(module.bend_readings, BEND_READINGS)
 
     def interpreted(self) -> tuple[Callable[..., None], Callable[..., None]]:
         """Return (advance, observe) as functions to be called from Python."""

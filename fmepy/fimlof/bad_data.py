@@ -188,7 +188,7 @@ def _cleaned(
         for run, w in zip(flt.runs, worst, strict=True):
             if w is not None:
                 row, magnitude = w
-                r = run.plan.readings
+                r = run.schedule.readings
                 name = flt.variables[r.variables[row]]
                 value = _set_missing(table, cost, r.labels[row], name, float(r.values[row]))
                 found.append({"entity": run.label, "time": float(r.times[row]), "name": name, "kind": "datum",
@@ -199,7 +199,7 @@ def _cleaned(
 
 def _worst(run: EntityRun, h: History, threshold: float) -> tuple[int, float] | None:
     """Return the worst datum of an entity that no jump explains as well, and its magnitude; None if there is none."""
-    if not len(run.plan.readings):
+    if not len(run.schedule.readings):
         return None
     data, _, around = magnitudes(run, h)
     size = np.where(data > np.maximum(threshold, around * _SAME), data, 0.0)
@@ -214,7 +214,7 @@ def _jumps(flt: FilterResult, threshold: float, number: int) -> list[dict[str, A
     for run, h in zip(flt.runs, flt.histories, strict=True):
         states = h.auxs if np.isfinite(h.auxs).any() else h.nusr
         for node, j in zip(*np.nonzero(flags_of(run, h, threshold)[1]), strict=True):
-            out.append({"entity": run.label, "time": float(run.plan.times[node]),
+            out.append({"entity": run.label, "time": float(run.schedule.times[node]),
                         "name": flt.cost.specification.space.states[j], "kind": "state", "row": None,
                         "value": np.nan, "magnitude": float(states[node, j]), "round": number,
                         "action": "reported"})  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 
 from fmepy.filtering.bound_filter import Machine, settings_of
 from fmepy.filtering.run import Pass, Record, Start, run_filter
-from fmepy.filtering.schedule import Change, Plan, Readings, build_plan
+from fmepy.filtering.schedule import Change, Readings, Schedule, build_schedule
 from fmepy.types import Vector
 
 __all__ = ["NO_READINGS", "begins_of_side_paths", "with_side_paths"]
@@ -24,41 +24,42 @@ NO_READINGS = Readings(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np
 _NEAR = 1e-9
 
 
-def begins_of_side_paths(plan: Plan, times: Vector) -> Vector:
-    """Return, of times within a plan, the last point of its steps before each; NaN of those that are points of them."""
-    points = np.append(plan.step_times, plan.times[-1])
+def begins_of_side_paths(schedule: Schedule, times: Vector) -> Vector:
+    """Return the last point of a schedule's steps before each time within it; NaN for those that are such points."""
+    points = np.append(schedule.step_times, schedule.times[-1])
     place = np.clip(np.searchsorted(points, times, side="right") - 1, 0, len(points) - 1)
     near = _NEAR * max(float(points[-1] - points[0]), 1e-300)
     gaps = np.minimum(np.abs(times - points[place]), np.abs(times - points[np.minimum(place + 1, len(points) - 1)]))
     return np.where(gaps <= near, np.nan, points[place])
 
 
-def with_side_paths(machine: Machine, plan: Plan, run: Pass, p: Vector, times: Vector) -> tuple[Plan, Pass]:
-    """Return plan and recorded pass with further nodes.
+def with_side_paths(machine: Machine, schedule: Schedule, run: Pass, p: Vector, times: Vector) -> tuple[Schedule, Pass]:
+    """Return schedule and recorded pass with further nodes.
 
     Parameters
     ----------
     times : ndarray
-        Increasing, within the plan, none of them a point of its steps; the points before them are nodes.
+        Increasing, within the schedule, none of them a point of its steps; the points before them are nodes.
     """
     record = run.record
     assert record is not None, "a recorded pass"
     spec, settings = machine.spec, settings_of(machine, p)
-    nodes = np.searchsorted(plan.times, times, side="right") - 1
+    nodes = np.searchsorted(schedule.times, times, side="right") - 1
     transitions = record.transitions.copy()
     x, P, maps, inputs = [], [], [], []
     last = np.eye(record.x_predicted.shape[1])
     for k, (t, node) in enumerate(zip(times.tolist(), nodes.tolist(), strict=True)):
-        s, events = float(plan.times[node]), range(int(plan.event_at[node]), int(plan.event_at[node + 1]))
+        s, events = float(schedule.times[node]), range(int(schedule.event_at[node]), int(schedule.event_at[node + 1]))
         changes = [
-            Change(s, int(plan.event_states[e]), int(plan.event_kinds[e]), int(plan.event_places[e])) for e in events
+            Change(s, int(schedule.event_states[e]), int(schedule.event_kinds[e]), int(schedule.event_places[e]))
+            for e in events
         ]
-        own = build_plan(
+        own = build_schedule(
             *("fixed", s, NO_READINGS, changes, spec.definition.forcings),
             rows=np.array([t]),
             grid=np.array([s, t]),
             dt=spec.dt,
-            stages=plan.step_inputs.shape[1],
+            stages=schedule.step_inputs.shape[1],
         )
         start = Start(record.x_filtered[node], record.P_filtered[node], np.empty(0, dtype=np.intp))
         found = run_filter(machine.scheme, own, start, *settings, True).record
@@ -82,14 +83,14 @@ def with_side_paths(machine: Machine, plan: Plan, run: Pass, p: Vector, times: V
         longer(transitions, maps),
         *(record.predictions, record.gradients, record.sds, record.excess),
     )
-    merged = np.insert(plan.times, at, times)
+    merged = np.insert(schedule.times, at, times)
     wider_plan = replace(
-        plan,
+        schedule,
         times=merged,
-        step_at=np.insert(plan.step_at, at, plan.step_at[at]),
-        row_at=np.insert(plan.row_at, at, plan.row_at[at]),
-        event_at=np.insert(plan.event_at, at, plan.event_at[at]),
-        inputs=longer(plan.inputs, inputs),
-        nodes_of_rows=np.searchsorted(merged, plan.readings.times).astype(np.intp),
+        step_at=np.insert(schedule.step_at, at, schedule.step_at[at]),
+        row_at=np.insert(schedule.row_at, at, schedule.row_at[at]),
+        event_at=np.insert(schedule.event_at, at, schedule.event_at[at]),
+        inputs=longer(schedule.inputs, inputs),
+        nodes_of_rows=np.searchsorted(merged, schedule.readings.times).astype(np.intp),
     )
     return wider_plan, replace(run, record=wider)

@@ -18,10 +18,10 @@ import pandas as pd
 
 from fmepy.costs.data_identity import ObservedData, joined
 from fmepy.errors import SimulationError
-from fmepy.filtering.bound_filter import Machine, plan_of, settings_of
+from fmepy.filtering.bound_filter import Machine, schedule_of, settings_of
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of, unknown_part
 from fmepy.filtering.run import VARIANCE_NOT_POSITIVE, Pass, run_filter
-from fmepy.filtering.schedule import Plan, Readings
+from fmepy.filtering.schedule import Readings, Schedule
 from fmepy.filtering.specification import FIXED, Specification, uses_errors
 from fmepy.fimlof.between import begins_of_side_paths, with_side_paths
 from fmepy.fimlof.data import EntityData
@@ -90,7 +90,7 @@ class BoundFimlof:
         As in `BoundCost`; there are no residuals, so the constants are empty.
     scale_parameters : ndarray of bool, shape (n_par,)
         Parameters that scale sds of noise and do nothing else: a search moves their logarithms.
-    plans : list of (Plan, Readings or None)
+    schedules : list of (Schedule, Readings or None)
         By entity what the filter follows, and the data that its start uses up.
     nobs : int
         Scalar data that count.
@@ -129,10 +129,12 @@ class BoundFimlof:
             for e in self.entities
         ]
         self._machine = Machine(spec)
-        self.plans: list[tuple[Plan, Readings | None]] = [
-            plan_of(spec, effective_readings(spec, e)) for e in self.entities
+        self.schedules: list[tuple[Schedule, Readings | None]] = [
+            schedule_of(spec, effective_readings(spec, e)) for e in self.entities
         ]
-        self.nobs = sum(len(plan.readings) for plan, _ in self.plans) - len(spec.free_states) * len(self.entities)
+        self.nobs = sum(len(schedule.readings) for schedule, _ in self.schedules) - len(spec.free_states) * len(
+            self.entities
+        )
         self._iterates = bool(spec.free_states) and not spec.space.is_linear
         self._last: tuple[bytes, list[Likelihood]] | None = None
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
@@ -146,7 +148,9 @@ class BoundFimlof:
     @property
     def data(self) -> ObservedData:
         """The data that count, in their own units."""
-        parts = [e.counted(len(plan.readings)) for e, (plan, _) in zip(self.entities, self.plans, strict=True)]
+        parts = [
+            e.counted(len(schedule.readings)) for e, (schedule, _) in zip(self.entities, self.schedules, strict=True)
+        ]
         used = np.array(uses_errors(self.spec))
         found = joined([
             ObservedData(
@@ -223,10 +227,10 @@ class BoundFimlof:
         """Return the score of every sample (entity and time), shape (n_sample, n_par)."""
         likelihoods, slopes = self._derivatives(theta)
         out = []
-        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self.plans, strict=True):
+        for one, (nu, s, _), (schedule, _) in zip(likelihoods, slopes, self.schedules, strict=True):
             of_row = -(one.nu / one.s)[:, None] * nu - 0.5 * (1 / one.s - (one.nu / one.s) ** 2)[:, None] * s
-            nodes = plan.nodes_of_rows
-            sums = np.zeros((len(plan.times), of_row.shape[1]))
+            nodes = schedule.nodes_of_rows
+            sums = np.zeros((len(schedule.times), of_row.shape[1]))
             np.add.at(sums, nodes, of_row)
             out.append(sums[np.unique(nodes)])
         return np.concatenate(out)
@@ -238,10 +242,10 @@ class BoundFimlof:
         """
         likelihoods, slopes = self._derivatives(theta)
         names, x, rows = [], [], []
-        for one, (nu, s, _), (plan, _) in zip(likelihoods, slopes, self.plans, strict=True):
-            mine = [self.spec.variables[i] for i in plan.readings.variables]
+        for one, (nu, s, _), (schedule, _) in zip(likelihoods, slopes, self.schedules, strict=True):
+            mine = [self.spec.variables[i] for i in schedule.readings.variables]
             names += [name for name in mine for _ in range(2)]
-            x.append(np.repeat(plan.readings.times, 2))
+            x.append(np.repeat(schedule.readings.times, 2))
             pair = np.stack([nu / np.sqrt(one.s)[:, None], s / (np.sqrt(2) * one.s)[:, None]], axis=1)
             rows.append(pair.reshape(-1, pair.shape[2]))
         return names, np.concatenate(x), np.concatenate(rows)
@@ -281,7 +285,7 @@ class BoundFimlof:
             run, _ = self._pass(k, values, record=True)
             if run.node >= 0:
                 raise self._broken(k, run, values)
-            table = nonlinearity(self._machine, self.plans[k][0], run, values[self._take[k]])
+            table = nonlinearity(self._machine, self.schedules[k][0], run, values[self._take[k]])
             if entity.label is not None:
                 table.insert(0, "entity", entity.label)
             tables.append(table)
@@ -299,35 +303,35 @@ class BoundFimlof:
         readings = effective_readings(spec, entity)
         asked = np.union1d(entity.asked, np.setdiff1d(further, readings.times))
         rows, beside = self._path(k, _rows_until(spec.grid, readings.times, asked))
-        plan, used = plan_of(spec, readings, rows)
+        schedule, used = schedule_of(spec, readings, rows)
         p = values[self._take[k]]
-        counted = replace(entity.counted(len(plan.readings)), readings=plan.readings)
+        counted = replace(entity.counted(len(schedule.readings)), readings=schedule.readings)
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
         try:
             correlation = settings_of(self._machine, p)[2]
             with np.errstate(over="ignore", invalid="ignore"):
-                run, likelihood = self._pass(k, values, record=True, planned=(plan, used))
+                run, likelihood = self._pass(k, values, record=True, scheduled=(schedule, used))
             if likelihood is None:
-                failure = str(self._broken(k, run, values, plan))
+                failure = str(self._broken(k, run, values, schedule))
             elif not np.isfinite(likelihood.loglik):
                 failure = self._undetermined(likelihood)
             if len(beside) and likelihood is not None:
-                plan, run = with_side_paths(self._machine, plan, run, p, beside)
+                schedule, run = with_side_paths(self._machine, schedule, run, p, beside)
         except SimulationError as error:
             failure = str(error)
-        return EntityRun(entity.label, p, plan, used, run, likelihood, correlation, failure, counted.log_jacobian)
+        return EntityRun(entity.label, p, schedule, used, run, likelihood, correlation, failure, counted.log_jacobian)
 
     def _path(self, k: int, rows: Vector) -> tuple[Vector, Vector]:
         """Return the rows that can be nodes without another step of the filter, and those that lie beside its path.
 
         Only fixed steps are changed by a further node, and only up to the last datum does that matter.
         """
-        spec, (plan, _) = self.spec, self.plans[k]
+        spec, (schedule, _) = self.spec, self.schedules[k]
         if spec.propagation not in FIXED:
             return rows, np.empty(0)
-        own = np.isin(rows, spec.grid) | (rows > plan.times[-1]) | (rows < plan.times[0])
+        own = np.isin(rows, spec.grid) | (rows > schedule.times[-1]) | (rows < schedule.times[0])
         begins = np.full(len(rows), np.nan)
-        begins[~own] = begins_of_side_paths(plan, rows[~own])
+        begins[~own] = begins_of_side_paths(schedule, rows[~own])
         aside = np.isfinite(begins)
         return np.union1d(rows[~aside], begins[aside]), rows[aside]
 
@@ -343,17 +347,17 @@ class BoundFimlof:
         return likelihood
 
     def _pass(
-        self, k: int, values: Vector, record: bool = False, planned: tuple[Plan, Readings | None] | None = None
+        self, k: int, values: Vector, record: bool = False, scheduled: tuple[Schedule, Readings | None] | None = None
     ) -> tuple[Pass, Likelihood | None]:
         """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands."""
-        plan, used = self.plans[k] if planned is None else planned
+        schedule, used = self.schedules[k] if scheduled is None else scheduled
         p = values[self._take[k]]
         machine = self._machine
         inputs, events, correlation = settings_of(machine, p, self._inflation)
         shift = np.zeros(len(self.spec.free_states))
         for _ in range(_MOST_SHIFTS):
-            start = machine.start(p, used, plan.inputs[0], float(plan.times[0]), shift)
-            run = run_filter(machine.scheme, plan, start, inputs, events, correlation, record)
+            start = machine.start(p, used, schedule.inputs[0], float(schedule.times[0]), shift)
+            run = run_filter(machine.scheme, schedule, start, inputs, events, correlation, record)
             if run.node >= 0:
                 return run, None
             likelihood = likelihood_of(run)
@@ -375,15 +379,15 @@ class BoundFimlof:
             "which initial='diffuse' leaves to them. Give its sd in `initial_sd`, or measure more."
         )
 
-    def _broken(self, k: int, run: Pass, values: Vector, plan: Plan | None = None) -> SimulationError:
-        plan = self.plans[k][0] if plan is None else plan
-        time = float(plan.times[run.node])
+    def _broken(self, k: int, run: Pass, values: Vector, schedule: Schedule | None = None) -> SimulationError:
+        schedule = self.schedules[k][0] if schedule is None else schedule
+        time = float(schedule.times[run.node])
         label = self.entities[k].label
         who = "" if label is None else f" of entity {label!r}"
         what = ""
         if run.reason == VARIANCE_NOT_POSITIVE:
-            what = f" ({self.spec.variables[plan.readings.variables[run.row]]!r})"
-        sample = int(np.sum(np.unique(plan.readings.times) <= time))
+            what = f" ({self.spec.variables[schedule.readings.variables[run.row]]!r})"
+        sample = int(np.sum(np.unique(schedule.readings.times) <= time))
         p = values[self._take[k]]
         return SimulationError(
             f"The filter{who} broke down at time {time:.6g} (sample {sample}): {_WHY[run.reason]}{what}.",

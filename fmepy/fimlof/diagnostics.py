@@ -72,7 +72,7 @@ class Whitened:
 
 def whitened(runs: Sequence[EntityRun], histories: Sequence[History], n_variables: int) -> Whitened:
     """Return the whitened innovations on a grid of time."""
-    times = [np.unique(run.plan.readings.times) for run in runs]
+    times = [np.unique(run.schedule.readings.times) for run in runs]
     gaps = np.concatenate([np.diff(t) for t in times] or [np.empty(0)])
     dt = float(gaps.min()) if len(gaps) else 1.0
     steps = gaps / dt
@@ -82,7 +82,7 @@ def whitened(runs: Sequence[EntityRun], histories: Sequence[History], n_variable
         slots = np.rint((t - t[0]) / dt).astype(int) if regular and len(t) else np.arange(len(t))
         W = np.zeros((slots[-1] + 1 if len(slots) else 0, n_variables))
         counts = np.zeros_like(W)
-        at = (slots[np.searchsorted(t, run.plan.readings.times)], run.plan.readings.variables)
+        at = (slots[np.searchsorted(t, run.schedule.readings.times)], run.schedule.readings.variables)
         seen = np.isfinite(history.whitened)
         np.add.at(W, (at[0][seen], at[1][seen]), history.whitened[seen])
         np.add.at(counts, (at[0][seen], at[1][seen]), 1.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fmepy.filtering.likelihood import Likelihood
 from fmepy.filtering.run import Pass
-from fmepy.filtering.schedule import Plan, Readings
+from fmepy.filtering.schedule import Readings, Schedule
 from fmepy.types import Matrix, Vector
 
 __all__ = ["EntityRun"]
@@ -23,7 +23,7 @@ class EntityRun:
         Its name; None if there is but one.
     p : ndarray
         Its parameters, in the order of the specification.
-    plan : Plan
+    schedule : Schedule
         With the rows of the table that ask for states, and the model's times until the last row, as further nodes.
     used : Readings or None
         Data that the start used up.
@@ -41,7 +41,7 @@ class EntityRun:
 
     label: Any
     p: Vector
-    plan: Plan
+    schedule: Schedule
     used: Readings | None
     run: Pass | None
     likelihood: Likelihood | None
@@ -52,4 +52,4 @@ class EntityRun:
     @property
     def end(self) -> int:
         """The node of the last datum: where forecasts begin."""
-        return int(self.plan.nodes_of_rows[-1]) if len(self.plan.readings) else 0
+        return int(self.schedule.nodes_of_rows[-1]) if len(self.schedule.readings) else 0

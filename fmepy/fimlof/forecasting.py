@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
-from fmepy.filtering.bound_filter import Machine, plan_of, settings_of
+from fmepy.filtering.bound_filter import Machine, schedule_of, settings_of
 from fmepy.filtering.noise import semidefinite_factor
 from fmepy.filtering.outputs import StateFunctions, names_of_sums, output_functions
 from fmepy.filtering.run import Start, run_filter
-from fmepy.filtering.schedule import Plan, Readings, continued
+from fmepy.filtering.schedule import Readings, Schedule, continued
 from fmepy.filtering.smoothing import history_of
 from fmepy.filtering.specification import FIXED, Specification
 from fmepy.fimlof.bands import band, positive_names
@@ -166,7 +166,7 @@ def forecast(
 def _until_the_end(flt: FilterResult) -> pd.DataFrame:
     """Return the table of states until the last datum of every entity."""
     table = flt.smoothed if flt.smooth else flt.filtered
-    kept = np.concatenate([np.arange(len(r.plan.times)) <= r.end for r in flt.runs])
+    kept = np.concatenate([np.arange(len(r.schedule.times)) <= r.end for r in flt.runs])
     return table[kept].reset_index(drop=True)
 
 
@@ -211,7 +211,7 @@ class _Future:
     """What runs on from the end of one entity's data."""
 
     machine: Machine
-    plan: Plan
+    schedule: Schedule
     times: Vector
     outputs: StateFunctions
     readings: StateFunctions
@@ -230,22 +230,22 @@ class _Future:
 
     def ahead(self, x: Vector, P: Matrix, p: Vector) -> _Ahead:
         """Return the forecast from a state and its covariance."""
-        result = self._passed(self.plan, x, P, p)
-        at = np.searchsorted(self.plan.times, self.times)
+        result = self._passed(self.schedule, x, P, p)
+        at = np.searchsorted(self.schedule.times, self.times)
         if result.node >= 0:
-            time = float(self.plan.times[result.node])
+            time = float(self.schedule.times[result.node])
             raise SimulationError(
                 f"The forecast broke down at time {time:.6g}: state or covariance is not finite.", time=time
             )
         return self._together(result.record.x_predicted[at], result.record.P_predicted[at], p, at)
 
-    def _passed(self, plan: Plan, x: Vector, P: Matrix, p: Vector) -> Any:
+    def _passed(self, schedule: Schedule, x: Vector, P: Matrix, p: Vector) -> Any:
         m = self.machine
         start = Start(np.array(x), np.array(P), np.empty(0, dtype=np.intp))
-        return run_filter(m.scheme, plan, start, *settings_of(m, p), True)
+        return run_filter(m.scheme, schedule, start, *settings_of(m, p), True)
 
     def _together(self, x: Matrix, P: Cube, p: Vector, at: Any) -> _Ahead:
-        u = self.plan.inputs[at]
+        u = self.schedule.inputs[at]
         y, Hy = self.outputs.at(self.times, x, p, u)
         z, Hz = self.readings.at(self.times, x, p, u)
         n = x.shape[1]
@@ -254,16 +254,16 @@ class _Future:
 
     def error_sds(self, x: Matrix, p: Vector) -> Matrix:
         """Return the sds of the errors of readings, shape (n_time, n_var)."""
-        at = np.searchsorted(self.plan.times, self.times)
-        sds, _ = self.sds.at(self.times, x, p, self.plan.inputs[at])
+        at = np.searchsorted(self.schedule.times, self.times)
+        sds, _ = self.sds.at(self.times, x, p, self.schedule.inputs[at])
         return np.asarray(np.abs(sds) * self.errors, dtype=float)
 
     def readings_of(self, x: Cube, p: Vector, rng: np.random.Generator) -> tuple[Cube, Cube]:
         """Return states, outputs and readings along paths, shape (n_draw, n_time, k), and the readings with errors."""
         n_draw, n_time, n = x.shape
         m = len(self.spec.variables)
-        at = np.tile(np.searchsorted(self.plan.times, self.times), n_draw)
-        t, flat, u = np.tile(self.times, n_draw), x.reshape(-1, n), self.plan.inputs[at]
+        at = np.tile(np.searchsorted(self.schedule.times, self.times), n_draw)
+        t, flat, u = np.tile(self.times, n_draw), x.reshape(-1, n), self.schedule.inputs[at]
         y, z, sds = (f.at(t, flat, p, u)[0] for f in (self.outputs, self.readings, self.sds))
         correlation = self.machine.correlation(p)
         C = semidefinite_factor(correlation) if len(correlation) else np.eye(m)
@@ -279,12 +279,12 @@ def end_of(run: EntityRun, spec: Specification) -> tuple[Vector, Matrix]:
     if not spec.free_states:
         return run.run.record.x_filtered[run.end], run.run.record.P_filtered[run.end]
     free = np.array(spec.free_states, dtype=np.intp)
-    h = history_of(run.plan, run.run, run.correlation, free, len(spec.variables), False)
+    h = history_of(run.schedule, run.run, run.correlation, free, len(spec.variables), False)
     return h.x_filtered[run.end], h.P_filtered[run.end]
 
 
 def _future(spec: Specification, run: EntityRun, steps: int | None, times: Any, forcings: Any) -> _Future:
-    end = float(run.plan.times[run.end])
+    end = float(run.schedule.times[run.end])
     ahead = _times(spec, run, steps, times, end)
     definition = spec.definition
     if forcings is not None:
@@ -303,14 +303,14 @@ def _future(spec: Specification, run: EntityRun, steps: int | None, times: Any, 
         definition=definition,
         events=tuple(sorted((*spec.events, *resets), key=lambda e: e.time)),
     )
-    plan, _ = plan_of(later, _NO_READINGS, np.concatenate([[end], ahead]))
+    schedule, _ = schedule_of(later, _NO_READINGS, np.concatenate([[end], ahead]))
     errors = np.array([_typical(run, v) for v in range(len(spec.variables))])
     complete = np.ones((len(ahead), len(spec.variables)), dtype=bool)
     for a, own in zip(spec.accumulators, ends, strict=True):
         complete[:, a.variable] = np.isclose(ahead[:, None], own[None, :]).any(axis=1)
     return _Future(
         Machine(later),
-        plan,
+        schedule,
         ahead,
         output_functions(later),
         StateFunctions(later, spec.variables, spec.space.readings),
@@ -330,7 +330,7 @@ def _between(spec: Specification, end: float, last: float) -> Vector:
 
 def _typical(run: EntityRun, variable: int) -> float:
     """Return the median of what multiplies the sd of a variable's readings."""
-    own = [r.errors[r.variables == variable] for r in (run.plan.readings, run.used) if r is not None]
+    own = [r.errors[r.variables == variable] for r in (run.schedule.readings, run.used) if r is not None]
     errors = np.concatenate(own)
     return float(np.median(errors)) if len(errors) else 1.0
 
@@ -341,7 +341,7 @@ def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, e
             raise ArgumentError(f"`steps={steps!r}` must be a whole number of steps, at least 1.")
         spacing = 1.0
         if spec.definition.kind != "difference":
-            data = np.unique(run.plan.readings.times)
+            data = np.unique(run.schedule.readings.times)
             spacing = float(np.median(np.diff(data))) if len(data) > 1 else 1.0
         return np.asarray(end + spacing * np.arange(1, int(steps) + 1), dtype=float)
     try:
@@ -452,8 +452,8 @@ def _paths(future: _Future, run: EntityRun, n: int, rng: np.random.Generator) ->
     if run.failure is not None:
         return np.full((n, len(future.times), len(spec.space.states)), np.nan)
     start = Start(*end_of(run, spec), np.empty(0, dtype=np.intp))
-    paths = future.machine.paths(future.plan, start, run.p, n, rng)
-    return paths[:, np.searchsorted(future.plan.times, future.times)]
+    paths = future.machine.paths(future.schedule, start, run.p, n, rng)
+    return paths[:, np.searchsorted(future.schedule.times, future.times)]
 
 
 def _back(values: Any, spec: Specification) -> Any:

@@ -68,28 +68,33 @@ def _diffuse_starts(cost: Any, theta: pd.Series) -> list[Vector]:
 
 def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator) -> Vector:
     """Return readings of an entity along one path, in the order of its data, as they are given."""
-    spec, machine, (plan, used), p = bound.spec, Machine(bound.spec), bound.plans[k], bound.parameters_of(k, theta)
-    start = machine.start(p, used, plan.inputs[0], float(plan.times[0]))
+    spec, machine, (schedule, used), p = (
+        bound.spec,
+        Machine(bound.spec),
+        bound.schedules[k],
+        bound.parameters_of(k, theta),
+    )
+    start = machine.start(p, used, schedule.inputs[0], float(schedule.times[0]))
     x, P = start.x.copy(), start.P.copy()
     if unknown is not None:
         x[start.free] = unknown
     if used is not None:  # their first data are the truth
         own = [state for variable, state in spec.direct if variable in used.variables]
         P[own, :] = P[:, own] = 0.0
-    states = machine.paths(plan, Start(x, P, np.empty(0, dtype=np.intp)), p, 1, rng)[0]
+    states = machine.paths(schedule, Start(x, P, np.empty(0, dtype=np.intp)), p, 1, rng)[0]
     if not np.isfinite(states).all():
         raise SimulationError(
-            f"A path became NaN or infinite at time {plan.times[~np.isfinite(states).all(axis=1)][0]:.6g}.",
+            f"A path became NaN or infinite at time {schedule.times[~np.isfinite(states).all(axis=1)][0]:.6g}.",
             parameters=dict(zip(spec.parameters, p.tolist(), strict=True)),
         )
     z, sds = (
-        StateFunctions(spec, spec.variables, e).at(plan.times, states, p, plan.inputs)[0]
+        StateFunctions(spec, spec.variables, e).at(schedule.times, states, p, schedule.inputs)[0]
         for e in (spec.space.readings, spec.space.sds)
     )
     correlation = machine.correlation(p)
     parts = [(used, np.zeros(len(used), dtype=np.intp))] if used is not None else []
     out = []
-    for readings, nodes in (*parts, (plan.readings, plan.nodes_of_rows)):
+    for readings, nodes in (*parts, (schedule.readings, schedule.nodes_of_rows)):
         which = readings.variables
         errors = np.abs(sds[nodes, which] * readings.errors)
         noise = errors * rng.standard_normal(len(which))

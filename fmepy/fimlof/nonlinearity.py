@@ -19,19 +19,19 @@ import pandas as pd
 from fmepy.errors import SimulationError
 from fmepy.filtering.bound_filter import Machine, settings_of
 from fmepy.filtering.run import Pass, Record, Start, run_filter
-from fmepy.filtering.schedule import Plan
+from fmepy.filtering.schedule import Schedule
 from fmepy.types import Vector
 
 __all__ = ["nonlinearity"]
 
 
-def nonlinearity(machine: Machine, plan: Plan, run: Pass, p: Vector) -> pd.DataFrame:
+def nonlinearity(machine: Machine, schedule: Schedule, run: Pass, p: Vector) -> pd.DataFrame:
     """Return the nonlinearity of step and reading by state.
 
     Parameters
     ----------
     machine : Machine
-    plan : Plan
+    schedule : Schedule
         Of one entity.
     run : Pass
         With its record.
@@ -49,27 +49,29 @@ def nonlinearity(machine: Machine, plan: Plan, run: Pass, p: Vector) -> pd.DataF
     states = machine.spec.space.states
     rows = []
     for j in range(len(states)):
-        of_step = np.array([_of_step(machine, plan, run.record, p, node, j) for node in range(len(plan.times) - 1)])
-        of_reading = np.array(_of_readings(machine, plan, run.record, p, j))
-        rows.append((*_summary(of_step, plan), *_summary(of_reading, plan)))
+        of_step = np.array(
+            [_of_step(machine, schedule, run.record, p, node, j) for node in range(len(schedule.times) - 1)]
+        )
+        of_reading = np.array(_of_readings(machine, schedule, run.record, p, j))
+        rows.append((*_summary(of_step, schedule), *_summary(of_reading, schedule)))
     columns = ["step_mean", "step_max", "step_time", "reading_mean", "reading_max", "reading_time"]
     return pd.DataFrame(rows, index=pd.Index(states, name="state"), columns=columns)
 
 
-def _summary(values: Vector, plan: Plan) -> tuple[float, float, float]:
+def _summary(values: Vector, schedule: Schedule) -> tuple[float, float, float]:
     if not np.isfinite(values).any():
         return np.nan, np.nan, np.nan
     worst = int(np.nanargmax(values))
-    return float(np.nanmean(values)), float(values[worst]), float(plan.times[worst])
+    return float(np.nanmean(values)), float(values[worst]), float(schedule.times[worst])
 
 
-def _of_step(machine: Machine, plan: Plan, record: Record, p: Vector, node: int, j: int) -> float:
+def _of_step(machine: Machine, schedule: Schedule, record: Record, p: Vector, node: int, j: int) -> float:
     """Return the nonlinearity of the map from a node to the next along state j; NaN where it does not vary."""
     P = record.P_filtered[node]
     sd = float(np.sqrt(max(P[j, j], 0.0)))
     if sd == 0.0:
         return np.nan
-    x, piece = record.x_filtered[node], _between(plan, node)
+    x, piece = record.x_filtered[node], _between(schedule, node)
     centre, F = _moved(machine, piece, p, x)
     along = F[:, j] * sd
     spread = np.sqrt(np.maximum(np.diag(record.P_predicted[node + 1]), 0.0))
@@ -83,29 +85,29 @@ def _of_step(machine: Machine, plan: Plan, record: Record, p: Vector, node: int,
     return out
 
 
-def _between(plan: Plan, node: int) -> Plan:
-    """Return the plan from a node's events to the next node, without data."""
-    first, last = plan.step_at[node + 1], plan.step_at[node + 2]
-    events = slice(plan.event_at[node], plan.event_at[node + 1])
+def _between(schedule: Schedule, node: int) -> Schedule:
+    """Return the schedule from a node's events to the next node, without data."""
+    first, last = schedule.step_at[node + 1], schedule.step_at[node + 2]
+    events = slice(schedule.event_at[node], schedule.event_at[node + 1])
     n_events = events.stop - events.start
     return replace(
-        plan,
-        times=plan.times[node : node + 2],
+        schedule,
+        times=schedule.times[node : node + 2],
         step_at=np.array([0, 0, last - first]),
-        step_times=plan.step_times[first:last],
-        step_lengths=plan.step_lengths[first:last],
-        step_inputs=plan.step_inputs[first:last],
+        step_times=schedule.step_times[first:last],
+        step_lengths=schedule.step_lengths[first:last],
+        step_inputs=schedule.step_inputs[first:last],
         row_at=np.zeros(3, dtype=np.int64),
-        readings=plan.readings.only(np.zeros(len(plan.readings), dtype=bool)),
-        inputs=plan.inputs[node : node + 2],
+        readings=schedule.readings.only(np.zeros(len(schedule.readings), dtype=bool)),
+        inputs=schedule.inputs[node : node + 2],
         event_at=np.array([0, n_events, n_events]),
-        event_states=plan.event_states[events],
-        event_kinds=plan.event_kinds[events],
-        event_places=plan.event_places[events],
+        event_states=schedule.event_states[events],
+        event_kinds=schedule.event_kinds[events],
+        event_places=schedule.event_places[events],
     )
 
 
-def _moved(machine: Machine, piece: Plan, p: Vector, x: Vector) -> tuple[Vector, Any]:
+def _moved(machine: Machine, piece: Schedule, p: Vector, x: Vector) -> tuple[Vector, Any]:
     """Return the next state from x, and the tangent; the covariance has no part in it."""
     inputs, events, correlation = settings_of(machine, p)
     start = Start(x, np.zeros((len(x), len(x))), np.empty(0, dtype=np.intp))
@@ -114,20 +116,20 @@ def _moved(machine: Machine, piece: Plan, p: Vector, x: Vector) -> tuple[Vector,
     return run.record.x_predicted[1], run.record.transitions[1]
 
 
-def _of_readings(machine: Machine, plan: Plan, record: Record, p: Vector, j: int) -> list[float]:
+def _of_readings(machine: Machine, schedule: Schedule, record: Record, p: Vector, j: int) -> list[float]:
     """Return the nonlinearity of the readings along state j, by node."""
     inputs, _, _ = settings_of(machine, p)
     observe = machine.observe_at
     out = []
-    for node, t in enumerate(plan.times.tolist()):
-        rows = slice(plan.row_at[node], plan.row_at[node + 1])
-        P, x, u = record.P_predicted[node], record.x_predicted[node], plan.inputs[node]
+    for node, t in enumerate(schedule.times.tolist()):
+        rows = slice(schedule.row_at[node], schedule.row_at[node + 1])
+        P, x, u = record.P_predicted[node], record.x_predicted[node], schedule.inputs[node]
         sd = float(np.sqrt(max(P[j, j], 0.0)))
         if rows.start == rows.stop or sd == 0.0:
             out.append(np.nan)
             continue
         z, H = observe(t, x, inputs, u)
-        variables = plan.readings.variables[rows]
+        variables = schedule.readings.variables[rows]
         errors = record.sds[rows]
         largest = 0.0
         for sign in (1.0, -1.0):

@@ -125,7 +125,7 @@ class FilterResult:
     @property
     def nobs(self) -> int:
         """Scalar data that count in the likelihood."""
-        return sum(len(r.plan.readings) for r in self.runs) - len(self.runs) * len(self._spec.free_states)
+        return sum(len(r.schedule.readings) for r in self.runs) - len(self.runs) * len(self._spec.free_states)
 
     @property
     def log_jacobian(self) -> float:
@@ -206,7 +206,7 @@ class FilterResult:
         sds = []
         for run, history in zip(self.runs, self.histories, strict=True):
             x, P = _states_of(history, kind)
-            _, H = self._outputs.at(run.plan.times, x, run.p, run.plan.inputs)
+            _, H = self._outputs.at(run.schedule.times, x, run.p, run.schedule.inputs)
             sds.append(np.concatenate([_roots(np.einsum("tii->ti", P)), _roots(tables.propagated(H, P))], axis=1))
         return self._table(sds)
 
@@ -234,7 +234,7 @@ class FilterResult:
         values = []
         for run, history in zip(self.runs, self.histories, strict=True):
             x, _ = _states_of(history, kind)
-            y, _ = self._outputs.at(run.plan.times, x, run.p, run.plan.inputs)
+            y, _ = self._outputs.at(run.schedule.times, x, run.p, run.schedule.inputs)
             values.append(np.concatenate([x, y], axis=1))
         return self._table(values)
 
@@ -403,7 +403,7 @@ class FilterResult:
 
     def drawn_through(self, points: int = 200) -> FilterResult:
         """Return the result with so many further times between its own where they are few: for smooth lines."""
-        nodes = np.unique(np.concatenate([r.plan.times for r in self.runs]))
+        nodes = np.unique(np.concatenate([r.schedule.times for r in self.runs]))
         if self.failure is not None or len(nodes) < 2 or len(nodes) >= points:
             return self
         if self._spec.definition.kind == "difference":
@@ -590,9 +590,9 @@ def filter_result(
     n, m = len(spec.space.states), len(spec.variables)
     free = np.array(spec.free_states, dtype=np.intp)
     histories = tuple(
-        history_of(r.plan, r.run, r.correlation, free, m, smooth)
+        history_of(r.schedule, r.run, r.correlation, free, m, smooth)
         if r.run is not None
-        else History.empty(len(r.plan.times), len(r.plan.readings), n, m)
+        else History.empty(len(r.schedule.times), len(r.schedule.readings), n, m)
         for r in runs
     )
     return FilterResult(theta.copy(), bool(smooth), tuple(spec.variables), runs, histories, cost)

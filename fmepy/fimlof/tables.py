@@ -47,7 +47,7 @@ def residual_table(
     """Return one row a datum."""
     parts = []
     for run, h in zip(runs, histories, strict=True):
-        r, used = run.plan.readings, run.used
+        r, used = run.schedule.readings, run.used
         with np.errstate(invalid="ignore", divide="ignore"):
             standardized = h.innovations / h.sds
         flags, _ = flags_of(run, h, threshold)
@@ -79,10 +79,12 @@ def flags_of(run: EntityRun, h: History, threshold: float) -> tuple[BoolVector, 
     samples in which it stays beyond the threshold. Where a datum and a state are equal, both are told.
     """
     data, states, around = magnitudes(run, h)
-    nodes = np.flatnonzero((np.diff(run.plan.row_at) > 0) | (np.arange(len(states)) == 0))  # jumps are told at samples
+    nodes = np.flatnonzero(
+        (np.diff(run.schedule.row_at) > 0) | (np.arange(len(states)) == 0)
+    )  # jumps are told at samples
     of_node = np.zeros(len(states))
-    np.maximum.at(of_node, run.plan.nodes_of_rows, data)
-    own = of_node[run.plan.nodes_of_rows]
+    np.maximum.at(of_node, run.schedule.nodes_of_rows, data)
+    own = of_node[run.schedule.nodes_of_rows]
     flagged = (data > threshold) & (data >= np.maximum(own, around) * (1 - _TIE))
     largest = np.maximum(of_node[nodes], states[nodes].max(axis=1, initial=0.0))
     jumped = np.zeros(states.shape, dtype=bool)
@@ -99,9 +101,9 @@ def magnitudes(run: EntityRun, h: History) -> tuple[Vector, Matrix, Vector]:
     smoothed = bool(np.isfinite(h.auxm).any())
     data = np.nan_to_num(np.abs(h.auxm if smoothed else h.numr))
     states = np.nan_to_num(np.abs(h.auxs if smoothed else h.nusr))
-    nodes = np.unique(np.concatenate([[0], run.plan.nodes_of_rows]))
+    nodes = np.unique(np.concatenate([[0], run.schedule.nodes_of_rows]))
     worst = _around(states[nodes].max(axis=1, initial=0.0))
-    return data, states, worst[np.searchsorted(nodes, run.plan.nodes_of_rows)]
+    return data, states, worst[np.searchsorted(nodes, run.schedule.nodes_of_rows)]
 
 
 def _largest_of_runs(values: Matrix, threshold: float) -> Matrix:
@@ -127,9 +129,9 @@ def shock_table(
     """Return one row a time and state."""
     parts = []
     for run, h in zip(runs, histories, strict=True):
-        k, n = len(run.plan.times), len(states)
+        k, n = len(run.schedule.times), len(states)
         _, jumped = flags_of(run, h, threshold)
-        columns = {"time": np.repeat(run.plan.times, n), "state": np.tile(np.array(states, dtype=object), k)}
+        columns = {"time": np.repeat(run.schedule.times, n), "state": np.tile(np.array(states, dtype=object), k)}
         parts.append(pd.DataFrame({**columns, "NUSR": h.nusr.ravel(), "AUXS": h.auxs.ravel(), "flag": jumped.ravel()}))
     return _joined(parts, runs, entity)
 
@@ -140,10 +142,10 @@ def sample_table(runs: Parts, histories: Histories, entity: str | None) -> pd.Da
 
     parts = []
     for run, h in zip(runs, histories, strict=True):
-        counts = np.diff(run.plan.row_at)
+        counts = np.diff(run.schedule.row_at)
         some = counts > 0
         n, chi2 = counts[some], h.chi2[some]
-        parts.append(pd.DataFrame({"time": run.plan.times[some], "n": n, "chi2": chi2, "p": chdtrc(n, chi2)}))
+        parts.append(pd.DataFrame({"time": run.schedule.times[some], "n": n, "chi2": chi2, "p": chdtrc(n, chi2)}))
     return _joined(parts, runs, entity)
 
 
@@ -157,7 +159,7 @@ def contribution_table(runs: Parts, histories: Histories, variables: Sequence[st
             continue
         assert run.run is not None, "it did not fail"
         seen = np.isfinite(h.whitened)
-        which, w = run.plan.readings.variables[seen], h.whitened[seen]
+        which, w = run.schedule.readings.variables[seen], h.whitened[seen]
         n += np.bincount(which, minlength=len(variables))
         squares += np.bincount(which, weights=w**2, minlength=len(variables))
         log_s = np.log(_conditional_variances(run, h)[seen])
@@ -191,7 +193,7 @@ def state_table(runs: Parts, values: Sequence[Matrix], names: Sequence[str], ent
     parts = []
     for run, table in zip(runs, values, strict=True):
         part = pd.DataFrame(table, columns=list(names))
-        part.insert(0, "time", run.plan.times)
+        part.insert(0, "time", run.schedule.times)
         parts.append(part)
     return _joined(parts, runs, entity)
 

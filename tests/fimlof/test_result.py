@@ -390,7 +390,7 @@ def test_a_typo_is_flagged_and_nothing_is_deleted():
     assert "1 suspected" in repr(flt)
 
 
-# --- panels, plans, breakdowns
+# --- panels, schedules, breakdowns
 
 
 def walk_panel(**arguments):
