@@ -15,7 +15,7 @@ import fmepy as fme
 from benchmarks import hiv
 from benchmarks.rows import R_TIMINGS, Row, at_least, at_most
 from benchmarks.timing import side_by_side
-from fmepy.costs.adapter import as_objective
+from fmepy.costs.user_function import as_objective
 from fmepy.mcmc import modMCMC
 from fmepy.mcmc.convergence import ess_bulk
 

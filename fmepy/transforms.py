@@ -21,7 +21,7 @@ import pandas as pd
 
 from fmepy.costs.base import BoundCost, Cost
 from fmepy.costs.modcost import ModCost
-from fmepy.costs.sums import AddableCost
+from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice
 from fmepy.models.base import BoundModel, Model, bound_to, keep_within, tightened
 from fmepy.parameters.named import check_names, generated_names, merge_parameters

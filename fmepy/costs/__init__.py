@@ -3,6 +3,6 @@
 from fmepy.costs.base import BoundCost, Cost
 from fmepy.costs.modcost import ModCost, modCost
 from fmepy.costs.simulation import SimulationCost
-from fmepy.costs.sums import SumCost
+from fmepy.costs.sum import SumCost
 
 __all__ = ["BoundCost", "Cost", "ModCost", "SimulationCost", "SumCost", "modCost"]

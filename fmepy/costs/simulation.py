@@ -35,7 +35,7 @@ from fmepy.costs.interpolation import (
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
-from fmepy.costs.sums import AddableCost
+from fmepy.costs.sum import AddableCost
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
 from fmepy.models.base import BoundModel, Model, bound_to, keep_within, tightened

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fmepy.costs.adapter import Objective
+from fmepy.costs.objective import Objective
 from fmepy.errors import SimulationError
 
 __all__ = ["solver_error", "told_error"]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.sums import AddableCost
+from fmepy.costs.sum import AddableCost
 from fmepy.errors import (
     ArgumentError,
     DataError,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.sums import SumCost
+from fmepy.costs.sum import SumCost
 from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.expressions.equations import Equations, names_in
 from fmepy.filtering.specification import names_of_estimates, names_of_noise

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.adapter import as_objective
+from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, ConvergenceError, SimulationError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import derivatives, roomy_steps

@@ -27,9 +27,9 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.costs.adapter import magnitudes
 from fmepy.errors import SimulationError
 from fmepy.fitting.problem import Outcome, Problem, limit_reached
+from fmepy.numerics.differences import magnitudes
 from fmepy.types import Matrix, Vector
 
 __all__ = ["LimitReachedError", "ScaledCost", "bfgs", "conjugate_gradients", "lbfgsb", "newton", "port", "restarted"]

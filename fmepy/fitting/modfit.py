@@ -9,8 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.adapter import Objective, as_objective
+from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import solver_error, told_error
+from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
 from fmepy.fitting.judge import judge

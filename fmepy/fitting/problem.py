@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.costs.adapter import Objective, magnitudes
+from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.fitting.covariance import covariance_of, second_differences, whitened_second_differences
+from fmepy.numerics.differences import magnitudes
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 

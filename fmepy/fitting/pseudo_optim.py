@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.adapter import as_objective
+from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.fitting.control import filled
 from fmepy.parallel.interruption import Stopped, interruptible, outermost

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fmepy.costs.adapter import Objective
+from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.checkpoint import Folder
 from fmepy.mcmc.proposals import JumpFunction

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.adapter import Objective, as_objective
+from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import solver_error, told_error
+from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.mcmc.base import Dispersion, Kernel
 from fmepy.mcmc.checkpoint import Folder

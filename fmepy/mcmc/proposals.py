@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.adapter import magnitudes
 from fmepy.errors import ArgumentError, listed
+from fmepy.numerics.differences import magnitudes
 from fmepy.parameters.named import Parameters, check_names
 from fmepy.types import Matrix, Vector
 

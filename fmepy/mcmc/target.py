@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.adapter import Objective
+from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError, listed
 from fmepy.parameters.named import Prior
 from fmepy.types import Vector

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.adapter import as_objective, is_cost
+from fmepy.costs.user_function import as_objective, is_cost
 from fmepy.errors import ArgumentError
 from fmepy.fitting import ModFit, modFit
 from fmepy.parallel.interruption import interruptible, outermost

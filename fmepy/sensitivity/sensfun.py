@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.adapter import as_objective, is_cost, is_model
+from fmepy.costs.user_function import as_objective, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.models.adapter import Simulator, as_simulator
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside, check_names

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 import fmepy as fme
-from fmepy.costs.adapter import as_objective
+from fmepy.costs.user_function import as_objective
 from fmepy.errors import ParameterError
 from fmepy.fitting import modFit
 from fmepy.fitting.confidence import confidence

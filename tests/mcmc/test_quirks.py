@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.costs.adapter import as_objective
+from fmepy.costs.user_function import as_objective
 from fmepy.mcmc import modMCMC
 from fmepy.mcmc.proposals import as_jump
 from fmepy.mcmc.target import variances

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fmepy.costs.adapter import as_objective
+from fmepy.costs.user_function import as_objective
 from fmepy.fitting import modFit
 from fmepy.numerics.differences import NOISE_FREE, derivatives, measured_noise, roomy_steps
 

@@ -10,7 +10,7 @@ from fmepy.costs import Cost, SimulationCost, SumCost, modCost
 from fmepy.costs.modcost import tabulate
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.observations import Comparison
-from fmepy.costs.sums import AddableCost
+from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.fitting import modFit, predict
 from fmepy.mcmc import modMCMC

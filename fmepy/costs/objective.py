@@ -1,25 +1,15 @@
-"""Turn whatever the user gave as `f` into one `Objective`: the only place that asks "is this one of ours?".
+"""A cost as a methods' function of a plain vector: counted, remembered, differentiated.
 
-What `f` may be, and what it becomes::
-
-    a fmepy cost (it has ``bind``)                    its bound form, with its own Jacobian where it has one
-    a function that returns a ModCost                 residuals ``res``, their groups and scales, taken from the ModCost
-    a function that returns a one-dimensional array   residuals, one group, weights 1
-    a function that returns one number                -2 log L
-
-The kind of a function is found by one evaluation at the start. From then on it is fixed, and so is the number of
-residuals.
-
-**Failures.** An exception of `f` (KeyboardInterrupt excepted), NaN in its result, or a SimulationError of a cost is a
-*failed run*: it is counted, its message is kept, and the objective raises `SimulationError`. Methods treat that as
-infinite cost. At the start it is an error of the caller.
+**Failures.** An exception of a user's function (KeyboardInterrupt excepted), NaN in its result, or a SimulationError of
+a cost is a *failed run*: it is counted, its message is kept, and the objective raises `SimulationError`. Methods treat
+that as infinite cost. At the start it is an error of the caller, see `fmepy.costs.user_function`.
 
 Where there is no Jacobian, derivatives are differences that fit the noise of `f`, see `fmepy.numerics.differences`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from math import isfinite
@@ -28,28 +18,18 @@ from typing import Any
 import numpy as np
 
 from fmepy.costs.data_identity import ObservedData
-from fmepy.costs.sources import BoundSource, Expansion, FunctionSource, Source, classify
+from fmepy.costs.sources import BoundSource, Expansion, Source
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.models.base import bound_to, keep_within, tightened
+from fmepy.models.base import keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel.interruption import check_stop
-from fmepy.parameters.named import Parameters, as_parameters
+from fmepy.parameters.named import Parameters
 from fmepy.parameters.scales import scale_taken
-from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
+from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
-__all__ = ["Differences", "Objective", "as_objective", "is_cost", "is_model", "magnitudes"]
+__all__ = ["Objective"]
 
 _MUCH_NOISIER = 100.0  # a search with steps for so much less noise is taken up again
-
-
-def is_cost(f: Any) -> bool:
-    """Tell whether `f` is a fmepy cost: it can be bound, and it is not a model."""
-    return callable(getattr(f, "bind", None)) and hasattr(f, "parms") and not is_model(f)
-
-
-def is_model(f: Any) -> bool:
-    """Tell whether `f` is a fmepy model: it can be bound, and it names its variables."""
-    return callable(getattr(f, "bind", None)) and hasattr(f, "var_names")
 
 
 class Objective:
@@ -369,12 +349,13 @@ class Objective:
             raise self._failure(f"{type(error).__name__}: {error}", theta) from error
         size = float(value) if self.is_scalar else float(value @ value)
         if not isfinite(size) and (self.is_scalar or not np.isfinite(value).all()):
-            what = "is not finite" if self.is_scalar else f"has {_count_bad(value)} residuals that are not finite"
+            what = "is not finite" if self.is_scalar else f"has {count_bad(value)} residuals that are not finite"
             raise self._failure(f"The cost {what}.", theta)
-        self._remember(key, value, float(size))
+        self.remember(key, value, float(size))
         return value
 
-    def _remember(self, key: bytes, value: Any, size: float) -> None:
+    def remember(self, key: bytes, value: Any, size: float) -> None:
+        """Keep an evaluation, and the best one."""
         best, memory = self._best, self._memory
         if self._last != best[1]:
             memory.pop(self._last, None)
@@ -400,202 +381,5 @@ def _or_none(function: Callable[[Vector], Any], theta: Vector) -> Any:
         return None
 
 
-def _count_bad(value: Any) -> int:
+def count_bad(value: Any) -> int:
     return int(np.count_nonzero(~np.isfinite(value)))
-
-
-# --- fmepy costs
-
-
-def _cost_objective(cost: Any, p: UserParameters, **words: Any) -> Objective:
-    parameters = as_parameters(p, cost.parms)
-    expand = None
-    names: Sequence[str] = parameters.names
-    if parameters.lmfit is not None and len(parameters.lmfit) > len(parameters):
-        expand = Expansion(parameters)
-        names = expand.names
-    bound = bound_to(cost, names, **words)
-    positions = [list(names).index(n) for n in parameters.names]
-    lower, upper = _declared(parameters, np.asarray(bound.lower)[positions], np.asarray(bound.upper)[positions])
-    if bound.is_scalar:
-        return Objective(
-            BoundSource(cost, bound, expand, **words),
-            parameters,
-            kind="cost",
-            is_scalar=True,
-            lower=lower,
-            upper=upper,
-            bound=bound,
-            has_score=callable(getattr(bound, "score", None)) and hasattr(bound, "information"),
-        )
-    return Objective(
-        BoundSource(cost, bound, expand, **words),
-        parameters,
-        kind="cost",
-        is_scalar=False,
-        lower=lower,
-        upper=upper,
-        names=bound.names,
-        x=np.asarray(bound.x, dtype=float),
-        weights=np.asarray(bound.weights, dtype=float),
-        groups=np.asarray(bound.groups, dtype=np.intp),
-        scales=np.asarray(bound.scales, dtype=float),
-        group_names=bound.group_names,
-        has_jacobian=bool(bound.has_jacobian),
-        bound=bound,
-    )
-
-
-def _declared(
-    parameters: Parameters, lower: Vector | None = None, upper: Vector | None = None
-) -> tuple[Vector, Vector]:
-    """Return the bounds that the cost and lmfit declare, the narrower of the two."""
-    n = len(parameters)
-    low = np.full(n, -np.inf) if lower is None else np.array(lower, dtype=float)
-    high = np.full(n, np.inf) if upper is None else np.array(upper, dtype=float)
-    if parameters.lower is not None:
-        low = np.maximum(low, parameters.lower)
-    if parameters.upper is not None:
-        high = np.minimum(high, parameters.upper)
-    return low, high
-
-
-# --- functions of the user
-
-
-def _function_objective(
-    f: Callable[..., Any],
-    parameters: Parameters,
-    jac: Callable[..., Any] | None,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> Objective:
-    source = FunctionSource(f, parameters, jac, args, kwargs)
-    theta = np.array(parameters.values, dtype=float)
-    try:
-        first = source.call(theta)
-    except SimulationError as error:
-        raise ArgumentError(
-            f"`f` fails at the start {source.named(theta)}: {error} Try f(p) by hand, or another start."
-        ) from error
-    source.kind, value = classify(first)
-    source.n_obs = 0 if source.kind == "number" else value.size
-    if not np.all(np.isfinite(value)):
-        what = f"{float(value)}" if source.kind == "number" else f"{_count_bad(value)} residuals that are not finite"
-        raise ArgumentError(f"`f` gives {what} at the start {source.named(theta)}. Give another start.")
-    lower, upper = _declared(parameters)
-    fields: dict[str, Any] = {}
-    if source.kind == "modcost":
-        table, var = first.residuals, first.var
-        groups = np.repeat(np.arange(len(var)), var["N"].to_numpy(dtype=int))
-        fields = {
-            "names": table["name"].astype(str).tolist(),
-            "x": table["x"].to_numpy(dtype=float, copy=True),
-            "weights": table["weight"].to_numpy(dtype=float, copy=True),
-            "groups": groups.astype(np.intp),
-            "scales": var["scale"].to_numpy(dtype=float, copy=True),
-            "group_names": var["name"].astype(str).tolist(),
-            "data": first.data,
-        }
-    objective = Objective(
-        source, parameters, kind=source.kind, is_scalar=source.kind == "number", lower=lower, upper=upper,
-        has_jacobian=jac is not None and source.kind != "number", **fields,
-    )  # fmt: skip
-    objective.evaluations = 1
-    with np.errstate(over="ignore"):  # residuals beyond 1e154: told by those who need their squares
-        objective._remember(theta.tobytes(), value, value if objective.is_scalar else float(value @ value))
-    return objective
-
-
-def as_objective(
-    f: Any,
-    p: UserParameters = None,
-    *,
-    jac: Any = None,
-    args: Any = (),
-    kwargs: Any = None,
-    hold_engine: bool = False,
-    runs: int = 1,
-) -> Objective:
-    """Return whatever the user gave as `f` as one objective, together with its parameters.
-
-    Parameters
-    ----------
-    f : fmepy cost, or callable
-        A callable ``f(p, *args, **kwargs)`` returns a ModCost, a one-dimensional array of residuals, or a number,
-        -2 log L.
-    p : dict, Series, sequence, number, lmfit.Parameters; for a fmepy cost also names, or None for all
-        The start; also what a user's function receives, see `fmepy.parameters.named`.
-    jac : callable, optional
-        ``jac(p, *args, **kwargs)``, shape (n_obs, n_par): the derivatives of the residuals as `f` returns them.
-    args, kwargs
-        Passed on to `f` and `jac`.
-    hold_engine : bool
-        Stay with the engine that finished the first difficult run, so that the cost has no jumps.
-    runs : int
-        How often it will be evaluated, about, see `fmepy.models.base.bound_to`.
-
-    Returns
-    -------
-    Objective
-
-    Raises
-    ------
-    ArgumentError
-        `f` is not callable, is a model, fails at the start, or returns something else.
-    ParameterError
-        `p` is not usable.
-
-    Notes
-    -----
-    Differs from FME: `jac` is used wherever a gradient is, for ModCost too, and gets the extra arguments also if there
-    is one parameter only.
-
-    Examples
-    --------
-    >>> objective = as_objective(lambda p: np.array([p["a"] - 1.0, 2 * p["a"]]), {"a": 3.0})
-    >>> objective.kind, objective.value(objective.theta0)
-    ('vector', 40.0)
-    >>> objective.jacobian(objective.theta0).round(6)
-    array([[1.],
-           [2.]])
-    """
-    if is_model(f):
-        raise ArgumentError(
-            "`f` is a model; a cost is needed. Hold it against data: SimulationCost(model, obs), or a function that "
-            "returns modCost(model(p), obs)."
-        )
-    if jac is not None and not callable(jac):
-        raise ArgumentError(f"`jac` must be a function of p; got {type(jac).__name__}. For a matrix A: lambda p: A.")
-    if is_cost(f):
-        if args or kwargs:
-            raise ArgumentError(
-                "`args` and `kwargs` are for functions of your own; a fmepy cost takes parameters only."
-            )
-        objective = _cost_objective(f, p, hold_engine=hold_engine, runs=runs)
-        if jac is not None:
-            _use_jac(objective, jac)
-        return objective
-    if not callable(f):
-        raise ArgumentError(f"`f` must be a fmepy cost or a function of p; got {type(f).__name__}.")
-    if isinstance(args, (str, bytes)) or not isinstance(args, (tuple, list)):
-        raise ArgumentError(f"`args` must be a tuple of further arguments; got {args!r}. Write args=({args!r},).")
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise ArgumentError(f"`kwargs` must be a dict of further named arguments; got {type(kwargs).__name__}.")
-    parameters = as_parameters(p)
-    objective = _function_objective(f, parameters, jac, tuple(args), kwargs or {})
-    if jac is not None and objective.is_scalar:
-        raise ArgumentError(
-            "`jac` gives the derivatives of residuals, but `f` returns one number. Leave it out, or return residuals."
-        )
-    return objective
-
-
-def _use_jac(objective: Objective, jac: Callable[..., Any]) -> None:
-    """Let a user's `jac` replace the derivatives of a fmepy cost."""
-    if objective.is_scalar:
-        raise ArgumentError("`jac` gives the derivatives of residuals, but this cost is one number, -2 log L.")
-    source: Any = objective._source
-    given = FunctionSource(lambda p: None, objective.parameters, jac, (), {})
-    source.jacobian = given.jacobian
-    objective.has_jacobian = True

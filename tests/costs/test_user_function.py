@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.costs.adapter import Differences, as_objective, magnitudes
+from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
+from fmepy.numerics.differences import Differences, magnitudes
 
 X = np.array([1.0, 2.0, 3.0, 4.0])
 
