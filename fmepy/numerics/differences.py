@@ -46,7 +46,6 @@ __all__ = [
     "NOISE_FREE",
     "Differences",
     "derivatives",
-    "difference_table_noise",
     "magnitudes",
     "measured_noise",
     "roomy_steps",
@@ -60,6 +59,7 @@ _SETTLED = 10.0  # what belongs to the shape of f falls by more than this when t
 _BELIEVED = 1e-4  # noise relative to what f changes by in a table, above which a narrower one has to confirm it,
 _SETTLED_SHARE = 3e-3  # and above which it may well be the shape of f, seen from too far,
 _ALL_NOISE = 0.06  # and from which on there is nothing but noise, or waves much shorter than the table
+_ROWS = 7  # of a table
 _UNKNOWN = 1e-6  # where no table can be made: a solver with default tolerances
 
 
@@ -147,32 +147,29 @@ def derivatives(
     >>> derivatives(square, np.array([1.0]), np.array([1e-3]), *box, central=True)[0].round(6)
     array([2.])
     """
-    sides: list[dict[float, tuple[float, Any]]] = [{} for _ in range(theta.size)]  # by offset: step taken, value
+    at, low, high, wide = theta.tolist(), lower.tolist(), upper.tolist(), steps.tolist()  # floats: arithmetic is by one
+    sides: list[dict[float, tuple[float, Any]]] = [{} for _ in at]  # by offset: step taken, value
     tried: set[tuple[int, float]] = set()
 
     def probe(wanted: list[tuple[int, float]]) -> None:
-        points = []
+        places, points = [], []
         for j, offset in wanted:
-            point = theta.copy()
-            point[j] += offset
-            points.append(point)
-        inside = [
-            k for k, (j, d) in enumerate(wanted)
-            if lower[j] <= points[k][j] <= upper[j] and points[k][j] != theta[j] and (j, d) not in tried
-        ]  # fmt: skip
-        if not inside:
-            return
-        for k, value in zip(inside, evaluate([points[k] for k in inside]), strict=True):
-            j, offset = wanted[k]
-            tried.add((j, offset))
+            there = at[j] + offset
+            if low[j] <= there <= high[j] and there != at[j] and (j, offset) not in tried:
+                tried.add((j, offset))
+                point = theta.copy()
+                point[j] = there
+                places.append((j, offset, there - at[j]))
+                points.append(point)
+        for (j, offset, step), value in zip(places, evaluate(points) if points else (), strict=True):
             if value is not None:
-                sides[j][offset] = (float(points[k][j] - theta[j]), np.asarray(value, dtype=float))
+                sides[j][offset] = (step, np.asarray(value, dtype=float))
 
     if base is None and not central:
         base = evaluate([theta])[0]
     first: list[tuple[int, float]] = []
-    for j, h in enumerate(steps):
-        ahead, behind = theta[j] + h <= upper[j], theta[j] - h >= lower[j]
+    for j, h in enumerate(wide):
+        ahead, behind = at[j] + h <= high[j], at[j] - h >= low[j]
         if central and ahead and behind:
             first += [(j, h), (j, -h)]
         else:
@@ -180,22 +177,21 @@ def derivatives(
             first += [(j, side), (j, 2 * side)] if central else [(j, side)]
     probe(first)
     second: list[tuple[int, float]] = []
-    for j, h in enumerate(steps):
-        found = sides[j]
+    for j, (h, found) in enumerate(zip(wide, sides, strict=True)):
         if not (h in found or -h in found):
             second += [(j, h), (j, -h)]
         elif central and len(found) == 1:
             second.append((j, 2 * next(iter(found))))
-    probe(second)
-    one_sided = any(not (h in found and -h in found) for h, found in zip(steps, sides, strict=True))
-    if base is None and one_sided:
+    if second:
+        probe(second)
+    if base is None and any(not (h in found and -h in found) for h, found in zip(wide, sides, strict=True)):
         base = evaluate([theta])[0]
-    return [_slope(found, float(h), base, bool(h > 0)) for h, found in zip(steps, sides, strict=True)]
+    return [_slope(found, h, base) for h, found in zip(wide, sides, strict=True)]
 
 
-def _slope(found: dict[float, tuple[float, Any]], h: float, base: Any, moves: bool) -> Any:
+def _slope(found: dict[float, tuple[float, Any]], h: float, base: Any) -> Any:
     """Return the derivative from values beside theta: central, of three points on one side, or of two."""
-    if not moves:
+    if not h > 0:
         return None if base is None else np.zeros_like(np.asarray(base, dtype=float))
     if h in found and -h in found:
         (up, above), (down, below) = found[h], found[-h]
@@ -232,11 +228,11 @@ def measured_noise(
     for spacing in _SPACINGS:
         reach = np.where(side > 0, room[1.0], room[-1.0]) / 8
         step = side * np.minimum(spacing * size, reach)
-        rows = [evaluate(theta + k * step) for k in range(7)]
+        rows = [evaluate(point) for point in theta + np.arange(_ROWS)[:, None] * step]
         if any(row is None for row in rows):
             side = -side  # the other side may be defined, or a narrower table
             continue
-        new = _Table.of(np.array([np.atleast_1d(row) for row in rows], dtype=float), spacing, scalar)
+        new = _Table.of(np.array(rows, dtype=float).reshape(_ROWS, -1), spacing, scalar)
         if not new.change > 0 and not found:
             return Differences.for_noise(0.0)
         if new.noise < NOISE_FREE or (new.alike and new.share <= _BELIEVED):
@@ -265,19 +261,19 @@ class _Table:
 
     @classmethod
     def of(cls, values: Matrix, spacing: float, scalar: bool) -> _Table:
-        change = float(np.sqrt(np.mean(np.diff(values, axis=0) ** 2)))
+        squares = _mean_squares(values)
+        change = squares[1] ** 0.5
         response = max(change / spacing, float(np.abs(values[0]).max()) if scalar else 0.0)
-        noises = _noises(values)
-        noise = float(np.median(noises))
+        noises = _noises(squares)
+        noise = noises[len(noises) // 2]
         relative = noise / response if response > 0 else 0.0
-        size = float(np.sqrt(np.mean(values**2)))
-        error = max(noise, 1e-16 * response, 1e-16 * size)  # at least that of rounding
+        error = max(noise, 1e-16 * response, 1e-16 * squares[0] ** 0.5)  # at least that of rounding
         longest = []
         for k, of_noise in ((2, 6.0), (3, 20.0)):  # Delta^k holds so many times the square of the noise
-            square = float(np.mean(np.diff(values, k, axis=0) ** 2))
-            bend = square**0.5 / spacing**k if square > 10 * of_noise * noise**2 else 0.0
+            bend = squares[k] ** 0.5 / spacing**k if squares[k] > 10 * of_noise * noise**2 else 0.0
             longest.append((k * error / bend) ** (1 / k) * (2**0.5 if k == 2 else 1.0) if bend > 0 else 1.0)
-        return cls(noise, relative, change, size, bool(noises.max() <= 10 * noises.min()), (longest[0], longest[1]))
+        alike = noises[-1] <= 10 * noises[0]
+        return cls(noise, relative, change, squares[0] ** 0.5, alike, (longest[0], longest[1]))
 
     @property
     def share(self) -> float:
@@ -289,22 +285,27 @@ class _Table:
         return Differences.for_noise(self.noise, self.absolute, self.longest)
 
 
-def _noises(values: Matrix) -> Vector:
-    """Return eps_4, eps_5, ... of a function tabulated at equal distances along axis 0, mean square over axis 1."""
-    squares = [
-        factorial(k) ** 2 / factorial(2 * k) * float(np.mean(np.diff(values, k, axis=0) ** 2))
-        for k in range(4, values.shape[0])
-    ]
-    return np.asarray(np.sqrt(np.array(squares)))
+def _differencing(n: int) -> Matrix:
+    """Return the matrix that takes a table of n rows to its differences of the orders 1, 2, ..., one below another."""
+    orders: list[Matrix] = [np.diff(np.eye(n), axis=0)]
+    while len(orders[-1]) > 1:
+        orders.append(np.diff(orders[-1], axis=0))
+    return np.concatenate(orders)
 
 
-def difference_table_noise(values: Matrix) -> float:
-    """Return the noise of a function tabulated at equal distances along axis 0, root mean square over axis 1.
+_DIFFERENCING = _differencing(_ROWS)
+_COUNTS = np.arange(_ROWS - 1, 0, -1)  # differences of the orders 1 to 6
+_STARTS = np.cumsum(_COUNTS) - _COUNTS
+_OF_NOISE = [factorial(k) ** 2 / factorial(2 * k) for k in range(_ROWS)]
 
-    Examples
-    --------
-    >>> x = np.linspace(0, 1e-3, 7)[:, None]
-    >>> bool(difference_table_noise(np.exp(x)) < 1e-15)
-    True
-    """
-    return float(np.median(_noises(values)))
+
+def _mean_squares(values: Matrix) -> list[float]:
+    """Return the mean squares of a table, shape (7, n), and of its differences of the orders 1 to 6."""
+    differences = _DIFFERENCING @ (values - values[0])  # the level goes first: its rounding is no noise
+    by_order = np.add.reduceat((differences**2).sum(axis=1), _STARTS) / (_COUNTS * values.shape[1])
+    return [float((values**2).mean()), *by_order.tolist()]
+
+
+def _noises(squares: list[float]) -> list[float]:
+    """Return eps_4, eps_5 and eps_6 in rising order, from the mean squares of the differences."""
+    return sorted((_OF_NOISE[k] * squares[k]) ** 0.5 for k in range(4, _ROWS))
