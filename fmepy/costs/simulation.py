@@ -38,7 +38,7 @@ from fmepy.costs.observations import Comparison, check_observed, concatenate, pr
 from fmepy.costs.sum import AddableCost
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
-from fmepy.models.base import BoundModel, Model, bound_to, keep_within, tightened
+from fmepy.models.base import BoundModel, Model, bound_to, engine_of, keep_within, tightened
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
@@ -92,6 +92,11 @@ class BoundSimulation:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return self._model.retries
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs the model, as far as it says."""
+        return engine_of(self._model)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""

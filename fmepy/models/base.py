@@ -28,7 +28,7 @@ import pandas as pd
 
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
-__all__ = ["BoundModel", "Model", "bound_to", "keep_within", "runs_word", "tightened"]
+__all__ = ["BoundModel", "Model", "bound_to", "engine_of", "keep_within", "runs_word", "tightened"]
 
 
 class BoundModel(Protocol):
@@ -93,6 +93,14 @@ def runs_word(bind: Callable[..., Any], runs: int) -> dict[str, int]:
     """Return ``{"runs": runs}`` if there is anything to say and the function knows the word, else nothing."""
     known = inspect.signature(bind).parameters if runs > 1 else {}
     return {"runs": runs} if "runs" in known or any(p.kind is p.VAR_KEYWORD for p in known.values()) else {}
+
+
+def engine_of(bound: Any) -> str:
+    """Return the name of the engine that a bound model or cost runs on, "" where it does not say (property ``engine``).
+
+    Of bound models that choose by the number of runs, it may differ from the model's own `engine`.
+    """
+    return str(getattr(bound, "engine", ""))
 
 
 def tightened(bound: Any) -> Any:

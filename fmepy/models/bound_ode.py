@@ -10,8 +10,9 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.models.dynamic import central_differences
-from fmepy.models.engines.choice import why_not_compiled
+from fmepy.models.engines.choice import why_not_compiled, why_not_explicit
 from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
+from fmepy.models.engines.trial import runs_that_pay
 from fmepy.models.running.accuracy import RESOLVED, unresolved
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
@@ -37,6 +38,7 @@ class BoundOde:
         times: Vector,
         hold_engine: bool,
         options: SolverOptions | None = None,
+        runs: int = 1,
     ) -> None:
         d = model._definition
         self._options = options  # None: the model's, looked up at the first run
@@ -60,6 +62,33 @@ class BoundOde:
         self._U = forcing_values(d.forcings, times)
         self._outputs: Outputs | None = None
         self._slopes: Outputs | None = None
+        if model.chooses_engine and runs >= runs_that_pay(len(d.states)):
+            self._choose(runs)
+
+    def _choose(self, runs: int) -> None:
+        """Take the explicit engine for many runs, if one as a trial shows that it suits the model."""
+        why = why_not_explicit(self._definition) or self._model.remembered(
+            (self._base.tobytes(), self.times.tobytes()), self._why_not_many
+        )
+        if not why:
+            self._engines.insert(0, "numba")
+        taken = f"{self.engine}, compiled" if not why else f"{self.engine}: {why}"
+        logger.info("For %d runs the model runs on %s.", runs, taken)
+
+    def _why_not_many(self) -> str:
+        """Return why the explicit engine does not suit the model at its own parameters, or an empty string."""
+        trial = self._runner("trial", "plain")
+        assert trial is not None, "every engine runs a model without sensitivities"
+        try:
+            trial.run(self._base)
+        except SimulationError as error:
+            return f"in a run as a trial {error}"
+        return ""
+
+    @property
+    def engine(self) -> str:
+        """The engine in use."""
+        return "scipy" if self._engines[0] in ("retry", "taken over") else self._engines[0]
 
     @property
     def exact(self) -> bool:

@@ -37,6 +37,7 @@ __all__ = ["OdeModel"]
 
 logger = logging.getLogger(__name__)
 
+MOST_REMEMBERED = 32
 _STEPPED_OVER = (
     ". The function reads the time: what lasts less than a step, such as a pulse, may be stepped over; max_step=, no "
     "longer than the shortest of it, prevents that (inputs given as `forcings` or `events` are never stepped over)"
@@ -221,6 +222,8 @@ class OdeModel(DynamicModel):
         self._options = SolverOptions(self.method, rtol, atol, dt, _bandwidth(bandwidth), max_step)
         self._scaled: SolverOptions | None = None
         self._has_told = False
+        self.chooses_engine = engine == "auto" and method is None and bandwidth is None
+        self._remembered: dict[Any, str] = {}
         self._bound: BoundOde | None = None
         outside = self._events_outside()
         if outside and (_like is None or outside != _like._events_outside()):
@@ -255,6 +258,14 @@ class OdeModel(DynamicModel):
         events = [e for e in self._events if self.times[0] <= e.time < self.times[-1]]
         return scaled_tolerances(self._options.atol, known_sizes(d, events, p.tolist()), trial)
 
+    def remembered(self, key: Any, find: Callable[[], str]) -> str:
+        """Return what `find` returned when it was first asked with this key: trials of an engine."""
+        if key not in self._remembered:
+            if len(self._remembered) >= MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = find()
+        return self._remembered[key]
+
     def _events_outside(self) -> str:
         return events_outside(self._events, self.states, float(self.times[0]), float(self.times[-1]))
 
@@ -281,7 +292,7 @@ class OdeModel(DynamicModel):
                 f"`times` begins at {rows[0]:g}, before the model's start at {self.times[0]:g}; the "
                 "initial values hold there."
             )
-        return BoundOde(self, chosen, rows, hold_engine)
+        return BoundOde(self, chosen, rows, hold_engine, runs=runs)
 
 
 # --- checks at the door

@@ -366,7 +366,9 @@ def prepare(
     check_scale(sets.table if parInput is None else parInput, taken, "parMean" if parInput is None else "parInput")
     is_model = callable(getattr(func, "bind", None))
     start = sets.start if parms is None and not is_model else parms
-    simulator = as_simulator(func, start, varied=list(sets.table.columns), map=map, args=args, kwargs=kwargs)
+    simulator = as_simulator(
+        func, start, varied=list(sets.table.columns), map=map, args=args, kwargs=kwargs, runs=len(sets.table)
+    )
     if len(set(simulator.names)) < len(simulator.names):
         raise ArgumentError(f"The varied parameters repeat a name: {listed(simulator.names)}.")
     return Ensemble(simulator, simulator.places(sensvar), sets)

@@ -197,10 +197,10 @@ def global_indices(
     start = parms
     if parms is None and not callable(getattr(func, "bind", None)):
         start = dict(zip(names, (0.5 * (low + high)).tolist(), strict=True))
-    simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs)
-    variables = chosen(sensvar, simulator.var_names, "sensvar", "variable")
     rng = np.random.default_rng(seed)
     kind = _METHODS[method](low, high, names, int(num), rng)
+    simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs, runs=len(kind.design))
+    variables = chosen(sensvar, simulator.var_names, "sensvar", "variable")
     runs = spread(_Outputs(simulator, variables), list(kind.design), executor=executor, progress=progress)
     usable = kind.usable(runs.ok)
     dropped = int((~usable).sum())

@@ -12,7 +12,7 @@ from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
 from fmepy.models.engines.scipy_steppers import IVP_METHODS
 from fmepy.models.running.system import build_system
 
-__all__ = ["SCIPY_METHODS", "choose_engine", "why_not_compiled"]
+__all__ = ["SCIPY_METHODS", "choose_engine", "why_not_compiled", "why_not_explicit"]
 
 SCIPY_METHODS = ("lsoda", *IVP_METHODS)
 
@@ -34,7 +34,7 @@ def choose_engine(engine: str, method: str | None, definition: Definition, limit
     elif engine == "scipy":
         return "scipy", "lsoda", ""
     if engine == "numba":
-        if why := _why_not_explicit(definition):
+        if why := why_not_explicit(definition):
             raise ModelError(f"The model cannot run on numba: {why}. Leave engine='auto' to run it on what it can.")
         return "numba", "dopri5", ""
     if limited and (method is not None or engine == "diffsol"):
@@ -65,7 +65,8 @@ def why_not_compiled(definition: Definition) -> str:
     return ""
 
 
-def _why_not_explicit(definition: Definition) -> str:
+def why_not_explicit(definition: Definition) -> str:
+    """Return why the explicit engine cannot run a model, or an empty string."""
     if definition.equations is None:
         return definition.note
     try:

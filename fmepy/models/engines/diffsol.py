@@ -328,6 +328,14 @@ class DiffsolStepper:
             out * self._scales,
         )
 
+    def steps(self, start: float, z: Vector, inputs: Vector, times: Vector) -> int:
+        """Return how many steps `advance` takes; it raises what that raises."""
+        self.advance(start, z, inputs, times)
+        packed = np.concatenate((inputs, z / self._scales, self._of_states))
+        with self._solver.lock:
+            self._solver.begin(self.rtol, self.atol, start)
+            return len(self._solver.call("solve", packed, float(times[-1])).ts)
+
     def _refuse_endless(self, start: float, packed: Vector, end: float) -> None:
         """Refuse a run of far too many steps (SimulationError), such as 1e9 oscillations, before it begins.
 

@@ -116,6 +116,7 @@ class DopriStepper:
         self._n_watched = len(system.watched)
         self._n_states = system.n_states
         self._rtol, self._max_step = rtol, max_step
+        self.most_steps = MOST_STEPS
         blocks = len(system.z) // system.n_states
         self._atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
         code = load(rates_source(system), f"a model of {len(system.z)} equations")
@@ -126,7 +127,7 @@ class DopriStepper:
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
         out = np.empty((len(times), len(z)))
-        most = MOST_STEPS + steps_of(times[-1] - start, self._max_step)
+        most = self.most_steps + steps_of(times[-1] - start, self._max_step)
         status, n, reached = self._drive(
             self._rates, self._watch, self._n_watched, start, z, inputs, times,
             self._n_states, self._rtol, self._atol, self._max_step, most, out,

@@ -19,6 +19,7 @@ from fmepy.models.engines.diffsol import DiffsolStepper
 from fmepy.models.engines.explicit import DopriStepper
 from fmepy.models.engines.fixed import fixed_grid, fixed_run
 from fmepy.models.engines.scipy_steppers import IVP_METHODS, IvpStepper, LsodaStepper, RatesOf
+from fmepy.models.engines.trial import TrialStepper
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps, stage_values
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
@@ -175,21 +176,24 @@ def adaptive_runner(
 ) -> Runner | None:
     """Return a runner on `engine`, or None if it cannot give these sensitivities exactly.
 
-    engine : {"diffsol", "numba", "scipy", "retry", "taken over"}
+    engine : {"diffsol", "numba", "trial", "scipy", "retry", "taken over"}
+        "trial" is numba where that suits the model, and fails where it does not, see `engines.trial`.
         "retry" is LSODA for runs that the others could not finish; it goes through switches as through anything else,
         so that it also gets along a switch that the run slides on. "taken over" is the same as the engine of a fit that
         has left the others: without the bound on its effort, for there is no other opinion any more.
     """
     common = (definition, events, timeline, names)
-    if engine in ("diffsol", "numba"):
+    if engine in ("diffsol", "numba", "trial"):
         assert definition.equations is not None, "the model checked this at the door"
         system = build_system(definition.equations, names, True)
         stepper: Stepper
-        if engine == "numba":
-            stepper = DopriStepper(system, options.rtol, options.atol, options.max_step)
+        if engine == "diffsol":
+            stepper = _diffsol_stepper(system, options)
         else:
-            method = options.method if options.method in DIFFSOL_METHODS else "bdf"  # where numba gave up
-            stepper = DiffsolStepper(system, options.rtol, options.atol, method)
+            stepper = explicit = DopriStepper(system, options.rtol, options.atol, options.max_step)
+            if engine == "trial":
+                has_diffsol = options.method in DIFFSOL_METHODS
+                stepper = TrialStepper(explicit, _diffsol_stepper(system, options) if has_diffsol else None)
         return _AdaptiveRunner(stepper, system, system.layout, *common)
     effort = {"retry": MOST_RETRIED, "taken over": np.inf}.get(engine)
     if definition.equations is None:
@@ -204,6 +208,11 @@ def adaptive_runner(
             return None
         own = build_system(definition.equations, (), True, planned_only=True)
     return _AdaptiveRunner(_stepper_of_system(own, options, effort), own, own.layout, *common)
+
+
+def _diffsol_stepper(system: System, options: SolverOptions) -> DiffsolStepper:
+    method = options.method if options.method in DIFFSOL_METHODS else "bdf"  # where numba gave up
+    return DiffsolStepper(system, options.rtol, options.atol, method)
 
 
 def _stepper_of_system(system: System, options: SolverOptions, effort: float | None) -> Stepper:
