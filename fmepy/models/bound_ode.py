@@ -10,13 +10,15 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.models.dynamic import central_differences
-from fmepy.models.engines.choice import why_not_compiled, why_not_explicit
-from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
-from fmepy.models.engines.trial import runs_that_pay
+from fmepy.models.engines import explicit, registry
+from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
+from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
+from fmepy.models.engines.trial import TRIAL, runs_that_pay
 from fmepy.models.running.accuracy import RESOLVED, unresolved
 from fmepy.models.running.forcings import forcing_values
-from fmepy.models.running.runners import Runner, SolverOptions, adaptive_runner, fixed_runner
-from fmepy.models.running.system import Outputs, build_outputs, build_system
+from fmepy.models.running.runners import Runner, make_runner
+from fmepy.models.running.system import Outputs, build_outputs
 from fmepy.models.running.timeline import Timeline
 from fmepy.types import Cube, Matrix, Vector
 
@@ -51,11 +53,8 @@ class BoundOde:
         self.theta0 = self._base[self._places]
         self.retries = 0
         self._box: tuple[Vector, Vector] | None = None
-        self._engines = [model.engine, "retry"] if model.method not in FIXED_METHODS else [model.engine]
-        if model.engine == "numba" and np.isinf(model._options.max_step) and not why_not_compiled(d):
-            self._engines.insert(1, "diffsol")
-        if d.equations is None or (model.engine == "scipy" and not build_system(d.equations, (), False).has_conditions):
-            self._engines = [model.engine]  # the retry would do the same again
+        limited = bool(np.isfinite(model._options.max_step))
+        self._engines: list[Engine] = [model._engine, *registry.heirs(model._engine, d, limited)]
         event_times = np.array([e.time for e in model._events])
         self._timeline = Timeline.of(float(model.times[0]), times, d.forcings, event_times)
         self._runners: dict[tuple[str, str], Runner | None] = {}
@@ -67,17 +66,17 @@ class BoundOde:
 
     def _choose(self, runs: int) -> None:
         """Take the explicit engine for many runs, if one as a trial shows that it suits the model."""
-        why = why_not_explicit(self._definition) or self._model.remembered(
+        why = explicit.ENGINE.why_not(self._definition) or self._model.remembered(
             (self._base.tobytes(), self.times.tobytes()), self._why_not_many
         )
         if not why:
-            self._engines.insert(0, "numba")
+            self._engines.insert(0, explicit.ENGINE)
         taken = f"{self.engine}, compiled" if not why else f"{self.engine}: {why}"
         logger.info("For %d runs the model runs on %s.", runs, taken)
 
     def _why_not_many(self) -> str:
         """Return why the explicit engine does not suit the model at its own parameters, or an empty string."""
-        trial = self._runner("trial", "plain")
+        trial = self._runner(TRIAL, "plain")
         assert trial is not None, "every engine runs a model without sensitivities"
         try:
             trial.run(self._base)
@@ -88,27 +87,25 @@ class BoundOde:
     @property
     def engine(self) -> str:
         """The engine in use."""
-        return "scipy" if self._engines[0] in ("retry", "taken over") else self._engines[0]
+        name = self._engines[0].name
+        return SCIPY.name if name in (RETRY.name, TAKEN_OVER.name) else name
 
     @property
     def exact(self) -> bool:
         """Whether `sensitivities` solves the variational equations."""
         return self._runner(self._engines[0], "exact") is not None
 
-    def _runner(self, engine: str, kind: str) -> Runner | None:
+    def _runner(self, engine: Engine, kind: str) -> Runner | None:
         """Return the runner of an engine, made at its first use: "plain", "exact", "tight" (for differences)."""
-        key = (engine, kind)
+        key = (engine.name, kind)
         if key not in self._runners:
             model = self._model
             names = self.names if kind == "exact" else ()
             if self._options is None:
                 self._options = model._scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
-            common = (self._definition, model._events, self._timeline, names, options)
-            if model.method in FIXED_METHODS:
-                self._runners[key] = fixed_runner(*common, model.times)
-            else:
-                self._runners[key] = adaptive_runner(engine, *common)
+            common = (self._definition, model._events, self._timeline, names, options, model.times)
+            self._runners[key] = make_runner(engine, *common)
         return self._runners[key]
 
     def _parameters(self, theta: Vector) -> Vector:
@@ -133,7 +130,7 @@ class BoundOde:
             if i > 0:
                 self.retries += 1
                 if self._hold:
-                    first = "taken over" if engine == "retry" else engine
+                    first = TAKEN_OVER if engine.name == RETRY.name else engine
                     self._engines = [first, *self._engines[i + 1 :]]
             return out
         parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
@@ -150,7 +147,7 @@ class BoundOde:
 
     def tightened(self) -> BoundOde | None:
         """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
-        if self._model.method in FIXED_METHODS:
+        if self._model._engine.steps:
             return None
         options = self._model._scaled_options() if self._options is None else self._options
         out = copy(self)
@@ -171,7 +168,7 @@ class BoundOde:
     def _tell_unresolved(self, Y: Matrix) -> None:
         """Tell, once for the model, which states are too small for their tolerance."""
         if self._limits is None:
-            fixed = self._options is None or self._model.method in FIXED_METHODS
+            fixed = self._options is None or bool(self._model._engine.steps)
             self._limits = [] if fixed or self._options is None else (RESOLVED * self._options.atol).tolist()
         if why := unresolved(Y, self._limits, self._model.states):
             self._model._has_told = True
@@ -206,7 +203,7 @@ class BoundOde:
         The relative step is the cube root of the tightened `rtol`, which balances truncation (h^2) against the solver's
         error (rtol / h).
         """
-        fixed = self._model.method in FIXED_METHODS
+        fixed = bool(self._model._engine.steps)
         relative = (np.finfo(float).eps if fixed else self._model._options.tightened().rtol) ** (1 / 3)
         Y = self.simulate(theta)
         return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, relative, Y.shape, self._box)

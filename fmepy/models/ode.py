@@ -15,8 +15,8 @@ from fmepy.expressions.equations import Equations, names_in
 from fmepy.models.bound_ode import BoundOde
 from fmepy.models.definition.definition import MOST_TRACED_STATES, Definition, as_times, check_time_name, define
 from fmepy.models.dynamic import DynamicModel
-from fmepy.models.engines.choice import choose_engine
-from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
+from fmepy.models.engines import registry
+from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.accuracy import (
     MOST_FIXED_STEPS,
     check_number_of_steps,
@@ -29,7 +29,6 @@ from fmepy.models.running.accuracy import (
 )
 from fmepy.models.running.events import Event, as_events, events_outside
 from fmepy.models.running.forcings import tell_outside
-from fmepy.models.running.runners import SolverOptions
 from fmepy.parameters.named import check_names
 from fmepy.types import Matrix, Vector
 
@@ -181,7 +180,7 @@ class OdeModel(DynamicModel):
             "atol": atol,
             "max_step": max_step,
         }
-        check_choice(engine, ("auto", "diffsol", "numba", "scipy"), "engine")
+        check_choice(engine, ("auto", *registry.engine_names()), "engine")
         self.times: Vector = as_times(times)
         self.times.flags.writeable = False
         self._definition: Definition = define(
@@ -192,7 +191,7 @@ class OdeModel(DynamicModel):
             outputs=outputs,
             forcings=forcings,
             trace=_trace,
-            most_states=10**6 if engine in ("diffsol", "numba") else MOST_TRACED_STATES,
+            most_states=10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES,
             t0=float(self.times[0]),
             event_names=sorted(_names_in_events(events)),
             like=None if _like is None else _like._definition,
@@ -205,19 +204,20 @@ class OdeModel(DynamicModel):
         rtol, atol = read_tolerances(rtol, atol, self.states)
         span = float(self.times[-1] - self.times[0])
         max_step = read_max_step(max_step, span)
-        self.engine, self.method, self.engine_note = choose_engine(
-            engine, method, self._definition, np.isfinite(max_step)
+        self._engine, self.method, self.engine_note = registry.choose_engine(
+            engine, method, self._definition, bool(np.isfinite(max_step))
         )
+        self.engine: str = self._engine.name
         if self.engine_note and self._definition.equations is None and np.isinf(max_step) and reads_time(rhs):
             self.engine_note += _STEPPED_OVER
-        if dt is not None and (self.method not in FIXED_METHODS or not dt > 0):
+        if dt is not None and (not self._engine.steps or not dt > 0):
             raise ModelError(
                 f"`dt={dt!r}` is the step of method='euler' or 'rk4' and must be positive; the method here "
                 f"is {self.method!r}."
             )
         if dt is not None:
             check_number_of_steps(span, dt, f"dt={dt!r}", MOST_FIXED_STEPS)
-        if bandwidth is not None and self.engine != "scipy":
+        if bandwidth is not None and self._engine.needs_equations:
             raise ModelError("`bandwidth` is for models that run on scipy; this one is compiled. Pass engine='scipy'.")
         self._options = SolverOptions(self.method, rtol, atol, dt, _bandwidth(bandwidth), max_step)
         self._scaled: SolverOptions | None = None
@@ -242,7 +242,7 @@ class OdeModel(DynamicModel):
         """Return the options with an atol for every state, found once for the model: every copy finds the same."""
         if self._scaled is None:
             self._scaled = self._options
-            if np.isnan(self._options.atol).any() and self.method not in FIXED_METHODS:
+            if np.isnan(self._options.atol).any() and not self._engine.steps:
                 self._scaled = self._options.with_tolerances(self._options.rtol, self._atol_by_scale())
         return self._scaled
 

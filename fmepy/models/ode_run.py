@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ModelError, check_choice
-from fmepy.models.engines.choice import SCIPY_METHODS
-from fmepy.models.engines.fixed import METHODS as FIXED_METHODS
+from fmepy.models.engines.registry import ENGINES
 from fmepy.models.ode import OdeModel
 from fmepy.types import Vector
 
@@ -65,7 +64,7 @@ def ode(
         raise ModelError("`forcings` arrive in `parms`, which must then be a dict.")
     if parms is not None and isinstance(parms, pd.Series):
         parms = parms.to_dict()
-    check_choice(method, (*SCIPY_METHODS, *FIXED_METHODS), "method")
+    check_choice(method, [m for e in ENGINES if not e.needs_equations for m in e.methods], "method")
 
     given = {} if parms is None else parms
 

@@ -1,11 +1,15 @@
 """What an engine for differential equations must provide.
 
-An engine carries z over one *segment*, a stretch of time without events, kinks or jumps; the driver
-(`models.running.timeline`) cuts a run into segments and does everything that happens between them, the same way for
-every engine. So a new engine is one class with one method, `advance`, and one line in `models.engines.choice`:
+A new engine is one file that ends in an `Engine`, and one line in `models.engines.registry`. The `Engine` says what the
+engine is called, what it needs and can, and how it is made for a problem; what it makes is a *stepper*, a class with
+one method, `advance`. (Fixed steps need less: one function a method, see `models.engines.fixed`.)
 
-1. it starts at ``(start, z)`` and returns z at ``times`` (increasing, ``times[0] >= start``, at least one later than
-   `start`; the last is the end of the segment), shape (n_times, n_z);
+A stepper carries z over one *segment*, a stretch of time without events, kinks or jumps; the driver
+(`models.running.timeline`) cuts a run into segments and does everything that happens between them, the same way for
+every engine:
+
+1. ``advance`` starts at ``(start, z)`` and returns z at ``times`` (increasing, ``times[0] >= start``, at least one
+   later than `start`; the last is the end of the segment), shape (n_times, n_z);
 2. it never evaluates the rates beyond ``times[-1]``;
 3. if it watches switches (``watches_switches``) it may come back early: it then returns fewer rows, the last of them at
    the crossing, and the times that belong to them;
@@ -16,16 +20,47 @@ every engine. So a new engine is one class with one method, `advance`, and one l
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Stepper", "steps_of"]
+if TYPE_CHECKING:
+    from fmepy.expressions.equations import Equations
+    from fmepy.models.definition.definition import Definition
+    from fmepy.models.running.problem import Problem
+
+__all__ = ["Engine", "SolverOptions", "Stepper", "steps_of"]
 
 
-def steps_of(span: float, max_step: float) -> int:
-    """Return the steps that `max_step` alone takes over a span, at most ten million; limits of steps allow for them."""
-    return int(min(span / max_step, 1e7))
+class SolverOptions:
+    """Method, tolerances (atol by state) and what else a solver is told."""
+
+    __slots__ = ("atol", "bandwidth", "dt", "max_step", "method", "rtol")
+
+    def __init__(
+        self,
+        method: str,
+        rtol: float,
+        atol: Vector,
+        dt: float | None = None,
+        bandwidth: tuple[int, int] | None = None,
+        max_step: float = np.inf,
+    ) -> None:
+        self.method, self.rtol, self.atol, self.dt = method, rtol, atol, dt
+        self.bandwidth, self.max_step = bandwidth, max_step
+
+    def with_tolerances(self, rtol: float, atol: Vector) -> SolverOptions:
+        """Return options with other tolerances."""
+        return SolverOptions(self.method, rtol, atol, self.dt, self.bandwidth, self.max_step)
+
+    def tightened(self, factor: float = 1e-3) -> SolverOptions:
+        """Return options with smaller tolerances, rtol not below 1e-12; atol follows it, whatever its size."""
+        rtol = min(self.rtol, max(self.rtol * factor, 1e-12))
+        return self.with_tolerances(rtol, self.atol * (rtol / self.rtol))
 
 
 class Stepper(Protocol):
@@ -37,3 +72,68 @@ class Stepper(Protocol):
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them)."""
         ...
+
+
+def _nothing(equations: Equations) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Engine:
+    """What is known of an engine before it runs.
+
+    Attributes
+    ----------
+    name : str
+        What users type as ``engine=``. Entries may share it (scipy's solvers, and the fixed steps).
+    methods : tuple of str
+        What users type as ``method=``; the first is the default. No two entries share one.
+    stepper : callable, optional
+        ``stepper(problem, options)`` returns a `Stepper`; a method that is not one of `methods` (of an engine that gave
+        up) means the default one.
+    steps : mapping of str to callable
+        Of fixed steps: by method ``step(rates, t, z, h, u)``, see `models.engines.fixed`. Empty if the engine chooses
+        its steps.
+    needs_equations : bool
+        Whether it runs equations alone (compiled engines), or any callable.
+    refuses : callable
+        ``refuses(equations)`` returns why it cannot run them, or an empty string.
+    limits_steps : bool
+        Whether it keeps `max_step`.
+    watches_switches : bool
+        Whether its steppers stop where a condition of the states changes its truth. One that does not goes across, and
+        has no exact sensitivities of models with such conditions.
+    rank : float or None
+        Place in the order in which "auto" tries the engines; None: only where it is asked for.
+    heirs : tuple of str
+        Engines that take over the runs it could not finish, before LSODA does.
+    """
+
+    name: str
+    methods: tuple[str, ...]
+    stepper: Callable[[Problem, SolverOptions], Stepper] | None = None
+    steps: Mapping[str, Callable[..., Vector]] = field(default_factory=dict)
+    needs_equations: bool = False
+    refuses: Callable[[Any], str] = _nothing
+    limits_steps: bool = True
+    watches_switches: bool = False
+    rank: float | None = None
+    heirs: tuple[str, ...] = ()
+
+    def method_of(self, options: SolverOptions) -> str:
+        """Return the method asked for if it is one of the engine's own, else its default."""
+        return options.method if options.method in self.methods else self.methods[0]
+
+    def why_not(self, definition: Definition, limited: bool = False) -> str:
+        """Return why the engine cannot run a model, or an empty string; `limited`: its steps are."""
+        if self.needs_equations and definition.equations is None:
+            return definition.note
+        why = "" if definition.equations is None else self.refuses(definition.equations)
+        if limited and not self.limits_steps and not why:
+            return f"`max_step` is given, and {self.name} has no largest step"
+        return why
+
+
+def steps_of(span: float, max_step: float) -> int:
+    """Return the steps that `max_step` alone takes over a span, at most ten million; limits of steps allow for them."""
+    return int(min(span / max_step, 1e7))

@@ -25,12 +25,14 @@ import numpy as np
 
 from fmepy.compiled.dormand_prince import has_exploded
 from fmepy.errors import SimulationError
-from fmepy.models.running.system import System
+from fmepy.expressions.equations import Equations
+from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.running.problem import Problem
+from fmepy.models.running.system import System, build_system
 from fmepy.types import Matrix, Vector
 
-__all__ = ["DiffsolStepper", "NotCompilableError", "diffsl_code", "is_available"]
+__all__ = ["ENGINE", "DiffsolStepper", "NotCompilableError", "diffsl_code", "is_available"]
 
-METHODS = ("bdf", "tr_bdf2", "esdirk34", "tsit45")
 MOST_POWER = 16
 """Integer powers up to this are written as products, which have no trouble with negative bases."""
 
@@ -377,3 +379,34 @@ class DiffsolStepper:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DiffsolStepper, self._arguments  # a lock cannot travel; what is compiled is found or made again
+
+
+# --- what is known of the engine
+
+
+def _refuses(equations: Equations) -> str:
+    if not is_available():
+        return "pydiffsol is not installed (it has no wheel for this platform)"
+    try:
+        diffsl_code(build_system(equations, (), True))
+    except NotCompilableError as error:
+        return f"the compiled engine does not have {error}"
+    return ""
+
+
+def stepper(problem: Problem, options: SolverOptions) -> DiffsolStepper:
+    """Return diffsol on a problem."""
+    assert problem.system is not None, "it needs equations"
+    return DiffsolStepper(problem.system, options.rtol, options.atol, ENGINE.method_of(options))
+
+
+ENGINE = Engine(
+    "diffsol",
+    ("bdf", "tr_bdf2", "esdirk34", "tsit45"),
+    stepper,
+    needs_equations=True,
+    refuses=_refuses,
+    limits_steps=False,
+    watches_switches=True,
+    rank=1,
+)

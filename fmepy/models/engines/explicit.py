@@ -22,14 +22,14 @@ from fmepy.compiled import dormand_prince
 from fmepy.compiled.numba_code import HEADER, load, straight_line
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import symbol
-from fmepy.models.engines.base import steps_of
-from fmepy.models.running.system import System
+from fmepy.expressions.equations import Equations, symbol
+from fmepy.models.engines.base import Engine, SolverOptions, steps_of
+from fmepy.models.running.problem import Problem
+from fmepy.models.running.system import System, build_system
 from fmepy.types import Matrix, Vector
 
-__all__ = ["METHODS", "DopriStepper", "NotWritableError", "rates_source"]
+__all__ = ["ENGINE", "DopriStepper", "NotWritableError", "rates_source"]
 
-METHODS = ("dopri5",)
 MOST_STEPS = 100_000
 """Steps of one segment, rejected ones included, before a run is given back."""
 MOST_STRAIGHT = 300
@@ -236,3 +236,31 @@ def _sensitivities(n: int, n_par: int, F: list[_Entry], D: list[_Entry], scales:
 
 def _function(name: str, body: list[str], decorator: str = _RATES) -> list[str]:
     return ["", "", decorator, f"def {name}(t, z, q, out):", *(f"    {line}" for line in body), ""]
+
+
+# --- what is known of the engine
+
+
+def _refuses(equations: Equations) -> str:
+    try:
+        rates_source(build_system(equations, (), True))
+    except NotWritableError as error:
+        return f"it does not have {error}"
+    return ""
+
+
+def stepper(problem: Problem, options: SolverOptions) -> DopriStepper:
+    """Return the explicit solver on a problem."""
+    assert problem.system is not None, "it needs equations"
+    return DopriStepper(problem.system, options.rtol, options.atol, options.max_step)
+
+
+ENGINE = Engine(
+    "numba",
+    ("dopri5",),
+    stepper,
+    needs_equations=True,
+    refuses=_refuses,
+    watches_switches=True,
+    heirs=("diffsol",),  # for what turns out stiff
+)

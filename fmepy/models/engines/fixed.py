@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.models.engines.base import Engine
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["METHODS", "fixed_grid", "fixed_run"]
-
-METHODS = ("euler", "rk4")
+__all__ = ["ENGINE", "fixed_grid", "fixed_run"]
 
 
 def fixed_grid(times: Vector, dt: float | None, stops: Vector) -> Vector:
@@ -53,10 +52,11 @@ def _rk4(rates: Rates, t: float, z: Vector, h: float, u: Any) -> Vector:
 
 
 _STEPS = {"euler": _euler, "rk4": _rk4}
+ENGINE = Engine("scipy", tuple(_STEPS), steps=_STEPS, watches_switches=True)
 
 
 def fixed_run(
-    method: str,
+    step: Callable[..., Vector],
     rates: Rates,
     z: Vector,
     grid: Vector,
@@ -68,6 +68,8 @@ def fixed_run(
 
     Parameters
     ----------
+    step : callable
+        ``step(rates, t, z, h, u)`` returns z at t + h; u holds the forcings at t, in the middle, and at t + h.
     rates : callable
         ``rates(t, z, u)`` with u the forcings at the stage.
     z : ndarray
@@ -86,7 +88,6 @@ def fixed_run(
     ndarray, shape (n_row, n_z)
         The state before the events of its time in every row.
     """
-    step = _STEPS[method]
     out = np.empty((len(rows), len(z)))
     place = np.searchsorted(grid, rows, side="right") - 1  # the grid point at or before each row
     U = inputs(grid[:-1], grid[1:]).tolist()

@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import FmepyError, SimulationError
-from fmepy.models.engines.base import steps_of
+from fmepy.models.engines.base import Engine, SolverOptions, Stepper, steps_of
+from fmepy.models.running.problem import Problem, RatesOf
 from fmepy.models.running.timeline import finite_rows
 from fmepy.types import Matrix, Vector
 
-__all__ = ["IVP_METHODS", "IvpStepper", "LsodaStepper", "RatesOf"]
+__all__ = ["ENGINE", "RETRY", "TAKEN_OVER", "IvpStepper", "LsodaStepper"]
 
 IVP_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
+MOST_RETRIED = 50_000.0
+"""Evaluations of the rates of one stretch that LSODA may spend on a run that another engine could not finish."""
 MOST_STEPS = 100_000
 """Internal steps of LSODA between two rows before a run counts as failed."""
 MOST_IVP_STEPS = 20_000
@@ -30,9 +33,6 @@ LOOK = 1000
 """Evaluations between two looks at how far a run has come; systems of many equations have more."""
 STANDSTILL = 1e-10
 """Part of a stretch by which time must have gone on from one look to the next."""
-
-RatesOf = Callable[[float, Any, Any], Any]
-"""F(t, z, inputs) -> rates of z."""
 
 
 @contextmanager
@@ -199,7 +199,7 @@ class IvpStepper:
     rates, rtol, atol, bandwidth, max_step
         As for LsodaStepper.
     method : str
-        One of IVP_METHODS.
+        One of `IVP_METHODS`.
     watched : callable, optional
         ``watched(t, z, inputs)`` returns the conditions g - offset whose crossings end a run.
     n_watched : int
@@ -276,3 +276,40 @@ class IvpStepper:
         before = rows_at < at
         rows = out.y.T[before] if before.any() else np.empty((0, len(z)))
         return np.append(rows_at[before], at), np.vstack([rows, crossed])
+
+
+# --- what is known of the engine
+
+
+def _stepper(problem: Problem, options: SolverOptions) -> Stepper:
+    if not problem.n_watched and options.method not in IVP_METHODS:
+        return _lsoda(problem, options)
+    method = options.method if options.method in IVP_METHODS else "LSODA"
+    bandwidth = options.bandwidth if problem.blocks == 1 else None
+    atol = np.tile(options.atol, problem.blocks)
+    common = (problem.rates, method, options.rtol, atol)
+    if problem.n_watched:  # odeint cannot stop where a condition changes
+        return IvpStepper(*common, None, problem.watched, problem.n_watched, options.max_step)
+    return IvpStepper(*common, bandwidth, max_step=options.max_step)
+
+
+def _retry(problem: Problem, options: SolverOptions) -> Stepper:
+    return _lsoda(problem, options, MOST_RETRIED)
+
+
+def _taken_over(problem: Problem, options: SolverOptions) -> Stepper:
+    return _lsoda(problem, options)
+
+
+def _lsoda(problem: Problem, options: SolverOptions, most: float = np.inf) -> Stepper:
+    bandwidth = options.bandwidth if problem.blocks == 1 else None
+    atol = np.tile(options.atol, problem.blocks)
+    return LsodaStepper(problem.rates, options.rtol, atol, bandwidth, options.max_step, most)
+
+
+ENGINE = Engine("scipy", ("lsoda", *IVP_METHODS), _stepper, watches_switches=True, rank=9)
+RETRY = Engine("retry", ("lsoda",), _retry)
+"""LSODA for runs that the others could not finish; it goes through switches as through anything else, so that it also
+gets along a switch that the run slides on. Not in the registry: nobody asks for it by name."""
+TAKEN_OVER = Engine("taken over", ("lsoda",), _taken_over)
+"""The same for a fit that has left the others: without the bound on its effort, for there is no other opinion."""

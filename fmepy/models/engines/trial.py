@@ -15,15 +15,12 @@ Steps are counted and no time is taken: the choice follows from the model, its p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fmepy.models.engines import diffsol, explicit
+from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.running.problem import Problem
 from fmepy.types import Matrix, Vector
 
-if TYPE_CHECKING:
-    from fmepy.models.engines.diffsol import DiffsolStepper
-    from fmepy.models.engines.explicit import DopriStepper
-
-__all__ = ["TrialStepper", "runs_that_pay"]
+__all__ = ["TRIAL", "TrialStepper", "runs_that_pay"]
 
 COMPILE, COMPILE_EQUATION = 0.03, 0.005
 """Seconds that the functions of a model take to compile and load: of any, and more for each equation."""
@@ -58,7 +55,7 @@ class TrialStepper:
 
     name = "numba"
 
-    def __init__(self, explicit: DopriStepper, default: DiffsolStepper | None) -> None:
+    def __init__(self, explicit: explicit.DopriStepper, default: diffsol.DiffsolStepper | None) -> None:
         self.explicit, self.default = explicit, default
         self.watches_switches = explicit.watches_switches
 
@@ -67,3 +64,12 @@ class TrialStepper:
         if self.default is not None:
             self.explicit.most_steps = TO_START + MOST_PER_STEP * self.default.steps(start, z, inputs, times)
         return self.explicit.advance(start, z, inputs, times)
+
+
+def _stepper(problem: Problem, options: SolverOptions) -> TrialStepper:
+    has_default = options.method in diffsol.ENGINE.methods
+    return TrialStepper(explicit.stepper(problem, options), diffsol.stepper(problem, options) if has_default else None)
+
+
+TRIAL = Engine("trial", explicit.ENGINE.methods, _stepper, needs_equations=True, watches_switches=True)
+"""The explicit engine where it suits a model; it fails where it does not. Not in the registry."""

@@ -98,7 +98,7 @@ def test_what_cannot_be_traced_runs_on_scipy_and_says_why_and_where(function, wo
     assert [words in r.getMessage() for r in caplog.records] == [True]  # told once, at INFO
     assert np.isfinite(model().x).all()
     assert not model.bind().exact
-    with pytest.raises(ModelError, match="cannot be compiled"):
+    with pytest.raises(ModelError, match="cannot run on diffsol"):
         OdeModel(function, state={"x": 2}, times=[0, 1], engine="diffsol")
 
 

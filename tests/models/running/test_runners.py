@@ -92,7 +92,7 @@ def test_the_general_engine_ends_a_run_in_which_time_stands_still(method, rate, 
 
 
 def test_a_retry_has_a_bound_on_its_effort(monkeypatch):
-    monkeypatch.setattr("fmepy.models.running.runners.MOST_RETRIED", 1000)
+    monkeypatch.setattr("fmepy.models.engines.scipy_steppers.MOST_RETRIED", 1000)
     # there is no value beyond 0.5, and LSODA needs thousands of evaluations to get there
     b = bound("100*cos(1e3*t) + sqrt(0.5 - t)", 0.0, 5.0, "diffsol" if is_available() else "numba")
     with pytest.raises(SimulationError, match="more than 1000 evaluations"):
@@ -152,7 +152,7 @@ ENDLESS = [
 @pytest.mark.parametrize(("text", "k"), ENDLESS)
 def test_a_compiled_run_of_far_too_many_steps_is_given_back_before_it_begins(text, k, monkeypatch):
     monkeypatch.setattr("fmepy.models.engines.diffsol.MOST_WORK", 500_000)
-    monkeypatch.setattr("fmepy.models.running.runners.MOST_RETRIED", 1000)
+    monkeypatch.setattr("fmepy.models.engines.scipy_steppers.MOST_RETRIED", 1000)
     model = fme.OdeModel(
         text, state={"x": 3, "y": 1}, times=np.linspace(0, 50, 11), parms={"k": 1.0}, engine="diffsol", atol=1e-6
     )

@@ -7,6 +7,7 @@ import pytest
 
 from fmepy import DifferenceModel, FimlofCost, OdeModel, SimulationCost
 from fmepy.errors import FmepyError, SimulationError
+from fmepy.models.engines.scipy_steppers import RETRY
 
 ADAPTIVE = [pytest.param("diffsol", marks=pytest.mark.compiled), "numba", "scipy"]
 
@@ -252,7 +253,7 @@ def test_too_many_jumps_are_refused_rather_than_missed():
 def test_a_retry_keeps_the_stops_of_time():
     text = "d(x)/dt = where(t % 1 < 0.1, 1, 0)\nd(y)/dt = where(y > 1, 2, 1)\nx(0) = 0\ny(0) = 0"
     bound = OdeModel(text, times=[0, 10]).bind()
-    Y, _ = bound._runner("retry", "plain").run(np.empty(0))
+    Y, _ = bound._runner(RETRY, "plain").run(np.empty(0))
     assert Y[-1] == pytest.approx([1.0, 19.0], rel=1e-5)
 
 

@@ -1,0 +1,100 @@
+"""The engines there are: a new one is one file and one line here.
+
+`OdeModel` asks this list and nothing else which engines and methods exist, which of them can run a model, and which
+takes over a run that another could not finish. An engine of your own joins by ``ENGINES.append(engine)``; see
+`models.engines.base` for what it must provide.
+"""
+
+from __future__ import annotations
+
+from fmepy.errors import ModelError, check_choice
+from fmepy.models.definition.definition import Definition
+from fmepy.models.engines import diffsol, explicit, fixed, scipy_steppers
+from fmepy.models.engines.base import Engine
+from fmepy.models.running.system import build_system
+
+__all__ = ["ENGINES", "asks_for_equations", "choose_engine", "engine_names", "heirs", "methods"]
+
+ENGINES: list[Engine] = [diffsol.ENGINE, explicit.ENGINE, scipy_steppers.ENGINE, fixed.ENGINE]
+
+
+def engine_names() -> list[str]:
+    """Return what may be typed as ``engine=``, beside "auto"."""
+    return list(dict.fromkeys(e.name for e in ENGINES))
+
+
+def methods() -> list[str]:
+    """Return what may be typed as ``method=``."""
+    return [m for e in ENGINES for m in e.methods]
+
+
+def asks_for_equations(name: str) -> bool:
+    """Tell whether somebody who types ``engine=name`` wants equations at any price."""
+    return any(e.needs_equations for e in ENGINES if e.name == name)
+
+
+def named(name: str) -> Engine:
+    """Return the first engine of that name."""
+    return next(e for e in ENGINES if e.name == name)
+
+
+def choose_engine(name: str, method: str | None, definition: Definition, limited: bool) -> tuple[Engine, str, str]:
+    """Return the engine, its method, and why "auto" did not take a better one (or an empty string).
+
+    Parameters
+    ----------
+    name : str
+        "auto", or one of `engine_names()`.
+    limited : bool
+        Whether the length of steps is.
+
+    Raises
+    ------
+    ModelError
+        The engine or method asked for cannot run the model; the message says why.
+    """
+    if method is not None:
+        check_choice(method, methods(), "method")
+        own = next(e for e in ENGINES if method in e.methods)
+        if name not in ("auto", own.name):
+            raise ModelError(f"`method={method!r}` belongs to the engine {own.name!r}, not to {name!r}.")
+        if limited and own.steps:
+            raise ModelError(f"`max_step` is for solvers that choose their steps; method={method!r} takes `dt`.")
+        return own, method, _checked(own, method, definition, limited)
+    if name != "auto":
+        own = named(name)
+        return own, own.methods[0], _checked(own, own.methods[0], definition, limited)
+    notes: list[str] = []
+    for engine in sorted((e for e in ENGINES if e.rank is not None), key=lambda e: e.rank or 0.0):
+        why = engine.why_not(definition, limited)
+        if not why:
+            return engine, engine.methods[0], notes[0] if notes else ""
+        notes.append(why)
+    raise ModelError(f"No engine can run the model: {'; '.join(notes)}.")
+
+
+def _checked(engine: Engine, method: str, definition: Definition, limited: bool) -> str:
+    """Return an empty string if an engine that was asked for can run the model."""
+    if limited and not engine.limits_steps:
+        others = ", ".join(f"engine={k!r}" for k in engine_names() if named(k).limits_steps)
+        raise ModelError(
+            f"`max_step` cannot limit the steps of {engine.name} (method={method!r}): it has no largest step. Leave "
+            f"engine='auto', or pass one that has: {others}."
+        )
+    if why := engine.why_not(definition):
+        raise ModelError(f"The model cannot run on {engine.name}: {why}. Leave engine='auto' to run it on what it can.")
+    return ""
+
+
+def heirs(engine: Engine, definition: Definition, limited: bool) -> list[Engine]:
+    """Return the engines that take over what `engine` could not finish, in their order; the last is LSODA."""
+    if engine.steps:
+        return []
+    if engine.name == scipy_steppers.ENGINE.name and not _has_conditions(definition):
+        return []  # LSODA would do the same again
+    able = [named(k) for k in engine.heirs]
+    return [*(e for e in able if not e.why_not(definition, limited)), scipy_steppers.RETRY]
+
+
+def _has_conditions(definition: Definition) -> bool:
+    return definition.equations is not None and build_system(definition.equations, (), False).has_conditions

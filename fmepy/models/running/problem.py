@@ -1,0 +1,78 @@
+"""What an engine is handed: z' = F(t, z, inputs), as a system of equations or as any callable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from fmepy.models.definition.definition import Definition
+from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
+
+__all__ = ["Problem", "RatesOf", "problem_of"]
+
+RatesOf = Callable[[float, Any, Any], Any]
+"""F(t, z, inputs) -> rates of z; z is an ndarray, inputs a list of floats."""
+
+
+class Problem:
+    """A first-order system of differential equations.
+
+    Attributes
+    ----------
+    system : System or None
+        Where there are equations; its conditions are taken out as modes.
+    layout : InputLayout
+        Where things lie in the inputs; behind them stand the offsets of the watched switches.
+    blocks : int
+        z is that many times the states: themselves, and their derivatives with respect to each parameter asked for.
+    """
+
+    def __init__(self, definition: Definition, system: System | None) -> None:
+        self._function = definition.function
+        self.system = system
+        self.blocks = 1 if system is None else 1 + len(system.names)
+        self.layout = InputLayout(len(definition.parms), len(definition.forcings)) if system is None else system.layout
+
+    @cached_property
+    def rates(self) -> RatesOf:
+        """F(t, z, inputs) in Python."""
+        layout = self.layout
+        if self.system is not None:
+            compiled, size = system_rates(self.system), layout.size
+            return lambda t, z, inputs: compiled(t, z.tolist(), inputs[:size])
+        function, n = self._function, layout.n_parameters
+        assert function is not None, "a definition has equations or a function"
+        if not layout.n_forcings:
+            return lambda t, z, inputs: function(t, z, inputs[:n], ())
+        return lambda t, z, inputs: function(t, z, inputs[:n], layout.forcing_values(t, inputs))
+
+    @property
+    def n_watched(self) -> int:
+        """How many conditions end a stretch where they change."""
+        return 0 if self.system is None else len(self.system.watched)
+
+    @cached_property
+    def watched(self) -> RatesOf:
+        """The conditions, less their offsets, in Python: (t, list of z, inputs) -> values that cross zero."""
+        system = self.system
+        assert system is not None, "without equations nothing is watched"
+        g, size = watched_functions(system), system.layout.size
+
+        def values(t: float, z: Any, inputs: Any) -> Any:
+            all_of_them = g(t, z, inputs[:size])
+            return [all_of_them[i] - offset for i, offset in zip(system.watched, inputs[size:], strict=True)]
+
+        return values
+
+
+def problem_of(definition: Definition, names: tuple[str, ...], watches_switches: bool) -> Problem | None:
+    """Return the problem with sensitivities for `names`, or None if an engine of that ability cannot give these."""
+    if definition.equations is None:
+        return None if names else Problem(definition, None)
+    system = build_system(definition.equations, names, True)
+    if system.watched and not watches_switches:  # it goes through them as through anything else
+        if names:
+            return None
+        system = build_system(definition.equations, (), True, planned_only=True)
+    return Problem(definition, system)
