@@ -15,23 +15,128 @@ counts as singular. A combination of parameters is undetermined if its singular 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = [
+    "Spectra",
+    "Spectrum",
     "correlation_of",
     "covariance_of",
     "rank_of",
     "second_differences",
-    "undetermined",
     "whitened_second_differences",
-    "without",
 ]
 
 _SINGULAR = 1e-7
 _WHITE_STEP = 0.03
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spectrum:
+    """A Hessian in its own axes, its parameters brought to one size: rank, covariance, and what is undetermined.
+
+    Attributes
+    ----------
+    kept : ndarray of bool, shape (n_par,)
+        Parameters that count.
+    diagonal, size : ndarray, shape (n_kept,)
+        Of the Hessian, and what brings it to one (zero where it is zero).
+    values, vectors : ndarray, shape (n_kept,) and (n_kept, n_kept)
+        Eigenvalues of the Hessian brought to size, rising, NaN if it is not finite; eigenvectors in columns.
+    """
+
+    kept: BoolVector
+    diagonal: Vector
+    size: Vector
+    values: Vector
+    vectors: Matrix
+
+    @classmethod
+    def of(cls, hessian: Matrix, kept: BoolVector | None = None) -> Spectrum:
+        """Return the spectrum of a Hessian, of the parameters `kept` (None: all) that are not NaN in it."""
+        diagonal = hessian.diagonal()
+        mine = ~np.isnan(diagonal) if kept is None else kept & ~np.isnan(diagonal)
+        if not mine.all():
+            hessian, diagonal = hessian[mine][:, mine], diagonal[mine]
+        root = np.sqrt(np.abs(diagonal))
+        size = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
+        unit = hessian * (size[:, None] * size)
+        if not np.isfinite(unit).all():
+            return cls(mine, diagonal, size, np.full(root.size, np.nan), np.zeros_like(unit))
+        values, vectors = np.linalg.eigh(unit)
+        return cls(mine, diagonal, size, values, vectors)
+
+    @property
+    def rank(self) -> int:
+        """Numerical rank; 0 for a Hessian that is not finite."""
+        if not self.values.size or np.isnan(self.values[0]):
+            return 0
+        values = np.abs(self.values)
+        return int(np.count_nonzero(values > _SINGULAR**2 * values.max()))
+
+    @property
+    def is_definite(self) -> bool:
+        """True if it is positive definite, beyond rounding."""
+        if not self.values.size or np.isnan(self.values[0]):
+            return False
+        return bool((self.diagonal > 0).all() and self.values[0] > _SINGULAR**2 * self.values[-1])
+
+    @property
+    def covariance(self) -> Matrix:
+        """inverse(hessian / 2), shape (n_par, n_par); NaN if it is not definite, and where parameters do not count."""
+        out = np.full((self.kept.size,) * 2, np.nan)
+        if self.is_definite:
+            inverse = (self.vectors / self.values) @ self.vectors.T
+            out[np.ix_(self.kept, self.kept)] = 2 * inverse * (self.size[:, None] * self.size)
+        return out
+
+    def undetermined(self, names: Sequence[str], scale: Vector) -> str:
+        """Return the combination of parameters that a singular Hessian leaves undetermined; "" if there is none.
+
+        Parameters
+        ----------
+        names : sequence of str, length n_par
+        scale : ndarray, shape (n_par,)
+            Sizes of the parameters; the combination is told in relative changes.
+
+        Examples
+        --------
+        >>> H = np.array([[2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
+        >>> Spectrum.of(H).undetermined(["a", "b", "c"], np.ones(3))
+        '+1.00 a -1.00 b'
+        """
+        if not self.values.size or np.isnan(self.values[0]):
+            return ""
+        mine = [name for name, kept in zip(names, self.kept, strict=True) if kept]
+        own = scale[self.kept]
+        diagonal = self.diagonal * own**2
+        dead = diagonal <= 0 if (diagonal <= 0).any() else diagonal <= 1e-28 * diagonal.max()
+        if dead.any():
+            return ", ".join(n for n, d in zip(mine, dead, strict=True) if d)
+        if self.values[0] > _SINGULAR**2 * self.values[-1]:
+            return ""
+        direction = self.vectors[:, 0] * self.size / own
+        direction = direction / direction[np.argmax(np.abs(direction))]
+        return " ".join(f"{c:+.2f} {n}" for c, n in zip(direction, mine, strict=True) if abs(c) > 0.01)
+
+
+class Spectra:
+    """The spectra of one Hessian by the parameters that count, each found once."""
+
+    def __init__(self, hessian: Matrix) -> None:
+        self.hessian = hessian
+        self._known: dict[bytes, Spectrum] = {}
+
+    def __call__(self, kept: BoolVector) -> Spectrum:
+        """Return the spectrum of the parameters `kept`."""
+        key = kept.tobytes()
+        if key not in self._known:
+            self._known[key] = Spectrum.of(self.hessian, kept)
+        return self._known[key]
 
 
 def covariance_of(hessian: Matrix) -> Matrix:
@@ -48,28 +153,7 @@ def covariance_of(hessian: Matrix) -> Matrix:
     array([[1.  , 0.  ],
            [0.  , 0.25]])
     """
-    half = 0.5 * np.asarray(hessian, dtype=float)
-    nothing = np.full(half.shape, np.nan)
-    kept = ~np.isnan(np.diag(half))
-    if kept.any() and not kept.all():
-        nothing[np.ix_(kept, kept)] = covariance_of(2 * half[np.ix_(kept, kept)])
-        return nothing
-    if not half.size or not np.isfinite(half).all() or not (np.diag(half) > 0).all():
-        return nothing
-    size = 1 / np.sqrt(np.diag(half))
-    values, vectors = np.linalg.eigh(half * np.outer(size, size))
-    if values[0] <= _SINGULAR**2 * values[-1]:
-        return nothing
-    inverse = (vectors / values) @ vectors.T
-    return np.asarray(inverse * np.outer(size, size))
-
-
-def without(hessian: Matrix, held: BoolVector) -> Matrix:
-    """Return a Hessian without the parameters that are held: their rows and columns are NaN."""
-    out = np.array(hessian, dtype=float)
-    out[held] = np.nan
-    out[:, held] = np.nan
-    return out
+    return Spectrum.of(np.asarray(hessian, dtype=float)).covariance
 
 
 def rank_of(hessian: Matrix) -> int:
@@ -80,13 +164,7 @@ def rank_of(hessian: Matrix) -> int:
     >>> rank_of(np.array([[2.0, 2e-6, 0.0], [2e-6, 2e-12, 0.0], [0.0, 0.0, 0.0]]))
     1
     """
-    diagonal = np.diag(hessian)
-    kept = np.isfinite(diagonal) & (diagonal != 0)
-    if not kept.any() or not np.isfinite(hessian[np.ix_(kept, kept)]).all():
-        return 0
-    size = 1 / np.sqrt(np.abs(diagonal[kept]))
-    values = np.abs(np.linalg.eigvalsh(hessian[np.ix_(kept, kept)] * np.outer(size, size)))
-    return int(np.sum(values > _SINGULAR**2 * values.max()))
+    return Spectrum.of(np.asarray(hessian, dtype=float)).rank
 
 
 def correlation_of(covariance: Matrix) -> Matrix:
@@ -96,44 +174,6 @@ def correlation_of(covariance: Matrix) -> Matrix:
         out = covariance / np.outer(sd, sd)
     out[np.diag_indices_from(out)] = np.where(np.isfinite(sd), 1.0, np.nan)
     return np.asarray(out)
-
-
-def undetermined(hessian: Matrix, names: Sequence[str], scale: Vector) -> str:
-    """Return the combination of parameters that a singular Hessian leaves undetermined, as text; "" if there is none.
-
-    Parameters
-    ----------
-    hessian : ndarray, shape (n_par, n_par)
-    names : sequence of str
-    scale : ndarray, shape (n_par,)
-        Sizes of the parameters; the combination is told in relative changes.
-
-    Examples
-    --------
-    >>> H = np.array([[2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
-    >>> undetermined(H, ["a", "b", "c"], np.ones(3))
-    '+1.00 a -1.00 b'
-    """
-    H = np.asarray(hessian, dtype=float) * np.outer(scale, scale)
-    kept = ~np.isnan(np.diag(H))
-    if kept.any() and not kept.all():
-        return undetermined(
-            hessian[np.ix_(kept, kept)], [n for n, k in zip(names, kept, strict=True) if k], scale[kept]
-        )
-    if not np.isfinite(H).all():
-        return ""
-    diagonal = np.diag(H)
-    dead = diagonal <= 0 if (diagonal <= 0).any() else diagonal <= 1e-28 * diagonal.max()
-    if dead.any():
-        return ", ".join(n for n, d in zip(names, dead, strict=True) if d)
-    size = 1 / np.sqrt(diagonal)
-    values, vectors = np.linalg.eigh(H * np.outer(size, size))
-    if values[0] > _SINGULAR**2 * values[-1]:
-        return ""
-    direction = vectors[:, 0] * size
-    direction = direction / direction[np.argmax(np.abs(direction))]
-    told = [f"{c:+.2f} {n}" for c, n in zip(direction, names, strict=True) if abs(c) > 0.01]
-    return " ".join(told)
 
 
 def second_differences(

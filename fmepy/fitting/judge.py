@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmepy.errors import SimulationError, listed
-from fmepy.fitting.covariance import covariance_of, rank_of, undetermined, without
-from fmepy.fitting.least_squares import relative_offset
+from fmepy.fitting.covariance import Spectra
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.response import falls_along, lost_rank, silent, sizes
 from fmepy.types import BoolVector, Matrix, Vector
@@ -60,7 +59,7 @@ class _Curvature:
         Why this is no optimum, however small the gradient may be.
     """
 
-    hessian: Matrix | None
+    spectra: Spectra | None
     gradient: float
     offset: float
     dead: tuple[int, ...] = ()
@@ -70,13 +69,13 @@ class _Curvature:
 def judge(problem: Problem, theta: Vector, outcome: Outcome, wanted: bool) -> Verdict:
     """Return what is said of theta, where the search ended; `wanted`: with derivatives."""
     found = _curvature(problem, theta, wanted)
-    lost = _lost(problem, theta, found.hessian)
+    H = None if found.spectra is None else found.spectra.hessian
+    lost = _lost(problem, theta, H)
     away = _runs_away(problem.objective.value(theta), theta)
     far = bool(found.offset > _OFFSET)
-    n_left_out = 0 if found.hessian is None else int(np.isnan(np.diag(found.hessian)).sum())
     return Verdict(
-        hessian=found.hessian,
-        rank=theta.size if found.hessian is None else _rank(problem, found) + n_left_out,
+        hessian=H,
+        rank=theta.size if found.spectra is None else _rank(found.spectra, found.dead),
         gradient=found.gradient,
         converged=outcome.converged and not (far or found.doubts or away or lost),
         message=_away(problem, theta) if away else _message(problem, theta, outcome, found, lost, far),
@@ -93,17 +92,18 @@ def _curvature(problem: Problem, theta: Vector, wanted: bool) -> _Curvature:
         size = sizes(problem, theta)
         value = problem.value(theta)
         gradient = float(np.linalg.norm(g * size) / max(abs(value), 1e-300)) if np.any(g) else 0.0
-        free = problem.moving & ~(problem.at_bound(theta) & (g == 0)) & ~np.isnan(np.diag(H))
+        free = problem.moving & ~(problem.at_bound(theta) & (g == 0)) & ~np.isnan(H.diagonal())
         if problem.is_least_squares:
             exact = value <= 1e-20 * problem.trace[0] if problem.trace else value == 0
-            offset = 0.0 if exact else relative_offset(problem.jacobian(theta), problem.residuals(theta), free)
+            offset = 0.0 if exact else problem.offset(theta, free)
         else:
             offset = _offset(H, g, free)
+        spectra = Spectra(H)
         dead, falling = silent(problem, theta, H)
-        doubts = _doubts(problem, theta, H, free, dead, falling)
+        doubts = _doubts(problem, theta, spectra, free, dead, falling)
     except SimulationError as error:
         return _Curvature(None, np.nan, np.nan, doubts=(f"No derivatives could be taken at the optimum: {error}",))
-    return _Curvature(H, gradient, offset, tuple(dead), doubts)
+    return _Curvature(spectra, gradient, offset, tuple(dead), doubts)
 
 
 def _offset(H: Matrix, g: Vector, free: BoolVector) -> float:
@@ -118,7 +118,7 @@ def _offset(H: Matrix, g: Vector, free: BoolVector) -> float:
 
 
 def _doubts(
-    problem: Problem, theta: Vector, H: Matrix, free: BoolVector, dead: list[int], falling: list[int]
+    problem: Problem, theta: Vector, spectra: Spectra, free: BoolVector, dead: list[int], falling: list[int]
 ) -> tuple[str, ...]:
     """Return why theta is no optimum although its gradient may be zero."""
     names, told = problem.names, []
@@ -127,9 +127,9 @@ def _doubts(
             f"The cost does not respond to {listed([names[j] for j in dead])} here: this is a plateau, not an optimum. "
             "Try another start or starts=10, give bounds, or leave out what has no influence."
         )
-    elif falling or (not problem.is_least_squares and falls_along(problem, theta, H, free)):
+    elif falling or (not problem.is_least_squares and falls_along(problem, theta, spectra.hessian, free)):
         told.append("The cost still falls to the sides: this is a saddle, not an optimum. Try another start.")
-    elif lost_rank(problem, H, free):
+    elif lost_rank(problem, spectra, free):
         told.append(
             "The derivatives to the parameters, independent at the start, no longer are: some parameters have come to "
             "do the same. Try another start or starts=10."
@@ -137,10 +137,12 @@ def _doubts(
     return tuple(told)
 
 
-def _rank(problem: Problem, found: _Curvature) -> int:
-    assert found.hessian is not None, "asked only where there is one"
-    alive = np.setdiff1d(np.flatnonzero(~np.isnan(np.diag(found.hessian))), found.dead)
-    return rank_of(found.hessian[np.ix_(alive, alive)])
+def _rank(spectra: Spectra, dead: tuple[int, ...]) -> int:
+    """Return the rank: of the parameters that do something, and one each for those that are left out."""
+    left_out = np.isnan(spectra.hessian.diagonal())
+    alive = ~left_out
+    alive[list(dead)] = False
+    return spectra(alive).rank + int(left_out.sum())
 
 
 def _runs_away(value: float, theta: Vector) -> bool:
@@ -197,7 +199,7 @@ def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvatur
 def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
     """Return what is said of parameters that a bound holds."""
     told = []
-    zero = problem.objective.scale_parameters & (theta == 0)
+    zero = problem.noise_scales & (theta == 0)
     gone = [n for n, is_zero in zip(problem.names, zero, strict=True) if is_zero]
     if gone:
         told.append(
@@ -214,21 +216,21 @@ def _of_bounds(problem: Problem, theta: Vector) -> list[str]:
 
 def _of_covariance(problem: Problem, theta: Vector, found: _Curvature) -> list[str]:
     """Return what is said where there is no covariance, or another than expected."""
-    told, H = [], found.hessian
+    told, spectra = [], found.spectra
     if problem.expects:
         told.append("The observed information is not positive definite: standard errors are from the expected one.")
-    if H is None:
+    if spectra is None:
         return told
-    H = without(H, problem.at_bound(theta))
-    if np.isnan(H).all():
+    free = spectra(~problem.at_bound(theta) & ~np.isnan(spectra.hessian.diagonal()))
+    if not free.kept.any():
         return told
-    loose = undetermined(H, problem.names, sizes(problem, theta))
+    loose = free.undetermined(problem.names, sizes(problem, theta))
     if loose:
         told.append(
             f"The data leave a combination of parameters undetermined (relative changes): {loose}. There is no "
             "covariance; fix one of them, or give a prior."
         )
-    elif np.isnan(covariance_of(H)).all():  # those of some: held by a bound, which was told
+    elif not free.is_definite:
         told.append("The Hessian is not positive definite: there is no covariance.")
     return told
 

@@ -27,41 +27,16 @@ from fmepy.fitting.problem import Outcome, Problem, limit_reached
 from fmepy.fitting.response import silent
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["levenberg_marquardt", "relative_offset"]
+__all__ = ["levenberg_marquardt"]
 
 _ARRIVED = 2e-5  # standard errors: nothing further off than this is looked for
 _SETTLED = 1e-4  # relative fall of the cost below which the offset is looked at
-_OFFSET = 5e-5  # standard errors; below the 1e-4 at which fits count as equal
+_ENOUGH = 5e-5  # standard errors; below the 1e-4 at which fits count as equal
 _FAILED = 1e100  # a residual where the cost fails: far above any other, and its square is still finite
 
 
 class _LimitReachedError(Exception):
     """The number of iterations is used up."""
-
-
-def relative_offset(J: Matrix, r: Vector, free: BoolVector) -> float:
-    """Return the length of Gauss-Newton's next step in standard errors, 0 for residuals of nothing.
-
-    Parameters
-    ----------
-    J : ndarray, shape (n_obs, n_par)
-    r : ndarray, shape (n_obs,)
-    free : ndarray of bool, shape (n_par,)
-        Parameters that may move.
-    """
-    n, p = J.shape
-    if not free.any() or not np.any(r):
-        return 0.0
-    Q, R = np.linalg.qr(J[:, free] / _column_sizes(J[:, free]))
-    keep = np.abs(np.diag(R)) > 1e-10
-    along = Q[:, keep].T @ r
-    s = np.sqrt(float(r @ r) / max(n - p, 1))
-    return float(np.linalg.norm(along) / s)
-
-
-def _column_sizes(J: Matrix) -> Vector:
-    sizes = np.linalg.norm(J, axis=0)
-    return np.where(sizes > 0, sizes, 1.0)
 
 
 class _ArrivedError(Exception):
@@ -73,6 +48,7 @@ class _Walk:
 
     def __init__(self, problem: Problem, theta: Vector, moving: BoolVector, maxiter: float) -> None:
         self.problem, self.whole, self.moving, self.left = problem, theta.copy(), moving, maxiter
+        self.all_move = bool(moving.all())
         self.n_failed = 0
         self.best = theta.copy()
         self.best_value = np.inf
@@ -80,6 +56,8 @@ class _Walk:
         self.stuck = ""
 
     def at(self, q: Vector) -> Vector:
+        if self.all_move:
+            return self.problem.inside(q)
         theta = self.whole.copy()
         theta[self.moving] = q
         return self.problem.inside(theta)
@@ -109,13 +87,10 @@ class _Walk:
             r = self.problem.residuals(theta)
             before, now = self.problem.trace[-1:], float(r @ r)
             self.problem.note(theta, now)
-            if before and now > before[0] * (1 - _SETTLED) and self._is_there(theta, r):
+            if before and now > before[0] * (1 - _SETTLED) and _offset(self.problem, theta, self.moving) < _ARRIVED:
                 raise _ArrivedError
-        return self.problem.jacobian(theta)[:, self.moving]
-
-    def _is_there(self, theta: Vector, r: Vector) -> bool:
         J = self.problem.jacobian(theta)
-        return relative_offset(J, r, self.moving & ~_pressed(self.problem, theta)) < _ARRIVED
+        return J if self.all_move else J[:, self.moving]
 
 
 def levenberg_marquardt(problem: Problem, control: Mapping[str, Any]) -> Outcome:
@@ -158,20 +133,27 @@ def _rounds(
             break
         value, ftol = now, ftol * 1e-2
         try:
-            J = problem.jacobian(theta)
+            if _offset(problem, theta, moving) < _ENOUGH:
+                break
         except SimulationError:
-            break
-        if relative_offset(J, problem.residuals(theta), moving & ~_pressed(problem, theta)) < _OFFSET:
             break
     return theta, converged, message, engine, left
 
 
+def _offset(problem: Problem, theta: Vector, moving: BoolVector) -> float:
+    """Return the length of the next step in standard errors, of what moves and is not pushed through a bound."""
+    return problem.offset(theta, moving & ~_pressed(problem, theta))
+
+
 def _pressed(problem: Problem, theta: Vector) -> BoolVector:
     """Tell which parameters are on a bound, or nearly, and would be pushed through it."""
+    nothing = np.zeros(theta.size, dtype=bool)
+    if not problem.is_bounded:
+        return nothing
     try:
         g = problem.gradient(theta)
     except SimulationError:
-        return np.zeros(theta.size, dtype=bool)
+        return nothing
     near = 1e-4 * np.minimum(np.maximum(np.abs(theta), problem.scale), problem.upper - problem.lower)
     return np.asarray(((theta - problem.lower <= near) & (g > 0)) | ((problem.upper - theta <= near) & (g < 0)))
 

@@ -29,7 +29,9 @@ _MOST_DOUBLINGS = 100
 
 def let_go(problem: Problem, theta: Vector) -> Vector:
     """Return theta with those sds moved off zero whose variance lowers the cost; theta itself if there are none."""
-    zeros = np.flatnonzero(problem.objective.scale_parameters & (theta == 0) & (problem.upper > 0))
+    if not problem.noise_scales.any():
+        return theta
+    zeros = np.flatnonzero(problem.noise_scales & (theta == 0) & (problem.upper > 0))
     if len(zeros) and not np.isfinite(problem.cost(theta)):
         theta = _first_value(problem, theta, zeros)
     for _ in range(3):  # one that leaves may set free another
@@ -53,7 +55,9 @@ def settled(problem: Problem, theta: Vector) -> Vector:
 def _near_zero(problem: Problem, theta: Vector) -> list[int]:
     """Return the sds that are zero, or so small that twice as much makes no difference."""
     found: list[int] = []
-    for j in np.flatnonzero(problem.objective.scale_parameters & (theta >= 0) & (theta < problem.upper)).tolist():
+    if not problem.noise_scales.any():
+        return found
+    for j in np.flatnonzero(problem.noise_scales & (theta >= 0) & (theta < problem.upper)).tolist():
         twice = _with(theta, j, min(2 * theta[j], problem.upper[j]))
         if theta[j] == 0 or abs(problem.cost(twice) - problem.cost(theta)) < _SEEN:
             found.append(j)

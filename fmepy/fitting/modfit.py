@@ -21,7 +21,6 @@ from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit, by_variable
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
-from fmepy.parameters.scales import marked
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
 __all__ = ["modFit"]
@@ -258,35 +257,32 @@ def _check_start(problem: Problem) -> None:
 
 
 def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, *, interrupted: bool = False) -> ModFit:
-    objective, names = problem.objective, list(problem.names)
+    objective = problem.objective
     theta = problem.inside(outcome.par)
     verdict = judge(problem, theta, outcome, wanted)
-    at_bound = tuple(n for n, b in zip(names, problem.at_bound(theta), strict=True) if b)
+    at_bound = tuple(n for n, b in zip(problem.names, problem.at_bound(theta), strict=True) if b)
     value = objective.value(theta)
     nobs = objective.nobs
     ssr = np.nan if objective.is_scalar else value
     fields: dict[str, Any] = dict.fromkeys(("var_ms", "var_ms_unscaled", "var_ms_unweighted"), np.nan)
-    residuals = pd.Series(dtype=float)
-    if not objective.is_scalar:
-        r = objective.residuals(theta)
-        groups = objective.group_names
-        residuals = pd.Series(r.copy(), index=[groups[g] for g in objective.groups] if groups else None)
-        if objective.group_names:
-            fields = _variances(objective, r)
+    r = np.empty(0) if objective.is_scalar else objective.residuals(theta)
+    if objective.group_names:
+        fields = _variances(objective, r)
     minus2loglik = _minus2loglik(objective, theta, ssr, nobs)
-    H = verdict.hessian
-    index = pd.Index(names)
     unit = 1.0 if objective.is_scalar or problem.prior is not None else ssr / nobs
     wanted_too = unit > 0 and not interrupted  # after Ctrl-C nothing more is run
     worth = solver_error(objective, lambda f: f.value(theta) / unit) if wanted_too else None
     return ModFit(
-        par=marked(pd.Series(theta.copy(), index=index), objective.transforms),
+        names=problem.names,
+        theta=theta.copy(),
         ssr=ssr,
         minus2loglik=minus2loglik,
         ms=ssr / nobs if not objective.is_scalar else np.nan,
         **fields,
-        residuals=residuals,
-        hessian=None if H is None else pd.DataFrame(H, index=index, columns=index),
+        weighted=r.copy(),
+        groups=objective.groups,
+        group_names=objective.group_names,
+        curvature=verdict.hessian,
         rank=verdict.rank,
         cost=objective.modcost(theta),
         method=method,
@@ -302,8 +298,7 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, *, in
         failures=objective.failures,
         nobs=nobs,
         with_prior=problem.prior is not None,
-        lower=pd.Series(problem.lower.copy(), index=index),
-        upper=pd.Series(problem.upper.copy(), index=index),
+        bounds=(problem.lower.copy(), problem.upper.copy()),
         tied=_tied(objective),
         transforms=objective.transforms,
         solver_error=worth,

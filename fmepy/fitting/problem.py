@@ -70,7 +70,23 @@ class Outcome:
 
 @dataclass(slots=True, eq=False)
 class Problem:
-    """An objective with everything that a method needs, see the module's text."""
+    """An objective with everything that a method needs, see the module's text.
+
+    Attributes
+    ----------
+    scale : ndarray, shape (n_par,)
+        Sizes of the parameters at the start.
+    moving : ndarray of bool, shape (n_par,)
+        Parameters that have room between their bounds.
+    is_least_squares : bool
+        True if the function to be minimised is a sum of squares: residuals, and no prior but a normal one.
+    is_bounded : bool
+        True if any bound is finite.
+    noise_scales : ndarray of bool, shape (n_par,)
+        Parameters that scale noise.
+    trace, best
+        The cost by iteration; the lowest so far, with its parameters.
+    """
 
     objective: Objective
     start: Vector
@@ -80,15 +96,22 @@ class Problem:
     rng: np.random.Generator
     scale: Vector = field(init=False)
     moving: BoolVector = field(init=False)
+    is_least_squares: bool = field(init=False)
+    is_bounded: bool = field(init=False)
+    noise_scales: BoolVector = field(init=False)
     trace: list[float] = field(init=False, default_factory=list)
     noted: bytes = field(init=False, default=b"")
     best: tuple[float, Vector] = field(init=False)
     expects: bool = field(init=False, default=False)
     _normal: tuple[tuple[int, float, float], ...] = field(init=False, default=())
+    _offset: tuple[bytes, float] = field(init=False, default=(b"", np.nan))
 
     def __post_init__(self) -> None:
         self.scale = magnitudes(self.start, self.lower, self.upper)
         self.moving = np.asarray(self.upper - self.lower > _HELD * self.scale)
+        self.is_least_squares = not self.objective.is_scalar and (self.prior is None or self.prior.all_normal)
+        self.is_bounded = bool(np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
+        self.noise_scales = self.objective.scale_parameters
         self.best = (np.inf, self.start)
         if self.prior is not None and self.is_least_squares:
             self._normal = self.prior.normal
@@ -97,16 +120,6 @@ class Problem:
     def names(self) -> tuple[str, ...]:
         """Names of the parameters."""
         return self.objective.parameter_names
-
-    @property
-    def is_least_squares(self) -> bool:
-        """True if the function to be minimised is a sum of squares: residuals, and no prior but a normal one."""
-        return not self.objective.is_scalar and (self.prior is None or self.prior.all_normal)
-
-    @property
-    def is_bounded(self) -> bool:
-        """True if any bound is finite."""
-        return bool(np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
 
     @property
     def noise(self) -> float:
@@ -217,7 +230,7 @@ class Problem:
         standard errors serve for all directions, however badly the parameters are conditioned. Where the observed one
         is not positive definite, which is no maximum, twice the expected one stands for it, and `expects` says so.
         """
-        kept = ~(self.objective.scale_parameters & (theta == 0)) & self.moving
+        kept = ~(self.noise_scales & (theta == 0)) & self.moving
         H = np.full((theta.size, theta.size), np.nan)
         if kept.any():
             information = self.objective.information(theta)
@@ -234,6 +247,25 @@ class Problem:
             self.expects = bool(np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any())
             H[np.ix_(kept, kept)] = 2 * expected if self.expects else observed
         return H
+
+    def offset(self, theta: Vector, free: BoolVector) -> float:
+        """Return the length of Gauss-Newton's next step from theta in standard errors, 0 for residuals of nothing.
+
+        Parameters
+        ----------
+        free : ndarray of bool, shape (n_par,)
+            Parameters that may move.
+
+        Notes
+        -----
+        The step changes the residuals by their projection on the columns of J, all of one length::
+
+            offset = |P r| / s,    P = J (J'J)^-1 J',    s^2 = r'r / (n - p)
+        """
+        key = theta.tobytes() + free.tobytes()
+        if key != self._offset[0]:
+            self._offset = key, _offset(self.jacobian(theta), self.residuals(theta), free)
+        return self._offset[1]
 
     def note(self, theta: Vector, value: float) -> None:
         """Add an iteration to the trace."""
@@ -257,6 +289,8 @@ class Problem:
         Searches in scaled parameters end a rounding error beside a bound, where nothing blocks the gradient.
         """
         theta = self.inside(theta)
+        if not self.is_bounded:
+            return theta
         near = _BESIDE * np.maximum(np.abs(theta), self.scale)
         for bound in (self.lower, self.upper):
             for j in np.flatnonzero((np.abs(theta - bound) <= near) & (theta != bound) & self.moving):
@@ -269,11 +303,24 @@ class Problem:
 
     def inside(self, theta: Vector) -> Vector:
         """Return theta moved onto the nearest point of the box."""
-        return np.asarray(np.clip(theta, self.lower, self.upper))
+        return np.minimum(np.maximum(theta, self.lower), self.upper)
 
     def named(self, theta: Vector) -> dict[str, Any]:
         """Return theta by name."""
         return dict(zip(self.names, map(float, theta), strict=True))
+
+
+def _offset(J: Matrix, r: Vector, free: BoolVector) -> float:
+    n, p = J.shape
+    squares = float(r @ r)
+    if not squares > 0 or not free.any():
+        return 0.0
+    if not free.all():
+        J = J[:, free]
+    length = np.sqrt(np.einsum("ij,ij->j", J, J))
+    J = J / np.where(length > 0, length, 1.0)
+    along = J @ np.linalg.lstsq(J, r, rcond=1e-10)[0]
+    return float((along @ along / (squares / max(n - p, 1))) ** 0.5)
 
 
 def second_differences_of(problem: Problem, theta: Vector) -> Matrix:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.fitting.covariance import rank_of
+from fmepy.fitting.covariance import Spectra, rank_of
 from fmepy.types import BoolVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -40,11 +40,12 @@ def silent(problem: Problem, theta: Vector, H: Matrix) -> tuple[list[int], list[
     size = sizes(problem, theta)
     asked = problem.moving & ~np.isnan(np.diag(H))
     if problem.is_least_squares:
-        moved = np.linalg.norm(problem.jacobian(theta), axis=0) * size
-        level = _ROUNDING * float(np.linalg.norm(problem.residuals(theta)))
+        J, r = problem.jacobian(theta), problem.residuals(theta)
+        moved = np.sqrt(np.einsum("ij,ij->j", J, J)) * size
+        level = _ROUNDING * float(r @ r) ** 0.5
         objective = problem.objective
         if not objective.has_jacobian:
-            noise = objective.differences.absolute * np.sqrt(objective.n_obs)
+            noise = objective.differences.absolute * float(objective.n_obs) ** 0.5
             with np.errstate(divide="ignore"):
                 level = level + 2 * noise * size / np.where(asked, objective.steps(theta), 1.0)
         suspected = moved <= level
@@ -79,12 +80,11 @@ def _changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
     return np.array(found)
 
 
-def lost_rank(problem: Problem, H: Matrix, free: BoolVector) -> bool:
+def lost_rank(problem: Problem, spectra: Spectra, free: BoolVector) -> bool:
     """Tell whether the derivatives of the residuals, independent at the start, no longer are."""
     if not problem.is_least_squares or not free.any():
         return False
-    part = np.ix_(free, free)
-    if rank_of(H[part]) == free.sum():
+    if spectra(free).rank == free.sum():
         return False
     try:
         J = problem.jacobian(problem.start)[:, free]

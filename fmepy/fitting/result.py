@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.solver_error import told_error
-from fmepy.fitting.covariance import correlation_of, covariance_of, without
+from fmepy.fitting.covariance import Spectrum, correlation_of
 from fmepy.fitting.printing import coefficient_table, fixed_matrix, significant
-from fmepy.parameters.scales import marked_covariance
-from fmepy.types import Vector
+from fmepy.parameters.scales import marked, marked_covariance
+from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,12 +29,14 @@ __all__ = ["ModFit", "ModFitSummary"]
 _COLUMNS = ["Estimate", "Std. Error", "t value", "Pr(>|t|)"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: its tables are made when they are first asked for
 class ModFit:
     """Result of `modFit`.
 
     Attributes
     ----------
+    names, theta
+        The parameters, and the estimates as an array.
     par : Series
         The estimates.
     ssr : float
@@ -54,6 +57,8 @@ class ModFit:
     rank : int
         Numerical rank of the Hessian, parameters brought to one size: fewer than the parameters where the data do not
         determine all of them. Without a Hessian, and for noise that is zero, the parameters themselves count.
+    weighted, groups, group_names, curvature, bounds
+        What `residuals`, `hessian`, `lower` and `upper` are made of, as arrays.
     cost : ModCost or None
         The ModCost at `par`.
     method, engine : str
@@ -106,15 +111,18 @@ class ModFit:
     (`log_jacobian`). A function that transforms data itself cannot be seen through: there they are on its scale.
     """
 
-    par: pd.Series
+    names: tuple[str, ...]
+    theta: Vector
     ssr: float
     minus2loglik: float
     ms: float
     var_ms: pd.Series | float
     var_ms_unscaled: pd.Series | float
     var_ms_unweighted: pd.Series | float
-    residuals: pd.Series
-    hessian: pd.DataFrame | None
+    weighted: Vector
+    groups: IntVector
+    group_names: tuple[str, ...]
+    curvature: Matrix | None
     rank: int
     cost: Any
     method: str
@@ -130,14 +138,40 @@ class ModFit:
     failures: int
     nobs: float
     with_prior: bool
-    lower: pd.Series
-    upper: pd.Series
+    bounds: tuple[Vector, Vector]
     all_starts: pd.DataFrame | None = field(default=None, repr=False)
     tied: str | None = field(default=None, repr=False)
     transforms: dict[str, str] | None = field(default=None, repr=False)
     solver_error: float | None = None
     interrupted: bool = False
     data: ObservedData | None = field(default=None, repr=False)
+
+    @cached_property
+    def par(self) -> pd.Series:
+        """The estimates."""
+        return marked(pd.Series(self.theta, index=list(self.names)), self.transforms)
+
+    @cached_property
+    def residuals(self) -> pd.Series:
+        """Weighted residuals at `par`, labelled by variable."""
+        labels = [self.group_names[g] for g in self.groups] if self.group_names else None
+        return pd.Series(self.weighted, index=labels)
+
+    @cached_property
+    def hessian(self) -> pd.DataFrame | None:
+        """Second derivatives at `par`."""
+        H, names = self.curvature, list(self.names)
+        return None if H is None else pd.DataFrame(H, index=names, columns=names)
+
+    @cached_property
+    def lower(self) -> pd.Series:
+        """The lower bounds."""
+        return pd.Series(self.bounds[0], index=list(self.names))
+
+    @cached_property
+    def upper(self) -> pd.Series:
+        """The upper bounds."""
+        return pd.Series(self.bounds[1], index=list(self.names))
 
     @property
     def starts(self) -> pd.DataFrame:
@@ -180,9 +214,9 @@ class ModFit:
 
         Parameters on a bound have none (NaN); that of the others holds for these fixed there.
         """
-        names = list(self.par.index)
-        held = np.isin(names, list(self.at_bound))
-        C = np.nan if self.hessian is None else covariance_of(without(self.hessian.to_numpy(), held))
+        names = list(self.names)
+        free = np.array([name not in self.at_bound for name in names])
+        C = np.nan if self.curvature is None else Spectrum.of(self.curvature, free).covariance
         return marked_covariance(pd.DataFrame(C, index=names, columns=names), self.transforms)
 
     @property

@@ -99,7 +99,7 @@ def _search(problem: Problem, start: Vector, control: Mapping[str, Any], enough:
     eased = _climb(coarse, start, _COARSE)
     problem.objective.evaluations += objective.evaluations
     # what was found of the noise itself was found of the inflated one
-    theta = np.where(problem.objective.scale_parameters, start, eased.theta)
+    theta = np.where(problem.noise_scales, start, eased.theta)
     climb = _climb(problem, theta, control, enough)
     if not np.isfinite(climb.value):
         climb = _climb(problem, start, control, enough)
@@ -136,7 +136,7 @@ def _told(climbs: list[_Climb], agree: float) -> str:
 
 def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: float = -np.inf) -> _Climb:
     theta, value = problem.inside(start), problem.cost(problem.inside(start))
-    logs = problem.objective.scale_parameters & (theta > 0)
+    logs = problem.noise_scales & (theta > 0)
     floor = np.where(logs, _VANISHED * np.abs(theta), 0.0)
     damping, message, converged, iteration = 1e-3, limit_reached("maxiter", control["maxiter"]), False, 0
     if not np.isfinite(value):
@@ -151,7 +151,7 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
         ground = np.where(logs & (theta > 0), theta, 1.0)  # d theta / d log theta
         u, information = u * ground, information * np.outer(ground, ground)
         free = ~(((theta <= problem.lower) & (u <= 0)) | ((theta >= problem.upper) & (u >= 0)))
-        free &= ~(problem.objective.scale_parameters & (theta == 0))
+        free &= ~(problem.noise_scales & (theta == 0))
         if not rough:
             secants.look(np.where(logs & (theta > 0), np.log(np.where(logs & (theta > 0), theta, 1.0)), theta), u, free)
             information = secants.corrected(information)

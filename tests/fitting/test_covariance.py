@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fmepy.fitting.covariance import correlation_of, covariance_of, second_differences, undetermined
+from fmepy.fitting.covariance import Spectrum, correlation_of, covariance_of, second_differences
 
 FREE = (np.full(2, -np.inf), np.full(2, np.inf))
 
@@ -26,8 +26,9 @@ def test_correlations_have_ones_on_the_diagonal():
 
 def test_the_undetermined_combination_is_told_in_relative_changes():
     g = np.array([[3.0, 2.0, 0.0], [0.0, 0.0, 1.0]])  # the product a*b at (2, 3), and c
-    assert undetermined(g.T @ g, ["a", "b", "c"], np.array([2.0, 3.0, 1.0])) in ("+1.00 a -1.00 b", "-1.00 a +1.00 b")
-    assert undetermined(np.eye(3), ["a", "b", "c"], np.ones(3)) == ""
+    told = Spectrum.of(g.T @ g).undetermined(["a", "b", "c"], np.array([2.0, 3.0, 1.0]))
+    assert told in ("+1.00 a -1.00 b", "-1.00 a +1.00 b")
+    assert Spectrum.of(np.eye(3)).undetermined(["a", "b", "c"], np.ones(3)) == ""
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
