@@ -16,12 +16,12 @@ from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, check_choice, listed
-from fmepy.mcmc.base import Dispersion, Kernel
 from fmepy.mcmc.checkpoint import Folder
-from fmepy.mcmc.differential_evolution import DEMCZ
-from fmepy.mcmc.ensemble import Ensemble
 from fmepy.mcmc.header import Kept, header_of
-from fmepy.mcmc.metropolis import Metropolis
+from fmepy.mcmc.kernels.base import Dispersion, Kernel
+from fmepy.mcmc.kernels.differential_evolution import DEMCZ
+from fmepy.mcmc.kernels.ensemble import Ensemble
+from fmepy.mcmc.kernels.metropolis import Metropolis
 from fmepy.mcmc.proposals import JumpFunction, as_jump
 from fmepy.mcmc.result import ModMCMC
 from fmepy.mcmc.runner import Chains, Job, Plan, run_chains, settle

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fmepy.errors import ArgumentError, FmepyError
-from fmepy.mcmc.base import Counts, Kernel, Record
 from fmepy.mcmc.checkpoint import Folder, Part, Shapes
+from fmepy.mcmc.kernels.base import Counts, Kernel, Record
 from fmepy.mcmc.target import Target
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import Stopped, check_stop, outermost

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.mcmc.base import Counts, Dispersion, Info, Record
-from fmepy.mcmc.delayed_rejection import Path, acceptance, n_terms
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record
+from fmepy.mcmc.kernels.delayed_rejection import Path, acceptance, n_terms
 from fmepy.mcmc.proposals import JumpFunction, factor
 from fmepy.mcmc.target import Point, Target
 from fmepy.types import Matrix, Vector

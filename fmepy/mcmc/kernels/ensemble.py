@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.mcmc.base import Counts, Dispersion, Info, Record
-from fmepy.mcmc.differential_evolution import Population, first_population
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record
+from fmepy.mcmc.kernels.differential_evolution import Population, first_population
 from fmepy.mcmc.target import Target
 from fmepy.types import Matrix, Vector
 

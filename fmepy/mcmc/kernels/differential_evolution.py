@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.mcmc.base import Counts, Dispersion, Info, Record
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record
 from fmepy.mcmc.target import Target
 from fmepy.types import Matrix, Vector
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from fmepy.mcmc import metropolis, modMCMC
+from fmepy.mcmc import modMCMC
+from fmepy.mcmc.kernels import metropolis
 
 
 def test_the_densities_of_delayed_proposals_are_those_they_were_drawn_from(monkeypatch):

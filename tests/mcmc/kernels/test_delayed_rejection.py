@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
-from fmepy.mcmc.delayed_rejection import acceptance, n_terms
+from fmepy.mcmc.kernels.delayed_rejection import acceptance, n_terms
 
 RNG = np.random.default_rng(3)
 N_STATE = 4

@@ -1,0 +1,1 @@
+"""Ways to sample: one a file, and `registry`."""
