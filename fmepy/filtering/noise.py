@@ -21,7 +21,7 @@ import pandas as pd
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.expressions.equations import names_in, symbol
-from fmepy.models.definition.text import parse_expression
+from fmepy.expressions.text import parse_expression
 from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 

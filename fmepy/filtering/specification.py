@@ -131,7 +131,7 @@ class Specification:
 
 def names_of_noise(*given: Any) -> set[str]:
     """Return the names that noise specifications use, as far as they can be read."""
-    from fmepy.models.definition.text import parse_expression
+    from fmepy.expressions.text import parse_expression
 
     texts: list[Any] = []
     for one in given:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -11,20 +10,17 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.expressions.equations import Equations, symbol
-from fmepy.models.definition.definition import Definition, as_times, check_time_name, define
+from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import DynamicModel, central_differences
 from fmepy.models.engines.difference_kernels import Kernels
 from fmepy.models.running.accuracy import MOST_FIXED_STEPS, check_number_of_steps
-from fmepy.models.running.forcings import forcing_values, tell_outside
+from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.switches import as_choices
 from fmepy.models.running.system import build_outputs
-from fmepy.parameters.named import check_names
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 __all__ = ["BoundDifference", "DifferenceModel"]
-
-logger = logging.getLogger(__name__)
 
 MOST_TRACED_STATES = 200
 """Vector functions with more states run as they are."""
@@ -107,39 +103,12 @@ class DifferenceModel(DynamicModel):
         engine: str = "auto",
         _like: DifferenceModel | None = None,
     ) -> None:
-        self._arguments: dict[str, Any] = {
-            "step": step,
-            "state": state,
-            "times": times,
-            "parms": parms,
-            "outputs": outputs,
-            "forcings": forcings,
-            "engine": engine,
-        }
         check_choice(engine, ("auto", "numba", "python"), "engine")
-        self.times: Vector = as_times(times)
-        self.times.flags.writeable = False
+        super().__init__("difference", step, locals(), 10**6 if engine == "numba" else MOST_TRACED_STATES)
         whole_steps(self.times, float(self.times[0]))
-        self._definition: Definition = define(
-            "difference",
-            step,
-            state=state,
-            parms=parms,
-            outputs=outputs,
-            forcings=forcings,
-            most_states=10**6 if engine == "numba" else MOST_TRACED_STATES,
-            t0=float(self.times[0]),
-            like=None if _like is None else _like._definition,
-        )
-        self.states: tuple[str, ...] = self._definition.states
-        self.var_names: tuple[str, ...] = self._definition.var_names
-        check_time_name(self.var_names)
         self.engine, self.engine_note = _choose_engine(engine, self._definition)
-        self._bound: BoundDifference | None = None
         if _like is None:
-            if self.engine_note:
-                logger.info("The model runs as Python: %s.", self.engine_note)
-            tell_outside(self._definition.forcings, float(self.times[0]), float(self.times[-1]))
+            self._tell()
 
     def bind(
         self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
@@ -154,10 +123,7 @@ class DifferenceModel(DynamicModel):
         hold_engine, runs
             Nothing here: there is one engine.
         """
-        parameters = self._definition.parameters
-        chosen = parameters if names is None else check_names(names, parameters, argument="names")
-        rows = self.times if times is None else as_times(times)
-        return BoundDifference(self, chosen, rows)
+        return BoundDifference(self, *self._asked(names, times))
 
 
 def whole_steps(times: Vector, start: float) -> IntVector:

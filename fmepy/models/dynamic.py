@@ -6,23 +6,29 @@ rest of the contract of `models.base.Model` is here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
 from fmepy.expressions.equations import Equations
 from fmepy.models.base import BoundModel
+from fmepy.models.definition.define import define
 from fmepy.models.definition.definition import Definition
+from fmepy.models.definition.given import Kind
+from fmepy.models.running.forcings import tell_outside
 from fmepy.numerics.differences import derivatives, roomy_steps
-from fmepy.parameters.named import merge_parameters
+from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
 __all__ = ["DynamicModel", "central_differences"]
+
+logger = logging.getLogger(__name__)
 
 _MERGED = ("state", "parms", "outputs", "forcings")
 
@@ -30,19 +36,58 @@ _MERGED = ("state", "parms", "outputs", "forcings")
 class DynamicModel:
     """Base of fmepy's own models.
 
-    A subclass sets in its constructor: ``_arguments`` (all arguments as they were given), ``_definition``, ``times``,
-    ``states``, ``var_names``, ``engine``, ``engine_note`` and ``_bound`` (None); its constructor takes ``_like``, the
-    model that a copy was made from.
+    A subclass sets in its constructor, after this one: ``engine`` and ``engine_note``, and calls `_tell`. It takes
+    ``_like``, the model that a copy was made from.
+
+    Parameters
+    ----------
+    kind : {"ode", "difference"}
+    source : callable, str or Equations
+    arguments : dict
+        All arguments of the subclass's constructor by name, as they were given: its ``locals()``.
+    most_states : int
+        Vector functions with more states are not turned into equations.
     """
 
-    _arguments: dict[str, Any]
-    _definition: Definition
-    _bound: Any
-    times: Vector
-    states: tuple[str, ...]
-    var_names: tuple[str, ...]
     engine: str
     engine_note: str
+
+    def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
+        like = arguments["_like"]
+        self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
+        self.times: Vector = as_times(arguments["times"])
+        self.times.flags.writeable = False
+        self._definition: Definition = define(
+            kind,
+            source,
+            **{k: arguments[k] for k in _MERGED},
+            events=arguments.get("events"),
+            start=float(self.times[0]),
+            trace=arguments.get("_trace", True),
+            most_states=most_states,
+            like=None if like is None else like._definition,
+        )
+        self.states: tuple[str, ...] = self._definition.states
+        self.var_names: tuple[str, ...] = self._definition.var_names
+        self._bound: Any = None
+
+    def _tell(self) -> None:
+        """Log what is worth knowing about a model that is no copy of another."""
+        if self.engine_note:
+            logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
+        tell_outside(self._definition.forcings, float(self.times[0]), float(self.times[-1]))
+
+    def _asked(self, names: Sequence[str] | None, times: Any) -> tuple[tuple[str, ...], Vector]:
+        """Return the parameters and the rows that `bind` is asked for."""
+        parameters = self._definition.parameters
+        chosen = parameters if names is None else check_names(names, parameters, argument="names")
+        rows = self.times if times is None else as_times(times)
+        if rows[0] < self.times[0]:
+            raise ModelError(
+                f"`times` begins at {rows[0]:g}, before the model's start at {self.times[0]:g}; the "
+                "initial values hold there."
+            )
+        return chosen, rows
 
     @property
     def parms(self) -> pd.Series:
@@ -134,6 +179,37 @@ class DynamicModel:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def as_times(times: Any) -> Vector:
+    """Return times as an array; they must be finite and increase.
+
+    Raises
+    ------
+    ModelError
+        Empty, not numbers, not finite, or out of order.
+    """
+    try:
+        out: Vector = np.array(times, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"`times` must be numbers; got {times!r}.") from None
+    if out.ndim == 0:
+        raise ModelError(
+            f"`times={times!r}` is one number; the times of all rows are needed, such as np.linspace(0, "
+            f"{float(out):g}, 101), or a list of one for one row."
+        )
+    if out.ndim != 1 or not len(out):
+        raise ModelError("`times` must be a sequence of at least one number.")
+    if not np.isfinite(out).all():
+        raise ModelError("`times` holds NaN or infinite numbers.")
+    back = np.flatnonzero(np.diff(out) <= 0)
+    if len(back):
+        i = int(back[0])
+        raise ModelError(
+            f"`times` must increase: {out[i + 1]:g} (position {i + 1}) comes after {out[i]:g}. "
+            "Sort them and keep each once, as np.unique does."
+        )
+    return out
 
 
 def _is_named(value: Any) -> bool:

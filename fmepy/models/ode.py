@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, check_choice
-from fmepy.expressions.equations import Equations, names_in
+from fmepy.expressions.equations import Equations
 from fmepy.models.bound_ode import BoundOde
-from fmepy.models.definition.definition import MOST_TRACED_STATES, Definition, as_times, check_time_name, define
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines import registry
 from fmepy.models.engines.base import SolverOptions
@@ -27,16 +25,14 @@ from fmepy.models.running.accuracy import (
     reads_time,
     scaled_tolerances,
 )
-from fmepy.models.running.events import Event, as_events, events_outside
-from fmepy.models.running.forcings import tell_outside
-from fmepy.parameters.named import check_names
+from fmepy.models.running.events import Event, events_outside
 from fmepy.types import Matrix, Vector
 
 __all__ = ["OdeModel"]
 
-logger = logging.getLogger(__name__)
-
 MOST_REMEMBERED = 32
+MOST_TRACED_STATES = 20
+"""Vector functions with more states run as they are: expanded cell by cell they compile slower than they would gain."""
 _STEPPED_OVER = (
     ". The function reads the time: what lasts less than a step, such as a pulse, may be stepped over; max_step=, no "
     "longer than the shortest of it, prevents that (inputs given as `forcings` or `events` are never stepped over)"
@@ -164,74 +160,31 @@ class OdeModel(DynamicModel):
         _like: OdeModel | None = None,
         _trace: bool = True,
     ) -> None:
-        self._arguments: dict[str, Any] = {
-            "rhs": rhs,
-            "state": state,
-            "times": times,
-            "parms": parms,
-            "outputs": outputs,
-            "forcings": forcings,
-            "events": events,
-            "engine": engine,
-            "method": method,
-            "dt": dt,
-            "bandwidth": bandwidth,
-            "rtol": rtol,
-            "atol": atol,
-            "max_step": max_step,
-        }
         check_choice(engine, ("auto", *registry.engine_names()), "engine")
-        self.times: Vector = as_times(times)
-        self.times.flags.writeable = False
-        self._definition: Definition = define(
-            "ode",
-            rhs,
-            state=state,
-            parms=parms,
-            outputs=outputs,
-            forcings=forcings,
-            trace=_trace,
-            most_states=10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES,
-            t0=float(self.times[0]),
-            event_names=sorted(_names_in_events(events)),
-            like=None if _like is None else _like._definition,
-        )
-        self.states: tuple[str, ...] = self._definition.states
-        self.var_names: tuple[str, ...] = self._definition.var_names
-        check_time_name(self.var_names)
-        self._events: tuple[Event, ...] = as_events(events, self.states)
-        _check_event_names(self._events, self._definition.parameters)
+        super().__init__("ode", rhs, locals(), 10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES)
+        self._events: tuple[Event, ...] = self._definition.events
         rtol, atol = read_tolerances(rtol, atol, self.states)
         span = float(self.times[-1] - self.times[0])
-        max_step = read_max_step(max_step, span)
+        longest = read_max_step(max_step, span)
         self._engine, self.method, self.engine_note = registry.choose_engine(
-            engine, method, self._definition, bool(np.isfinite(max_step))
+            engine, method, self._definition, bool(np.isfinite(longest))
         )
         self.engine: str = self._engine.name
-        if self.engine_note and self._definition.equations is None and np.isinf(max_step) and reads_time(rhs):
+        if self.engine_note and self._definition.equations is None and np.isinf(longest) and reads_time(rhs):
             self.engine_note += _STEPPED_OVER
-        if dt is not None and (not self._engine.steps or not dt > 0):
-            raise ModelError(
-                f"`dt={dt!r}` is the step of method='euler' or 'rk4' and must be positive; the method here "
-                f"is {self.method!r}."
-            )
         if dt is not None:
-            check_number_of_steps(span, dt, f"dt={dt!r}", MOST_FIXED_STEPS)
-        if bandwidth is not None and self._engine.needs_equations:
-            raise ModelError("`bandwidth` is for models that run on scipy; this one is compiled. Pass engine='scipy'.")
-        self._options = SolverOptions(self.method, rtol, atol, dt, _bandwidth(bandwidth), max_step)
+            _check_step(dt, self.method, self._engine.steps, span)
+        width = None if bandwidth is None else _bandwidth(bandwidth, self._engine.needs_equations)
+        self._options = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
         self._has_told = False
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None
         self._remembered: dict[Any, str] = {}
-        self._bound: BoundOde | None = None
         outside = self._events_outside()
         if outside and (_like is None or outside != _like._events_outside()):
             warnings.warn(outside, UserWarning, stacklevel=2 if _like is None else 3)
         if _like is None:
-            if self.engine_note:
-                logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
-            tell_outside(self._definition.forcings, float(self.times[0]), float(self.times[-1]))
+            self._tell()
 
     @property
     def atol(self) -> pd.Series:
@@ -284,39 +237,23 @@ class OdeModel(DynamicModel):
         runs : int
             How often it will be run, about. "auto" compiles the explicit engine where that is worth it.
         """
-        parameters = self._definition.parameters
-        chosen = parameters if names is None else check_names(names, parameters, argument="names")
-        rows = self.times if times is None else as_times(times)
-        if rows[0] < self.times[0]:
-            raise ModelError(
-                f"`times` begins at {rows[0]:g}, before the model's start at {self.times[0]:g}; the "
-                "initial values hold there."
-            )
-        return BoundOde(self, chosen, rows, hold_engine, runs=runs)
+        return BoundOde(self, *self._asked(names, times), hold_engine, runs=runs)
 
 
 # --- checks at the door
 
 
-def _names_in_events(events: Any) -> set[str]:
-    """Return the parameters that event values use, as far as they can be read (they are checked in full later)."""
-    from fmepy.models.definition.text import parse_expression
-
-    if isinstance(events, pd.DataFrame | Mapping):
-        values = list(events["value"]) if "value" in events else []
-    else:
-        values = [e.get("value") for e in events or () if isinstance(e, Mapping)]
-    return names_in([parse_expression(v, where="events") for v in values if isinstance(v, str)])
+def _check_step(dt: float, method: str, has_fixed_steps: bool, span: float) -> None:
+    if not has_fixed_steps or not dt > 0:
+        raise ModelError(
+            f"`dt={dt!r}` is the step of method='euler' or 'rk4' and must be positive; the method here is {method!r}."
+        )
+    check_number_of_steps(span, dt, f"dt={dt!r}", MOST_FIXED_STEPS)
 
 
-def _check_event_names(events: tuple[Event, ...], parameters: tuple[str, ...]) -> None:
-    for e in events:
-        check_names(sorted(names_in([e.value])), parameters, argument="events")
-
-
-def _bandwidth(bandwidth: Any) -> tuple[int, int] | None:
-    if bandwidth is None:
-        return None
+def _bandwidth(bandwidth: Any, is_compiled: bool) -> tuple[int, int]:
+    if is_compiled:
+        raise ModelError("`bandwidth` is for models that run on scipy; this one is compiled. Pass engine='scipy'.")
     pair = (bandwidth, bandwidth) if np.ndim(bandwidth) == 0 else tuple(bandwidth)
     if len(pair) != 2 or any(int(b) != b or b < 0 for b in pair):
         raise ModelError(f"`bandwidth={bandwidth!r}` must be a whole number, or two (lower, upper).")

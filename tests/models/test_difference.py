@@ -225,7 +225,7 @@ def test_what_cannot_be_traced_runs_as_python_and_says_why(caplog):
         model = DifferenceModel(undecided, state={"x": 3}, times=[0, 1, 2, 3])
     assert model.engine == "python"
     assert "np.where" in model.engine_note
-    assert "runs as Python" in caplog.text
+    assert "runs on python" in caplog.text
     assert model()["x"].tolist() == [3, 1.5, 0.75, 1.25]
     bound = model.bind()
     assert not bound.exact

@@ -19,13 +19,15 @@ is assigned once, and assignments that need one another are an error.
 from __future__ import annotations
 
 import graphlib
+import logging
 import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from fmepy.errors import ModelTextError, check_choice, did_you_mean, listed
+from fmepy.errors import ModelError, ModelTextError, check_choice, did_you_mean, listed
 from fmepy.expressions.text import (
     MAX_EXPRESSION,
     Source,
@@ -35,15 +37,18 @@ from fmepy.expressions.text import (
     check_closed,
     clean_line,
     convert,
-    parse_expression,
     parse_tree,
     reserved_name,
 )
+from fmepy.models.definition.definition import Draft, Found
+from fmepy.models.definition.given import Given
 
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["ModelText", "parse_expression", "parse_model"]
+__all__ = ["ModelText", "parse_model", "read_text"]
+
+logger = logging.getLogger(__name__)
 
 MAX_TEXT = 500_000
 """Most characters of a model text."""
@@ -256,6 +261,57 @@ def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where:
         substituted=_substituted(statements),
         statements=statements,
     )
+
+
+# --- text -> the draft of a model
+
+
+def read_text(text: str, given: Given) -> Draft:
+    """Return the draft of a model that is a text; initial values in `state` go before those in the text of a copy."""
+    model = _parsed(text, given.kind)
+    if not model.states:
+        rate = "d(N)/dt = r * N" if given.kind == "ode" else "next(N) = r * N"
+        raise ModelError(f"The text has no state: it needs a line such as `{rate}`.")
+    _check_start(model, given)
+    return Draft(
+        states=model.states,
+        parms=given.parms,
+        initial={**model.substituted_initial(), **given.initial},
+        find=lambda: Found(tuple(model.substituted_rates().values()), model.substituted_assignments()),
+        place=lambda name: f"line {line}: " if (line := model.line_of(name)) else "",
+    )
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str, kind: Literal["ode", "difference"]) -> ModelText:
+    """Return what a text holds; changed copies of a model, and its like in other processes, ask for it again."""
+    return parse_model(text, kind=kind)
+
+
+def _check_start(model: ModelText, given: Given) -> None:
+    """Refuse what is given both in the text and as `state`, and a start in the text that is not that of the run."""
+    for name in model.initial if not given.is_copy else ():
+        if name in given.initial:
+            raise ModelError(
+                f"line {model.line_of(f'{name}(0)')}: {name}(0) is given in the text and in `state`. Keep one of them; "
+                "model.replace(state=...) changes the start of a model that there is."
+            )
+    at_zero = []
+    for s in model.statements:
+        if s.kind != "initial" or s.name in given.initial or s.at == given.start:
+            continue
+        there = f"{s.name}({given.start:.15g})"
+        if s.at != 0:
+            raise ModelError(
+                f"line {s.line}: {s.name}({s.at:.15g}) is no initial value, for `times` begin at {given.start:.15g}. "
+                f"Write {there} = ..., or let `times` begin at {s.at:.15g}."
+            )
+        at_zero.append(there)
+    if at_zero and not given.is_copy:
+        logger.warning(
+            "In the text x(0) stands for the start of the run, which is time %.15g here. To say so, write %s = ...",
+            given.start, " = ..., ".join(at_zero),
+        )  # fmt: skip
 
 
 # --- text -> statements

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed
-from fmepy.models.definition.text import parse_expression
+from fmepy.expressions.text import parse_expression
 from fmepy.parameters.names import normal_name
 
 __all__ = ["METHODS", "Event", "as_events", "events_outside"]

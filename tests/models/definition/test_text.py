@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelTextError
 from fmepy.expressions.equations import symbol
-from fmepy.models.definition.text import parse_expression, parse_model
+from fmepy.expressions.text import parse_expression
+from fmepy.models.definition.text import parse_model
 from fmepy.models.running.switches import as_choices
 
 x, y, z = symbol("x"), symbol("y"), symbol("z")

@@ -1,0 +1,221 @@
+"""From what a user gives to a `Definition`: read the source, check the names and values, keep what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pandas as pd
+
+from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
+from fmepy.expressions.equations import Equations, names_in
+from fmepy.models.definition.definition import Definition, Draft, Found
+from fmepy.models.definition.function import read_function
+from fmepy.models.definition.given import Given, Kind, as_parms, as_state, read_outputs
+from fmepy.models.definition.text import read_text
+from fmepy.models.running.events import as_events
+from fmepy.models.running.forcings import as_forcings
+from fmepy.parameters.named import check_names
+
+__all__ = ["define"]
+
+
+def define(
+    kind: Kind,
+    source: Any,
+    *,
+    state: Any = None,
+    parms: Any = None,
+    outputs: Any = None,
+    forcings: Any = None,
+    events: Any = None,
+    start: float = 0.0,
+    trace: bool = True,
+    most_states: int,
+    like: Definition | None = None,
+) -> Definition:
+    """Return a model's definition.
+
+    Parameters
+    ----------
+    kind : {"ode", "difference"}
+    source : callable, str or Equations
+        ``f(t, <states>, <parameters>, <forcings>)`` by name, ``f(t, y, p)``, text, or the equations of another model.
+    state : mapping, Series or sequence
+        Initial values: numbers, parameter names or expressions of parameters. Text may hold them itself.
+    parms : mapping or Series
+        Parameter values; keyword defaults of a function are values too.
+    outputs : mapping of name to expression or function, optional
+    forcings : mapping of name to series, optional
+    events : table, optional
+    start : float
+        Start of the runs, where a function is tried once.
+    trace : bool
+        False: do not try to turn a function into equations.
+    most_states : int
+        Vector functions with more states are not traced: expanded cell by cell they compile slower than they would
+        gain.
+    like : Definition, optional
+        A definition whose equations are taken over if nothing but numbers differs.
+
+    Raises
+    ------
+    ModelError
+        Whatever is wrong with the definition, with the nearest name where a name is unknown.
+    """
+    given = Given(
+        kind,
+        as_state(state),
+        as_parms(parms),
+        as_forcings(forcings),
+        outputs,
+        start,
+        trace,
+        most_states,
+        like is not None,
+    )
+    draft = _read(source, given)
+    _check_apart(draft, given)
+    _check_start(draft, given)
+    equations = _shared(draft, given, source, like)
+    if equations is None:
+        equations, found = _found(draft, given)
+    else:
+        found = Found(equations.rates, dict(equations.outputs))
+    definition = Definition(
+        kind=kind,
+        source=source,
+        states=draft.states,
+        parms=pd.Series(draft.parms, dtype=float),
+        initial=tuple(_number(draft.initial[s]) for s in draft.states),
+        forcings=given.forcings,
+        events=as_events(events, draft.states),
+        extra_names=found.extra_names,
+        outputs=tuple(found.own.items()),
+        equations=equations,
+        note=found.note,
+        function=draft.function,
+        time=draft.time,
+        given_outputs=outputs,
+    )
+    _check_used(draft, definition)
+    return definition
+
+
+def _read(source: Any, given: Given) -> Draft:
+    """Return what a source holds."""
+    if isinstance(source, str):
+        return read_text(source, given)
+    if isinstance(source, Equations):
+        return _read_equations(source, given)
+    if callable(source):
+        return read_function(source, given)
+    raise ModelError(f"A model is a Python function, text or Equations; got {type(source).__name__}.")
+
+
+def _read_equations(source: Equations, given: Given) -> Draft:
+    if source.kind != given.kind:
+        raise ModelError(f"These are equations of the kind {source.kind!r}; {given.kind!r} is needed here.")
+    found = Found(source.rates, dict(source.outputs))
+    return Draft(source.states, given.parms, given.initial, lambda: found, source.time)
+
+
+def _shared(draft: Draft, given: Given, source: Any, like: Definition | None) -> Equations | None:
+    """Return equations that there are already, if the new model differs from theirs in numbers only."""
+    there: Equations | None = None
+    if isinstance(source, Equations) and not given.outputs:
+        there = source
+    elif like is not None and like.source is source and like.given_outputs == given.outputs:
+        there = like.equations
+    names = (draft.states, tuple(draft.parms), given.forcing_names)
+    return there if there is not None and (there.states, there.parameters, there.forcings) == names else None
+
+
+def _found(draft: Draft, given: Given) -> tuple[Equations | None, Found]:
+    """Return the expressions of a model, with the outputs that were given."""
+    found = draft.find()
+    _check_apart(draft, given, (*found.own, *found.extra_names))
+    known = [*draft.states, *draft.parms, *given.forcing_names, *found.extra_names, draft.time]
+    found = replace(found, own={**found.own, **read_outputs(given.outputs, known, found.own)})
+    if found.rates is None:
+        return None, found
+    names = (draft.states, tuple(draft.parms), given.forcing_names)
+    return Equations(given.kind, *names, found.rates, tuple(found.own.items()), draft.time), found
+
+
+def _number(value: Any) -> Any:
+    """Return constant expressions as floats, the others as they are."""
+    return value if getattr(value, "free_symbols", None) else float(value)
+
+
+# --- checks
+
+
+def _check_apart(draft: Draft, given: Given, outputs: Sequence[str] = ()) -> None:
+    """Refuse a name that stands for two things, or for the first column of the result."""
+    time = "the time" if draft.function is None else "the time, the function's first argument"
+    groups = {
+        "a state": draft.states,
+        "a parameter": tuple(draft.parms),
+        "a forcing": given.forcing_names,
+        "an output": outputs,
+        time: () if draft.reads is None else (draft.time,),
+    }
+    for (one, a), (other, b) in combinations(groups.items(), 2):
+        for name in a:
+            if name in b:
+                raise ModelError(f"{name!r} is both {one} and {other}; give one of them another name.")
+    if "time" in (*draft.states, *outputs, *(given.outputs or ())):
+        raise ModelError(
+            "A state or output is called 'time', like the first column of the result; choose another name."
+        )
+
+
+def _check_start(draft: Draft, given: Given) -> None:
+    """Refuse initial values that are missing, of no state, or of anything but parameters."""
+    for name in given.initial:
+        if name not in draft.states:
+            raise ModelError(f"`state`: {name!r} has no equation in the model.{did_you_mean(name, draft.states)}")
+    missing = [s for s in draft.states if s not in draft.initial]
+    if missing:
+        raise ModelError(
+            f"No initial value for {listed(missing)}. Write a line such as `{missing[0]}(0) = 1`, or give "
+            f"state={{{missing[0]!r}: 1}}."
+        )
+    for name, value in draft.initial.items():
+        for used in sorted(names_in([value]) - set(draft.parms)):
+            start = f"{draft.place(f'{name}(0)')}The initial value of {name!r} uses"
+            if used in draft.states:
+                raise ModelError(f"{start} the state {used!r}; it may only depend on parameters.")
+            raise ModelError(
+                f"{start} {used!r}, which has no value. Give it in `parms`.{did_you_mean(used, draft.parms)}"
+            )
+
+
+def _check_used(draft: Draft, definition: Definition) -> None:
+    """Refuse names without a value, and values and forcings that nothing uses."""
+    d, parameters = definition, definition.parameters
+    forcings = tuple(f.name for f in d.forcings)
+    known = (*d.states, *parameters, *forcings, *d.extra_names, d.time)
+    inside = names_in([*(() if d.equations is None else d.equations.rates), *(e for _, e in d.outputs)])
+    for name in sorted(inside - set(known)):
+        raise ModelError(
+            f"{draft.place(name)}{name!r} has no value: it is no state, and is missing in `parms` and `forcings`."
+            f"{did_you_mean(name, known)}"
+        )
+    in_events = names_in(e.value for e in d.events)
+    check_names(sorted(in_events), parameters, argument="events")
+    if draft.reads is None:
+        return
+    used = {*draft.reads, *inside, *in_events, *names_in(d.initial)}
+    for name in forcings:
+        if name not in used:
+            raise ModelError(f"The forcing {name!r} is used nowhere in the model.{did_you_mean(name, used)}")
+    for name in parameters:
+        if name not in used:
+            raise ParameterError(
+                f"`parms`: {name!r} is used nowhere in the model.{did_you_mean(name, used)} It uses "
+                f"{listed(sorted(used - set(d.states)))}."
+            )

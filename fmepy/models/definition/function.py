@@ -1,0 +1,171 @@
+"""A Python function as the source of a model: its form by its signature, its expressions by tracing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.python_code import scalar_function
+from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed
+from fmepy.expressions.equations import symbol
+from fmepy.models.definition.definition import Draft, Found
+from fmepy.models.definition.given import Given, as_parms
+from fmepy.models.definition.tracing import as_expression, call_traced, place_of, traced
+from fmepy.models.definition.user_rates import RatesFunction
+from fmepy.models.definition.values import ValueTable
+from fmepy.types import Vector
+
+__all__ = ["read_function"]
+
+
+def read_function(function: Callable[..., Any], given: Given) -> Draft:
+    """Return the draft of a model that is a function, in either form."""
+    if not given.initial:
+        raise ModelError("`state` is missing: give the initial values as a dict, such as state={'N': 0.1}.")
+    rates, parms, time = _read_signature(function, given)
+    is_named = rates.form == "named"
+    return Draft(
+        states=rates.states,
+        parms=parms,
+        initial=given.initial,
+        find=partial(_find, rates, parms, time, given),
+        time=time,
+        reads=frozenset((*rates.positional, *rates.keywords)) if is_named else None,  # of arrays: who knows
+        function=rates,
+    )
+
+
+def _read_signature(function: Callable[..., Any], given: Given) -> tuple[RatesFunction, dict[str, float], str]:
+    """Tell the two forms apart, and find the parameters with their values."""
+    states, forcings = tuple(given.initial), given.forcing_names
+    try:
+        signature = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise ModelError("The arguments of the model's function cannot be read; wrap it in a def.") from None
+    if any(a.kind in (a.VAR_POSITIONAL, a.VAR_KEYWORD) for a in signature):
+        raise ModelError(
+            "The model's function has *args or **kwargs; its arguments' names are the model, so write "
+            "them out: f(t, <states>, *, <parameters>)."
+        )
+    by_position = [a.name for a in signature if a.kind is not a.KEYWORD_ONLY]
+    if not by_position:
+        raise ModelError("The model's function needs the time as its first argument: f(t, <states>, *, <parameters>).")
+    time, rest = by_position[0], tuple(by_position[1:])
+    known = {*states, *given.parms, *forcings}
+    if len(rest) == 2 == len(signature) - 1 and not known & set(rest):
+        return RatesFunction(function, "vector", states, tuple(given.parms), forcings), given.parms, "t"
+    keywords = tuple(a.name for a in signature if a.kind is a.KEYWORD_ONLY)
+    values = {**{a.name: a.default for a in signature if a.default is not a.empty}, **given.parms}
+    names = [k for k in (*rest, *keywords) if k not in states and k not in forcings]
+    for name in names:
+        if name not in values:
+            near = known - {time, *rest, *keywords} or known
+            raise ModelError(
+                f"The function's argument {name!r} is no state and no forcing, and has no value in "
+                f"`parms` and no default.{did_you_mean(name, near)} States are {listed(states)}. "
+                "(A function of arrays is f(t, y, p), and neither y nor p the name of a state or parameter.)"
+            )
+    parms = as_parms({k: values[k] for k in (*names, *(k for k in given.parms if k not in names))})
+    return RatesFunction(function, "named", states, tuple(parms), forcings, rest, keywords), parms, time
+
+
+# --- its expressions
+
+
+def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Given) -> Found:
+    """Return the expressions of a function that gives, with numbers, what they give."""
+    p = np.array(list(parms.values()), dtype=float)
+    u = np.array([float(f.at(given.start)) for f in given.forcings])
+    start = given.start, _start(given.initial, parms), p, u
+    extra_names = _try_once(rates, *start)
+    try:
+        if not given.trace:
+            raise TracingError("tracing was switched off")
+        found = _traced(rates, time, given.most_states)
+        if not _agree(found.rates, rates, time, *start):
+            raise TracingError(
+                "its equations, traced with symbols, do not give the numbers that the function gives; "
+                "it may use random numbers or keep something between calls"
+            )
+    except TracingError as error:
+        return Found(None, extra_names=extra_names, note=str(error))
+    return found
+
+
+def _start(initial: Mapping[str, Any], parms: Mapping[str, float]) -> Vector:
+    """Return initial values as numbers."""
+    try:
+        return ValueTable(list(initial.values()), list(parms)).value(list(parms.values()))
+    except SimulationError as error:
+        raise ModelError(f"The start cannot be computed from the parameters: {error}.") from error
+
+
+def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tuple[str, ...]:
+    """Call the function once with numbers, so that its mistakes show at the door; return the extra outputs' names."""
+    try:
+        with np.errstate(all="ignore"):
+            rates(t0, y0, p, u)
+            return tuple(rates.extras(t0, y0, p, u))
+    except ModelError:
+        raise
+    except (ArithmeticError, ValueError, SimulationError) as error:
+        if not isinstance(error, ValueError):
+            raise SimulationError(
+                f"The model's function fails at its start: {_told(error)}.",
+                parameters=dict(zip(rates.parameters, p, strict=True)),
+                time=t0,
+            ) from error
+        raise ModelError(f"The model's function fails when it is called at the start: {error}.") from error
+    except Exception as error:
+        raise ModelError(f"The model's function fails when it is called at the start: {_told(error)}.") from error
+
+
+def _told(error: Exception) -> str:
+    """Return an error in words; the kinds of our own need no name."""
+    return str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
+
+
+def _traced(rates: RatesFunction, time: str, most_states: int) -> Found:
+    """Return the function's expressions; TracingError if it has none."""
+    if rates.form == "vector" and len(rates.states) > most_states:
+        raise TracingError(
+            f"a vector function of {len(rates.states)} states runs as it is (compiling it cell by cell would "
+            "take longer than it saves); bandwidth= makes its Jacobian banded"
+        )
+    groups = (rates.states, rates.parameters, rates.forcings)
+    y, p, u = (np.array([traced(k) for k in names], dtype=object) for names in groups)
+    try:
+        result, extra = call_traced(rates.raw, traced(time), y, p, u)
+    except TracingError as error:  # with the line of the user's function rather than of ours
+        cause = error.__cause__
+        if not isinstance(cause, Exception):
+            raise
+        why = str(cause) if isinstance(cause, TracingError) else f"{type(cause).__name__}: {cause}"
+        raise TracingError(f"{place_of(rates.function, cause)}{why}") from cause
+    expressions = tuple(as_expression(e) for e in np.ravel(np.array(result, dtype=object)))
+    return Found(expressions, {k: as_expression(v) for k, v in extra.items()})
+
+
+def _agree(expressions: Any, rates: RatesFunction, time: str, t0: float, y0: Vector, p: Vector, u: Vector) -> bool:
+    """Tell whether traced expressions give the function's own numbers, at the start and beside it."""
+    groups = ((time,), rates.states, rates.parameters, rates.forcings)
+    function = scalar_function([[symbol(k) for k in group] for group in groups], expressions)
+    for t, y in ((t0, y0), (t0 + 0.37, y0 * 1.07 + 1e-3)):
+        try:
+            with np.errstate(all="ignore"):
+                direct = rates(t, y, p, u)
+        except Exception:  # the function itself fails there: nothing to compare
+            continue
+        try:
+            ours = np.array(function([t], y.tolist(), p.tolist(), u.tolist()), dtype=float)
+        except (ValueError, OverflowError, ZeroDivisionError, TypeError):  # a complex number is no value
+            if np.isfinite(direct).all():
+                return False
+            continue
+        if np.isfinite(direct).all() and not np.allclose(ours, direct, rtol=1e-8, atol=1e-12 * np.abs(direct).max()):
+            return False
+    return True

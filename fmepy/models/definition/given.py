@@ -1,0 +1,166 @@
+"""What a user gives beside the source of a model, read and checked by itself: values, a start, inputs, outputs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ModelError, ParameterError, TracingError, did_you_mean, listed
+from fmepy.expressions.equations import names_in, symbol
+from fmepy.expressions.text import parse_expression
+from fmepy.models.definition.tracing import as_expression, call_traced, traced
+from fmepy.models.running.forcings import Forcing
+from fmepy.parameters.names import normal_name
+from fmepy.parameters.scales import check_scale
+
+__all__ = ["Given", "Kind", "as_parms", "as_state", "read_outputs"]
+
+Kind = Literal["ode", "difference"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """What was given beside the source of a model.
+
+    Attributes
+    ----------
+    kind : {"ode", "difference"}
+    initial : dict of str to (float or sympy.Expr)
+        Initial values by state, as far as they were given.
+    parms : dict of str to float
+    forcings : tuple of Forcing
+    outputs : mapping or None
+        As the user gave them; `read_outputs` reads them where all names are known.
+    start : float
+        Time of the initial values.
+    trace : bool
+        Whether functions are to be turned into equations.
+    most_states : int
+        Vector functions with more states are not.
+    is_copy : bool
+        Whether there was such a model before, of which this one is a changed copy.
+    """
+
+    kind: Kind
+    initial: dict[str, Any]
+    parms: dict[str, float]
+    forcings: tuple[Forcing, ...]
+    outputs: Any
+    start: float
+    trace: bool
+    most_states: int
+    is_copy: bool
+
+    @property
+    def forcing_names(self) -> tuple[str, ...]:
+        """Names of the forcings."""
+        return tuple(f.name for f in self.forcings)
+
+
+def as_parms(parms: Any) -> dict[str, float]:
+    """Return values of parameters by name; ParameterError where they are no finite numbers."""
+    if parms is None:
+        return {}
+    if not isinstance(parms, Mapping | pd.Series):
+        raise ParameterError(f"`parms` must be a dict or Series of names and values; got {type(parms).__name__}.")
+    check_scale(parms, {str(name): None for name in parms.keys()}, "parms")  # noqa: SIM118    # a Series, too
+    out: dict[str, float] = {}
+    for key, value in parms.items():
+        name = normal_name(key)
+        if name in out:
+            raise ParameterError(f"`parms` names {name!r} more than once.")
+        try:
+            out[name] = float(value)
+        except (TypeError, ValueError):
+            out[name] = np.nan
+        if not np.isfinite(out[name]):
+            raise ParameterError(f"`parms`: {name!r} is {value!r}; a finite number is needed.")
+    return out
+
+
+def as_state(state: Any) -> dict[str, Any]:
+    """Return initial values by name; a bare sequence gets the names 1, 2, ... as in R."""
+    if state is None:
+        return {}
+    if isinstance(state, Mapping | pd.Series):
+        names = [normal_name(k) for k in state.keys()]  # noqa: SIM118  # a Series iterates over its values
+        repeated = sorted({n for n in names if names.count(n) > 1})
+        if repeated:
+            raise ModelError(f"`state` names {listed(repeated)} more than once.")
+        values = list(state.values()) if isinstance(state, Mapping) else list(state)
+    else:
+        values = list(np.atleast_1d(np.asarray(state, dtype=object)))
+        names = [str(i + 1) for i in range(len(values))]
+    return {name: _initial_value(name, value) for name, value in zip(names, values, strict=True)}
+
+
+def _initial_value(name: str, value: Any) -> Any:
+    """Return an initial value as a float or an expression."""
+    if isinstance(value, str):
+        expression = parse_expression(value, where=f"state[{name!r}]")
+        return expression if expression.free_symbols else float(expression)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"The initial value of {name!r} is {value!r}; a number, a parameter's name or an expression "
+            "of parameters is needed."
+        ) from None
+    if not np.isfinite(number):
+        raise ModelError(f"The initial value of {name!r} is {number}; a finite number is needed.")
+    return number
+
+
+def read_outputs(outputs: Any, known: Sequence[str], defined: Mapping[str, Any]) -> dict[str, Any]:
+    """Return outputs as expressions; each may use the ones before it (they are put in its place).
+
+    Parameters
+    ----------
+    outputs : mapping of name to expression or function, or None
+    known : sequence of str
+        What they may use: states, parameters, forcings, time.
+    defined : mapping of str to sympy.Expr
+        Outputs that the model's source defines; they may use these too.
+    """
+    if outputs is None:
+        return {}
+    if not isinstance(outputs, Mapping):
+        raise ModelError(f"`outputs` must be a dict of name and expression; got {type(outputs).__name__}.")
+    out: dict[str, Any] = {}
+    earlier = {symbol(k): e for k, e in defined.items()}
+    for key, value in outputs.items():
+        name, names = normal_name(key), [*known, *defined, *out]
+        if name in names:
+            raise ModelError(f"The output {name!r} has the name of something else in the model; choose another.")
+        expression = _output_expression(name, value, names)
+        for used in sorted(names_in([expression])):
+            if used not in names:
+                raise ModelError(
+                    f"The output {name!r} uses {used!r}, which the model does not have.{did_you_mean(used, names)}"
+                )
+        out[name] = earlier[symbol(name)] = expression.xreplace(earlier)
+    return out
+
+
+def _output_expression(name: str, value: Any, known: Sequence[str]) -> Any:
+    if not callable(value):
+        return parse_expression(value if isinstance(value, str) else repr(float(value)), where=f"outputs[{name!r}]")
+    arguments = list(inspect.signature(value).parameters)
+    for a in arguments:
+        if a not in known:
+            raise ModelError(
+                f"The output function {name!r} has an argument {a!r} that the model does not have."
+                f"{did_you_mean(a, known)}"
+            )
+    try:
+        return as_expression(call_traced(value, **{a: traced(a) for a in arguments}))
+    except TracingError as error:
+        raise ModelError(
+            f"The output function {name!r} cannot be turned into an expression: {error}. Return such an "
+            "output from the model's own function, as (rates, {name: value})."
+        ) from error
