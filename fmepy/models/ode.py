@@ -173,7 +173,7 @@ class OdeModel(DynamicModel):
         if self.engine_note and self._definition.equations is None and np.isinf(longest) and reads_time(rhs):
             self.engine_note += _STEPPED_OVER
         if dt is not None:
-            _check_step(dt, self.method, self._engine.steps, span)
+            _check_step(dt, self.method, bool(self._engine.steps), span)
         width = None if bandwidth is None else _bandwidth(bandwidth, self._engine.needs_equations)
         self._options = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
