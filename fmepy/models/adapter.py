@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
-from fmepy.models.base import bound_to, keep_within
+from fmepy.models.base import bound_to, keep_within, simulate_many
 from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
 from fmepy.types import Cube, IntVector, Matrix, UserParameters, Vector
 
@@ -43,6 +43,10 @@ class _Source(Protocol):
 
     def run(self, theta: Vector) -> Matrix: ...
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]: ...
+
+
+Many = Callable[[Sequence[Vector]], list[tuple[bool, Any]]]
+"""Many runs at once, and their outcomes: (True, result) or (False, (name of the error, message))."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +122,27 @@ class Simulator:
             The run failed, or gave other columns or rows than the first; it carries the parameters.
         """
         return self._source.run(theta)
+
+    def in_batches(self, places: Any, failure: Callable[[Matrix, Vector], SimulationError]) -> Many | None:
+        """Return what runs many theta at once, for `fmepy.parallel`; None where a run holds Python's lock.
+
+        A result is ``Y[:, places].T``, shape (n_place, n_x); of one that is not finite ``failure(Y[:, places], theta)``
+        says so.
+        """
+        if not (isinstance(self._source, _ModelSource) and getattr(self._source.bound, "runs_on_threads", False)):
+            return None
+        source = self._source
+
+        def many(thetas: Sequence[Vector]) -> list[tuple[bool, Any]]:
+            Y, why = source.run_many(np.array(thetas))
+            values = Y.transpose(0, 2, 1)[:, places]
+            out: list[tuple[bool, Any]] = [(True, v) for v in values]
+            for i in np.flatnonzero(~np.isfinite(values).all(axis=(1, 2))).tolist():
+                told = why[i] or str(failure(values[i].T, thetas[i]))
+                out[i] = (False, (SimulationError.__name__, told))
+            return out
+
+        return many
 
     def places(self, sensvar: str | int | Sequence[str | int] | None) -> IntVector:
         """Return the columns of Y that `sensvar` selects, in its order.
@@ -264,6 +289,10 @@ class _ModelSource:
     def run_filled(self, theta: Vector) -> Matrix:
         Y: Matrix = self.bound.simulate(np.concatenate((theta, self.tail)))
         return Y
+
+    def run_many(self, Theta: Matrix) -> tuple[Cube, Any]:
+        tail = np.broadcast_to(self.tail, (len(Theta), len(self.tail)))
+        return simulate_many(self.bound, np.concatenate((Theta, tail), axis=1))
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         Y, S = self.bound.sensitivities(np.concatenate((theta, self.tail)))

@@ -24,11 +24,23 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import pandas as pd
 
+from fmepy.errors import SimulationError
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
-__all__ = ["BoundModel", "Model", "bound_to", "engine_of", "keep_within", "runs_word", "tightened"]
+__all__ = [
+    "BoundModel",
+    "Model",
+    "bound_to",
+    "engine_of",
+    "keep_within",
+    "one_by_one",
+    "runs_word",
+    "simulate_many",
+    "tightened",
+]
 
 
 class BoundModel(Protocol):
@@ -101,6 +113,30 @@ def engine_of(bound: Any) -> str:
     Of bound models that choose by the number of runs, it may differ from the model's own `engine`.
     """
     return str(getattr(bound, "engine", ""))
+
+
+def simulate_many(bound: Any, Theta: Matrix) -> tuple[Cube, Any]:
+    """Return Y of many runs, shape (n_run, n_time, n_var), and why runs failed, shape (n_run,).
+
+    Why is a sentence, and "" of a run that came to its end; the rows of one that did not are NaN. A bound model may
+    offer ``simulate_many(Theta)`` itself; of others it is a loop. One that does it without Python's lock says so by
+    ``runs_on_threads``: work is then spread over threads.
+    """
+    many = getattr(bound, "simulate_many", None)
+    found: tuple[Cube, Any] = many(Theta) if callable(many) else one_by_one(bound, Theta)
+    return found
+
+
+def one_by_one(bound: Any, Theta: Matrix) -> tuple[Cube, Any]:
+    """Return what `simulate_many` does, by one run after the other."""
+    Y = np.full((len(Theta), len(bound.times), len(bound.var_names)), np.nan)
+    why = np.full(len(Theta), "", dtype=object)
+    for i, theta in enumerate(Theta):
+        try:
+            Y[i] = bound.simulate(theta)
+        except SimulationError as error:
+            why[i] = str(error)
+    return Y, why
 
 
 def tightened(bound: Any) -> Any:

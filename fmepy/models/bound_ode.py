@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fmepy.errors import SimulationError
+from fmepy.models.base import one_by_one
 from fmepy.models.dynamic import central_differences
 from fmepy.models.engines import explicit, registry
 from fmepy.models.engines.base import Engine, SolverOptions
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["BoundOde"]
 
 logger = logging.getLogger(__name__)
+
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class BoundOde:
@@ -161,18 +165,58 @@ class BoundOde:
             self._tell_unresolved(Y)
         return Y
 
+    @property
+    def runs_on_threads(self) -> bool:
+        """Whether `simulate_many` leaves Python's lock to other threads."""
+        runner = None if self._hold else self._runner(self._engines[0], "plain")
+        return runner is not None and runner.has_batches
+
+    def simulate_many(self, Theta: Matrix) -> tuple[Cube, Any]:
+        """Return Y, shape (n_run, n_time, n_var), and why runs failed; see `models.base.simulate_many`."""
+        if not self.runs_on_threads:
+            return one_by_one(self, Theta)
+        runner = self._runner(self._engines[0], "plain")
+        assert runner is not None, "an engine without sensitivities runs every model"
+        P = np.tile(self._base, (len(Theta), 1))
+        P[:, self._places] = Theta
+        states, ok = runner.run_many(P)
+        d, Y = self._definition, states
+        if d.outputs:
+            self._outputs = self._outputs or self._output_functions(None)
+            Y = self._outputs.beside_many(self.times, states, P, self._U)
+        why = np.full(len(Y), "", dtype=object)
+        with _ONE_AT_A_TIME:  # these hold Python's lock anyhow, and count
+            for i in np.flatnonzero(~ok):
+                (Y[i],), (why[i],) = one_by_one(self, Theta[i : i + 1])
+        if not self._model._has_told:
+            self._tell_unresolved_of_many(states[ok])
+        return Y, why
+
     def states_at(self, theta: Vector) -> Matrix:
         """Return the states alone, shape (n_time, n_state)."""
         return self._run(self._parameters(theta), "plain")[0]
 
     def _tell_unresolved(self, Y: Matrix) -> None:
         """Tell, once for the model, which states are too small for their tolerance."""
+        if why := unresolved(Y, self._state_limits(), self._model.states):
+            self._model._has_told = True
+            logger.warning(why)
+
+    def _state_limits(self) -> list[float]:
+        """Return below which size each state is too small for its tolerance; nothing where none is used."""
         if self._limits is None:
             fixed = self._options is None or bool(self._model._engine.steps)
             self._limits = [] if fixed or self._options is None else (RESOLVED * self._options.atol).tolist()
-        if why := unresolved(Y, self._limits, self._model.states):
-            self._model._has_told = True
-            logger.warning(why)
+        return self._limits
+
+    def _tell_unresolved_of_many(self, Y: Cube) -> None:
+        """Tell of the first run that has such states."""
+        limits = self._state_limits()
+        low = (np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1)
+        for i in np.flatnonzero(low):
+            self._tell_unresolved(Y[i])
+            if self._model._has_told:
+                return
 
     def _simulate(self, theta: Vector, kind: str) -> Matrix:
         p = self._parameters(theta)

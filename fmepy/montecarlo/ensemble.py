@@ -152,6 +152,7 @@ class _OneRun:
         self.simulator, self.places = simulator, places
         self.simulate = simulator.run  # looked up once
         self.all = np.array_equal(places, np.arange(len(simulator.var_names)))
+        self.many = simulator.in_batches(places, self.not_finite)
 
     def __call__(self, theta: Vector) -> Matrix:
         Y = self.simulate(theta)
@@ -236,7 +237,7 @@ class Ensemble:
         failed: dict[int, tuple[str, str]] = {}
         stopped = False
         with _Told(progress, len(thetas)) as told:
-            for begin, end, where, force in _chunks(thetas, rows, executor):
+            for begin, end, where, force in _chunks(thetas, rows, executor, timed=one.many is None):
                 if stopped:  # after Ctrl-C nothing more is started
                     failed.update(dict.fromkeys(range(begin, end), _INTERRUPTED))
                     values = np.full((end - begin, self.n_output), np.nan)
@@ -286,14 +287,14 @@ def _failed(runs: Runs) -> dict[int, tuple[str, str]]:
     return {int(i): (e, m) for i, e, m in zip(table["run"], table["error"], table["message"], strict=True)}
 
 
-def _chunks(thetas: Matrix, rows: int, executor: Any) -> Iterator[tuple[int, int, Any, bool]]:
+def _chunks(thetas: Matrix, rows: int, executor: Any, timed: bool) -> Iterator[tuple[int, int, Any, bool]]:
     """Yield (first, last + 1, executor, force) of every chunk.
 
     With a number of processes the first few runs are timed here, and it is decided once for all that follow: each chunk
     by itself may be too short to pay for processes that the whole does pay for.
     """
     begin, force = 0, False
-    if isinstance(executor, int) and len(thetas) > _TIMED_RUNS:
+    if timed and isinstance(executor, int) and len(thetas) > _TIMED_RUNS:
         began = time.perf_counter()
         yield 0, _TIMED_RUNS, None, False
         seconds = (time.perf_counter() - began) / _TIMED_RUNS

@@ -14,6 +14,7 @@ Run-time messages go to the logger ``fmepy.parallel``.
 
 from __future__ import annotations
 
+import concurrent.futures as cf
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ from fmepy.parallel.interruption import interruptible, outermost
 from fmepy.parallel.pools import GivenPool, LokyPool, as_executor, worker_count
 from fmepy.parallel.runs import Collected, Progress, Runs, as_items, as_tasks
 from fmepy.parallel.spreading import Spread
-from fmepy.parallel.worker import Task, run_batch
+from fmepy.parallel.worker import Task, in_batches, run_batch, runs_in_batches
 from fmepy.types import Seed
 
 __all__ = ["Runs", "run_many", "spread"]
@@ -149,6 +150,9 @@ def spread(
         try:
             if executor is None:
                 _run_here(function, tasks, collected, report)
+            elif isinstance(executor, int) and timeout is None and runs_in_batches(function, tasks):
+                with cf.ThreadPoolExecutor(executor) as threads:
+                    Spread(function, GivenPool(threads), executor, collected, report, patience=patience).run(tasks)
             elif isinstance(executor, int):
                 if not force and timeout is None:
                     tasks = _begin_here(function, tasks, executor, collected, report)
@@ -196,19 +200,19 @@ def _begin_here(
     return []
 
 
-def _run_here(function: Callable[..., Any], tasks: Iterable[Task], collected: Collected, report: Progress) -> None:
+def _run_here(function: Callable[..., Any], tasks: Sequence[Task], collected: Collected, report: Progress) -> None:
     told = time.perf_counter()
-    for task in tasks:
-        _one_here(function, task, collected)
+    for some in in_batches(function, tasks):
+        _some_here(function, some, collected)
         now = time.perf_counter()
         if now - told > _TOLD or collected.done == report.total:
             told = now
             report(collected.done)
 
 
-def _one_here(function: Callable[..., Any], task: Task, collected: Collected) -> None:
-    outcomes, stopped = run_batch(function, [task])
-    for outcome in outcomes:
+def _some_here(function: Callable[..., Any], tasks: Sequence[Task], collected: Collected) -> None:
+    outcomes, stopped = run_batch(function, tasks)
+    for task, outcome in zip(tasks, outcomes, strict=False):
         collected.add(task.number, outcome)
     if stopped:
         raise KeyboardInterrupt
@@ -222,7 +226,7 @@ def _trial(
     least = np.inf
     for n, task in enumerate(tasks[:_TRIAL_RUNS], start=1):
         before = time.perf_counter()
-        _one_here(function, task, collected)
+        _some_here(function, [task], collected)
         now = time.perf_counter()
         least = min(least, now - before)
         if now - began > (_TRIAL if n > 1 else 10 * _TRIAL):

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,10 +15,23 @@ import numpy as np
 
 from fmepy.parallel.interruption import Stopped, check_stop, working
 
-__all__ = ["Outcome", "Reply", "Task", "attempt", "begin", "loads", "run_batch", "work", "work_here"]
+__all__ = [
+    "Outcome",
+    "Reply",
+    "Task",
+    "attempt",
+    "begin",
+    "in_batches",
+    "loads",
+    "run_batch",
+    "runs_in_batches",
+    "work",
+    "work_here",
+]
 
 Outcome = tuple[bool, Any]  # (True, result) or (False, (name of the error, message))
 
+AT_ONCE = 250  # runs that go together: some milliseconds, after which Ctrl-C is looked for
 _KEPT = 4  # functions that a worker remembers
 _LOOK = 1.0  # seconds between looks whether the parent is alive
 
@@ -51,20 +64,41 @@ def _told(error: Exception) -> str:
 
 
 def run_batch(
-    function: Callable[..., Any], tasks: Iterable[Task], began: Callable[[Task], object] = lambda task: None
+    function: Callable[..., Any], tasks: Sequence[Task], began: Callable[[Task], object] = lambda task: None
 ) -> tuple[list[Outcome], bool]:
     """Return the outcomes of the first tasks, and whether Ctrl-C ended it before the others."""
     outcomes: list[Outcome] = []
     try:
-        for task in tasks:
+        for some in in_batches(function, tasks):
             check_stop()
-            began(task)
-            outcomes.append(attempt(function, task))
+            began(some[0])
+            outcomes += _attempts(function, some)
     except Stopped as stop:
         return [*outcomes, (True, stop.partial)], True
     except KeyboardInterrupt:
         return outcomes, True
     return outcomes, False
+
+
+def in_batches(function: Callable[..., Any], tasks: Sequence[Task]) -> list[Sequence[Task]]:
+    """Return the tasks one by one, or some together where the function offers ``many(items) -> outcomes``."""
+    size = AT_ONCE if runs_in_batches(function, tasks) else 1
+    return [tasks[i : i + size] for i in range(0, len(tasks), size)]
+
+
+def runs_in_batches(function: Callable[..., Any], tasks: Sequence[Task]) -> bool:
+    """Tell whether tasks can be run together, which is on threads then: the function holds no lock between them."""
+    return getattr(function, "many", None) is not None and bool(tasks) and tasks[0].seed is None
+
+
+def _attempts(function: Any, tasks: Sequence[Task]) -> list[Outcome]:
+    if len(tasks) > 1:
+        try:
+            outcomes: list[Outcome] = function.many([task.item for task in tasks])
+            return outcomes
+        except Exception:  # one by one it is found out which
+            pass
+    return [attempt(function, task) for task in tasks]
 
 
 # --- the worker

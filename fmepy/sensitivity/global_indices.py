@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
-from fmepy.models.adapter import Simulator, as_simulator
+from fmepy.models.adapter import Many, Simulator, as_simulator
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import interruptible
 from fmepy.results.tables import Framed
@@ -211,7 +211,8 @@ def global_indices(
             f"{len(runs.failures)} of {len(runs)} runs failed, which leaves {int(usable.sum())} of {usable.size} "
             f"blocks of runs. The first: {runs.failures['message'].iloc[0]} Narrow the ranges.",
         )
-    Y = np.array([r if r is not None else np.full(kind.n_outputs(runs.results), np.nan) for r in runs.results])
+    n_out = len(variables) * len(simulator.x)
+    Y = np.array([np.full(n_out, np.nan) if r is None else r.ravel() for r in runs.results])
     job = _Analysis(kind, usable)
     analysed = spread(job, list(Y.T), executor=executor, seed=int(rng.integers(1, 2**31)))
     if analysed.interrupted:
@@ -236,21 +237,28 @@ def global_indices(
 
 
 class _Outputs:
-    """The chosen outputs of one run, one after the other. It travels to workers."""
+    """The chosen outputs of one run, shape (n_var, n_x). It travels to workers."""
 
     def __init__(self, simulator: Simulator, variables: Sequence[str]) -> None:
         self.simulator = simulator
         self.columns = [simulator.var_names.index(v) for v in variables]
         self.variables = list(variables)
 
-    def __call__(self, theta: Vector) -> Vector:
+    def __call__(self, theta: Vector) -> Matrix:
         Y = self.simulator.run(theta)[:, self.columns]
-        bad = np.argwhere(~np.isfinite(Y))
-        if bad.size:
-            row, column = bad[0]
-            where = f" at {self.simulator.x_name} = {self.simulator.x[row]:g}" if len(Y) > 1 else ""
-            raise SimulationError(f"{self.variables[column]!r} is {Y[row, column]:g}{where}.")
-        return Y.T.ravel()
+        if not np.isfinite(Y).all():
+            raise self.not_finite(Y, theta)
+        return Y.T
+
+    @property
+    def many(self) -> Many | None:
+        """Many runs at once, where they can be."""
+        return self.simulator.in_batches(self.columns, self.not_finite)
+
+    def not_finite(self, Y: Matrix, theta: Vector) -> SimulationError:
+        row, column = np.argwhere(~np.isfinite(Y))[0]
+        where = f" at {self.simulator.x_name} = {self.simulator.x[row]:g}" if len(Y) > 1 else ""
+        return SimulationError(f"{self.variables[column]!r} is {Y[row, column]:g}{where}.")
 
 
 class _Analysis:
@@ -304,11 +312,6 @@ class _Method:
     def rows(self, usable: BoolVector) -> BoolVector:
         """Return the rows of these blocks."""
         return np.repeat(usable, self.n_rows)
-
-    @staticmethod
-    def n_outputs(results: Sequence[Any]) -> int:
-        """Return the number of outputs."""
-        return next(len(r) for r in results if r is not None)
 
 
 class _Sobol(_Method):

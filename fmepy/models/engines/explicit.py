@@ -26,7 +26,7 @@ from fmepy.expressions.equations import Equations, symbol
 from fmepy.models.engines.base import Engine, SolverOptions, steps_of
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.system import System, build_system
-from fmepy.types import Matrix, Vector
+from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 __all__ = ["ENGINE", "DopriStepper", "NotWritableError", "rates_source"]
 
@@ -139,6 +139,16 @@ class DopriStepper:
         why = _WHY.get(status, f"more than {most} steps")
         exploded = status == dormand_prince.EXPLODED
         raise SimulationError(f"the explicit solver gave up: {why}", time=reached, exploded=exploded)
+
+    def advance_many(self, start: float, Z: Matrix, inputs: Matrix, times: Vector) -> tuple[Cube, BoolVector]:
+        """Return z at `times` of many runs, shape (n_run, n_times, n_z), and which came to their end; no switches."""
+        out, ok = np.empty((len(Z), len(times), Z.shape[1])), np.empty(len(Z), dtype=bool)
+        for i in range(len(Z)):
+            try:
+                out[i], ok[i] = self.advance(start, Z[i].copy(), inputs[i], times)[1], True
+            except SimulationError:
+                ok[i] = False
+        return out, ok
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DopriStepper, self._arguments  # addresses mean nothing to another process

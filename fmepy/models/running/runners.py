@@ -20,7 +20,7 @@ from fmepy.models.running.forcings import forcing_jumps, stage_values
 from fmepy.models.running.problem import Problem, problem_of
 from fmepy.models.running.system import build_system, system_rates
 from fmepy.models.running.timeline import EventTable, Timeline, finite_rows, run_segments, snapped
-from fmepy.types import Matrix, Vector
+from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 __all__ = ["Runner", "make_runner"]
 
@@ -61,12 +61,25 @@ class Runner:
     def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
         raise NotImplementedError
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether `run_many` is there: runs in batches, without Python between them and without its lock."""
+        return False
+
+    def run_many(self, P: Matrix) -> tuple[Cube, BoolVector]:
+        """Return the states of many runs without sensitivities, shape (n_run, n_time, n_state), and which came through.
+
+        What stands where a run did not says nothing.
+        """
+        raise NotImplementedError
+
 
 class _AdaptiveRunner(Runner):
     def __init__(self, stepper: Stepper, problem: Problem, *rest: Any) -> None:
         super().__init__(stepper.name, *rest)
         system = problem.system
-        self._stepper, self._system, self._layout = stepper, system, problem.layout
+        self._stepper: Any = stepper
+        self._system, self._layout = system, problem.layout
         self._segments = None if system is not None and system.planned else self.timeline.segments()
         self._inputs = np.zeros(problem.layout.size + (problem.n_watched if stepper.watches_switches else 0))
         self._is_smooth = self._one_smooth_stretch()
@@ -92,6 +105,34 @@ class _AdaptiveRunner(Runner):
         return run_segments(
             self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events
         )
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether the engine runs in batches and nothing happens at times that depend on the run."""
+        has_switches = self._system is None or bool(self._system.switches)
+        return hasattr(self._stepper, "advance_many") and not has_switches and not self.names
+
+    def run_many(self, P: Matrix) -> tuple[Cube, BoolVector]:
+        """Return the states of many runs, stretch by stretch, see `Runner`."""
+        timeline, inputs = self.timeline, np.tile(self._inputs, (len(P), 1))
+        inputs[:, : P.shape[1]] = P
+        Z, apply_events = self._initial.many(P), self._events.prepared_many(P)
+        out = np.empty((len(P), len(timeline.rows), self.n_states))
+        out[:, : timeline.n_at_start] = Z[:, None]
+        if timeline.first_events:
+            Z = apply_events(timeline.first_events, Z)
+        ok = np.ones(len(P), dtype=bool)
+        for segment in self._segments or ():
+            if self._layout.n_forcings:
+                inputs[:, self._layout.lines] = segment.lines
+                inputs[:, self._layout.origin] = segment.start
+            rows, came_through = self._stepper.advance_many(segment.start, Z, inputs, segment.times)
+            ok &= came_through
+            out[:, segment.rows] = rows[:, : segment.rows.stop - segment.rows.start]
+            Z = rows[:, -1]
+            if segment.events:
+                Z = apply_events(segment.events, Z)
+        return out, ok & np.isfinite(out).all(axis=(1, 2))
 
 
 class _FixedRunner(Runner):

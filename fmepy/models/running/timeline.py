@@ -12,7 +12,7 @@ kinks and jumps of forcings, switches. The conventions:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite
 from typing import Any
@@ -71,6 +71,22 @@ class EventTable:
                     dv = slopes[i]
                     s[:] = dv if e.method == "replace" else s + dv if e.method == "add" else v * s + old * dv
             return z
+
+        return apply
+
+    def prepared_many(self, P: Matrix) -> Callable[[Sequence[int], Matrix], Matrix]:
+        """Return ``apply(indices, Z) -> Z`` for many runs without sensitivities, Z of shape (n_run, n_state)."""
+        if not self.events:
+            return lambda indices, Z: Z
+        values = self._table.many(P)
+
+        def apply(indices: Sequence[int], Z: Matrix) -> Matrix:
+            Z = Z.copy()
+            for i in indices:
+                e, v = self.events[i], values[:, i]
+                old = Z[:, e.state]
+                Z[:, e.state] = v if e.method == "replace" else old + v if e.method == "add" else old * v
+            return Z
 
         return apply
 
