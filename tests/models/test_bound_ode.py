@@ -1,0 +1,117 @@
+"""Many runs at once are the runs one by one, whatever happens along them, and however they are grouped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fmepy import OdeModel
+from fmepy.errors import SimulationError
+from fmepy.models.base import simulate_many
+from fmepy.models.difference import DifferenceModel
+from tests.models.problems import every_model, hiv_model
+
+MODELS = sorted(every_model("numba"))
+
+
+def around(theta0: np.ndarray, n: int, seed: int = 1) -> np.ndarray:
+    return theta0 * np.exp(0.1 * np.random.default_rng(seed).standard_normal((n, theta0.size)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_many_runs_are_the_runs_one_by_one(name):
+    bound = every_model("numba")[name].bind()
+    Theta = around(bound.theta0, 7)
+    Y, why = simulate_many(bound, Theta)
+    assert Y.shape == (7, len(bound.times), len(bound.var_names))
+    assert why.tolist() == [""] * 7
+    for y, theta in zip(Y, Theta, strict=True):
+        np.testing.assert_allclose(y, bound.simulate(theta), rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_how_runs_are_grouped_changes_no_bit(name):
+    bound = every_model("numba")[name].bind()
+    Theta = around(bound.theta0, 7)
+    together = bound.simulate_many(Theta)[0]
+    apart = np.concatenate([bound.simulate_many(Theta[i : i + 1])[0] for i in range(7)])
+    np.testing.assert_array_equal(together, apart)
+
+
+def test_threads_share_the_runs_of_models_without_switches():
+    shared = {name for name, model in every_model("numba").items() if model.bind().runs_on_threads}
+    assert {"hiv", "bacteria", "events", "forced", "stepped", "Lotka-Volterra"} <= shared
+    assert not {"switch", "kinks"} & shared
+
+
+def test_engines_that_hold_the_lock_say_so():
+    assert not hiv_model(engine="scipy").bind().runs_on_threads
+    assert not hiv_model(engine="numba").bind(hold_engine=True).runs_on_threads
+
+
+def test_events_with_values_that_are_parameters_happen_in_every_run():
+    events = [
+        {"var": "A", "time": 0.0, "value": 1.0, "method": "add"},  # at the very start, after its row
+        {"var": "A", "time": 1.0, "value": "dose", "method": "add"},
+        {"var": "A", "time": 2.0, "value": "dose / 2", "method": "replace"},
+        {"var": "A", "time": 3.0, "value": 3, "method": "multiply"},
+    ]
+
+    def decay(t, A, *, k=1.0, dose=5.0):
+        return -k * A
+
+    times = np.arange(0.0, 5.0)
+    model = OdeModel(decay, state={"A": "2 * dose"}, times=times, events=events, engine="numba", rtol=1e-10, atol=1e-12)
+    Theta = np.array([[1.0, 5.0], [0.5, 2.0], [0.1, 10.0]])
+    Y, _ = model.bind(["k", "dose"]).simulate_many(Theta)
+    for y, (k, dose) in zip(Y[:, :, 0], Theta, strict=True):
+        e = np.exp(-k)
+        at_1 = (2 * dose + 1) * e
+        exact = [2 * dose, at_1, (at_1 + dose) * e, dose / 2 * e, 3 * dose / 2 * e * e]
+        np.testing.assert_allclose(y, exact, rtol=1e-8)
+
+
+def test_a_run_that_fails_leaves_the_others_alone_and_says_why_as_ever():
+    def blowing_up(t, N, *, a=1.0):
+        return a * N**2
+
+    bound = OdeModel(blowing_up, state={"N": 1.0}, times=[0, 0.5, 1.0], engine="numba").bind()
+    Theta = np.array([[0.5], [3.0], [0.9]])
+    Y, why = bound.simulate_many(Theta)
+    assert [bool(w) for w in why] == [False, True, False]
+    assert np.isnan(Y[1]).all()
+    with pytest.raises(SimulationError) as caught:
+        bound.simulate(Theta[1])
+    assert why[1] == str(caught.value)
+    np.testing.assert_allclose(Y[[0, 2], -1, 0], 1 / (1 - Theta[[0, 2], 0]), rtol=1e-4)
+
+
+def test_a_run_that_turns_out_stiff_is_finished_by_another_engine_and_counted():
+    def relaxing(t, x, *, k=1.0):
+        return -k * (x - np.cos(t))
+
+    bound = OdeModel(relaxing, state={"x": 0.0}, times=np.linspace(0, 20, 11), engine="numba").bind()
+    Theta = np.array([[1.0], [1e5], [2.0]])
+    Y, why = bound.simulate_many(Theta)
+    assert why.tolist() == ["", "", ""]
+    assert bound.retries == 1
+    np.testing.assert_allclose(Y[1, 1:, 0], np.cos(bound.times[1:]), atol=1e-4)
+
+
+@pytest.mark.parametrize("engine", ["scipy", "auto"])
+def test_every_bound_model_runs_many(engine):
+    bound = hiv_model(engine=engine).bind(["bet", "rho"])
+    Y, why = simulate_many(bound, around(bound.theta0, 3))
+    assert Y.shape == (3, len(bound.times), 4)
+    assert not why.any()
+
+
+def test_so_does_a_difference_model_and_a_failure_is_a_sentence():
+    def step(t, N, *, r=1.0):
+        return N * np.exp(r)
+
+    bound = DifferenceModel(step, state={"N": 1.0}, times=np.arange(5)).bind()
+    Y, why = simulate_many(bound, np.array([[0.1], [1e6]]))
+    assert why[0] == ""
+    assert "time" in why[1]
+    np.testing.assert_allclose(Y[0, :, 0], np.exp(0.1 * np.arange(5)))
