@@ -144,6 +144,72 @@ def test_an_arrow_downwards_is_fine(module, code):
     assert not violations(module.split(".")[1], module, code)
 
 
+# --- what begins with an underscore stays in its room
+
+OF_OTHERS = {"_replace", "_asdict", "_print", "_exit", "_max_workers"}
+"""Documented by others: of named tuples, of sympy's printers, of os, of executors."""
+
+
+def private_reads(code: str) -> Iterator[tuple[int, str]]:
+    """Return line and name of each attribute with one leading underscore that is read of another object than self."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Attribute):
+            of_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            name = "" if of_own else node.attr
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "hasattr", "setattr"):
+            given = node.args[1] if len(node.args) > 1 else None
+            name = str(given.value) if isinstance(given, ast.Constant) else ""
+        else:
+            continue
+        if re.match("_[a-z]", name, re.IGNORECASE) and name not in OF_OTHERS:
+            yield node.lineno, name
+
+
+def private_names(code: str) -> set[str]:
+    """Return the names with a leading underscore that a module defines: functions, classes, fields, attributes."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return {name for name in found if name.startswith("_")}
+
+
+def test_no_room_reads_what_another_keeps_to_itself():
+    own: dict[str, set[str]] = {}
+    for room, _, path in modules():
+        own.setdefault(room, set()).update(private_names(path.read_text(encoding="utf-8")))
+    assert not [
+        f"{module}:{line} reads {name}, which fmepy/{room} does not define"
+        for room, module, path in modules()
+        for line, name in private_reads(path.read_text(encoding="utf-8"))
+        if name not in own[room]
+    ]
+
+
+def test_no_room_imports_what_another_keeps_to_itself():
+    assert not [
+        f"{module} imports {name} of {other}"
+        for room, module, path in modules()
+        for other, name, _ in imports(path.read_text(encoding="utf-8"), module)
+        if other != room and re.match("_[a-z]", name, re.IGNORECASE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("model._definition", ["_definition"]),
+        ("self.model._definition", ["_definition"]),
+        ("getattr(model, '_events', ())", ["_events"]),
+        ("self._definition, cls._made, model.__dict__, row._replace(x=1)", []),
+    ],
+)
+def test_a_private_read_is_seen(code, names):
+    assert [name for _, name in private_reads(code)] == names
+
+
 # --- the catalogue
 
 

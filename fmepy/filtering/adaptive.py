@@ -37,8 +37,8 @@ from fmepy.expressions.equations import Equations, symbol
 from fmepy.filtering import loop
 from fmepy.filtering.explicit import ExplicitStepper
 from fmepy.filtering.run import Functions
-from fmepy.filtering.specification import Specification
 from fmepy.filtering.statespace import StateSpace
+from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.diffsol import DiffsolStepper, NotCompilableError, is_available
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.running.accuracy import RELATIVE
@@ -67,15 +67,21 @@ class Accuracy:
     max_step: float
 
     @classmethod
-    def of(cls, spec: Specification) -> Accuracy:
-        """Return that of a specification: the model's, where it asks for more than a filter does anyway."""
-        options = spec.model._scaled_options()
-        n = len(spec.definition.states)
+    def of(cls, options: SolverOptions, n: int, tightness: float = 1.0) -> Accuracy:
+        """Return that of a model's own options, where they ask for more than a filter does anyway.
+
+        Parameters
+        ----------
+        n : int
+            States of the filter: the model's, then sums over time.
+        tightness : float
+            What all tolerances are multiplied by.
+        """
         own = np.minimum(options.atol / RELATIVE, 1.0)
         own[np.isnan(own)] = 1.0  # fixed steps outside the filter
-        rest = np.full(len(spec.space.states) - n, own.min())  # sums over time
-        tight = spec.tightness
-        return cls(min(RTOL, options.rtol) * tight, ATOL * tight, np.concatenate([own, rest]), options.max_step)
+        rest = np.full(n - len(own), own.min())  # sums over time
+        sizes = np.concatenate([own, rest])
+        return cls(min(RTOL, options.rtol) * tightness, ATOL * tightness, sizes, options.max_step)
 
     @property
     def of_states(self) -> Vector:
@@ -94,28 +100,29 @@ class Accuracy:
         return np.asarray(self.atol * relative[:, None] * relative)
 
 
-def uses_solver(spec: Specification) -> bool:
-    """Tell whether states go on by a solver with tolerances."""
-    return spec.propagation in ("ode", "moment") and (_takes_moments(spec) or not _is_exact(spec))
+def is_exact(space: Any) -> bool:
+    """Tell whether the transition of a model has a closed form: the matrix exponential."""
+    return isinstance(space, StateSpace) and _is_constant(space)
 
 
-def _takes_moments(spec: Specification) -> bool:
-    return spec.propagation == "moment" or spec.update == "second_order"
+def adaptive_functions(
+    space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool, accuracy: Accuracy
+) -> Functions:
+    """Return the functions of a filter whose states go on by an adaptive solver (propagation "ode" and "moment").
 
-
-def _is_exact(spec: Specification) -> bool:
-    return isinstance(spec.space, StateSpace) and _is_constant(spec.space)
-
-
-def adaptive_functions(spec: Specification) -> Functions:
-    """Return the functions of a filter whose states go on by an adaptive solver (propagation "ode" and "moment")."""
-    space, forcings = spec.space, spec.definition.forcings
-    moments = _takes_moments(spec)
+    Parameters
+    ----------
+    space : StateSpace or UntracedSpace
+    moments : bool
+        The covariance goes along with the state; else its tangent and a noise integral.
+    curved : bool
+        The state feels the curvature of its rates.
+    """
     observe = space.interpreted()[1]
     n = len(space.states)
-    if not moments and isinstance(space, StateSpace) and _is_exact(spec):
+    if not moments and is_exact(space):
         return Functions(False, _Exact(space).advance, observe, loop.TRANSITION, n)
-    by_solver = _BySolver(space, forcings, moments, spec.update == "second_order", Accuracy.of(spec))
+    by_solver = _BySolver(space, forcings, moments, curved, accuracy)
     return Functions(False, by_solver.advance, observe, loop.MOMENTS if moments else loop.TRANSITION, n)
 
 

@@ -25,10 +25,10 @@ from fmepy.filtering.loop import (
     change_state,
     compile_loop,
 )
-from fmepy.filtering.noise import semidefinite_factor
 from fmepy.filtering.run import Scheme, Start
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.triangular import semidefinite_lower
+from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import Cube, Vector
 
 __all__ = ["draw_paths"]

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from fmepy.expressions.equations import symbol
-from fmepy.filtering.outputs import outputs_of
-from fmepy.filtering.specification import Specification
 from fmepy.filtering.statespace import StateSpace
+from fmepy.fimlof.outputs import outputs_of
+from fmepy.fimlof.specification import Specification
 from fmepy.types import Matrix
 
 __all__ = ["band", "positive_names"]

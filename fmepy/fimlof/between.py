@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.filtering.bound_filter import Machine, settings_of
 from fmepy.filtering.run import Pass, Record, Start, run_filter
 from fmepy.filtering.schedule import Change, Readings, Schedule, build_schedule
+from fmepy.fimlof.bound_filter import BoundFilter, settings_of
 from fmepy.types import Vector
 
 __all__ = ["NO_READINGS", "begins_of_side_paths", "with_side_paths"]
@@ -33,7 +33,9 @@ def begins_of_side_paths(schedule: Schedule, times: Vector) -> Vector:
     return np.where(gaps <= near, np.nan, points[place])
 
 
-def with_side_paths(machine: Machine, schedule: Schedule, run: Pass, p: Vector, times: Vector) -> tuple[Schedule, Pass]:
+def with_side_paths(
+    bound_filter: BoundFilter, schedule: Schedule, run: Pass, p: Vector, times: Vector
+) -> tuple[Schedule, Pass]:
     """Return schedule and recorded pass with further nodes.
 
     Parameters
@@ -43,7 +45,7 @@ def with_side_paths(machine: Machine, schedule: Schedule, run: Pass, p: Vector, 
     """
     record = run.record
     assert record is not None, "a recorded pass"
-    spec, settings = machine.spec, settings_of(machine, p)
+    spec, settings = bound_filter.spec, settings_of(bound_filter, p)
     nodes = np.searchsorted(schedule.times, times, side="right") - 1
     transitions = record.transitions.copy()
     x, P, maps, inputs = [], [], [], []
@@ -62,7 +64,7 @@ def with_side_paths(machine: Machine, schedule: Schedule, run: Pass, p: Vector, 
             stages=schedule.step_inputs.shape[1],
         )
         start = Start(record.x_filtered[node], record.P_filtered[node], np.empty(0, dtype=np.intp))
-        found = run_filter(machine.scheme, own, start, *settings, True).record
+        found = run_filter(bound_filter.scheme, own, start, *settings, True).record
         assert found is not None, "a recorded pass"
         tangent = found.transitions[-1]
         again = k > 0 and nodes[k - 1] == node

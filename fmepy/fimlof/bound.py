@@ -18,14 +18,14 @@ import pandas as pd
 
 from fmepy.costs.data_identity import ObservedData, joined
 from fmepy.errors import SimulationError
-from fmepy.filtering.bound_filter import Machine, schedule_of, settings_of
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of, unknown_part
 from fmepy.filtering.run import VARIANCE_NOT_POSITIVE, Pass, run_filter
 from fmepy.filtering.schedule import Readings, Schedule
-from fmepy.filtering.specification import FIXED, Specification, uses_errors
 from fmepy.fimlof.between import begins_of_side_paths, with_side_paths
+from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
 from fmepy.fimlof.data import EntityData
 from fmepy.fimlof.entity_run import EntityRun
+from fmepy.fimlof.specification import FIXED, Specification, uses_errors
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 __all__ = ["BoundFimlof", "effective_readings"]
@@ -128,7 +128,7 @@ class BoundFimlof:
             np.array([index[f"{k}[{e.label}]" if k in per_entity else k] for k in spec.parameters], dtype=np.intp)
             for e in self.entities
         ]
-        self._machine = Machine(spec)
+        self._filter = BoundFilter(spec)
         self.schedules: list[tuple[Schedule, Readings | None]] = [
             schedule_of(spec, effective_readings(spec, e)) for e in self.entities
         ]
@@ -179,13 +179,11 @@ class BoundFimlof:
 
     def tightened(self) -> BoundFimlof | None:
         """Return the same at smaller tolerances, None where no solver has any; see `fmepy.models.base.tightened`."""
-        from fmepy.filtering.adaptive import uses_solver
-
-        if not uses_solver(self.spec):
+        if not self.spec.uses_solver:
             return None
         out = copy(self)
         out.spec = replace(self.spec, tightness=0.01 * self.spec.tightness)
-        out._machine = Machine(out.spec)
+        out._filter = BoundFilter(out.spec)
         out._remembered, out._last = None, None
         return out
 
@@ -285,7 +283,7 @@ class BoundFimlof:
             run, _ = self._pass(k, values, record=True)
             if run.node >= 0:
                 raise self._broken(k, run, values)
-            table = nonlinearity(self._machine, self.schedules[k][0], run, values[self._take[k]])
+            table = nonlinearity(self._filter, self.schedules[k][0], run, values[self._take[k]])
             if entity.label is not None:
                 table.insert(0, "entity", entity.label)
             tables.append(table)
@@ -308,7 +306,7 @@ class BoundFimlof:
         counted = replace(entity.counted(len(schedule.readings)), readings=schedule.readings)
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
         try:
-            correlation = settings_of(self._machine, p)[2]
+            correlation = settings_of(self._filter, p)[2]
             with np.errstate(over="ignore", invalid="ignore"):
                 run, likelihood = self._pass(k, values, record=True, scheduled=(schedule, used))
             if likelihood is None:
@@ -316,7 +314,7 @@ class BoundFimlof:
             elif not np.isfinite(likelihood.loglik):
                 failure = self._undetermined(likelihood)
             if len(beside) and likelihood is not None:
-                schedule, run = with_side_paths(self._machine, schedule, run, p, beside)
+                schedule, run = with_side_paths(self._filter, schedule, run, p, beside)
         except SimulationError as error:
             failure = str(error)
         return EntityRun(entity.label, p, schedule, used, run, likelihood, correlation, failure, counted.log_jacobian)
@@ -352,12 +350,12 @@ class BoundFimlof:
         """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands."""
         schedule, used = self.schedules[k] if scheduled is None else scheduled
         p = values[self._take[k]]
-        machine = self._machine
-        inputs, events, correlation = settings_of(machine, p, self._inflation)
+        bound_filter = self._filter
+        inputs, events, correlation = settings_of(bound_filter, p, self._inflation)
         shift = np.zeros(len(self.spec.free_states))
         for _ in range(_MOST_SHIFTS):
-            start = machine.start(p, used, schedule.inputs[0], float(schedule.times[0]), shift)
-            run = run_filter(machine.scheme, schedule, start, inputs, events, correlation, record)
+            start = bound_filter.start(p, used, schedule.inputs[0], float(schedule.times[0]), shift)
+            run = run_filter(bound_filter.scheme, schedule, start, inputs, events, correlation, record)
             if run.node >= 0:
                 return run, None
             likelihood = likelihood_of(run)

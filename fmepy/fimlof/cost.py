@@ -32,9 +32,9 @@ from fmepy.errors import (
     did_you_mean,
     listed,
 )
-from fmepy.filtering.specification import Specification, read_specification
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
+from fmepy.fimlof.specification import Specification, read_specification
 from fmepy.models.base import Model
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
@@ -384,7 +384,7 @@ class FimlofCost(AddableCost):
 
 
 def _check_model(model: Any) -> None:
-    if isinstance(model, Model) and hasattr(model, "_definition"):
+    if isinstance(model, Model) and hasattr(model, "definition"):
         return
     advice = " A filter needs the model's equations, not its output." if callable(model) else ""
     raise ArgumentError(f"`model` must be an OdeModel or a DifferenceModel; got {type(model).__name__}.{advice}")
@@ -478,7 +478,7 @@ def _guess(entities: Sequence[EntityData], variable: str) -> float:
 
 def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:
     """Return the given parameters that the noise still uses, and those that were named just now."""
-    from fmepy.filtering.specification import names_of_estimates, names_of_noise
+    from fmepy.fimlof.specification import names_of_estimates, names_of_noise
 
     noises = [arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd")]
     used = names_of_noise(*noises) | names_of_estimates(*noises[:2])

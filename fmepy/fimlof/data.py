@@ -144,7 +144,7 @@ def _entity(
         labels += list(v.rows)
     n = len(which)
     all_times = np.concatenate([*times, _rows_without(table, x, np.concatenate(times), model, of)])
-    if model._definition.kind == "difference":  # rounding of times that are steps must not make two nodes of one
+    if model.definition.kind == "difference":  # rounding of times that are steps must not make two nodes of one
         start = float(model.times[0])
         all_times = start + np.rint(all_times - start)
     else:
@@ -182,7 +182,7 @@ def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, x: s
             f"{what} in row {rows[i]} is of {x} = {times[i]:g}, before the model's start at {start:g}. Let the model "
             "start earlier: times=, whose first entry is where its initial values hold."
         )
-    if model._definition.kind == "difference" and len(times):
+    if model.definition.kind == "difference" and len(times):
         try:
             whole_steps(np.sort(times), start)
         except Exception as error:

@@ -19,18 +19,18 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
-from fmepy.filtering.bound_filter import Machine, schedule_of, settings_of
-from fmepy.filtering.noise import semidefinite_factor
-from fmepy.filtering.outputs import StateFunctions, names_of_sums, output_functions
 from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.schedule import Readings, Schedule, continued
 from fmepy.filtering.smoothing import history_of
-from fmepy.filtering.specification import FIXED, Specification
 from fmepy.fimlof.bands import band, positive_names
+from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
 from fmepy.fimlof.entity_run import EntityRun
+from fmepy.fimlof.outputs import StateFunctions, names_of_sums, output_functions
+from fmepy.fimlof.specification import FIXED, Specification
 from fmepy.models.difference import whole_steps
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import Forcing, as_forcings
+from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.parameters.scales import check_scale
 from fmepy.results.tables import Framed, readable
 from fmepy.types import BoolVector, Cube, Matrix, Seed, Vector
@@ -210,7 +210,7 @@ class _Ahead:
 class _Future:
     """What runs on from the end of one entity's data."""
 
-    machine: Machine
+    bound_filter: BoundFilter
     schedule: Schedule
     times: Vector
     outputs: StateFunctions
@@ -221,7 +221,7 @@ class _Future:
 
     @property
     def spec(self) -> Specification:
-        return self.machine.spec
+        return self.bound_filter.spec
 
     def run(self, run: EntityRun, filtered: Specification) -> _Ahead:
         """Return the forecast from the end of a run of the model as the data were filtered, with its own start."""
@@ -240,7 +240,7 @@ class _Future:
         return self._together(result.record.x_predicted[at], result.record.P_predicted[at], p, at)
 
     def _passed(self, schedule: Schedule, x: Vector, P: Matrix, p: Vector) -> Any:
-        m = self.machine
+        m = self.bound_filter
         start = Start(np.array(x), np.array(P), np.empty(0, dtype=np.intp))
         return run_filter(m.scheme, schedule, start, *settings_of(m, p), True)
 
@@ -265,7 +265,7 @@ class _Future:
         at = np.tile(np.searchsorted(self.schedule.times, self.times), n_draw)
         t, flat, u = np.tile(self.times, n_draw), x.reshape(-1, n), self.schedule.inputs[at]
         y, z, sds = (f.at(t, flat, p, u)[0] for f in (self.outputs, self.readings, self.sds))
-        correlation = self.machine.correlation(p)
+        correlation = self.bound_filter.correlation(p)
         C = semidefinite_factor(correlation) if len(correlation) else np.eye(m)
         errors = np.abs(sds) * self.errors * (rng.standard_normal((len(z), m)) @ C.T)
         whole = np.concatenate([flat, y, z], axis=1).reshape(n_draw, n_time, -1)
@@ -309,7 +309,7 @@ def _future(spec: Specification, run: EntityRun, steps: int | None, times: Any, 
     for a, own in zip(spec.accumulators, ends, strict=True):
         complete[:, a.variable] = np.isclose(ahead[:, None], own[None, :]).any(axis=1)
     return _Future(
-        Machine(later),
+        BoundFilter(later),
         schedule,
         ahead,
         output_functions(later),
@@ -452,7 +452,7 @@ def _paths(future: _Future, run: EntityRun, n: int, rng: np.random.Generator) ->
     if run.failure is not None:
         return np.full((n, len(future.times), len(spec.space.states)), np.nan)
     start = Start(*end_of(run, spec), np.empty(0, dtype=np.intp))
-    paths = future.machine.paths(future.schedule, start, run.p, n, rng)
+    paths = future.bound_filter.paths(future.schedule, start, run.p, n, rng)
     return paths[:, np.searchsorted(future.schedule.times, future.times)]
 
 

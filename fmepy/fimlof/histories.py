@@ -21,13 +21,13 @@ import pandas as pd
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.tables import as_table
 from fmepy.errors import SimulationError
-from fmepy.filtering.bound_filter import Machine
-from fmepy.filtering.noise import semidefinite_factor
-from fmepy.filtering.outputs import StateFunctions
 from fmepy.filtering.run import Start
 from fmepy.filtering.smoothing import error_covariance
 from fmepy.fimlof.bound import BoundFimlof
+from fmepy.fimlof.bound_filter import BoundFilter
 from fmepy.fimlof.data import EntityData, read_entities
+from fmepy.fimlof.outputs import StateFunctions
+from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.parameters.names import normal_name
 from fmepy.types import Vector
 
@@ -68,20 +68,20 @@ def _diffuse_starts(cost: Any, theta: pd.Series) -> list[Vector]:
 
 def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator) -> Vector:
     """Return readings of an entity along one path, in the order of its data, as they are given."""
-    spec, machine, (schedule, used), p = (
+    spec, bound_filter, (schedule, used), p = (
         bound.spec,
-        Machine(bound.spec),
+        BoundFilter(bound.spec),
         bound.schedules[k],
         bound.parameters_of(k, theta),
     )
-    start = machine.start(p, used, schedule.inputs[0], float(schedule.times[0]))
+    start = bound_filter.start(p, used, schedule.inputs[0], float(schedule.times[0]))
     x, P = start.x.copy(), start.P.copy()
     if unknown is not None:
         x[start.free] = unknown
     if used is not None:  # their first data are the truth
         own = [state for variable, state in spec.direct if variable in used.variables]
         P[own, :] = P[:, own] = 0.0
-    states = machine.paths(schedule, Start(x, P, np.empty(0, dtype=np.intp)), p, 1, rng)[0]
+    states = bound_filter.paths(schedule, Start(x, P, np.empty(0, dtype=np.intp)), p, 1, rng)[0]
     if not np.isfinite(states).all():
         raise SimulationError(
             f"A path became NaN or infinite at time {schedule.times[~np.isfinite(states).all(axis=1)][0]:.6g}.",
@@ -91,7 +91,7 @@ def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None,
         StateFunctions(spec, spec.variables, e).at(schedule.times, states, p, schedule.inputs)[0]
         for e in (spec.space.readings, spec.space.sds)
     )
-    correlation = machine.correlation(p)
+    correlation = bound_filter.correlation(p)
     parts = [(used, np.zeros(len(used), dtype=np.intp))] if used is not None else []
     out = []
     for readings, nodes in (*parts, (schedule.readings, schedule.nodes_of_rows)):

@@ -17,20 +17,20 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import SimulationError
-from fmepy.filtering.bound_filter import Machine, settings_of
 from fmepy.filtering.run import Pass, Record, Start, run_filter
 from fmepy.filtering.schedule import Schedule
+from fmepy.fimlof.bound_filter import BoundFilter, settings_of
 from fmepy.types import Vector
 
 __all__ = ["nonlinearity"]
 
 
-def nonlinearity(machine: Machine, schedule: Schedule, run: Pass, p: Vector) -> pd.DataFrame:
+def nonlinearity(bound_filter: BoundFilter, schedule: Schedule, run: Pass, p: Vector) -> pd.DataFrame:
     """Return the nonlinearity of step and reading by state.
 
     Parameters
     ----------
-    machine : Machine
+    bound_filter : BoundFilter
     schedule : Schedule
         Of one entity.
     run : Pass
@@ -46,13 +46,13 @@ def nonlinearity(machine: Machine, schedule: Schedule, run: Pass, p: Vector) -> 
     """
     if run.record is None or run.node >= 0:
         raise SimulationError("The nonlinearity is that of a filter that came to its end, with its record.")
-    states = machine.spec.space.states
+    states = bound_filter.spec.space.states
     rows = []
     for j in range(len(states)):
         of_step = np.array(
-            [_of_step(machine, schedule, run.record, p, node, j) for node in range(len(schedule.times) - 1)]
+            [_of_step(bound_filter, schedule, run.record, p, node, j) for node in range(len(schedule.times) - 1)]
         )
-        of_reading = np.array(_of_readings(machine, schedule, run.record, p, j))
+        of_reading = np.array(_of_readings(bound_filter, schedule, run.record, p, j))
         rows.append((*_summary(of_step, schedule), *_summary(of_reading, schedule)))
     columns = ["step_mean", "step_max", "step_time", "reading_mean", "reading_max", "reading_time"]
     return pd.DataFrame(rows, index=pd.Index(states, name="state"), columns=columns)
@@ -65,21 +65,21 @@ def _summary(values: Vector, schedule: Schedule) -> tuple[float, float, float]:
     return float(np.nanmean(values)), float(values[worst]), float(schedule.times[worst])
 
 
-def _of_step(machine: Machine, schedule: Schedule, record: Record, p: Vector, node: int, j: int) -> float:
+def _of_step(bound_filter: BoundFilter, schedule: Schedule, record: Record, p: Vector, node: int, j: int) -> float:
     """Return the nonlinearity of the map from a node to the next along state j; NaN where it does not vary."""
     P = record.P_filtered[node]
     sd = float(np.sqrt(max(P[j, j], 0.0)))
     if sd == 0.0:
         return np.nan
     x, piece = record.x_filtered[node], _between(schedule, node)
-    centre, F = _moved(machine, piece, p, x)
+    centre, F = _moved(bound_filter, piece, p, x)
     along = F[:, j] * sd
     spread = np.sqrt(np.maximum(np.diag(record.P_predicted[node + 1]), 0.0))
     out = 0.0
     for sign in (1.0, -1.0):
         y = x.copy()
         y[j] += sign * sd
-        gap = np.abs(_moved(machine, piece, p, y)[0] - centre - sign * along)
+        gap = np.abs(_moved(bound_filter, piece, p, y)[0] - centre - sign * along)
         ratios = np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0)
         out = max(out, float(np.max(ratios)))
     return out
@@ -107,19 +107,19 @@ def _between(schedule: Schedule, node: int) -> Schedule:
     )
 
 
-def _moved(machine: Machine, piece: Schedule, p: Vector, x: Vector) -> tuple[Vector, Any]:
+def _moved(bound_filter: BoundFilter, piece: Schedule, p: Vector, x: Vector) -> tuple[Vector, Any]:
     """Return the next state from x, and the tangent; the covariance has no part in it."""
-    inputs, events, correlation = settings_of(machine, p)
+    inputs, events, correlation = settings_of(bound_filter, p)
     start = Start(x, np.zeros((len(x), len(x))), np.empty(0, dtype=np.intp))
-    run = run_filter(machine.linear_scheme, piece, start, inputs, events, correlation, record=True)
+    run = run_filter(bound_filter.linear_scheme, piece, start, inputs, events, correlation, record=True)
     assert run.record is not None, "it was asked for"
     return run.record.x_predicted[1], run.record.transitions[1]
 
 
-def _of_readings(machine: Machine, schedule: Schedule, record: Record, p: Vector, j: int) -> list[float]:
+def _of_readings(bound_filter: BoundFilter, schedule: Schedule, record: Record, p: Vector, j: int) -> list[float]:
     """Return the nonlinearity of the readings along state j, by node."""
-    inputs, _, _ = settings_of(machine, p)
-    observe = machine.observe_at
+    inputs, _, _ = settings_of(bound_filter, p)
+    observe = bound_filter.observe_at
     out = []
     for node, t in enumerate(schedule.times.tolist()):
         rows = slice(schedule.row_at[node], schedule.row_at[node + 1])

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice, did_you_mean
-from fmepy.filtering.outputs import StateFunctions, names_of_sums, output_functions, outputs_of
 from fmepy.filtering.smoothing import History, history_of
 from fmepy.fimlof import tables
 from fmepy.fimlof.bands import positive_names
@@ -29,6 +28,7 @@ from fmepy.fimlof.diagnostics import (
 )
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.forecasting import Forecast, forecast
+from fmepy.fimlof.outputs import StateFunctions, names_of_sums, output_functions, outputs_of
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names

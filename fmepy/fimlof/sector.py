@@ -17,9 +17,9 @@ import pandas as pd
 from fmepy.costs.sum import SumCost
 from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.expressions.equations import Equations, names_in
-from fmepy.filtering.specification import names_of_estimates, names_of_noise
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.data import EntityData
+from fmepy.fimlof.specification import names_of_estimates, names_of_noise
 from fmepy.parameters.named import check_names
 from fmepy.types import Vector
 
@@ -173,21 +173,13 @@ def _model(
     parameters = tuple(k for k in definition.parameters if k in used)
     forcings = {f.name: f for f in definition.forcings if f.name in used}
     part = Equations(equations.kind, kept, parameters, (*forcings, *inputs), rates, outputs, equations.time)
-    arguments = {
-        k: v for k, v in cost.model._arguments.items() if k in ("times", "engine", "method", "dt", "rtol", "max_step")
-    }
-    if "atol" in cost.model._arguments:
-        given = zip(definition.states, cost.model._options.atol.tolist(), strict=True)
-        arguments["atol"] = {k: None if np.isnan(a) else a for k, a in given if k in kept}
-    arguments["engine"] = "auto"
-    if events := _events(cost, kept):
-        arguments["events"] = events
-    return type(cost.model)(
+    events = _events(cost, kept)
+    return cost.model.of_equations(
         part,
         state={k: _as_given(v) for k, v in initial.items()},
         parms={k: float(definition.parms[k]) for k in parameters},
         forcings={**forcings, **series} or None,
-        **arguments,
+        **({"events": events} if events else {}),
     )
 
 
@@ -210,7 +202,7 @@ def _cost(cost: FimlofCost, entity: EntityData, model: Any, variables: tuple[str
     """Return the cost of the sector's readings of one entity, with what of the noise belongs to it."""
     spec = cost.specification
     known = {*model.states, *model.parms.index}
-    felt = {*model.states, *(names_in(model._definition.equations.rates) & set(model.parms.index))}
+    felt = {*model.states, *(names_in(model.definition.equations.rates) & set(model.parms.index))}
     effective = [k for k in spec.noise.keys if k in felt]
     process = _of_keys(cost.process_noise, effective)
     measurement = _of_keys(cost.measurement_noise, variables)

@@ -334,7 +334,7 @@ def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | 
 def _rtol(model: Any) -> float | None:
     """Return the relative tolerance of a model's solver, None if it has no error control or none is known."""
     inner = getattr(model, "inner", model)
-    options = getattr(inner, "_options", None)
+    options = getattr(inner, "options", None)
     if options is None or getattr(inner, "method", None) in _FIXED_STEP:
         return None
     return float(options.rtol)

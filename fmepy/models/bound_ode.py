@@ -46,7 +46,7 @@ class BoundOde:
         options: SolverOptions | None = None,
         runs: int = 1,
     ) -> None:
-        d = model._definition
+        d = model.definition
         self._options = options  # None: the model's, looked up at the first run
         self._limits: list[float] | None = None
         self._model, self._definition, self._hold = model, d, hold_engine
@@ -57,9 +57,9 @@ class BoundOde:
         self.theta0 = self._base[self._places]
         self.retries = 0
         self._box: tuple[Vector, Vector] | None = None
-        limited = bool(np.isfinite(model._options.max_step))
+        limited = bool(np.isfinite(model.options.max_step))
         self._engines: list[Engine] = [model._engine, *registry.heirs(model._engine, d, limited)]
-        event_times = np.array([e.time for e in model._events])
+        event_times = np.array([e.time for e in model.definition.events])
         self._timeline = Timeline.of(float(model.times[0]), times, d.forcings, event_times)
         self._runners: dict[tuple[str, str], Runner | None] = {}
         self._U = forcing_values(d.forcings, times)
@@ -106,9 +106,9 @@ class BoundOde:
             model = self._model
             names = self.names if kind == "exact" else ()
             if self._options is None:
-                self._options = model._scaled_options()
+                self._options = model.scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
-            common = (self._definition, model._events, self._timeline, names, options, model.times)
+            common = (self._definition, model.definition.events, self._timeline, names, options, model.times)
             self._runners[key] = make_runner(engine, *common)
         return self._runners[key]
 
@@ -153,7 +153,7 @@ class BoundOde:
         """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
         if self._model._engine.steps:
             return None
-        options = self._model._scaled_options() if self._options is None else self._options
+        options = self._model.scaled_options() if self._options is None else self._options
         out = copy(self)
         out._options, out._runners, out._limits, out.retries = options.tightened(0.01), {}, [], 0
         return out if out._options.rtol <= 0.1 * options.rtol else None
@@ -248,7 +248,7 @@ class BoundOde:
         error (rtol / h).
         """
         fixed = bool(self._model._engine.steps)
-        relative = (np.finfo(float).eps if fixed else self._model._options.tightened().rtol) ** (1 / 3)
+        relative = (np.finfo(float).eps if fixed else self._model.options.tightened().rtol) ** (1 / 3)
         Y = self.simulate(theta)
         return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, relative, Y.shape, self._box)
 

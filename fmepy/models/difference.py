@@ -106,7 +106,7 @@ class DifferenceModel(DynamicModel):
         check_choice(engine, ("auto", "numba", "python"), "engine")
         super().__init__("difference", step, locals(), 10**6 if engine == "numba" else MOST_TRACED_STATES)
         whole_steps(self.times, float(self.times[0]))
-        self.engine, self.engine_note = _choose_engine(engine, self._definition)
+        self.engine, self.engine_note = _choose_engine(engine, self.definition)
         if _like is None:
             self._tell()
 
@@ -164,7 +164,7 @@ class BoundDifference:
     """A DifferenceModel as a function of a plain vector; see `models.base.BoundModel`."""
 
     def __init__(self, model: DifferenceModel, names: tuple[str, ...], times: Vector) -> None:
-        d = model._definition
+        d = model.definition
         self._definition = d
         self.names, self.times = names, times
         self.var_names = model.var_names

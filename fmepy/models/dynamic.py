@@ -19,6 +19,7 @@ from fmepy.models.base import BoundModel
 from fmepy.models.definition.define import define
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.given import Kind
+from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.forcings import tell_outside
 from fmepy.numerics.differences import derivatives, roomy_steps
 from fmepy.parameters.named import check_names, merge_parameters
@@ -31,6 +32,7 @@ __all__ = ["DynamicModel", "central_differences"]
 logger = logging.getLogger(__name__)
 
 _MERGED = ("state", "parms", "outputs", "forcings")
+_SETTINGS = ("times", "method", "dt", "rtol", "max_step")
 
 
 class DynamicModel:
@@ -51,13 +53,14 @@ class DynamicModel:
 
     engine: str
     engine_note: str
+    options: SolverOptions | None = None
 
     def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
         like = arguments["_like"]
         self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
         self.times: Vector = as_times(arguments["times"])
         self.times.flags.writeable = False
-        self._definition: Definition = define(
+        self.definition: Definition = define(
             kind,
             source,
             **{k: arguments[k] for k in _MERGED},
@@ -65,21 +68,21 @@ class DynamicModel:
             start=float(self.times[0]),
             trace=arguments.get("_trace", True),
             most_states=most_states,
-            like=None if like is None else like._definition,
+            like=None if like is None else like.definition,
         )
-        self.states: tuple[str, ...] = self._definition.states
-        self.var_names: tuple[str, ...] = self._definition.var_names
+        self.states: tuple[str, ...] = self.definition.states
+        self.var_names: tuple[str, ...] = self.definition.var_names
         self._bound: Any = None
 
     def _tell(self) -> None:
         """Log what is worth knowing about a model that is no copy of another."""
         if self.engine_note:
             logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
-        tell_outside(self._definition.forcings, float(self.times[0]), float(self.times[-1]))
+        tell_outside(self.definition.forcings, float(self.times[0]), float(self.times[-1]))
 
     def _asked(self, names: Sequence[str] | None, times: Any) -> tuple[tuple[str, ...], Vector]:
         """Return the parameters and the rows that `bind` is asked for."""
-        parameters = self._definition.parameters
+        parameters = self.definition.parameters
         chosen = parameters if names is None else check_names(names, parameters, argument="names")
         rows = self.times if times is None else as_times(times)
         if rows[0] < self.times[0]:
@@ -92,12 +95,12 @@ class DynamicModel:
     @property
     def parms(self) -> pd.Series:
         """The parameters and their values (a copy)."""
-        return self._definition.parms.copy()
+        return self.definition.parms.copy()
 
     @property
     def equations(self) -> Equations | None:
         """The symbolic form, None for models that run as Python."""
-        return self._definition.equations
+        return self.definition.equations
 
     def bind(
         self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
@@ -133,7 +136,7 @@ class DynamicModel:
             bound = self._bound
         else:
             bound = self.bind(times=times)
-        theta = merge_parameters(self._definition.parms, parms).to_numpy(dtype=float)
+        theta = merge_parameters(self.definition.parms, parms).to_numpy(dtype=float)
         table = pd.DataFrame(bound.simulate(theta), columns=list(self.var_names))
         rows = bound.times
         table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
@@ -152,9 +155,9 @@ class DynamicModel:
                 )
         new = dict(self._arguments)
         for name, value in arguments.items():
-            old = self._definition.parms if name == "parms" else new[name]
+            old = self.definition.parms if name == "parms" else new[name]
             if name == "parms":
-                check_scale(value, self._definition.parms, "parms")
+                check_scale(value, self.definition.parms, "parms")
             if name in _MERGED and _is_named(value):
                 merged = [*(dict(old).items() if _is_named(old) else ()), *dict(value).items()]
                 new[name] = {normal_name(k): v for k, v in merged}
@@ -162,11 +165,29 @@ class DynamicModel:
                 new[name] = value
         return type(self)(**new, _like=self)  # type: ignore[call-arg]  # a subclass takes it, see above
 
+    def of_equations(self, equations: Equations, **arguments: Any) -> Self:
+        """Return a model of other equations that runs as this one does: its times, method, steps and tolerances.
+
+        Parameters
+        ----------
+        equations : Equations
+            Its states may be some of this model's.
+        **arguments
+            Of the constructor: `state`, `parms`, `forcings`, `events`.
+        """
+        own = {k: self._arguments[k] for k in _SETTINGS if k in self._arguments}
+        if self.options is not None:
+            known = zip(self.states, self.options.atol.tolist(), strict=True)
+            own["atol"] = {k: None if np.isnan(a) else a for k, a in known if k in equations.states}
+        make: Any = type(self)  # a subclass, which takes them
+        model: Self = make(equations, **own, **arguments)
+        return model
+
     def __repr__(self) -> str:
         names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
         method = getattr(self, "method", "")
         line = (
-            f"{type(self).__name__} of {len(self.states)} states ({names}), {len(self._definition.parms)} parameters; "
+            f"{type(self).__name__} of {len(self.states)} states ({names}), {len(self.definition.parms)} parameters; "
             f"engine {self.engine}" + (f", method {method}" if method else "")
         )
         return line if self.equations is None else f"{line}\n{self.equations}"

@@ -25,7 +25,7 @@ from fmepy.models.running.accuracy import (
     reads_time,
     scaled_tolerances,
 )
-from fmepy.models.running.events import Event, events_outside
+from fmepy.models.running.events import events_outside
 from fmepy.types import Matrix, Vector
 
 __all__ = ["OdeModel"]
@@ -162,20 +162,19 @@ class OdeModel(DynamicModel):
     ) -> None:
         check_choice(engine, ("auto", *registry.engine_names()), "engine")
         super().__init__("ode", rhs, locals(), 10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES)
-        self._events: tuple[Event, ...] = self._definition.events
         rtol, atol = read_tolerances(rtol, atol, self.states)
         span = float(self.times[-1] - self.times[0])
         longest = read_max_step(max_step, span)
         self._engine, self.method, self.engine_note = registry.choose_engine(
-            engine, method, self._definition, bool(np.isfinite(longest))
+            engine, method, self.definition, bool(np.isfinite(longest))
         )
         self.engine: str = self._engine.name
-        if self.engine_note and self._definition.equations is None and np.isinf(longest) and reads_time(rhs):
+        if self.engine_note and self.definition.equations is None and np.isinf(longest) and reads_time(rhs):
             self.engine_note += _STEPPED_OVER
         if dt is not None:
             _check_step(dt, self.method, bool(self._engine.steps), span)
         width = None if bandwidth is None else _bandwidth(bandwidth, self._engine.needs_equations)
-        self._options = SolverOptions(self.method, rtol, atol, dt, width, longest)
+        self.options: SolverOptions = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
         self._has_told = False
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None
@@ -189,27 +188,27 @@ class OdeModel(DynamicModel):
     @property
     def atol(self) -> pd.Series:
         """Absolute tolerance by state."""
-        return pd.Series(self._scaled_options().atol, index=list(self.states), name="atol")
+        return pd.Series(self.scaled_options().atol, index=list(self.states), name="atol")
 
-    def _scaled_options(self) -> SolverOptions:
+    def scaled_options(self) -> SolverOptions:
         """Return the options with an atol for every state, found once for the model: every copy finds the same."""
         if self._scaled is None:
-            self._scaled = self._options
-            if np.isnan(self._options.atol).any() and not self._engine.steps:
-                self._scaled = self._options.with_tolerances(self._options.rtol, self._atol_by_scale())
+            self._scaled = self.options
+            if np.isnan(self.options.atol).any() and not self._engine.steps:
+                self._scaled = self.options.with_tolerances(self.options.rtol, self._atol_by_scale())
         return self._scaled
 
     def _atol_by_scale(self) -> Vector:
-        d = self._definition
+        d = self.definition
         p = d.parms.to_numpy(dtype=float)
         rows = first_rows(self.times)
 
         def trial(atol: Vector) -> Matrix:
-            options = self._options.with_tolerances(self._options.rtol, atol)
+            options = self.options.with_tolerances(self.options.rtol, atol)
             return BoundOde(self, d.parameters, rows, False, options).states_at(p)
 
-        events = [e for e in self._events if self.times[0] <= e.time < self.times[-1]]
-        return scaled_tolerances(self._options.atol, known_sizes(d, events, p.tolist()), trial)
+        events = [e for e in self.definition.events if self.times[0] <= e.time < self.times[-1]]
+        return scaled_tolerances(self.options.atol, known_sizes(d, events, p.tolist()), trial)
 
     def remembered(self, key: Any, find: Callable[[], str]) -> str:
         """Return what `find` returned when it was first asked with this key: trials of an engine."""
@@ -220,7 +219,7 @@ class OdeModel(DynamicModel):
         return self._remembered[key]
 
     def _events_outside(self) -> str:
-        return events_outside(self._events, self.states, float(self.times[0]), float(self.times[-1]))
+        return events_outside(self.definition.events, self.states, float(self.times[0]), float(self.times[-1]))
 
     def bind(
         self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1

@@ -191,26 +191,6 @@ def check_covariance(matrix: Matrix, argument: str, names: Sequence[str]) -> Non
         )
 
 
-def semidefinite_factor(matrix: Matrix) -> Matrix:
-    """Return C with C C' = matrix, lower triangular; a matrix that is not a covariance gives NaN.
-
-    Rows of zero variance are allowed.
-    """
-    n = len(matrix)
-    C = np.zeros((n, n))
-    floor = 1e-14 * max(float(np.max(np.diag(matrix), initial=0.0)), 0.0)
-    for i in range(n):
-        for j in range(i + 1):
-            total = matrix[i, j] - C[i, :j] @ C[j, :j]
-            if i == j:
-                if total < -floor:
-                    return np.full((n, n), np.nan)
-                C[i, i] = np.sqrt(max(total, 0.0)) if total > floor else 0.0
-            elif C[j, j] > 0:
-                C[i, j] = total / C[j, j]
-    return C
-
-
 def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
     """Return the parameters that are scales: every sd that has one is proportional to it, and nothing else uses it.
 

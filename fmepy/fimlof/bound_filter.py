@@ -1,6 +1,6 @@
 """Specification -> what runs: the loop, the model's functions, the start, at given parameters.
 
-A `Machine` is made once for a bound cost and asked again and again; it holds what is compiled and does not travel.
+A `BoundFilter` is made once for a bound cost and asked again and again; it holds what is compiled and does not travel.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.expressions.equations import symbol
-from fmepy.filtering.noise import Noise, numbers, semidefinite_factor
 from fmepy.filtering.run import Functions, Scheme, Start
 from fmepy.filtering.schedule import EVENT_KINDS, Change, Readings, Schedule, build_schedule
-from fmepy.filtering.specification import FIXED, Accumulator, Specification
+from fmepy.fimlof.noise import Noise, numbers
+from fmepy.fimlof.specification import FIXED, Accumulator, Specification
 from fmepy.models.definition.values import ValueTable
+from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["Machine", "schedule_of", "settings_of"]
+__all__ = ["BoundFilter", "schedule_of", "settings_of"]
 
 _MADE_WHERE_NEEDED = ("scheme", "linear_scheme", "safe_scheme", "_functions", "_observe", "_sds", "_covariances")
 
@@ -66,7 +67,7 @@ def _resets(accumulator: Accumulator, readings: Readings, start: float) -> list[
     return [Change(float(t), accumulator.state, EVENT_KINDS["replace"]) for t in np.unique(at)]
 
 
-class Machine:
+class BoundFilter:
     """A specification made to run.
 
     Parameters
@@ -145,9 +146,11 @@ class Machine:
     def _functions(self) -> Functions:
         spec = self.spec
         if spec.propagation in ("ode", "moment"):
-            from fmepy.filtering.adaptive import adaptive_functions
+            from fmepy.filtering.adaptive import Accuracy, adaptive_functions
 
-            return adaptive_functions(spec)
+            accuracy = Accuracy.of(spec.model.scaled_options(), self._total, spec.tightness)
+            curved = spec.update == "second_order"
+            return adaptive_functions(spec.space, spec.definition.forcings, spec.takes_moments, curved, accuracy)
         from fmepy.filtering import loop
 
         kinds = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4, "rk4_moment": loop.RK4_MOMENTS}
@@ -318,6 +321,6 @@ def _back(z: float, how: str | None) -> tuple[float, float]:
     return z, 1.0
 
 
-def settings_of(machine: Machine, p: Vector, inflation: float = 1.0) -> tuple[Vector, Vector, Matrix]:
+def settings_of(bound_filter: BoundFilter, p: Vector, inflation: float = 1.0) -> tuple[Vector, Vector, Matrix]:
     """Return what the loop needs beside schedule and start: inputs, event values, correlation of errors."""
-    return machine.inputs(p, inflation), machine.event_values(p), machine.correlation(p)
+    return bound_filter.inputs(p, inflation), bound_filter.event_values(p), bound_filter.correlation(p)

@@ -10,7 +10,7 @@ import numpy as np
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import names_in, symbol
-from fmepy.filtering.specification import Specification
+from fmepy.fimlof.specification import Specification
 from fmepy.models.running.switches import as_choices
 from fmepy.types import Cube, Matrix, Vector
 

@@ -15,9 +15,9 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, ParameterError, check_choice, did_you_mean, listed
 from fmepy.expressions.equations import Equations, names_in, symbol
-from fmepy.filtering.noise import ESTIMATE, Noise, read_noise, scale_parameters
 from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
 from fmepy.filtering.statespace import StateSpace, build_state_space
+from fmepy.fimlof.noise import ESTIMATE, Noise, read_noise, scale_parameters
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 from fmepy.types import Vector
@@ -122,6 +122,18 @@ class Specification:
         return tuple(self.parms.index)
 
     @property
+    def takes_moments(self) -> bool:
+        """Whether an adaptive solver carries the covariance along, and no tangent and noise integral."""
+        return self.propagation == "moment" or self.update == "second_order"
+
+    @property
+    def uses_solver(self) -> bool:
+        """Whether states go on by a solver with tolerances."""
+        from fmepy.filtering.adaptive import is_exact
+
+        return self.propagation in ("ode", "moment") and (self.takes_moments or not is_exact(self.space))
+
+    @property
     def free_states(self) -> tuple[int, ...]:
         """Positions of the states of whose start nothing is known."""
         if self.initial != "diffuse":
@@ -173,7 +185,7 @@ def read_specification(
     guesses: Callable[[str], float],
 ) -> Specification:
     """Return the specification of a filter; for the arguments see `fmepy.fimlof.cost.FimlofCost`."""
-    definition: Definition = model._definition
+    definition: Definition = model.definition
     equations = definition.equations or nominal_equations(definition)
     check_choice(update, UPDATES, "update")
     check_choice(algorithm, ALGORITHMS, "algorithm")
@@ -209,7 +221,7 @@ def read_specification(
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
     elsewhere |= {e for c in (noise.covariance, errors.covariance, start.covariance) if c for e in names_in(c.entries)}
     _check_some_noise(noise, errors, has_errors, variables)
-    events: tuple[Event, ...] = getattr(model, "_events", ())
+    events: tuple[Event, ...] = definition.events
     elsewhere |= names_in([e.value for e in events])
     return Specification(
         definition=definition,
@@ -308,7 +320,7 @@ def _propagation(
             "`propagation='rk4_moment'` integrates Brownian noise along the step: for a rate that is drawn once a step "
             "pass propagation='rk4' or 'euler'."
         )
-    step = dt if dt is not None else model._options.dt
+    step = dt if dt is not None else model.options.dt
     if step is not None and not (np.isfinite(step) and step > 0):
         raise ArgumentError(f"`dt={dt!r}` must be a positive number.")
     return chosen, step, noise_kind == "per_step"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fmepy.filtering.outputs import output_functions
+from fmepy.fimlof.outputs import output_functions
 from fmepy.models.difference import DifferenceModel
 
 
@@ -24,7 +24,7 @@ def smooth(n, x, y, *, a=2.0):
 @pytest.mark.parametrize("function", [smooth, branching])
 def test_values_and_derivatives_are_those_of_the_expressions(function):
     model = DifferenceModel(function, state={"x": 1.0, "y": 1.0}, times=[0, 3], outputs={"root": "sqrt(x) + n"})
-    definition = model._definition
+    definition = model.definition
     assert (definition.equations is None) == (function is branching)
     space = SimpleNamespace(states=("x", "y"), forcings=(), time=definition.time)
     spec = SimpleNamespace(definition=definition, space=space, parameters=definition.parameters)
