@@ -3,9 +3,9 @@
 from fmepy.fitting.compare import FitComparison, compare_fits
 from fmepy.fitting.confidence import confidence
 from fmepy.fitting.derived import derived, sandwich
+from fmepy.fitting.methods.pseudo_optim import PseudoOptim, pseudoOptim
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.predict import Prediction, predict
-from fmepy.fitting.pseudo_optim import PseudoOptim, pseudoOptim
 from fmepy.fitting.result import ModFit, ModFitSummary
 
 __all__ = [

@@ -16,7 +16,7 @@ from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
 from fmepy.fitting.judge import judge
 from fmepy.fitting.leaving_zero import let_go, settled
-from fmepy.fitting.methods import METHODS
+from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit, by_variable
 from fmepy.parallel.interruption import Stopped, interruptible, outermost

@@ -20,6 +20,7 @@ The minimised function, in the letters of the code, with ``r`` the scaled residu
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +33,7 @@ from fmepy.numerics.differences import magnitudes
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["Outcome", "Problem", "limit_reached"]
+__all__ = ["OPTIM", "Method", "Outcome", "Problem", "limit_reached"]
 
 _HELD = 1e-10  # relative width of a box in which nothing can be searched
 _BESIDE = 1e-8  # relative distance to a bound that is no distance
@@ -337,3 +338,32 @@ def _with(theta: Vector, places: BoolVector, values: Vector) -> Vector:
     out = theta.copy()
     out[places] = values
     return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Method:
+    """A way to minimise, as `fmepy.fitting.methods.registry` knows it.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(problem, control) -> Outcome``.
+    control : dict
+        The control names it knows, with their defaults.
+    aliases : dict
+        FME's words for them.
+    least_squares : bool
+        True if it works on residuals, and so never on a scalar cost.
+    box : bool
+        True if it needs finite bounds.
+    """
+
+    run: Callable[[Problem, Mapping[str, Any]], Outcome]
+    control: Mapping[str, Any]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    least_squares: bool = False
+    box: bool = False
+
+
+OPTIM = {"maxit": "maxiter", "iterlim": "maxiter", "iter_max": "maxiter", "rel_tol": "reltol", "ftol": "reltol"}
+"""Words of R's optimisers for `control`."""

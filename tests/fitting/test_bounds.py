@@ -12,7 +12,7 @@ from fmepy.errors import ParameterError
 from fmepy.fitting import modFit
 from fmepy.fitting.confidence import confidence
 from fmepy.fitting.derived import derived
-from fmepy.fitting.methods import METHODS
+from fmepy.fitting.methods.registry import METHODS
 from tests.fitting.problems import PROBLEMS
 
 MONOD, BOD, LOGISTIC = PROBLEMS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fmepy.fitting import modFit
-from fmepy.fitting.methods import METHODS
+from fmepy.fitting.methods.registry import METHODS
 from tests.fitting.problems import PROBLEMS
 
 MONOD, BOD, LOGISTIC = PROBLEMS

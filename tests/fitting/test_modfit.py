@@ -14,7 +14,7 @@ from scipy.stats import lognorm, norm
 
 from fmepy.errors import ArgumentError, ConvergenceError, ParameterError, SimulationError
 from fmepy.fitting import ModFit, modFit
-from fmepy.fitting.methods import METHODS
+from fmepy.fitting.methods.registry import METHODS
 from tests.fitting.problems import PROBLEMS, case
 
 MONOD, BOD, LOGISTIC = PROBLEMS

@@ -16,7 +16,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import InterruptedWarning
-from fmepy.fitting.methods import METHODS
+from fmepy.fitting.methods.registry import METHODS
 from fmepy.parallel import run_many, spread
 
 X = np.linspace(0, 5, 20)

@@ -8,7 +8,7 @@ import pytest
 
 from fmepy.errors import SimulationError
 from fmepy.fitting import modFit
-from fmepy.fitting.methods import METHODS
+from fmepy.fitting.methods.registry import METHODS
 from tests.fitting.problems import PROBLEMS, case
 
 LOCAL = ["Marq", "Port", "Newton", "Nelder-Mead", "BFGS", "CG", "L-BFGS-B", "bobyqa"]

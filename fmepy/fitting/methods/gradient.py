@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.fitting.problem import Outcome, Problem, limit_reached
+from fmepy.fitting.problem import OPTIM, Method, Outcome, Problem, limit_reached
 from fmepy.numerics.differences import magnitudes
 from fmepy.types import Matrix, Vector
 
-__all__ = ["LimitReachedError", "ScaledCost", "bfgs", "conjugate_gradients", "lbfgsb", "newton", "port", "restarted"]
+__all__ = ["BFGS", "CG", "LBFGSB", "NEWTON", "PORT", "LimitReachedError", "ScaledCost", "restarted"]
 
 _FRESH_STARTS = 100  # each lowers the cost by more than `reltol`
 _WALL = 1e10  # scaled cost of a failed run: above anything of interest, small enough for cubic interpolation
@@ -207,3 +207,14 @@ def newton(problem: Problem, control: Mapping[str, Any]) -> Outcome:
         engine,
         lambda s: _minimize(s, "trust-exact", {"gtol": 1e-10, "maxiter": 1000}, hess=s.hessian),
     )
+
+
+_CONTROL = {"maxiter": 1000, "reltol": 1e-9}
+
+PORT = Method(port, _CONTROL, OPTIM)
+NEWTON = Method(newton, _CONTROL, OPTIM)
+BFGS = Method(bfgs, _CONTROL, OPTIM)
+CG = Method(conjugate_gradients, {"maxiter": 5000, "reltol": 1e-9}, OPTIM)
+LBFGSB = Method(
+    lbfgsb, {"maxiter": 5000, "reltol": 1e-9, "factr": 10.0, "pgtol": 1e-10, "lmm": 20}, {**OPTIM, "gtol": "pgtol"}
+)

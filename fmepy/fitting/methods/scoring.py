@@ -29,12 +29,11 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.fitting.problem import Outcome, Problem, limit_reached, second_differences_of
+from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached, second_differences_of
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["SCORING_CONTROL", "scoring"]
+__all__ = ["SCORING"]
 
-SCORING_CONTROL = {"maxiter": 500, "reltol": 1e-10, "inflate": 10.0, "agree": 0.05, "tries": 6}
 _COARSE = {"maxiter": 25, "reltol": 0.1}
 _LARGEST_STEP = np.log(10.0)
 _VANISHED = 1e-6
@@ -281,3 +280,8 @@ def _vanished(problem: Problem, theta: Vector, value: float, logs: BoolVector, f
         if at_zero <= value + 1e-6:
             theta, value = trial, at_zero
     return theta, value
+
+
+SCORING = Method(
+    scoring, {"maxiter": 500, "reltol": 1e-10, "inflate": 10.0, "agree": 0.05, "tries": 6}, {"maxit": "maxiter"}
+)

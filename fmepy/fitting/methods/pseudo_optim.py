@@ -29,11 +29,12 @@ import pandas as pd
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.fitting.control import filled
+from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import as_bounds, check_inside
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
-__all__ = ["PSEUDO_CONTROL", "PseudoOptim", "Search", "price_search", "pseudoOptim"]
+__all__ = ["PSEUDO", "PSEUDO_CONTROL", "PseudoOptim", "Search", "price_search", "pseudoOptim"]
 
 _TINY = 1e-15  # of the first spread of costs: what stops a search whose smallest cost is zero
 
@@ -289,3 +290,38 @@ def pseudoOptim(
         converged=found.converged and not interrupted,
         interrupted=interrupted,
     )
+
+
+# --- as a method of modFit
+
+
+def pseudo(problem: Problem, control: Mapping[str, Any]) -> Outcome:
+    """Minimise by Price's controlled random search: the method of `modFit`."""
+    problem.need_finite_box("Pseudo")
+    centroid = int(control["centroid"])
+    npop = population_size(control["npop"], problem.start.size, centroid)
+    population = first_population(problem.start, problem.lower, problem.upper, npop, problem.rng)
+    found = price_search(
+        problem.cost,
+        population,
+        np.array([problem.cost(theta) for theta in population]),
+        problem.lower,
+        problem.upper,
+        numiter=int(control["numiter"]),
+        centroid=centroid,
+        varleft=max(float(control["varleft"]), 1e-8),
+        rng=problem.rng,
+    )
+    for value in found.trace[:, 1]:
+        problem.note(found.population[found.best], value)
+    message = (
+        f"The costs of the population differ by less than varleft = {control['varleft']:g} (relative)."
+        if found.converged
+        else limit_reached("numiter", control["numiter"])
+    )
+    return Outcome(
+        found.population[found.best].copy(), found.converged, message, found.iterations, "fmepy price_search"
+    )
+
+
+PSEUDO = Method(pseudo, PSEUDO_CONTROL, {"maxiter": "numiter", "maxit": "numiter"}, box=True)

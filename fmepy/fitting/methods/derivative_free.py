@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.fitting.gradient import LimitReachedError, ScaledCost, restarted
-from fmepy.fitting.problem import Outcome, Problem
+from fmepy.fitting.methods.gradient import LimitReachedError, ScaledCost, restarted
+from fmepy.fitting.problem import OPTIM, Method, Outcome, Problem
 from fmepy.types import Vector
 
-__all__ = ["bobyqa", "nelder_mead"]
+__all__ = ["BOBYQA", "NELDER_MEAD"]
 
 
 def nelder_mead(problem: Problem, control: Mapping[str, Any]) -> Outcome:
@@ -101,3 +101,11 @@ def _optimise(optimiser: Any, start: Vector) -> str:
         nlopt.XTOL_REACHED: "The parameters change by less than their tolerance.",
         nlopt.MAXEVAL_REACHED: "The limit of function evaluations is reached.",
     }.get(optimiser.last_optimize_result(), f"nlopt ended with code {optimiser.last_optimize_result()}.")
+
+
+NELDER_MEAD = Method(nelder_mead, {"maxiter": 20000, "reltol": 1e-9}, OPTIM)
+BOBYQA = Method(
+    bobyqa,
+    {"maxiter": 10000, "reltol": 1e-9, "rhobeg": 0.1, "rhoend": 1e-9},
+    {**OPTIM, "maxfun": "maxiter", "maxeval": "maxiter"},
+)

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.fitting.problem import Outcome, Problem, limit_reached
+from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.fitting.response import silent
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["levenberg_marquardt"]
+__all__ = ["MARQ"]
 
 _ARRIVED = 2e-5  # standard errors: nothing further off than this is looked for
 _SETTLED = 1e-4  # relative fall of the cost below which the offset is looked at
@@ -268,3 +268,11 @@ def _finish_on_bounds(problem: Problem, theta: Vector, control: Mapping[str, Any
             break
         theta, held = trial, now
     return theta, left
+
+
+MARQ = Method(
+    levenberg_marquardt,
+    {"maxiter": 2000, "ftol": 1e-8, "ptol": 1e-9, "gtol": 0.0, "factor": 100.0, "maxfev": None},
+    {"maxit": "maxiter", "xtol": "ptol", "reltol": "ftol"},
+    least_squares=True,
+)

@@ -1,4 +1,4 @@
-"""SANN and Pseudo: global methods in a finite box, driven by chance."""
+"""SANN: simulated annealing in a finite box."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.fitting.problem import Outcome, Problem, limit_reached
-from fmepy.fitting.pseudo_optim import first_population, population_size, price_search
+from fmepy.fitting.problem import Method, Outcome, Problem
 from fmepy.types import Vector
 
-__all__ = ["pseudo", "simulated_annealing"]
+__all__ = ["SANN"]
 
 
 def simulated_annealing(problem: Problem, control: Mapping[str, Any]) -> Outcome:
@@ -57,30 +56,9 @@ def simulated_annealing(problem: Problem, control: Mapping[str, Any]) -> Outcome
     return Outcome(problem.best[1].copy(), True, message, int(found.nit), "scipy dual_annealing")
 
 
-def pseudo(problem: Problem, control: Mapping[str, Any]) -> Outcome:
-    """Minimise by Price's controlled random search, see `fmepy.fitting.pseudo_optim`."""
-    problem.need_finite_box("Pseudo")
-    centroid = int(control["centroid"])
-    npop = population_size(control["npop"], problem.start.size, centroid)
-    population = first_population(problem.start, problem.lower, problem.upper, npop, problem.rng)
-    found = price_search(
-        problem.cost,
-        population,
-        np.array([problem.cost(theta) for theta in population]),
-        problem.lower,
-        problem.upper,
-        numiter=int(control["numiter"]),
-        centroid=centroid,
-        varleft=max(float(control["varleft"]), 1e-8),
-        rng=problem.rng,
-    )
-    for value in found.trace[:, 1]:
-        problem.note(found.population[found.best], value)
-    message = (
-        f"The costs of the population differ by less than varleft = {control['varleft']:g} (relative)."
-        if found.converged
-        else limit_reached("numiter", control["numiter"])
-    )
-    return Outcome(
-        found.population[found.best].copy(), found.converged, message, found.iterations, "fmepy price_search"
-    )
+SANN = Method(
+    simulated_annealing,
+    {"maxit": 10000, "maxsteps": 1000, "temp": 5230.0},
+    {"maxiter": "maxit", "numiter": "maxit", "maxfun": "maxit"},
+    box=True,
+)

@@ -7,7 +7,7 @@ import pytest
 
 from fmepy.errors import ArgumentError
 from fmepy.fitting import pseudoOptim
-from fmepy.fitting.pseudo_optim import price_search
+from fmepy.fitting.methods.pseudo_optim import price_search
 from tests.fitting.problems import cases
 
 

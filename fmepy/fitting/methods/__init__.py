@@ -1,0 +1,1 @@
+"""Ways to minimise: one idea a file, and `registry`."""
