@@ -240,6 +240,7 @@ class Objective:
         self.theta0, self.lower, self.upper = np.array(start, dtype=float), lower, upper
         size = magnitudes(self.theta0, lower, upper)
         self._smallest: Vector = np.where(self.theta0 == 0, size, 1e-3 * size)
+        self._widest: Vector = roomy_steps(np.full(size.size, np.inf), lower, upper)
         self._differences = None
         self._jacobian_at = b""
         keep_within(self._bound, *((lower, upper) if self._expand is None else self._expand.bounds(lower, upper)))
@@ -263,8 +264,7 @@ class Objective:
 
     def steps(self, theta: Vector) -> Vector:
         """Return the step of first derivatives for every parameter, inside half of its box."""
-        size = np.maximum(np.abs(theta), self._smallest)
-        return roomy_steps(self.differences.step * size, self.lower, self.upper)
+        return np.minimum(self.differences.step * np.maximum(np.abs(theta), self._smallest), self._widest)
 
     def differentiate(self, function: Callable[[Vector], Any], theta: Vector) -> Matrix:
         """Return the derivatives of `function` at theta by differences, one column per parameter; inside the bounds.
@@ -285,7 +285,7 @@ class Objective:
                     f"No derivative to {name!r} could be taken: both probes failed. {self.last_failure}",
                     parameters=dict(zip(self.parameter_names, map(float, theta), strict=True)),
                 )
-        return np.stack(columns, axis=-1)
+        return np.array(columns).T
 
     def look_again(self, theta: Vector) -> bool:
         """Measure the noise where a search ended and keep the larger; tell whether its steps were much too small.

@@ -304,7 +304,7 @@ class Problem:
 
     def inside(self, theta: Vector) -> Vector:
         """Return theta moved onto the nearest point of the box."""
-        return np.minimum(np.maximum(theta, self.lower), self.upper)
+        return np.minimum(np.maximum(theta, self.lower), self.upper) if self.is_bounded else theta.copy()
 
     def named(self, theta: Vector) -> dict[str, Any]:
         """Return theta by name."""
@@ -320,7 +320,13 @@ def _offset(J: Matrix, r: Vector, free: BoolVector) -> float:
         J = J[:, free]
     length = np.sqrt(np.einsum("ij,ij->j", J, J))
     J = J / np.where(length > 0, length, 1.0)
-    along = J @ np.linalg.lstsq(J, r, rcond=1e-10)[0]
+    from scipy.linalg.lapack import dgelsy  # by orthogonal factors, of whatever rank
+
+    m = J.shape[1]
+    right = np.zeros((max(n, m), 1))
+    right[:n, 0] = r
+    _, x, *_ = dgelsy(J, right, np.zeros((m, 1), dtype=np.intc), 1e-10, 4 * m + n + 1)
+    along = J @ x[:m, 0]
     return float((along @ along / (squares / max(n - p, 1))) ** 0.5)
 
 

@@ -221,7 +221,7 @@ def measured_noise(
     scalar : bool
         True for one number such as -2 log L: its noise is relative to its size also where it hardly changes.
     """
-    size = magnitudes(theta, lower, upper) * np.linspace(1.0, 0.6, theta.size)  # no line of symmetry
+    size = magnitudes(theta, lower, upper) * (1.0 - 0.4 * np.arange(theta.size) / max(theta.size - 1, 1))  # askew
     room = {1.0: upper - theta, -1.0: theta - lower}
     side = np.where(room[1.0] >= room[-1.0], 1.0, -1.0)
     found: list[_Table] = []
