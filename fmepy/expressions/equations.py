@@ -9,6 +9,7 @@ Every name is one real sympy symbol, made by `symbol`; conditions are the nodes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["Equations", "symbol"]
+__all__ = ["MAX_INTEGER", "Equations", "names_in", "number", "symbol"]
+
+MAX_INTEGER = 1e15
+"""Whole numbers up to here are exact in a float, and become sympy Integers."""
 
 
 def symbol(name: str) -> sympy.Symbol:
@@ -24,6 +28,15 @@ def symbol(name: str) -> sympy.Symbol:
     import sympy
 
     return sympy.Symbol(name, real=True)
+
+
+def number(value: float) -> sympy.Number:
+    """Return a float as a sympy number: an Integer if it is whole and exact, so that x**2.0 is x**2; else a Float."""
+    import sympy
+
+    if value.is_integer() and abs(value) <= MAX_INTEGER:
+        return sympy.Integer(int(value))
+    return sympy.Float(value) if math.isfinite(value) else sympy.sympify(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,8 @@ from typing import Any
 
 import sympy
 
+from fmepy.expressions.equations import number
+
 __all__ = [
     "Absolute",
     "Ceiling",
@@ -74,7 +76,7 @@ class Choice(sympy.Expr):  # type: ignore[misc]  # sympy has no types
 def _exact(value: float) -> Any:
     if not math.isfinite(value):
         raise ValueError("no finite value")
-    return sympy.Integer(int(value)) if value.is_integer() and abs(value) < 1e15 else sympy.Float(value)
+    return number(float(value))
 
 
 def _known(value: float, *of: float) -> float:

@@ -28,9 +28,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from fmepy.errors import ModelError, ModelTextError, check_choice, did_you_mean, listed
+from fmepy.expressions.source import Source
 from fmepy.expressions.text import (
     MAX_EXPRESSION,
-    Source,
     Tree,
     Value,
     as_expr,

@@ -17,7 +17,8 @@ import numpy as np
 from fmepy.errors import TracingError
 from fmepy.expressions.conditions import Condition as Decision
 from fmepy.expressions.conditions import Joined, Not, choose, relation
-from fmepy.expressions.equations import symbol
+from fmepy.expressions.equations import number, symbol
+from fmepy.expressions.functions import of_numpy
 
 if TYPE_CHECKING:
     import sympy
@@ -40,77 +41,10 @@ def as_expression(value: Any) -> sympy.Expr:
         return as_expression(value.item())
     if isinstance(value, Condition):
         return choose(value.decision, sympy.S.One, sympy.S.Zero)
-    if isinstance(value, (bool, np.bool_)):
-        return sympy.Integer(int(value))
-    if isinstance(value, (int, np.integer)):
-        return sympy.Integer(int(value))
     try:
-        number = float(value)
+        return number(float(value))
     except (TypeError, ValueError):
         raise TracingError(f"{type(value).__name__} {value!r} is not a number") from None
-    # 0.5 stays a float of 17 digits; 2.0 becomes the integer 2, so that x**2.0 differentiates as x**2
-    if number.is_integer() and abs(number) < 1e15:
-        return sympy.Integer(int(number))
-    return sympy.Float(number, 17) if np.isfinite(number) else sympy.sympify(number)
-
-
-def _functions() -> dict[str, Callable[..., Any]]:
-    """Return numpy's ufuncs by name as functions of sympy expressions."""
-    import sympy as sp
-
-    from fmepy.expressions import nodes
-
-    def heaviside(x: Any, at_zero: Any) -> Any:
-        return nodes.Where(x, sp.S.Zero, sp.S.One, nodes.Where(sp.S.Zero, x, sp.S.Zero, at_zero))
-
-    def trunc(x: Any) -> Any:
-        return nodes.Where(x, sp.S.Zero, nodes.Floor(x), nodes.Ceiling(x))
-
-    return {
-        "add": lambda a, b: a + b,
-        "subtract": lambda a, b: a - b,
-        "multiply": lambda a, b: a * b,
-        "divide": lambda a, b: a / b,
-        "true_divide": lambda a, b: a / b,
-        "power": lambda a, b: a**b,
-        "float_power": lambda a, b: a**b,
-        "negative": lambda a: -a,
-        "positive": lambda a: a,
-        "square": lambda a: a**2,
-        "reciprocal": lambda a: 1 / a,
-        "absolute": nodes.Absolute,
-        "fabs": nodes.Absolute,
-        "sign": nodes.Sign,
-        "floor": nodes.Floor,
-        "ceil": nodes.Ceiling,
-        "trunc": trunc,
-        "remainder": nodes.Modulo,
-        "floor_divide": lambda a, b: nodes.Floor(a / b),
-        "fmod": lambda a, b: a - b * trunc(a / b),
-        "exp": sp.exp,
-        "exp2": lambda a: 2**a,
-        "expm1": lambda a: sp.exp(a) - 1,
-        "log": sp.log,
-        "log2": lambda a: sp.log(a) / sp.log(2),
-        "log10": lambda a: sp.log(a) / sp.log(10),
-        "log1p": lambda a: sp.log(1 + a),
-        "sqrt": sp.sqrt,
-        "cbrt": lambda a: nodes.Sign(a) * nodes.Absolute(a) ** sp.Rational(1, 3),
-        "sin": sp.sin,
-        "cos": sp.cos,
-        "tan": sp.tan,
-        "arcsin": sp.asin,
-        "arccos": sp.acos,
-        "arctan": sp.atan,
-        "arctan2": sp.atan2,
-        "sinh": sp.sinh,
-        "cosh": sp.cosh,
-        "tanh": sp.tanh,
-        "maximum": nodes.Largest,
-        "minimum": nodes.Smallest,
-        "hypot": lambda a, b: sp.sqrt(a**2 + b**2),
-        "heaviside": heaviside,
-    }
 
 
 _RELATIONS = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
@@ -125,10 +59,10 @@ def _apply(name: str, arguments: Sequence[Any]) -> Any:
         return Condition(Joined([_as_decision(a) for a in arguments], _JOINED[name]))
     if name in ("logical_not", "invert"):
         return Condition(Not(_as_decision(*arguments)))
-    functions = _functions()
-    if name not in functions:
+    function = of_numpy(name)
+    if function is None:
         raise TracingError(f"np.{name} has no symbolic form")
-    return Traced(functions[name](*map(as_expression, arguments)))
+    return Traced(function(*map(as_expression, arguments)))
 
 
 def _as_decision(value: Any) -> Decision:
@@ -241,7 +175,7 @@ class Traced(_NumpyFace):
 
     def __getattr__(self, name: str) -> Any:
         # np.exp(object array) calls the method `exp` of each element
-        if name.startswith("_") or name not in _functions():
+        if name.startswith("_") or of_numpy(name) is None:
             raise AttributeError(name)
         return lambda *others: _apply(name, (self, *others))
 
