@@ -28,7 +28,8 @@ A bound cost that is one number, -2 log L, may be a *scored* one, which has also
 * ``inflated(factor)``, the same with the sds of its process noise times `factor` (None where there is none).
 
 Any bound cost may offer ``tightened()``, the same at tolerances a hundred times smaller (None where no solver has any):
-fits and chains ask what the solver's error is worth, see `fmepy.costs.solver_error`.
+fits and chains ask what the solver's error is worth, see `fmepy.costs.solver_error`. It may offer
+``residuals_many(Theta)``, as the function of that name here: the members of an ensemble are evaluated together.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import pandas as pd
 
+from fmepy.errors import SimulationError
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 __all__ = ["BoundCost", "Cost"]
@@ -146,3 +149,21 @@ class Cost(Protocol):
     def replace(self, **arguments: Any) -> Cost:
         """Return a copy with some arguments of the constructor changed; dicts are merged."""
         ...
+
+
+def residuals_many(bound: Any, Theta: Matrix) -> tuple[Matrix, Any]:
+    """Return r at many theta, shape (n, n_obs), and why they failed, shape (n,): a sentence, "" where they did not.
+
+    A bound cost may offer ``residuals_many(Theta)`` itself; of others it is a loop. The rows of failures are NaN.
+    """
+    if callable(getattr(bound, "residuals_many", None)):
+        found: tuple[Matrix, Any] = bound.residuals_many(Theta)
+        return found
+    R = np.full((len(Theta), len(bound.weights)), np.nan)
+    why = np.full(len(Theta), "", dtype=object)
+    for i, theta in enumerate(Theta):
+        try:
+            R[i] = bound.residuals(theta)
+        except (SimulationError, ArithmeticError) as error:
+            why[i] = str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
+    return R, why

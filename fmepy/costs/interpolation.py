@@ -29,7 +29,15 @@ __all__ = [
     "nearest_rows",
     "resolution",
     "stack",
+    "values_of_many",
 ]
+
+
+def values_of_many(reading: Reading, Y: Cube) -> Matrix:
+    """Return the model's values of many runs, shape (n_run, n_obs)."""
+    if isinstance(reading, Picked):
+        return Y.reshape(len(Y), -1).take(reading.flat, axis=1)
+    return np.array([reading.values(one) for one in Y]).reshape(len(Y), -1)
 
 
 class Reading(Protocol):

@@ -20,7 +20,7 @@ import numpy as np
 from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.sources import BoundSource, Expansion, Source
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.models.base import keep_within, tightened
+from fmepy.models.base import engine_of, keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel.interruption import check_stop
 from fmepy.parameters.named import Parameters
@@ -165,6 +165,11 @@ class Objective:
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return int(getattr(self._bound, "retries", 0))
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs the model, as far as it says."""
+        return engine_of(self._bound)
 
     @property
     def nobs(self) -> float:
@@ -353,6 +358,19 @@ class Objective:
             raise self._failure(f"The cost {what}.", theta)
         self.remember(key, value, float(size))
         return value
+
+    def evaluate_many(self, Theta: Matrix) -> list[Any]:
+        """Return residuals (or -2 log L) at many theta, None where the cost fails; failures are counted."""
+        if self.is_scalar or not isinstance(self._source, BoundSource):
+            return [_or_none(self._evaluate, theta) for theta in Theta]
+        self.evaluations += len(Theta)
+        check_stop()
+        R, why = self._source.residuals_many(Theta)
+        out: list[Any] = list(R)
+        for i in np.flatnonzero((why != "") | ~np.isfinite(R).all(axis=1)).tolist():
+            out[i] = None
+            self._failure(why[i] or f"The cost has {count_bad(R[i])} residuals that are not finite.", Theta[i])
+        return out
 
     def remember(self, key: bytes, value: Any, size: float) -> None:
         """Keep an evaluation, and the best one."""

@@ -31,6 +31,7 @@ from fmepy.costs.interpolation import (
     merge_times,
     nearest_rows,
     stack,
+    values_of_many,
 )
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observation_scale import transforms_by_variable
@@ -38,7 +39,7 @@ from fmepy.costs.observations import Comparison, check_observed, concatenate, pr
 from fmepy.costs.sum import AddableCost
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
-from fmepy.models.base import BoundModel, Model, bound_to, engine_of, keep_within, tightened
+from fmepy.models.base import BoundModel, Model, bound_to, engine_of, keep_within, simulate_many, tightened
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
@@ -117,6 +118,17 @@ class BoundSimulation:
         """Return r, shape (n_obs,): weighted, not scaled."""
         return (self._compared(theta) - self._obs) * self.weights
 
+    def residuals_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
+        """Return r of many theta, shape (n, n_obs), and why they failed; see `fmepy.costs.base.residuals_many`."""
+        Y, why = simulate_many(self._model, Theta)
+        mod = values_of_many(self._reading, Y)
+        for i in np.flatnonzero(why == ""):
+            try:
+                mod[i] = self._scaled(mod[i], Theta[i])
+            except SimulationError as error:
+                mod[i], why[i] = np.nan, str(error)
+        return (mod - self._obs) * self.weights, why
+
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par), from the model's sensitivities."""
         Y, S = self._model.sensitivities(theta)
@@ -148,7 +160,9 @@ class BoundSimulation:
 
     def _compared(self, theta: Vector) -> Vector:
         """Return the model at the observations, on the scale of comparison."""
-        mod = self._reading.values(self._model.simulate(theta))
+        return self._scaled(self._reading.values(self._model.simulate(theta)), theta)
+
+    def _scaled(self, mod: Vector, theta: Vector) -> Vector:
         self._check(mod, theta)
         return mod if self._scale is None else self._scale.forward(mod)
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fmepy.costs.base import residuals_many
 from fmepy.costs.modcost import ModCost
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import bound_to
@@ -59,6 +60,10 @@ class BoundSource:
     def residuals(self, theta: Vector) -> Vector:
         """Return the residuals, shape (n_obs,)."""
         return np.asarray(self.bound.residuals(self._full(theta)), dtype=float)
+
+    def residuals_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
+        """Return the residuals of many theta and why they failed, see `fmepy.costs.base.residuals_many`."""
+        return residuals_many(self.bound, Theta if self.expand is None else np.array([self.expand(t) for t in Theta]))
 
     def number(self, theta: Vector) -> float:
         """Return -2 log L."""

@@ -29,6 +29,7 @@ def header_of(
     starts: Matrix,
     jobs: list[Job],
     every: int,
+    runs: int,
 ) -> dict[str, Any]:
     """Return the header of a new chain, as JSON keeps it."""
     objective, var = target.objective, target.variances
@@ -65,6 +66,7 @@ def header_of(
         "burninlength": plan.burninlength,
         "interval": plan.interval,
         "every": every,
+        "runs": runs,
         "jobs": [
             {
                 "number": j.number,
@@ -86,6 +88,7 @@ def _identity(objective: Objective) -> dict[str, Any]:
         "kind of cost": "-2 log likelihood" if objective.is_scalar else "residuals",
         "number of residuals": objective.n_obs,
         "variables": list(objective.group_names),
+        "engine": objective.engine,
     }
 
 
@@ -95,7 +98,10 @@ def _plain_entropy(entropy: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """What a header holds, checked: `header` is all of it, as it stands there; `jump` is None for a function."""
+    """What a header holds, checked: `header` is all of it, as it stands there; `jump` is None for a function.
+
+    `runs` is what the problem was bound with, from which its engine follows (1 where an older fmepy wrote the header).
+    """
 
     header: dict[str, Any]
     names: tuple[str, ...]
@@ -112,6 +118,7 @@ class Kept:
     settings: dict[str, Any]
     plan: Plan
     every: int
+    runs: int
     jobs: list[Job]
 
     @classmethod
@@ -164,6 +171,7 @@ class Kept:
             settings=settings,
             plan=plan,
             every=_number(header, "every", 1),
+            runs=_number({"runs": 1, **header}, "runs", 1),
             jobs=jobs,
         )
 

@@ -40,6 +40,7 @@ _CONTROL: dict[str, dict[str, Any]] = {
     "demcz": {"population": 3, "archive": None, "thin": 10, "snooker": 0.1, "gamma": None},
     "emcee": {"walkers": None, "stretch": 2.0},
 }
+_MEMBERS = {"dram": 1, "demcz": 3, "emcee": 20}  # runs of an iteration, about
 _DRSCALE = (1 / 5, 1 / 4, 1 / 3)  # FME's; 1/3 from the third on
 _AGREE = 1e-9  # relative; the cost at the start must be the one that the checkpoint keeps
 
@@ -204,7 +205,8 @@ def modMCMC(
     chains = _count(chains, "chains", 1)
     every = _count(checkpoint_every, "checkpoint_every", 1)
     first, starts, chains = _starts(p, chains)
-    objective = as_objective(f, first, args=args, kwargs=kwargs)
+    runs = niter * chains * _MEMBERS[method]
+    objective = as_objective(f, first, args=args, kwargs=kwargs, runs=runs)
     if starts is None:
         starts = objective.theta0[None, :].copy()
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
@@ -237,7 +239,7 @@ def modMCMC(
     folder = None if checkpoint is None else Folder(checkpoint)
     with nullcontext() if folder is None else folder.held(new=True):
         if folder is not None:
-            folder.create(header_of(asdict(settings), target, plan, proposal, starts, jobs, every))
+            folder.create(header_of(asdict(settings), target, plan, proposal, starts, jobs, every, runs))
         ran = run_chains(kernel, target, plan, jobs, folder=folder, every=every, executor=executor, progress=progress)
     return _result(target, plan, settings, ran)
 
@@ -347,7 +349,7 @@ def _objective_of(kept: Kept, f: Any, args: tuple[Any, ...], kwargs: Mapping[str
     start = kept.starts[0]
     first: Any = start.copy() if kept.positional else dict(zip(kept.names, map(float, start), strict=True))
     try:
-        return as_objective(f, first, args=args, kwargs=kwargs)
+        return as_objective(f, first, args=args, kwargs=kwargs, runs=kept.runs)
     except ArgumentError as error:
         raise ArgumentError(f"The checkpoint is of another problem: {error}") from error
 
@@ -610,6 +612,7 @@ def _result(target: Target, plan: Plan, settings: _Settings, ran: Chains) -> Mod
         upper=pd.Series(target.upper.copy(), index=names),
         message=" ".join(notes),
         solver_error=worth,
+        engine=target.objective.engine,
         interrupted=ran.interrupted,
     )
 

@@ -69,6 +69,8 @@ class ModMCMC:
         times smaller. NaN if that run failed, None if no adaptive solver of ours ran.
     interrupted : bool
         True if Ctrl-C ended it.
+    engine : str
+        What ran the model; "" where the cost does not say.
 
     Notes
     -----
@@ -100,6 +102,7 @@ class ModMCMC:
     message: str = field(default="")
     solver_error: float | None = None
     interrupted: bool = False
+    engine: str = ""
 
     # --- numbers
 

@@ -39,7 +39,7 @@ import pandas as pd
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError, listed
 from fmepy.parameters.named import Prior
-from fmepy.types import Vector
+from fmepy.types import Matrix, Vector
 
 __all__ = ["Point", "Target", "Variances", "variances"]
 
@@ -271,7 +271,7 @@ class Target:
 
     def judged_by(self, objective: Objective, theta: Vector) -> float:
         """Return -2 log posterior at theta without the prior, with another objective for the same data."""
-        return -2.0 * self.log_posterior(_squares(objective, self.variances)(theta), 0.0)
+        return -2.0 * self.log_posterior(_squares(objective, self.variances)(_value(objective, theta)), 0.0)
 
     def inside(self, theta: Vector) -> bool:
         """Tell whether theta lies inside the bounds."""
@@ -285,11 +285,24 @@ class Target:
         if not -np.inf < prior < np.inf:
             return None
         try:
-            SS = self._squares(theta)
+            SS = self._squares(_value(self.objective, theta))
         except SimulationError:
             return None
         log_posterior = self.log_posterior(SS, prior)
         return Point(theta, SS, prior, log_posterior) if isfinite(log_posterior) else None
+
+    def evaluate_many(self, Theta: Matrix) -> list[Point | None]:
+        """Return what `evaluate` does at many theta, whose runs go together where they can."""
+        out: list[Point | None] = [None] * len(Theta)
+        priors = [0.0 if self.prior is None else self.prior(t) if self.inside(t) else np.inf for t in Theta]
+        asked = [i for i, t in enumerate(Theta) if self.inside(t) and -np.inf < priors[i] < np.inf]
+        found = self.objective.evaluate_many(Theta[asked]) if asked else []
+        for i, value in zip(asked, found, strict=True):
+            if value is not None:
+                SS = self._squares(value)
+                log_posterior = self.log_posterior(SS, priors[i])
+                out[i] = Point(Theta[i].copy(), SS, priors[i], log_posterior) if isfinite(log_posterior) else None
+        return out
 
     def why_impossible(self, theta: Vector) -> str:
         """Return why the density at theta is zero, in a sentence."""
@@ -298,7 +311,7 @@ class Target:
         if self.prior is not None and not isfinite(self.prior(theta)):
             return "the prior excludes it."
         try:
-            SS = self._squares(theta)
+            SS = self._squares(_value(self.objective, theta))
         except SimulationError as error:
             return str(error)
         if self.objective.is_scalar:
@@ -341,29 +354,28 @@ def _quick_prior(prior: Prior) -> Callable[[Vector], float]:
     return minus2log
 
 
-def _squares(objective: Objective, variances: Variances | None) -> Callable[[Vector], Vector]:
-    """Return the function that gives SS, shape (n_variance,)."""
+def _value(objective: Objective, theta: Vector) -> Any:
+    return objective.minus2loglik(theta) if objective.is_scalar else objective.residuals(theta)
+
+
+def _squares(objective: Objective, variances: Variances | None) -> Callable[[Any], Vector]:
+    """Return the function that makes SS, shape (n_variance,), of residuals or of -2 log L."""
     if objective.is_scalar:
-        return lambda theta: np.array([objective.minus2loglik(theta)])
+        return lambda value: np.array([value])
     if variances is None:
         constant = float(objective.n_obs * np.log(2 * np.pi) - 2 * np.sum(np.log(objective.weights)))
-
-        def minus2loglik(theta: Vector) -> Vector:
-            r = objective.residuals(theta)
-            return np.array([r @ r + constant])
-
-        return minus2loglik
+        return lambda r: np.array([r @ r + constant])
     if variances.grouping == "datum":
-        return lambda theta: objective.residuals(theta) ** 2
+        return lambda r: r**2
     inverse = None if np.all(objective.weights == 1) else 1.0 / objective.weights
     groups, n_group = objective.groups, len(variances.var0)
 
-    def pooled(theta: Vector) -> Vector:
-        r = objective.residuals(theta) if inverse is None else objective.residuals(theta) * inverse
+    def pooled(r: Vector) -> Vector:
+        r = r if inverse is None else r * inverse
         return np.array([r @ r])
 
-    def by_variable(theta: Vector) -> Vector:
-        r = objective.residuals(theta) if inverse is None else objective.residuals(theta) * inverse
+    def by_variable(r: Vector) -> Vector:
+        r = r if inverse is None else r * inverse
         squares: Any = np.bincount(groups, weights=r * r, minlength=n_group)
         return squares  # type: ignore[no-any-return]  # numpy's types know whole numbers only
 

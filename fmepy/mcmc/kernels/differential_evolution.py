@@ -174,10 +174,10 @@ class DEMCZ:
         """Move every member once."""
         accepted = 0
         assert state.archive is not None
-        for i in range(self.n_member):
-            y, log_factor = self._proposal(state.theta[i], state.archive, rng)
-            u = rng.random()
-            point = self.target.evaluate(y)
+        # a member moves along differences of the archive alone, so that all of them can be proposed at once
+        moves = [(*self._proposal(x, state.archive, rng), rng.random()) for x in state.theta]
+        points = self.target.evaluate_many(np.array([y for y, _, _ in moves]))
+        for i, (point, (_, log_factor, u)) in enumerate(zip(points, moves, strict=True)):
             if point is None:
                 continue
             change = point.log_posterior - state.log_posterior[i] + log_factor

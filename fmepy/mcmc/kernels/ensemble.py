@@ -73,8 +73,7 @@ class Ensemble:
         """Return log posterior and blobs of some points; a point of zero density gets -inf."""
         n_variance = len(self.target.precision0)
         log_posterior, blobs = np.full(len(coords), -np.inf), np.zeros((len(coords), 1 + n_variance))
-        for i, theta in enumerate(coords):
-            point = self.target.evaluate(theta.copy())
+        for i, point in enumerate(self.target.evaluate_many(coords)):
             if point is not None:
                 log_posterior[i], blobs[i, 0], blobs[i, 1:] = point.log_posterior, point.prior, point.SS
         return log_posterior, blobs
