@@ -310,6 +310,7 @@ class BoundTransformedCost:
         self._inner: Any = inner
         self._scale = _scale(names, kinds)
         self._kinds = kinds
+        self.exact: bool | None = getattr(inner, "exact", None)
 
     @property
     def retries(self) -> int:

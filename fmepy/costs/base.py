@@ -67,6 +67,8 @@ class BoundCost(Protocol):
     scales : ndarray, shape (n_group,)
         1/n_j under ``scaleVar``, else 1.
     group_names : tuple of str, length n_group
+    exact : bool or None, optional
+        True if `jacobian` is of the model's exact sensitivities, False if of its differences; None: nobody says.
     data : ObservedData, optional
         Which data the likelihood is of, see `fmepy.costs.data_identity`; without it `compare_fits` cannot tell.
     retries : int

@@ -162,6 +162,11 @@ class Objective:
         return getattr(self._bound, "data", None) if self._data is None else self._data
 
     @property
+    def exact(self) -> bool | None:
+        """True if the cost's own Jacobian is of exact sensitivities; None where nobody says."""
+        return getattr(self._bound, "exact", None)
+
+    @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return int(getattr(self._bound, "retries", 0))

@@ -90,6 +90,11 @@ class BoundSimulation:
         self._fixed = fixed
 
     @property
+    def exact(self) -> bool:
+        """True if the model solves its sensitivity equations."""
+        return self._model.exact
+
+    @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return self._model.retries

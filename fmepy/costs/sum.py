@@ -23,7 +23,7 @@ from fmepy.costs.modcost import ModCost, joined_costs
 from fmepy.costs.observations import warn_of_copy
 from fmepy.errors import ArgumentError
 from fmepy.models.base import bound_to, keep_within, runs_word, tightened
-from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters
+from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, values_by_name
 from fmepy.parameters.scales import marked
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
@@ -143,6 +143,12 @@ class BoundSum:
         self._blocks = tuple(blocks)
         in_order = len(blocks) == 1 and np.array_equal(blocks[0].rows, np.arange(len(self.names)))
         self._only = blocks[0] if in_order else None  # one run gives everything, in the order of the parts
+
+    @property
+    def exact(self) -> bool | None:
+        """True if all Jacobians are of exact sensitivities; None where a part does not say."""
+        told = [getattr(b.bound, "exact", None) for b in self._blocks if b.held is None]
+        return None if None in told else all(told)
 
     @property
     def retries(self) -> int:
@@ -398,14 +404,11 @@ class SumCost(AddableCost):
             )
             for block, members, mine, pieces in bound
         ]
-        order = list(names)
         scored = any(b.bound.is_scalar for b in blocks) and all(_is_scored(b.bound) for b in blocks)
         return (BoundScoredSum if scored else BoundSum)(
             blocks,
             names,
-            self.parms[order].to_numpy(dtype=float),
-            self.lower[order].to_numpy(dtype=float),
-            self.upper[order].to_numpy(dtype=float),
+            *(values_by_name(own, names) for own in (self.parms, self.lower, self.upper)),
         )
 
     @property

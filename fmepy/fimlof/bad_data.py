@@ -69,7 +69,7 @@ class BadData(Framed):
     message: str
 
     @property
-    def frame(self) -> pd.DataFrame:  # type: ignore[override]    # another name of the log
+    def frame(self) -> pd.DataFrame:  # another name of the log
         """The log."""
         return self.log
 

@@ -123,7 +123,7 @@ class Correlations(Framed):
         return np.asarray(np.where(self.pairs > 0, out, np.nan))
 
     @property
-    def frame(self) -> pd.DataFrame:  # type: ignore[override]    # derived from the arrays, not stored
+    def frame(self) -> pd.DataFrame:  # derived from the arrays, not stored
         """One row a lag and pair: lag, variable, with, r, rho, pairs, limit, significant.
 
         `r` is R(j) itself, a mean of products, which may exceed 1 where noise is understated; the limits belong to it.

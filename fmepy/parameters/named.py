@@ -33,6 +33,7 @@ __all__ = [
     "check_names",
     "generated_names",
     "merge_parameters",
+    "values_by_name",
 ]
 
 
@@ -148,7 +149,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
                 "parameter values. Give a dict of names and values."
             )
         names = _check_own(items, own, argument)
-        return _checked(names, own[list(names)].to_numpy(dtype=float), False, argument)
+        return _checked(names, values_by_name(own, names), False, argument)
     names = generated_names(len(items))
     if own is not None:
         raise ParameterError(
@@ -156,6 +157,12 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
             f"names; its parameters are {listed(own.index)}."
         )
     return _checked(names, _finite(items, names, argument), True, argument)
+
+
+def values_by_name(own: pd.Series, names: Sequence[str]) -> Vector:
+    """Return the values of some entries of a Series, in the order of `names`; quicker than pandas for a few."""
+    place = {name: k for k, name in enumerate(own.index.tolist())}
+    return own.to_numpy(dtype=float)[[place[name] for name in names]]
 
 
 def _check_own(names: Iterable[object], own: pd.Series, argument: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -34,7 +34,10 @@ class Framed:
     """A result with a DataFrame `frame`: `len`, ``[]`` and `columns` reach through to it, and it shows as the table."""
 
     __slots__ = ()
-    frame: pd.DataFrame
+    if TYPE_CHECKING:  # a field of some, made when it is first asked for in others
+
+        @property
+        def frame(self) -> pd.DataFrame: ...
 
     def __len__(self) -> int:
         return len(self.frame)

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,9 +39,10 @@ __all__ = ["SensFun", "sensFun"]
 
 _FLOOR = 1e-8 * 1e-12  # what FME puts in the place of a scale of zero, with its default `tiny`
 _OWN_DIFFERENCES = "differences (central, relative step and tolerances chosen by the model)"
+_TOLD = {True: "exact", False: _OWN_DIFFERENCES, None: "the cost's own Jacobian"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: its tables are made when they are first asked for
 class SensFun(Framed):
     """Sensitivities of outputs to parameters; made by `sensFun`.
 
@@ -50,6 +52,9 @@ class SensFun(Framed):
         Columns x, var, and one per parameter; rows variable by variable.
     pars, parscale : Series
         Values and scales of the parameters.
+    names, labels, row_x, values, theta, scale
+        What they are made of, as arrays: parameters; variable and x of every row; sensitivities, shape (n_row, n_par);
+        values and scales of the parameters.
     varscale : ndarray, shape (n_row,)
         Scale of every row.
     var : tuple of str
@@ -64,15 +69,36 @@ class SensFun(Framed):
         True if the rows are divided by the errors of the data.
     """
 
-    frame: pd.DataFrame
-    pars: pd.Series
-    parscale: pd.Series
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    row_x: Vector
+    values: Matrix
+    theta: Vector
+    scale: Vector
     varscale: Vector
     var: tuple[str, ...]
     x: Vector
     xname: str
     method: str
     weighted: bool = False
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Columns x, var, and one per parameter."""
+        table = pd.DataFrame(self.values, columns=list(self.names))
+        table.insert(0, "x", self.row_x, allow_duplicates=True)  # a parameter may be called x
+        table.insert(1, "var", list(self.labels), allow_duplicates=True)
+        return table
+
+    @cached_property
+    def pars(self) -> pd.Series:
+        """Values of the parameters."""
+        return pd.Series(self.theta, index=list(self.names))
+
+    @cached_property
+    def parscale(self) -> pd.Series:
+        """Scales of the parameters."""
+        return pd.Series(self.scale, index=list(self.names))
 
     @property
     def matrix(self) -> pd.DataFrame:
@@ -295,12 +321,13 @@ class _Outputs:
 
 
 def _result(outputs: _Outputs, S: Matrix, p: Vector, v: Vector, weighted: bool) -> SensFun:
-    names = list(outputs.names)
-    head = pd.DataFrame({"x": outputs.row_x, "var": list(outputs.labels)})
     return SensFun(
-        frame=pd.concat([head, pd.DataFrame(S, columns=names)], axis=1),
-        pars=pd.Series(outputs.theta, index=names),
-        parscale=pd.Series(p, index=names),
+        names=outputs.names,
+        labels=outputs.labels,
+        row_x=outputs.row_x,
+        values=S,
+        theta=outputs.theta,
+        scale=p,
         varscale=v,
         var=outputs.var,
         x=outputs.x,
@@ -328,7 +355,7 @@ def _of_model(
         Y, dY = simulator.sensitivities(theta)
         values = Y[:, columns].T.ravel()
         matrix = dY[:, columns].transpose(1, 0, 2).reshape(-1, theta.size)
-        derivatives = Derivatives(matrix, "exact" if simulator.exact else _OWN_DIFFERENCES)
+        derivatives = Derivatives(matrix, _TOLD[simulator.exact])
     else:
         run = _Columns(simulator, columns)
         values = run(theta)
@@ -439,9 +466,9 @@ def _of_cost(func: Any, parms: Any, senspar: Any, tiny: float | None, given: Any
         return _of_likelihood(func, objective, positions)
     order = _by_variable(objective.names)
     weights = objective.weights[order]
-    told = objective.modcost(theta).residuals
-    obs = told["obs"].to_numpy(dtype=float)[order]
-    values = told["mod"].to_numpy(dtype=float)[order]
+    compared = objective.modcost(theta).pieces
+    obs = np.concatenate([piece.obs for piece, _ in compared])[order]
+    values = np.concatenate([mod for _, mod in compared])[order]
 
     start = theta[positions]
     box = _box(spread, wanted, start, replace(objective.parameters, lower=objective.lower, upper=objective.upper))
@@ -449,7 +476,7 @@ def _of_cost(func: Any, parms: Any, senspar: Any, tiny: float | None, given: Any
     objective.begin(theta, objective.lower, objective.upper)
     if tiny is None and objective.has_jacobian:
         J = objective.jacobian(theta)[order][:, positions] / weights[:, None]
-        derivatives = Derivatives(J, _told_of_cost(func, wanted))
+        derivatives = Derivatives(J, _TOLD[objective.exact])
     else:
         names = tuple(wanted)
         modelled = _Modelled(func, parms, given, positions, order, 1 / weights, obs, objective)
@@ -485,27 +512,6 @@ def _by_variable(names: Sequence[str]) -> NDArray[np.intp]:
     """Return the rows regrouped by variable, variables in order of first appearance."""
     place = {name: k for k, name in enumerate(dict.fromkeys(names))}
     return np.argsort([place[name] for name in names], kind="stable")
-
-
-def _told_of_cost(cost: Any, names: Sequence[str]) -> str:
-    exact = _is_exact(cost, names)
-    if exact is None:
-        return "the cost's own Jacobian"
-    return "exact" if exact else _OWN_DIFFERENCES
-
-
-def _is_exact(cost: Any, names: Sequence[str]) -> bool | None:
-    """Tell whether a cost's Jacobian is exact; None if it does not say."""
-    if hasattr(cost, "parts"):
-        told = [_is_exact(part, names) for part in cost.parts]
-        return None if None in told else all(told)
-    if hasattr(cost, "inner"):
-        return _is_exact(cost.inner, names)
-    model: Any = getattr(cost, "model", None)
-    if not is_model(model):
-        return None
-    mine = [n for n in names if n in model.parms.index]
-    return not mine or bool(model.bind(mine).exact)
 
 
 def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> _Outputs:
