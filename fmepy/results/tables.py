@@ -37,7 +37,8 @@ class Framed:
     if TYPE_CHECKING:  # a field of some, made when it is first asked for in others
 
         @property
-        def frame(self) -> pd.DataFrame: ...
+        def frame(self) -> pd.DataFrame:
+            """The table."""
 
     def __len__(self) -> int:
         return len(self.frame)
