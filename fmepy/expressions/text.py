@@ -21,7 +21,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -153,11 +153,11 @@ class Tree:
         text = " ".join(segment.split())
         return repr(text if len(text) <= 60 else text[:57] + "...")
 
-    def names(self) -> Iterator[str]:
+    def names(self) -> list[ast.Name]:
         """Return the names that occur, in the order in which they are read, functions and constants aside."""
         heads = {id(n.func) for n in ast.walk(self.node) if isinstance(n, ast.Call)}
         names = [n for n in ast.walk(self.node) if isinstance(n, ast.Name) and id(n) not in heads and n.id != "pi"]
-        return (n.id for n in sorted(names, key=lambda n: (n.lineno, n.col_offset)))
+        return sorted(names, key=lambda n: (n.lineno, n.col_offset))
 
 
 def parse_tree(lines: list[str], source: Source, row: int, shift: int) -> Tree:

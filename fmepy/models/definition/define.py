@@ -186,12 +186,10 @@ def _check_start(draft: Draft, given: Given) -> None:
         )
     for name, value in draft.initial.items():
         for used in sorted(names_in([value]) - set(draft.parms)):
-            start = f"{draft.place(f'{name}(0)')}The initial value of {name!r} uses"
+            why = f"{used!r}, which has no value. Give it in `parms`.{did_you_mean(used, draft.parms)}"
             if used in draft.states:
-                raise ModelError(f"{start} the state {used!r}; it may only depend on parameters.")
-            raise ModelError(
-                f"{start} {used!r}, which has no value. Give it in `parms`.{did_you_mean(used, draft.parms)}"
-            )
+                why = f"the state {used!r}; it may only depend on parameters."
+            raise draft.error(f"The initial value of {name!r} uses {why}", f"{name}(0)")
 
 
 def _check_used(draft: Draft, definition: Definition) -> None:
@@ -201,10 +199,8 @@ def _check_used(draft: Draft, definition: Definition) -> None:
     known = (*d.states, *parameters, *forcings, *d.extra_names, d.time)
     inside = names_in([*(() if d.equations is None else d.equations.rates), *(e for _, e in d.outputs)])
     for name in sorted(inside - set(known)):
-        raise ModelError(
-            f"{draft.place(name)}{name!r} has no value: it is no state, and is missing in `parms` and `forcings`."
-            f"{did_you_mean(name, known)}"
-        )
+        why = f"{name!r} has no value: it is no state, and is missing in `parms` and `forcings`."
+        raise draft.error(why + did_you_mean(name, known), name)
     in_events = names_in(e.value for e in d.events)
     check_names(sorted(in_events), parameters, argument="events")
     if draft.reads is None:

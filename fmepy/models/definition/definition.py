@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from fmepy.errors import ModelError
 from fmepy.expressions.equations import Equations
 from fmepy.models.definition.given import Kind
 from fmepy.models.definition.user_rates import RatesFunction
@@ -64,8 +65,8 @@ class Draft:
         Names that the source uses besides those in the expressions; None if that is not known.
     function : RatesFunction or None
         The function, if it is one.
-    place : callable
-        Where in the source a name (or ``"x(0)"``) stands, to open a message with.
+    error : callable
+        ``error(message, name)``: an error that shows where in the source a name (or ``"x(0)"``) stands, if it can.
     """
 
     states: tuple[str, ...]
@@ -75,7 +76,7 @@ class Draft:
     time: str = "t"
     reads: frozenset[str] | None = frozenset()
     function: RatesFunction | None = None
-    place: Callable[[str], str] = lambda name: ""
+    error: Callable[[str, str], ModelError] = lambda message, name: ModelError(message)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

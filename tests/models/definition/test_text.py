@@ -404,33 +404,34 @@ def test_a_model_text_gives_states_rates_initial_values_and_assignments():
     m = parse_model(LOTKA)
     hare, lynx, a, e, r = map(symbol, ("Hare", "Lynx", "a", "e", "r"))
     assert m.states == ("Hare", "Lynx")
-    assert m.rates["Hare"] == r * hare - symbol("eaten")
-    assert m.initial == {"Hare": symbol("H0")}
-    assert list(m.assignments) == ["total", "eaten"]
-    assert m.assignments["total"] == hare + lynx
+    assert m.written("rate")["Hare"] == r * hare - symbol("eaten")
+    assert m.written("initial") == {"Hare": symbol("H0")}
+    assert list(m.written("assignment")) == ["total", "eaten"]
+    assert m.written("assignment")["total"] == hare + lynx
     assert m.free_names == ("r", "e", "m", "H0", "a")
-    assert m.lines == {"Hare": 3, "Lynx": 5, "Hare(0)": 7, "total": 8, "eaten": 10}
-    assert m.substituted_rates()["Lynx"] == e * a * hare * lynx - symbol("m") * lynx
-    assert m.substituted_assignments()["eaten"] == a * hare * lynx
+    lines = {s.left: s.line for s in m.statements}
+    assert lines == {"Hare": 3, "Lynx": 5, "Hare(0)": 7, "total": 8, "eaten": 10}
+    assert m.complete("rate")["Lynx"] == e * a * hare * lynx - symbol("m") * lynx
+    assert m.complete("assignment")["eaten"] == a * hare * lynx
 
 
 def test_assignments_come_in_any_order_and_reach_initial_values():
     m = parse_model("c = 2*b\nd(x)/dt = c*x\nx(0) = c + 1\nb = 3*a\na = k")
     k = symbol("k")
-    assert m.substituted_rates() == {"x": 6 * k * x}
-    assert m.substituted_initial() == {"x": 6 * k + 1}
-    assert m.substituted_assignments() == {"c": 6 * k, "b": 3 * k, "a": k}
-    assert m.rates == {"x": symbol("c") * x}
+    assert m.complete("rate") == {"x": 6 * k * x}
+    assert m.complete("initial") == {"x": 6 * k + 1}
+    assert m.complete("assignment") == {"c": 6 * k, "b": 3 * k, "a": k}
+    assert m.written("rate") == {"x": symbol("c") * x}
 
 
 def test_constant_assignments_are_computed_with_as_constants():
-    assert parse_model("n = 1 + 1\nd(x)/dt = x**n").substituted_rates()["x"] == x**2
+    assert parse_model("n = 1 + 1\nd(x)/dt = x**n").complete("rate")["x"] == x**2
     assert "division by zero" in str(model_refusal("a = 1\ny = 1/(a - 1)"))
 
 
 def test_a_chain_of_many_assignments_is_no_recursion():
     lines = [f"a{i + 1} = a{i} + k{i}" for i in range(300)]
-    assert len(parse_model("\n".join(lines[::-1])).substituted_assignments()["a300"].args) == 301
+    assert len(parse_model("\n".join(lines[::-1])).complete("assignment")["a300"].args) == 301
 
 
 def test_difference_equations_are_written_with_next():
@@ -440,7 +441,9 @@ def test_difference_equations_are_written_with_next():
 
 def test_lines_are_known_for_defined_and_for_used_names():
     m = parse_model("a = 1\nd(x)/dt = a*x\ny = q*x\nx(0) = 2")
-    assert [m.line_of(n) for n in ("a", "x", "q", "x(0)", "nothing")] == [1, 2, 3, 4, 0]
+    assert [m.error("", n).line for n in ("a", "x", "q", "x(0)")] == [1, 2, 3, 4]
+    assert str(m.error("it has no value", "q")) == "line 3: it has no value\n    y = q*x\n        ^"
+    assert str(m.error("it has no value", "nothing")) == "it has no value"
     assert str(m.error("the sign is wrong", "x")) == "line 2: the sign is wrong\n    d(x)/dt = a*x\n    ^"
 
 
@@ -456,24 +459,24 @@ def test_an_empty_text_is_an_empty_model():
 
 def test_a_model_text_pickles():
     m = pickle.loads(pickle.dumps(parse_model(LOTKA)))
-    assert m.substituted_rates() == parse_model(LOTKA).substituted_rates()
+    assert m.complete("rate") == parse_model(LOTKA).complete("rate")
     assert m.free_names == ("r", "e", "m", "H0", "a")
 
 
 @pytest.mark.parametrize("ends", ["\r\n", "\r", "\n"])
 def test_line_ends_of_any_system_are_line_ends(ends):
-    assert parse_model(f"d(x)/dt = 1{ends}{ends}y = 2{ends}").lines == {"x": 1, "y": 3}
+    assert [s.line for s in parse_model(f"d(x)/dt = 1{ends}{ends}y = 2{ends}").statements] == [1, 3]
 
 
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
         ("d(x)/dt = ", 1, "nothing stands on the right"),
-        ("d(x)/dt = 1\nd(x)/dt = 2", 2, "'x' has two equations, the first in line 1"),
-        ("x = 1\n\nx = 2", 3, "'x' has two assignments, the first in line 1"),
+        ("d(x)/dt = 1\nd(x)/dt = 2", 2, "'x' is given twice, first in line 1"),
+        ("x = 1\n\nx = 2", 3, "'x' is given twice, first in line 1"),
         ("x = 1\nd(x)/dt = 1", 2, "'x' is a state (line 2) and assigned (line 1)"),
         ("d(x)/dt = 1\nx = 1", 2, "'x' is a state (line 1) and assigned (line 2)"),
-        ("x(0) = 1\nx(0) = 2\nd(x)/dt = 1", 2, "x(0) is given twice, first in line 1"),
+        ("x(0) = 1\nx(0) = 2\nd(x)/dt = 1", 2, "'x(0)' is given twice, first in line 1"),
         ("d(Hare)/dt = 1\nHaer(0) = 1", 2, "Did you mean 'Hare'?"),
         ("d(x)/dx = 1", 1, "write d(x)/dt"),
         ("dHare/dt = 1", 1, "write d(Hare)/dt"),
