@@ -3,11 +3,8 @@
 
 numba reads its settings from ``.numba_config.yaml`` in the current directory too, and what it finds in a cache are
 pickles, which run: whoever can put that file where a user works could lead numba to a folder of his own. So where our
-code is kept is not numba's decision: it is the folder of `numba_code.cache_folder`, or NUMBA_CACHE_DIR if the
-*environment* names one. numba may have been imported by somebody else before; his functions keep his settings.
-
-Every file begins with a digest of the rest. A file that was cut off or changed is discarded and its function compiled
-anew; a file that cannot be written (a full disk) is told once, and its function is compiled in every process.
+code is kept is not numba's decision, see `compiled.folder`. numba may have been imported by
+somebody else before; his functions keep his settings.
 """
 
 from __future__ import annotations
@@ -18,11 +15,9 @@ import logging
 import os
 import pickle
 import sys
-import time
 import types
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +27,12 @@ from numba.core.ccallback import CFunc
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 
-from fmepy.compiled.numba_code import GENERATED, cache_folder, replace_file
+from fmepy.compiled.folder import folder_in_use, read_kept, write_kept
+from fmepy.compiled.numba_code import GENERATED
 
 __all__ = ["cfunc", "njit"]
 
 logger = logging.getLogger(__name__)
-
-_DIGEST = 32  # bytes
-_DAY = 86_400.0  # seconds
-_told: set[str] = set()
 
 
 def njit(*signatures: Any, cache: bool = False, **options: Any) -> Any:
@@ -84,7 +76,7 @@ class _Place:
         self.generated = Path(self._py_file).name.startswith(GENERATED)
 
     def get_cache_path(self) -> str:
-        folder = os.environ.get("NUMBA_CACHE_DIR") or str(cache_folder())
+        folder = str(folder_in_use())
         if self.generated:
             return folder
         where = hashlib.sha256(os.path.dirname(self._py_file).encode()).hexdigest()[:16]
@@ -134,13 +126,9 @@ class _Files(IndexDataCacheFile):
         return f"{self._index_name.removesuffix('.nbi')}.{uuid.uuid4().hex[:12]}.nbc"
 
     def _load_data(self, name: str) -> Any:
-        path = Path(self._data_path(name))
-        found = _load(path)
+        found = _load(Path(self._data_path(name)))
         if found is None:
             raise FileNotFoundError(name)  # as the caller expects it
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _DAY:  # it is used, and so not to be pruned
-                os.utime(path)
         return found
 
     def _save_data(self, name: str, data: Any) -> None:
@@ -164,37 +152,17 @@ class _Kept(FunctionCache):
             logger.info("Compiled code of %s cannot be used and is made anew: %s", self._name, error)
             return None
 
-    def save_overload(self, signature: Any, data: Any) -> None:
-        try:
-            super().save_overload(signature, data)
-        except OSError as error:
-            if self._cache_path not in _told:
-                _told.add(self._cache_path)
-                logger.warning(
-                    "Compiled code cannot be kept in %s (%s): it is compiled anew in every process. Make room there, "
-                    "or name another folder by XDG_CACHE_HOME.",
-                    self._cache_path,
-                    error.strerror or error,
-                )
-
 
 def _load(path: Path) -> Any:
-    """Return what a file holds; None if there is none, or it is not what was written, and then it is removed."""
+    """Return what a file holds; None if there is none, or it cannot be read, and then it is removed."""
+    data = read_kept(path)
     try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    digest, data = content[:_DIGEST], content[_DIGEST:]
-    try:
-        if hashlib.sha256(data).digest() != digest:
-            raise ValueError("its digest is another one")
-        return pickle.loads(data)
+        return None if data is None else pickle.loads(data)
     except Exception as error:
-        logger.info("%s is damaged (%s); what it held is compiled anew.", path, error)
+        logger.info("%s cannot be used (%s); what it held is compiled anew.", path, error)
         path.unlink(missing_ok=True)
         return None
 
 
 def _save(path: Path, value: Any) -> None:
-    data = dumps(value)
-    replace_file(path, hashlib.sha256(data).digest() + data)
+    write_kept(path, dumps(value))

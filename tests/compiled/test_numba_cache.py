@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from fmepy.compiled import numba_cache, numba_code
+from fmepy.compiled import folder, numba_cache, numba_code
 
 PROGRAM = textwrap.dedent("""
     import sys
@@ -114,8 +114,9 @@ def test_a_full_disk_costs_time_and_nothing_else(tmp_path, function, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(numba_cache, "replace_file", refused)
+        patch.setattr(folder, "replace_file", refused)
         patch.setattr(numba_code, "replace_file", refused)
+        patch.setattr(folder, "cache_folder", lambda: tmp_path)
         patch.setattr(numba_code, "cache_folder", lambda: tmp_path)
         assert function()(3.0) == function()(3.0) == 1.5
         module = numba_code.load(numba_code.HEADER + "@njit(cache=True)\ndef third(x):\n    return x / 3\n# full disk")
@@ -139,15 +140,15 @@ def test_what_nobody_uses_is_removed_first_by_age_then_by_size(tmp_path, monkeyp
     files("large", 20, 2000)
     files("small", 10)
     files("new", 0, 5000)
-    monkeypatch.setattr(numba_code, "_MOST", 16_000)
-    numba_code.prune(tmp_path)
+    monkeypatch.setattr(folder, "_MOST", 16_000)
+    folder.prune(tmp_path)
     assert {f.name.split(".")[0] for f in tmp_path.iterdir()} == {"used", "small", "new", "pruned"}
     files("old", 100)
-    numba_code.prune(tmp_path)  # not twice a day
+    folder.prune(tmp_path)  # not twice a day
     assert (tmp_path / "old.py").exists()
     os.utime(tmp_path / "pruned", (now - 2 * day,) * 2)
-    monkeypatch.setattr(numba_code, "_MOST", 0)
-    numba_code.prune(tmp_path)
+    monkeypatch.setattr(folder, "_MOST", 0)
+    folder.prune(tmp_path)
     assert {f.name.split(".")[0] for f in tmp_path.iterdir()} == {"used", "new", "pruned"}  # what is young stays
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.compiled import numba_code
+from fmepy.compiled import folder as compiled_folder
 from fmepy.errors import ModelError, ParameterError, SimulationError
 from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
@@ -378,7 +378,7 @@ PROGRAM = textwrap.dedent("""
     import numpy as np
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     from fmepy.models.difference import DifferenceModel
-    from fmepy.compiled.numba_code import cache_folder
+    from fmepy.compiled.folder import cache_folder
     model = DifferenceModel("next(x) = a * x + where(x > 1, b, u)", state={"x": 1}, times=np.arange(9),
                             parms={"a": 0.5, "b": 2}, forcings={"u": ([0, 9], [1, 2])}, outputs={"l": "log(x)"})
     bound = model.bind()
@@ -426,14 +426,14 @@ def test_a_cache_folder_behind_a_symbolic_link_is_not_used(tmp_path):
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "fmepy").mkdir(mode=0o700)
     (tmp_path / "fmepy" / "compiled").symlink_to(tmp_path / "elsewhere")
-    assert "symbolic link" in numba_code._why_not_private(tmp_path / "fmepy" / "compiled")
-    assert numba_code._why_not_private(tmp_path / "elsewhere") == ""
+    assert "symbolic link" in compiled_folder._why_not_private(tmp_path / "fmepy" / "compiled")
+    assert compiled_folder._why_not_private(tmp_path / "elsewhere") == ""
 
 
 def test_a_fresh_cache_folder_is_private(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(numba_code.sys, "platform", "linux")
-    folder = numba_code.cache_folder.__wrapped__()
+    monkeypatch.setattr(compiled_folder.sys, "platform", "linux")
+    folder = compiled_folder.cache_folder.__wrapped__()
     assert folder == tmp_path / "fmepy" / "compiled"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert folder.parent.stat().st_mode & 0o777 == 0o700

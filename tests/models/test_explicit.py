@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.compiled import dormand_prince
+from fmepy.compiled import status
 from fmepy.errors import ModelError, SimulationError
 from fmepy.models.engines import explicit
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.system import build_system
+from tests.compiled.plain import plain
 from tests.models.problems import every_model, hiv_model, van_der_pol
 
 
@@ -64,24 +65,28 @@ def drive_plainly(model, names, times, most_steps=1000):
     start = np.concatenate((runner._initial.value(p.tolist()), (runner._initial.slope(p.tolist()) * scales).T.ravel()))
     rates = system_rates(system)
 
-    def plain(t, z, q, out):
+    def plainly(t, z, q, out):
         out[:] = rates(t, z.tolist(), q.tolist())
 
-    out = np.empty((len(times), len(start)))
-    atol = np.full(len(start), 1e-6)
-    told = dormand_prince.drive(
-        plain, None, 0, 0.0, start, inputs, times, system.n_states, 1e-6, atol, np.inf, most_steps, out
+    loop, out, atol = (
+        plain("fmepy.compiled.dormand_prince"),
+        np.empty((len(times), len(start))),
+        np.full(len(start), 1e-6),
     )
+    *told, _ = loop.drive(
+        plainly, None, inputs, 0.0, 0.0, start, times, system.n_states, 1e-6, atol, np.inf, most_steps, out,
+        np.empty((loop.WORK, len(start))), np.empty((2, 0)),
+    )  # fmt: skip
     return told, out, runner._stepper.advance(0.0, start, inputs, times)[1]
 
 
 def test_the_compiled_loop_does_what_its_text_says():
     model = hiv_model(engine="numba")
-    (status, n, reached), plain, compiled = drive_plainly(model, ["bet", "c"], model.times)
-    assert (status, n, reached) == (dormand_prince.DONE, len(model.times), 60)
-    np.testing.assert_allclose(compiled, plain, rtol=1e-9, atol=1e-9)  # rates of other rounding, the same steps
-    (status, n, reached), _, _ = drive_plainly(model, ["bet", "c"], model.times, most_steps=20)
-    assert status == dormand_prince.TOO_MANY_STEPS
+    (ended, n, reached), by_text, compiled = drive_plainly(model, ["bet", "c"], model.times)
+    assert (ended, n, reached) == (status.DONE, len(model.times), 60)
+    np.testing.assert_allclose(compiled, by_text, rtol=1e-9, atol=1e-9)  # rates of other rounding, the same steps
+    (ended, n, reached), _, _ = drive_plainly(model, ["bet", "c"], model.times, most_steps=20)
+    assert ended == status.TOO_MANY_STEPS
     assert n == np.sum(model.times <= reached)
 
 
@@ -238,7 +243,7 @@ print(model().y.iloc[-1])
         )
         assert done.returncode == 0, done.stderr
         outputs.append(done.stdout)
-        files.append({f: f.stat().st_mtime_ns for f in tmp_path.rglob("*.nb*")})
+        files.append({f: f.stat().st_mtime_ns for f in (*tmp_path.rglob("*.nb*"), *tmp_path.rglob("*.o"))})
     assert outputs[0] == outputs[1]
     assert len(files[0]) >= 4
     assert files[0] == files[1]

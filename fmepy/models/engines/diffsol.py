@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.dormand_prince import has_exploded
+from fmepy.compiled.status import has_exploded
 from fmepy.errors import SimulationError
 from fmepy.expressions.equations import Equations
 from fmepy.models.engines.base import Engine, SolverOptions

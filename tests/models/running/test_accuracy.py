@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import fmepy as fme
-from fmepy.compiled import dormand_prince
+from fmepy.compiled import status
 from fmepy.errors import FmepyError, ModelError, SimulationError
 from fmepy.models.engines.diffsol import is_available
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode
 from fmepy.models.running.accuracy import reads_time, scaled_tolerances
+from tests.compiled.plain import plain
 
 TIMES = np.linspace(0.0, 20.0, 21)
 ENGINES = [{"engine": "auto"}, {"engine": "numba"}, {"engine": "scipy"}]
@@ -238,10 +239,12 @@ def test_the_explicit_loop_keeps_the_largest_step():
         seen.append(t)
         out[0] = 1.0
 
-    out = np.empty((1, 1))
-    arguments = (np.zeros(1), np.zeros(0), np.array([1.0]), 1, 1e-6, np.array([1e-6]), 0.01, 10**4, out)
-    status, _, _ = dormand_prince.drive(rates, None, 0, 0.0, *arguments)
-    assert status == dormand_prince.DONE
+    loop, out = plain("fmepy.compiled.dormand_prince"), np.empty((1, 1))
+    ended, *_ = loop.drive(
+        rates, None, None, 0.0, 0.0, np.zeros(1), np.array([1.0]), 1, 1e-6, np.array([1e-6]), 0.01, 10**4, out,
+        np.empty((loop.WORK, 1)), np.empty((2, 0)),
+    )  # fmt: skip
+    assert ended == status.DONE
     assert out[0, 0] == pytest.approx(1.0)
     assert np.diff(np.unique(seen)).max() <= 0.01
     assert len(seen) >= 600

@@ -1,0 +1,81 @@
+"""LLVM's text -> machine code of this process, and object files that the next process reads back."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+__all__ = ["Code", "object_of", "optimised", "versions"]
+
+
+class Code:
+    """Machine code in memory; its addresses hold as long as this object lives.
+
+    Parameters
+    ----------
+    made : llvmlite's module, or bytes
+        Optimised; or an object file.
+    """
+
+    def __init__(self, made: Any) -> None:
+        from llvmlite import binding
+
+        _start()
+        is_object = isinstance(made, bytes)
+        module = binding.parse_assembly("") if is_object else made
+        self._engine = binding.create_mcjit_compiler(module, _machine())
+        if is_object:
+            self._engine.add_object_file(binding.ObjectFileRef.from_data(made))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Return where a function begins; 0 if there is none."""
+        return int(self._engine.get_function_address(name))
+
+
+def optimised(text: str, level: int, only: str = "") -> Any:
+    """Return a module, optimised; with `only`, nothing but that function and what it calls."""
+    from llvmlite import binding
+
+    _start()
+    module = binding.parse_assembly(text)
+    if only:
+        for function in module.functions:
+            if not function.is_declaration and function.name != only:
+                function.linkage = "internal"
+    builder = binding.create_pass_builder(_machine(), binding.create_pipeline_tuning_options(speed_level=level))
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def object_of(module: Any) -> bytes:
+    """Return an object file."""
+    return bytes(_machine().emit_object(module))
+
+
+@cache
+def versions() -> str:
+    """Return what decides how code looks: LLVM's version and this machine."""
+    import llvmlite
+    from llvmlite import binding
+
+    _start()
+    host = (binding.get_process_triple(), binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+    return "\n".join((llvmlite.__version__, *host))
+
+
+@cache
+def _start() -> None:
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+
+
+def _machine() -> Any:
+    """Return LLVM's picture of this machine; an engine takes one for itself."""
+    from llvmlite import binding
+
+    target = binding.Target.from_triple(binding.get_process_triple())
+    features = binding.get_host_cpu_features().flatten()
+    return target.create_target_machine(binding.get_host_cpu_name(), features, opt=2, jit=True)

@@ -1,0 +1,46 @@
+"""How a compiled run ends, and what counts as an explosion."""
+
+from __future__ import annotations
+
+from fmepy.types import Vector
+
+__all__ = [
+    "CROSSED",
+    "DONE",
+    "EXPLODED",
+    "NO_RATES",
+    "STEP_TOO_SMALL",
+    "STIFF",
+    "TOO_MANY_STEPS",
+    "has_exploded",
+]
+
+DONE = 0
+CROSSED = 1
+TOO_MANY_STEPS = 2
+STEP_TOO_SMALL = 3
+STIFF = 4
+NO_RATES = 5
+EXPLODED = 6
+
+MOST_GROWTH = 1e3
+"""A state that has grown by more, of its start or of atol/rtol, and grows as fast as SHORTEST says, has exploded."""
+SHORTEST = 1e-8
+"""Part of the run within which a state that has exploded grows by a factor of e."""
+ENDLESS = 1e100
+"""A state that has grown by more has exploded, however fast it grows."""
+
+
+def has_exploded(
+    start: Vector, y: Vector, slope: Vector, n_states: int, span: float, rtol: float, atol: Vector
+) -> bool:
+    """Tell whether a state where a solver gave up, and its rate, are beyond all bounds.
+
+    That a step became too small says nothing by itself: it does so too where rates jump or have no value.
+    """
+    for i in range(n_states):
+        size, scale = abs(y[i]), max(abs(start[i]), atol[i] / rtol)
+        is_fast = size > ENDLESS * scale or size < SHORTEST * span * abs(slope[i])
+        if is_fast and size > MOST_GROWTH * scale and (y[i] > 0.0) == (slope[i] > 0.0):
+            return True
+    return False
