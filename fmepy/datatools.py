@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
 from fmepy.types import ArrayLike, Matrix, Vector
 
@@ -223,8 +224,7 @@ def gaussianWeights(
         if name is not None:
             _check_column(name, names, argument)
     check_choice(weight, ("none", "mean", "sd"), "weight")
-    if not (np.isfinite(spread) and spread > 0):
-        raise ArgumentError(f"`spread={spread!r}` must be a positive number, in the unit of {x!r}.")
+    spread = positive_number(spread, "spread", f", in the unit of {x!r}")
     if aggregation is None:
         aggregation = next((k for k in names if k not in (x, y)), None)
     seen, grid = _finite(table[x], x), _grid(table[x] if xmodel is None else xmodel)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import positive_number
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.filtering.smoothing import History
@@ -144,11 +145,8 @@ def screen_bad_data(
     if parms is None and (isinstance(threshold, Mapping | pd.Series) or hasattr(threshold, "par")):
         threshold, parms = 4.0, threshold
     parms = getattr(parms, "par", parms)
-    if not (isinstance(threshold, int | float | np.number) and np.isfinite(threshold) and threshold > 0):
-        raise ArgumentError(
-            f"`threshold={threshold!r}` must be a positive number of standard deviations, such as 4. Parameters are "
-            "given by name: screen_bad_data(cost, parms=fit.par)."
-        )
+    hint = " of standard deviations, such as 4. Parameters are given by name: screen_bad_data(cost, parms=fit.par)"
+    threshold = positive_number(threshold, "threshold", hint)
     if refit is not None and not callable(refit):
         raise ArgumentError(
             f"`refit` must be a function of a cost and parameters, such as lambda cost, p: fme.modFit(cost, p); got "

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_rng, positive_number
 from fmepy.costs.sum import AddableCost
 from fmepy.errors import (
     ArgumentError,
@@ -181,10 +182,7 @@ class FimlofCost(AddableCost):
     def __post_init__(self) -> None:
         _check_model(self.model)
         check_choice(self.initial, ("known", "data", "diffuse"), "initial")
-        if not (
-            isinstance(self.threshold, int | float | np.number) and np.isfinite(self.threshold) and self.threshold > 0
-        ):
-            raise ArgumentError(f"`threshold={self.threshold!r}` must be a positive number of standard deviations.")
+        positive_number(self.threshold, "threshold", " of standard deviations")
         entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
                                  transform=self.transform)  # fmt: skip
         given = {normal_name(k): v for k, v in dict(self.parms).items()} if self.parms is not None else {}
@@ -365,7 +363,7 @@ class FimlofCost(AddableCost):
         """
         from fmepy.fimlof.histories import simulated
 
-        return simulated(self, merge_parameters(self.parms, parms), np.random.default_rng(seed))
+        return simulated(self, merge_parameters(self.parms, parms), as_rng(seed))
 
     def __repr__(self) -> str:
         first = self.entities[0]

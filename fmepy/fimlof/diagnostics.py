@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError
+from fmepy.checks import whole_number
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.results.tables import Framed
@@ -197,11 +197,9 @@ class Correlations(Framed):
 def correlations_of(w: Whitened, variables: tuple[str, ...], max_lag: int, parameters: int) -> Correlations:
     """Return R(0) to R(max_lag); pairs never reach from one entity to another."""
     longest = max((len(s) for s in w.series), default=0)
-    if not isinstance(max_lag, int | np.integer) or not 1 <= max_lag < max(longest, 2):
-        raise ArgumentError(
-            f"`max_lag={max_lag!r}` must be a whole number of samples from 1 to {max(longest - 1, 1)}, one less than "
-            "the longest series."
-        )
+    max_lag = whole_number(
+        max_lag, "max_lag", 1, max(longest - 1, 1), ", one less than the samples of the longest series"
+    )
     m = len(variables)
     sums, pairs = np.zeros((max_lag + 1, m, m)), np.zeros((max_lag + 1, m, m))
     for W in w.series:

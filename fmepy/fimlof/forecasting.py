@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_rng, between_0_and_1, whole_number
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.schedule import Readings, Schedule, continued
@@ -119,14 +120,12 @@ def forecast(
     seed: Seed = None,
 ) -> Forecast:
     """Return forecasts from the end of the data; see ``FilterResult.forecast``."""
-    if not 0 < level < 1:
-        raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
+    level = between_0_and_1(level, "level")
     if (steps is None) == (times is None):
         raise ArgumentError(
             "Give either `steps`, a number of steps beyond the data, or `times=`, the times themselves."
         )
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 0:
-        raise ArgumentError(f"`draws={draws!r}` must be a whole number, 0 for none.")
+    draws = whole_number(draws, "draws", 0)
     if flt.failure is not None:
         raise SimulationError(f"There is no forecast: {flt.failure}", parameters=flt.values)
     names, C = _covariance(parm_cov, flt.parms)
@@ -138,7 +137,7 @@ def forecast(
     if names:
         slopes = _slopes(flt, futures, theta, [flt.parms.index.get_loc(k) for k in names], np.sqrt(np.diag(C)))
         covariances = [P + np.einsum("tia,ab,tjb->tij", S, C, S) for P, S in zip(covariances, slopes, strict=True)]
-    drawn = _draws(flt, futures, names, C, int(draws), np.random.default_rng(seed)) if draws else None
+    drawn = _draws(flt, futures, names, C, draws, as_rng(seed)) if draws else None
     entity = cost.entity
     parts = [
         _part(f, a, P, level, None if drawn is None else drawn[k], run, entity)
@@ -337,13 +336,12 @@ def _typical(run: EntityRun, variable: int) -> float:
 
 def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, end: float) -> Vector:
     if steps is not None:
-        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-            raise ArgumentError(f"`steps={steps!r}` must be a whole number of steps, at least 1.")
+        steps = whole_number(steps, "steps", 1)
         spacing = 1.0
         if spec.definition.kind != "difference":
             data = np.unique(run.schedule.readings.times)
             spacing = float(np.median(np.diff(data))) if len(data) > 1 else 1.0
-        return np.asarray(end + spacing * np.arange(1, int(steps) + 1), dtype=float)
+        return np.asarray(end + spacing * np.arange(1, steps + 1), dtype=float)
     try:
         ahead = np.unique(np.asarray(times, dtype=float))
     except (TypeError, ValueError):

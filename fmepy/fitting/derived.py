@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import between_0_and_1
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import derivatives, roomy_steps
@@ -62,8 +63,7 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
     """
     from scipy.special import ndtri
 
-    if not 0 < level < 1:
-        raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
+    level = between_0_and_1(level, "level")
     if not callable(function):
         raise ArgumentError(
             "`function` must be a function of the parameters, such as lambda p: p['a'] / p['b'], or for several "

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_rng
 from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.user_function import as_objective
@@ -151,12 +152,12 @@ def modFit(
     one = _OneFit(objective, low, high, known, method, settings, hessian, several)
     if not several:
         try:
-            return one(objective.theta0, rng=np.random.default_rng(seed))
+            return one(objective.theta0, rng=as_rng(seed))
         except Stopped as stop:
             return cast(ModFit, stop.partial)
     from fmepy.fitting.multistart import best_of, starting_points
 
-    rng = np.random.default_rng(seed)
+    rng = as_rng(seed)
     points = starting_points(starts, objective.theta0, low, high, objective.parameter_names, rng)
     return best_of(one, points, rng=rng, executor=executor, progress=progress)
 

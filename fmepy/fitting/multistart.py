@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError, ConvergenceError
 from fmepy.fitting.result import ModFit
 from fmepy.parameters.named import check_inside, check_names, generated_names
@@ -45,9 +46,7 @@ def starting_points(
         return _from_table(
             pd.DataFrame(starts, columns=list(generated_names(starts.shape[1]))), theta0, lower, upper, names
         )
-    if isinstance(starts, bool) or not isinstance(starts, (int, np.integer)) or starts < 1:
-        raise ArgumentError(f"`starts={starts!r}` must be a number >= 1, or a table of starts, one row each.")
-    n, p = int(starts) - 1, theta0.size
+    n, p = whole_number(starts, "starts", 1, hint=", or a table of starts, one row each") - 1, theta0.size
     boxed = np.isfinite(lower) & np.isfinite(upper)
     strata = np.column_stack([rng.permutation(n) for _ in range(p)]) if n else np.empty((0, p))
     cube = (strata + rng.random((n, p))) / max(n, 1)

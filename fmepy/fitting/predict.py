@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import between_0_and_1
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.models.base import keep_within
@@ -106,8 +107,7 @@ def predict(model: Any, fit: ModFit, *, times: Any = None, level: float = 0.95, 
     """
     from scipy.special import ndtri, stdtrit
 
-    if not 0 < level < 1:
-        raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
+    level = between_0_and_1(level, "level")
     if hasattr(model, "bind") and not hasattr(model, "var_names"):
         filtered = " The filter's own bands: cost.filter(fit.par).plot() and .forecast()."
         raise ArgumentError(

@@ -38,6 +38,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from fmepy.checks import between_0_and_1
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.convergence import FEWEST, autocovariance
 from fmepy.mcmc.draws import checked
@@ -215,8 +216,7 @@ def raftery_lewis(
     if series.ndim != 1:
         raise ArgumentError(f"`x` must be one series; its shape is {series.shape}.")
     for name, value in (("q", q), ("r", r), ("s", s), ("tolerance", tolerance)):
-        if not 0 < value < 1:
-            raise ArgumentError(f"`{name}={value!r}` must lie between 0 and 1.")
+        between_0_and_1(value, name, "")
     w = float(special.ndtri((1 + s) / 2))
     minimum = int(np.ceil(q * (1 - q) * (w / r) ** 2))
     unknown = RafteryLewis(np.nan, np.nan, minimum, np.nan, np.nan)

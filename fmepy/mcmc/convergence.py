@@ -37,7 +37,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import fft, special, stats
 
-from fmepy.errors import ArgumentError
+from fmepy.checks import whole_number
 from fmepy.mcmc.draws import checked
 from fmepy.types import ArrayLike, Matrix, Vector
 
@@ -213,9 +213,7 @@ def autocorrelation(x: ArrayLike, max_lag: int | None = None) -> Matrix:
     """
     draws = checked(x)
     n = draws.shape[1]
-    lag = int(10 * np.log10(max(n, 1))) if max_lag is None else max_lag
-    if lag < 0:
-        raise ArgumentError(f"`max_lag={max_lag!r}` must be at least 0.")
+    lag = int(10 * np.log10(max(n, 1))) if max_lag is None else whole_number(max_lag, "max_lag")
     lag = min(lag, n - 1)
     out = np.full((len(draws), lag + 1), np.nan)
     for i, chain in enumerate(draws):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.checkpoint import Folder
+from fmepy.mcmc.kernels.base import Settings
 from fmepy.mcmc.proposals import JumpFunction
 from fmepy.mcmc.runner import Job, Plan
 from fmepy.mcmc.target import Target, Variances
@@ -230,7 +231,7 @@ def _array(table: Any, name: str, shape: tuple[int, ...], *, finite: bool = True
 
 
 def _check_settings(settings: dict[str, Any], methods: Iterable[str]) -> None:
-    if set(settings) != {"method", "updatecov", "covscale", "drscale", "control", "adapt_until"}:
+    if set(settings) != {f.name for f in fields(Settings)}:
         raise ValueError(f"'settings' holds {sorted(settings)}")
     if settings["method"] not in methods:
         raise ValueError(f"'method' is {settings['method']!r}")

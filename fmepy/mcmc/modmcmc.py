@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from fmepy.checks import positive_number, seed_sequence, whole_number
 from fmepy.costs.objective import Objective
-from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.user_function import as_objective
-from fmepy.errors import ArgumentError, check_choice, listed
+from fmepy.errors import ArgumentError, check_choice
+from fmepy.mcmc.arguments import (
+    as_control,
+    as_drscale,
+    as_jobs,
+    as_plan,
+    as_starts,
+    check_settings,
+    check_starts,
+    make_kernel,
+)
+from fmepy.mcmc.assembly import assembled
 from fmepy.mcmc.checkpoint import Folder
 from fmepy.mcmc.header import Kept, header_of
-from fmepy.mcmc.kernels.base import Dispersion, Kernel
-from fmepy.mcmc.kernels.differential_evolution import DEMCZ
-from fmepy.mcmc.kernels.ensemble import Ensemble
-from fmepy.mcmc.kernels.metropolis import Metropolis
+from fmepy.mcmc.kernels.base import Settings
+from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.proposals import JumpFunction, as_jump
 from fmepy.mcmc.result import ModMCMC
-from fmepy.mcmc.runner import Chains, Job, Plan, run_chains, settle
+from fmepy.mcmc.runner import Plan, run_chains, settle
 from fmepy.mcmc.target import Target, variances
 from fmepy.parallel.interruption import interruptible
-from fmepy.parameters.named import as_bounds, as_prior, check_inside, generated_names
-from fmepy.parameters.scales import check_scale, marked, scale_taken
+from fmepy.parameters.named import as_bounds, as_prior, check_inside
+from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters
 
-__all__ = ["METHODS", "modMCMC", "resume_mcmc"]
-
-METHODS = ("dram", "demcz", "emcee")
-
-_CONTROL: dict[str, dict[str, Any]] = {
-    "dram": {},
-    "demcz": {"population": 3, "archive": None, "thin": 10, "snooker": 0.1, "gamma": None},
-    "emcee": {"walkers": None, "stretch": 2.0},
-}
-_MEMBERS = {"dram": 1, "demcz": 3, "emcee": 20}  # runs of an iteration, about
-_DRSCALE = (1 / 5, 1 / 4, 1 / 3)  # FME's; 1/3 from the third on
-_AGREE = 1e-9  # relative; the cost at the start must be the one that the checkpoint keeps
+__all__ = ["modMCMC", "resume_mcmc"]
 
 
 @interruptible(lambda chain: chain.message)
@@ -198,14 +194,14 @@ def modMCMC(
     >>> bool(np.all(np.abs(chain.pars.mean() - [1, 2]) < 0.03))
     True
     """
-    check_choice(method, METHODS, "method")
-    niter = _count(niter, "niter", 1)
-    burninlength = _count(burninlength, "burninlength", 0)
-    plan = _plan(niter, burninlength, outputlength)
-    chains = _count(chains, "chains", 1)
-    every = _count(checkpoint_every, "checkpoint_every", 1)
-    first, starts, chains = _starts(p, chains)
-    runs = niter * chains * _MEMBERS[method]
+    check_choice(method, SAMPLERS, "method")
+    niter = whole_number(niter, "niter", 1)
+    burninlength = whole_number(burninlength, "burninlength", 0)
+    plan = as_plan(niter, burninlength, outputlength)
+    chains = whole_number(chains, "chains", 1)
+    every = whole_number(checkpoint_every, "checkpoint_every", 1)
+    first, starts, chains = as_starts(p, chains)
+    runs = niter * chains * SAMPLERS[method].runs
     objective = as_objective(f, first, args=args, kwargs=kwargs, runs=runs)
     if starts is None:
         starts = objective.theta0[None, :].copy()
@@ -217,31 +213,25 @@ def modMCMC(
     check_scale(jump, scale_taken(f, objective.parameter_names), "jump")
     proposal = as_jump(jump, objective.parameters, low, high, objective.theta0)
     n_par = target.n_par
-    settings = _Settings(
+    settings = Settings(
         method=method,
-        updatecov=0 if updatecov is None else _count(updatecov, "updatecov", 0),
-        covscale=_positive(2.4**2 / n_par if covscale is None else covscale, "covscale"),
-        drscale=_drscale(drscale, _count(ntrydr, "ntrydr", 1)),
-        control=_control(control, method, n_par),
+        updatecov=0 if updatecov is None else whole_number(updatecov, "updatecov", 0),
+        covscale=positive_number(2.4**2 / n_par if covscale is None else covscale, "covscale"),
+        drscale=as_drscale(drscale, whole_number(ntrydr, "ntrydr", 1)),
+        control=as_control(control, method, n_par),
         # without burn-in adaptation has no end
         adapt_until=burninlength or sys.maxsize,
     )
-    _check_settings(settings, proposal, covscale, drscale, burninlength)
-    kernel = _kernel(settings, target, proposal)
-    if kernel.n_member > 1 and len(starts) not in (1, chains, chains * kernel.n_member):
-        raise ArgumentError(
-            f"`p` is a table of {len(starts)} starts; {chains} (one per chain) or {chains * kernel.n_member} (one per "
-            "member) are needed."
-        )
-    _check_starts(target, starts)
-    root = _root(seed)
-    jobs = _jobs(starts, chains, kernel.n_member, root.spawn(chains))
+    check_settings(settings, proposal, covscale, drscale, burninlength)
+    kernel = make_kernel(settings, target, proposal)
+    jobs = as_jobs(starts, chains, kernel.n_member, seed_sequence(seed).spawn(chains))
+    check_starts(target, starts)
     folder = None if checkpoint is None else Folder(checkpoint)
     with nullcontext() if folder is None else folder.held(new=True):
         if folder is not None:
             folder.create(header_of(asdict(settings), target, plan, proposal, starts, jobs, every, runs))
         ran = run_chains(kernel, target, plan, jobs, folder=folder, every=every, executor=executor, progress=progress)
-    return _result(target, plan, settings, ran)
+    return assembled(target, plan, settings, ran)
 
 
 @interruptible(lambda chain: chain.message)
@@ -299,7 +289,7 @@ def resume_mcmc(
     folder = Folder(checkpoint)
     folder.read_header()  # a folder without one is told before it is locked
     with folder.held():
-        kept = Kept.of(folder, METHODS)
+        kept = Kept.of(folder, SAMPLERS)
         objective = _objective_of(kept, f, args, kwargs)
         kept.check_problem(objective)
         if (prior is not None) != kept.has_prior:
@@ -322,12 +312,12 @@ def resume_mcmc(
                 raise ArgumentError("`jump` is kept in the checkpoint; leave it out. Only functions are given again.")
             proposal = kept.jump
         s = kept.settings
-        control = _control(s["control"], s["method"], target.n_par)
-        settings = _Settings(**{**s, "drscale": tuple(s["drscale"]), "control": control})
-        kernel, plan = _kernel(settings, target, proposal), kept.plan
+        control = as_control(s["control"], s["method"], target.n_par)
+        settings = Settings(**{**s, "drscale": tuple(s["drscale"]), "control": control})
+        kernel, plan = make_kernel(settings, target, proposal), kept.plan
         done, notes = settle(kernel, target, plan, kept.jobs, folder)
         if niter is not None:
-            plan = _longer(plan, _count(niter, "niter", 1), max(done))
+            plan = _longer(plan, whole_number(niter, "niter", 1), max(done))
         if folder.writable:
             folder.sweep()
             if plan.niter != kept.plan.niter:
@@ -340,7 +330,7 @@ def resume_mcmc(
         ran = run_chains(
             kernel, target, plan, kept.jobs, folder=folder, every=kept.every, executor=executor, progress=progress
         )
-    return _result(target, plan, settings, ran._replace(notes=[*notes, *ran.notes]))
+    return assembled(target, plan, settings, ran._replace(notes=[*notes, *ran.notes]))
 
 
 def _objective_of(kept: Kept, f: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Objective:
@@ -359,265 +349,3 @@ def _longer(plan: Plan, niter: int, done: int) -> Plan:
     if longer.niter < done or niter <= plan.burninlength:
         raise ArgumentError(f"`niter={niter}` is less than the {done} iterations that the checkpoint holds.")
     return longer
-
-
-# --- arguments
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """How the chain moves, in values that a checkpoint can hold."""
-
-    method: str
-    updatecov: int
-    covscale: float
-    drscale: tuple[float, ...]
-    control: dict[str, Any]
-    adapt_until: int
-
-
-def _count(value: Any, name: str, least: int) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer, float)) or value != int(value):
-        raise ArgumentError(f"`{name}={value!r}` must be a whole number.")
-    if value < least:
-        raise ArgumentError(f"`{name}={value!r}` must be at least {least}.")
-    return int(value)
-
-
-def _positive(value: Any, name: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"`{name}={value!r}` must be a positive number.") from None
-    if not 0 < number < np.inf:
-        raise ArgumentError(f"`{name}={value!r}` must be a positive number.")
-    return number
-
-
-def _plan(niter: int, burninlength: int, outputlength: Any) -> Plan:
-    if burninlength >= niter:
-        raise ArgumentError(
-            f"`burninlength={burninlength}` leaves nothing of `niter={niter}` iterations; niter includes the burn-in."
-        )
-    most = niter - burninlength
-    if outputlength is None:
-        return Plan.of(niter, burninlength, most)
-    length = _count(outputlength, "outputlength", 1)
-    if length > most:
-        warnings.warn(
-            f"`outputlength={length}` is more than the {most} iterations after burn-in; it is set to {most}.",
-            UserWarning,
-            stacklevel=4,
-        )
-    return Plan.of(niter, burninlength, length)
-
-
-def _starts(p: Any, chains: int) -> tuple[Any, Matrix | None, int]:
-    """Return what the objective is made with, the table of starts (None: `p` is one), and the number of chains."""
-    if isinstance(p, np.ndarray) and p.ndim == 2:
-        p = pd.DataFrame(p, columns=list(generated_names(p.shape[1])))
-    if not isinstance(p, pd.DataFrame) or len(p) == 1:
-        return p, None, chains
-    if len(p) == 0:
-        raise ArgumentError("`p` is a table without rows; give one start a chain.")
-    try:
-        table = p.to_numpy(dtype=float, copy=True)
-    except (TypeError, ValueError):
-        raise ArgumentError("`p` is a table that holds something else than numbers.") from None
-    if not np.isfinite(table).all():
-        raise ArgumentError("`p` is a table with values that are not finite.")
-    chains = len(p) if chains == 1 else chains
-    if len(p) % chains:
-        raise ArgumentError(f"`p` is a table of {len(p)} starts for {chains} chains; give one start a chain.")
-    return p.iloc[0], table, chains
-
-
-def _drscale(drscale: Any, ntrydr: int) -> tuple[float, ...]:
-    n = ntrydr - 1
-    if drscale is None:
-        return tuple(_DRSCALE[min(k, len(_DRSCALE) - 1)] for k in range(n))
-    try:
-        values = np.atleast_1d(np.array(drscale, dtype=float))
-    except (TypeError, ValueError):
-        raise ArgumentError(f"`drscale={drscale!r}` must hold positive numbers.") from None
-    if values.size == 1:
-        values = np.repeat(values, max(n, 1))
-    if values.ndim != 1 or values.size < n or not np.all((values > 0) & np.isfinite(values)):
-        raise ArgumentError(
-            f"`drscale={drscale!r}` must be a positive number, or {n} of them: one for each try after the first."
-        )
-    return tuple(float(v) for v in values[:n])
-
-
-def _control(control: Mapping[str, Any] | None, method: str, n_par: int) -> dict[str, Any]:
-    known = _CONTROL[method]
-    given = dict(control or {})
-    for name in given:
-        if not known:
-            raise ArgumentError("method='dram' has no `control`; use updatecov, covscale, ntrydr and drscale.")
-        check_choice(name, known, "control")
-    out = {**known, **given}
-    if method == "demcz":
-        out["population"] = _count(out["population"], "control: population", 3)
-        least = max(10 * n_par, 4 * out["population"])
-        out["archive"] = _count(least if out["archive"] is None else out["archive"], "control: archive", 4)
-        out["thin"] = _count(out["thin"], "control: thin", 1)
-        out["gamma"] = None if out["gamma"] is None else _positive(out["gamma"], "control: gamma")
-        if not 0 <= float(out["snooker"]) <= 1:
-            raise ArgumentError(f"`control`: snooker={out['snooker']!r} must be a probability.")
-    if method == "emcee":
-        walkers = max(4 * n_par, 20) if out["walkers"] is None else out["walkers"]
-        out["walkers"] = _count(walkers, "control: walkers", max(2 * n_par, 4))
-        out["stretch"] = _positive(out["stretch"], "control: stretch")
-        if out["stretch"] <= 1:
-            raise ArgumentError(f"`control`: stretch={out['stretch']!r} must be above 1.")
-    return out
-
-
-def _check_settings(
-    settings: _Settings, proposal: Matrix | JumpFunction, covscale: Any, drscale: Any, burninlength: int
-) -> None:
-    delayed = bool(settings.drscale)
-    if settings.method != "dram":
-        given = {"updatecov": settings.updatecov, "covscale": covscale, "ntrydr": delayed, "drscale": drscale}
-        wrong = [name for name, value in given.items() if value is not None and value is not False and value != 0]
-        if wrong:
-            raise ArgumentError(
-                f"{listed(wrong)} belong to method='dram'; {settings.method!r} adapts by itself. Leave them out."
-            )
-        if isinstance(proposal, JumpFunction):
-            raise ArgumentError(
-                f"`jump` as a function belongs to method='dram'; {settings.method!r} makes proposals of its own. Give "
-                "standard deviations, by which its members start apart."
-            )
-    elif isinstance(proposal, JumpFunction):
-        if settings.updatecov:
-            raise ArgumentError(
-                "`updatecov` adapts a covariance, but `jump` is a function. Leave one of them out, or give the "
-                "covariance of the first proposals as `jump`."
-            )
-        if delayed:
-            raise ArgumentError(
-                "`ntrydr` above 1 must know the density of the proposals, but `jump` is a function. Give a covariance."
-            )
-
-
-def _check_starts(target: Target, starts: Matrix) -> None:
-    """Raise an ArgumentError for a start of zero probability."""
-    dispersion = Dispersion(target, np.zeros((target.n_par, target.n_par)))
-    for row in starts:
-        dispersion.given(row)
-
-
-def _kernel(settings: _Settings, target: Target, proposal: Matrix | JumpFunction) -> Kernel:
-    dispersion = Dispersion.of(target, proposal, target.objective.theta0)
-    if settings.method == "dram":
-        return Metropolis(
-            target,
-            proposal,
-            drscale=settings.drscale,
-            updatecov=settings.updatecov,
-            covscale=settings.covscale,
-            adapt_until=settings.adapt_until,
-            dispersion=dispersion,
-        )
-    if settings.method == "demcz":
-        return DEMCZ(target, dispersion, **settings.control)
-    return Ensemble(target, dispersion, **settings.control)
-
-
-def _root(seed: Seed) -> Any:
-    if seed is None:
-        return np.random.SeedSequence()
-    if isinstance(seed, np.random.Generator):
-        return seed.bit_generator.seed_seq  # spawning counts on, so that a second call draws anew
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0:
-        return np.random.SeedSequence(int(seed))
-    raise ArgumentError(f"`seed={seed!r}` must be a whole number >= 0, a numpy Generator, or None.")
-
-
-def _jobs(starts: Matrix, chains: int, n_member: int, seeds: list[np.random.SeedSequence]) -> list[Job]:
-    if len(starts) == 1:
-        return [Job(k, seeds[k], starts, k > 0) for k in range(chains)]
-    each = len(starts) // chains
-    if each not in (1, n_member):
-        raise ArgumentError(f"`p` is a table of {len(starts)} starts for {chains} chains; give one start a chain.")
-    return [Job(k, seeds[k], starts[k * each : (k + 1) * each], False) for k in range(chains)]
-
-
-# --- the result
-
-
-def _result(target: Target, plan: Plan, settings: _Settings, ran: Chains) -> ModMCMC:
-    found, notes = ran.found, ran.notes
-    names = list(target.names)
-    table: dict[str, list[Any]] = {k: [] for k in ("pars", "SS", "prior", "log_posterior", "sig", "chain", "saved")}
-    by_chain: list[dict[str, Any]] = []
-    by_try: dict[int, tuple[int, ...]] = {}
-    for number, run in found:
-        n_row, n_member, _ = run.rows["pars"].shape
-        for m in range(n_member):
-            label = number * n_member + m
-            for key in ("pars", "SS", "prior", "log_posterior", "sig"):
-                table[key].append(run.rows[key][:, m])
-            table["chain"].append(np.full(n_row, label))
-            table["saved"].append(run.rows["saved"])
-            by_try[label] = run.counts.by_try or (int(run.counts.accepted[m]),)
-            by_chain.append(
-                {
-                    "chain": label,
-                    "dr_steps": run.counts.dr_steps,
-                    "Alfasteps": run.counts.alfasteps,
-                    "num_accepted": int(run.counts.accepted[m]),
-                    "num_covupdate": run.counts.covupdates,
-                    "iterations": run.iterations,
-                }
-            )
-    rows = {key: np.concatenate(parts) for key, parts in table.items()}
-    index = pd.MultiIndex.from_arrays([rows["chain"], rows["saved"]], names=["chain", "iteration"])
-    counts = pd.DataFrame(by_chain).set_index("chain")
-    iterations = counts.pop("iterations")
-    best = max((run for _, run in found), key=lambda run: run.counts.best_log_posterior).counts
-    failures = sum(run.failures for _, run in found)
-    last_failure = next((run.last_failure for _, run in reversed(found) if run.last_failure), "")
-    if failures:
-        runs = "1 run failed and counts" if failures == 1 else f"{failures} runs failed and count"
-        notes = [*notes, f"{runs} as zero likelihood; the last one: {last_failure}"]
-    retries = sum(run.retries for _, run in found)
-    if retries:
-        notes = [*notes, f"{retries} run{'s were' if retries > 1 else ' was'} finished by a second engine."]
-    worth = None if ran.interrupted else solver_error(target.objective, lambda f: target.judged_by(f, best.best))
-    if told := told_error(worth):
-        notes = [*notes, told]
-    var = target.variances
-    return ModMCMC(
-        pars=marked(pd.DataFrame(rows["pars"], index=index, columns=names), target.objective.transforms),
-        SS=pd.Series(rows["SS"], index=index, name="SS"),
-        sig=None if var is None else pd.DataFrame(rows["sig"], index=index, columns=var.columns),
-        prior=pd.Series(rows["prior"], index=index, name="prior"),
-        bestpar=marked(pd.Series(best.best.copy(), index=names), target.objective.transforms),
-        bestfunp=-best.best_log_posterior,
-        naccepted=counts["num_accepted"].rename("naccepted"),
-        count=counts,
-        accepted_by_try=_by_try(by_try),
-        settings="constant variance = 1" if var is None else var.settings(),
-        log_posterior=pd.Series(rows["log_posterior"], index=index, name="log_posterior"),
-        iterations=iterations,
-        failures=failures,
-        retries=retries,
-        last_failure=last_failure,
-        method=settings.method,
-        burninlength=plan.burninlength,
-        lower=pd.Series(target.lower.copy(), index=names),
-        upper=pd.Series(target.upper.copy(), index=names),
-        message=" ".join(notes),
-        solver_error=worth,
-        engine=target.objective.engine,
-        interrupted=ran.interrupted,
-    )
-
-
-def _by_try(by_try: dict[int, tuple[int, ...]]) -> pd.DataFrame:
-    table = pd.DataFrame.from_dict(by_try, orient="index")
-    table.index.name = "chain"
-    return table.set_axis(pd.RangeIndex(1, table.shape[1] + 1, name="try"), axis=1)

@@ -16,6 +16,7 @@ from fmepy.mcmc.kernels.base import Counts, Kernel, Record
 from fmepy.mcmc.target import Target
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import Stopped, check_stop, outermost
+from fmepy.parallel.progress import Progress
 from fmepy.types import Matrix
 
 __all__ = ["ChainRun", "Chains", "Job", "Plan", "run_chain", "run_chains", "settle"]
@@ -365,7 +366,7 @@ def run_chains(
 def _one_after_the_other(work: _Work, jobs: list[Job], progress: Any) -> Chains:
     found: list[tuple[int, ChainRun]] = []
     total = work.plan.niter * len(jobs)
-    with _Told(progress, total) as told:
+    with Progress(progress, total, "iteration") as told:
         for k, job in enumerate(jobs):
             try:
                 found.append((job.number, work(job, told.after(k * work.plan.niter))))
@@ -407,35 +408,3 @@ def _costly(work: _Work, jobs: list[Job]) -> bool:
     work.target.evaluate(theta)
     spent = time.perf_counter() - began
     return spent * work.plan.niter * work.kernel.n_member > _WORTH_PROCESSES
-
-
-class _Told:
-    """Progress: nobody, a bar, or a callable of (done, total)."""
-
-    def __init__(self, progress: Any, total: int) -> None:
-        if not callable(progress) and not isinstance(progress, (bool, np.bool_)) and progress is not None:
-            raise ArgumentError(f"`progress={progress!r}` must be True, False, or a callable of (done, total).")
-        self.total, self.callback, self.bar = total, progress if callable(progress) else None, None
-        if self.callback is None and progress:
-            from tqdm.auto import tqdm
-
-            self.bar = tqdm(total=total, unit="iteration")
-
-    def after(self, earlier: int) -> Callable[[int], object] | None:
-        """Return what tells the progress of a chain, `earlier` iterations having been done before it."""
-        if self.bar is None and self.callback is None:
-            return None
-        return lambda done: self(earlier + done)
-
-    def __call__(self, done: int) -> None:
-        if self.bar is not None:
-            self.bar.update(done - self.bar.n)
-        elif self.callback is not None:
-            self.callback(done, self.total)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()

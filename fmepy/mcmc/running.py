@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from fmepy.errors import ArgumentError
+from fmepy.checks import whole_number
 from fmepy.mcmc.draws import checked
 from fmepy.types import ArrayLike, Cube, IntVector, Matrix, Vector
 
@@ -78,8 +78,7 @@ def rank_counts(x: ArrayLike, bins: int = 20) -> tuple[Vector, Matrix]:
     ([0.0, 4.0, 8.0], [[4.0, 0.0], [0.0, 4.0]])
     """
     draws = checked(x)
-    if bins < 1:
-        raise ArgumentError(f"`bins={bins!r}` must be at least 1.")
+    bins = whole_number(bins, "bins", 1)
     ranks = stats.rankdata(draws, method="average").reshape(draws.shape) - 0.5
     edges = np.linspace(0, draws.size, bins + 1)
     return edges, np.array([np.histogram(r, edges)[0] for r in ranks], dtype=float)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_rng, whole_number
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice, listed
 from fmepy.models.adapter import Simulator, as_simulator
 from fmepy.montecarlo.samplers import (
@@ -25,12 +26,11 @@ from fmepy.montecarlo.samplers import (
     Sobol,
     Unif,
     as_mean_and_covariance,
-    as_number,
     as_ranges,
-    as_rng,
 )
 from fmepy.parallel import Runs, spread
 from fmepy.parallel.pools import as_executor
+from fmepy.parallel.progress import Progress
 from fmepy.parameters.named import generated_names
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
@@ -77,7 +77,7 @@ def parameter_sets(
     ParameterError, ArgumentError
         What `dist` needs is missing or wrong; `parInput` is no table of finite numbers.
     """
-    num = as_number(num)
+    num = whole_number(num, "num", 1)
     if parInput is not None:
         return _chosen(_input_table(parInput), num, rng)
     check_choice(dist, DISTRIBUTIONS, "dist")
@@ -236,7 +236,7 @@ class Ensemble:
         one = _OneRun(self.simulator, self.places)
         failed: dict[int, tuple[str, str]] = {}
         stopped = False
-        with _Told(progress, len(thetas)) as told:
+        with Progress(progress, len(thetas)) as told:
             for begin, end, where, force in _chunks(thetas, rows, executor, timed=one.many is None):
                 if stopped:  # after Ctrl-C nothing more is started
                     failed.update(dict.fromkeys(range(begin, end), _INTERRUPTED))
@@ -306,34 +306,6 @@ def _chunks(thetas: Matrix, rows: int, executor: Any, timed: bool) -> Iterator[t
         end = min(begin + rows, len(thetas))
         yield begin, end, executor, force
         begin = end
-
-
-class _Told:
-    """Progress of all chunks together."""
-
-    def __init__(self, progress: Any, total: int) -> None:
-        self.progress, self.total = progress, total
-        self.bar: Any = None
-
-    def __enter__(self) -> _Told:
-        if self.progress is True:
-            from tqdm.auto import tqdm
-
-            self.bar = tqdm(total=self.total, unit="run")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
-
-    def after(self, begin: int) -> Any:
-        """Return what run_many gets as `progress` for the chunk that begins at `begin`."""
-        bar = self.bar
-        if bar is not None:
-            return lambda done, total: bar.update(begin + done - bar.n)
-        if callable(self.progress):
-            return lambda done, total: self.progress(begin + done, self.total)
-        return self.progress
 
 
 # --- from the user's arguments

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_rng
 from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
-from fmepy.montecarlo.samplers import as_rng
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import check_names

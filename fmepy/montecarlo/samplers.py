@@ -30,12 +30,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_rng, whole_number
 from fmepy.errors import ArgumentError, ParameterError, check_choice, listed
 from fmepy.parameters.named import as_parameters, check_names, generated_names
 from fmepy.parameters.scales import check_scale, marked, scale_of
 from fmepy.types import Matrix, Seed, Vector
 
-__all__ = ["Grid", "Halton", "Latinhyper", "Norm", "Ranges", "Sobol", "Unif", "as_covariance", "as_ranges", "as_rng"]
+__all__ = ["Grid", "Halton", "Latinhyper", "Norm", "Ranges", "Sobol", "Unif", "as_covariance", "as_ranges"]
 
 _MOST_DRAWS = 5_000_000  # of the truncated normal, before it gives up: about a second
 _BATCH = 65_536  # draws at a time, so that memory stays small
@@ -68,15 +69,6 @@ class Ranges:
         """Return points of the unit cube, shape (n, n_par), as parameters."""
         points = self.low + (self.high - self.low) * unit
         return pd.DataFrame(np.clip(points, self.low, self.high), columns=list(self.names))
-
-
-def as_rng(seed: Seed) -> np.random.Generator:
-    """Return the generator of a seed: an int >= 0, a Generator (used as it is), or None (a new one each time)."""
-    if seed is None or isinstance(seed, np.random.Generator):
-        return np.random.default_rng(seed)
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0:
-        return np.random.default_rng(int(seed))
-    raise ArgumentError(f"`seed={seed!r}` must be a whole number >= 0, a numpy Generator, or None.")
 
 
 def as_ranges(parRange: Any, *, finite: bool = True, argument: str = "parRange") -> Ranges:
@@ -138,14 +130,6 @@ def _pair(name: str, given: Any, argument: str, finite: bool) -> tuple[float, fl
     return low, high
 
 
-def as_number(num: Any) -> int:
-    """Return the number of sets, a whole number >= 1."""
-    whole = isinstance(num, (int, np.integer)) or (isinstance(num, (float, np.floating)) and float(num).is_integer())
-    if isinstance(num, bool) or not whole or num < 1:
-        raise ArgumentError(f"`num={num!r}` must be a whole number, at least 1.")
-    return int(num)
-
-
 # --- points in ranges
 
 
@@ -183,7 +167,7 @@ def Grid(parRange: Any, num: int) -> pd.DataFrame:
     2  0.0  7.0
     3  1.0  7.0
     """
-    ranges, num = as_ranges(parRange), as_number(num)
+    ranges, num = as_ranges(parRange), whole_number(num, "num", 1)
     n_par = len(ranges.names)
     k = round(num ** (1 / n_par))  # within one of the root, whatever the rounding
     if k**n_par > num:
@@ -224,7 +208,7 @@ def Unif(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     1  0.144  6.897
     2  0.312  5.847
     """
-    ranges, num = as_ranges(parRange), as_number(num)
+    ranges, num = as_ranges(parRange), whole_number(num, "num", 1)
     return ranges.table(as_rng(seed).random((num, len(ranges.names))))
 
 
@@ -259,7 +243,7 @@ def Latinhyper(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """
     from scipy.stats import qmc
 
-    ranges, num = as_ranges(parRange), as_number(num)
+    ranges, num = as_ranges(parRange), whole_number(num, "num", 1)
     engine = qmc.LatinHypercube(len(ranges.names), seed=as_rng(seed))
     return ranges.table(engine.random(num))
 
@@ -295,7 +279,7 @@ def Sobol(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """
     from scipy.stats import qmc
 
-    ranges, num = as_ranges(parRange), as_number(num)
+    ranges, num = as_ranges(parRange), whole_number(num, "num", 1)
     engine = qmc.Sobol(len(ranges.names), scramble=True, seed=as_rng(seed))
     with warnings.catch_warnings():  # that a power of two is better balanced is said above
         warnings.filterwarnings("ignore", message="The balance properties", category=UserWarning)
@@ -333,7 +317,7 @@ def Halton(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """
     from scipy.stats import qmc
 
-    ranges, num = as_ranges(parRange), as_number(num)
+    ranges, num = as_ranges(parRange), whole_number(num, "num", 1)
     engine = qmc.Halton(len(ranges.names), scramble=True, seed=as_rng(seed))
     return ranges.table(engine.random(num))
 
@@ -400,7 +384,7 @@ def Norm(
     2  4.640  3.172
     """
     mean, C = as_mean_and_covariance(parMean, parCovar)
-    num = as_number(num)
+    num = whole_number(num, "num", 1)
     check_choice(outside, ("truncate", "clamp"), "outside")
     names = [str(k) for k in mean.index]
     low, high = np.full(len(names), -np.inf), np.full(len(names), np.inf)

@@ -23,10 +23,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError
 from fmepy.parallel.interruption import interruptible, outermost
 from fmepy.parallel.pools import GivenPool, LokyPool, as_executor, worker_count
-from fmepy.parallel.runs import Collected, Progress, Runs, as_items, as_tasks
+from fmepy.parallel.progress import Progress
+from fmepy.parallel.runs import Collected, Runs, as_items, as_tasks
 from fmepy.parallel.spreading import Spread
 from fmepy.parallel.worker import Task, in_batches, run_batch, runs_in_batches
 from fmepy.types import Seed
@@ -171,8 +173,7 @@ def spread(
 
 
 def _check_timeout(timeout: Any, executor: Any) -> None:
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float, np.number)) or not timeout > 0:
-        raise ArgumentError(f"`timeout={timeout!r}` must be a positive number of seconds, or None.")
+    positive_number(timeout, "timeout", " of seconds, or None")
     if not isinstance(executor, int):
         raise ArgumentError(
             "`timeout` ends the process that a hanging run is in, so it needs processes of this machine. Pass a "

@@ -1,4 +1,4 @@
-"""What goes into many runs, and what comes out: inputs as tasks, outcomes as `Runs`, progress on the way."""
+"""What goes into many runs, and what comes out: inputs as tasks, outcomes as `Runs`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import seed_sequence
 from fmepy.errors import ArgumentError, listed
 from fmepy.parallel.worker import Outcome, Task
 from fmepy.parameters.named import generated_names
 from fmepy.types import BoolVector, Seed
 
-__all__ = ["Collected", "Progress", "Runs", "as_items", "as_tasks"]
+__all__ = ["Collected", "Runs", "as_items", "as_tasks"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,13 +74,8 @@ def as_tasks(items: list[Any], seed: Seed) -> list[Task]:
     """Return one task per input; with a seed each has its own stream of random numbers."""
     if seed is None:
         return [Task(i, item, None) for i, item in enumerate(items)]
-    if isinstance(seed, np.random.Generator):
-        root: Any = seed.bit_generator.seed_seq  # spawning counts on, so that a second call draws anew
-    elif isinstance(seed, (int, np.integer)) and not isinstance(seed, bool) and seed >= 0:
-        root = np.random.SeedSequence(int(seed))
-    else:
-        raise ArgumentError(f"`seed={seed!r}` must be a whole number >= 0, a numpy Generator, or None.")
-    return [Task(i, item, child) for i, (item, child) in enumerate(zip(items, root.spawn(len(items)), strict=True))]
+    children = seed_sequence(seed).spawn(len(items))
+    return [Task(i, item, child) for i, (item, child) in enumerate(zip(items, children, strict=True))]
 
 
 def as_items(inputs: Any) -> list[Any]:
@@ -142,32 +138,3 @@ class Collected:
             ),
             interrupted=self.interrupted,
         )
-
-
-class Progress:
-    """Tell how far it is: nobody, a bar, or a callable."""
-
-    def __init__(self, progress: Any, total: int) -> None:
-        if not callable(progress) and not isinstance(progress, (bool, np.bool_)) and progress is not None:
-            raise ArgumentError(f"`progress={progress!r}` must be True, False, or a callable of (done, total).")
-        self.total, self.bar, self.callback = total, None, None
-        if callable(progress):
-            self.callback = progress
-        elif progress:
-            from tqdm.auto import tqdm
-
-            self.bar = tqdm(total=total, unit="run")
-
-    def __call__(self, done: int) -> None:
-        """Tell how many runs are done."""
-        if self.bar is not None:
-            self.bar.update(done - self.bar.n)
-        if self.callback is not None:
-            self.callback(done, self.total)
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()

@@ -19,7 +19,8 @@ from typing import Any
 from fmepy.errors import FmepyError
 from fmepy.parallel.interruption import outermost
 from fmepy.parallel.pools import GivenPool, LokyPool
-from fmepy.parallel.runs import Collected, Progress
+from fmepy.parallel.progress import Progress
+from fmepy.parallel.runs import Collected
 from fmepy.parallel.worker import Reply, Task, loads, mark_of, work, work_here
 
 __all__ = ["Spread"]

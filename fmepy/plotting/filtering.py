@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, check_choice
+from fmepy.checks import between_0_and_1
+from fmepy.errors import check_choice
 from fmepy.fimlof.bands import band
 from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, picture
 
@@ -81,8 +82,7 @@ def plot_states(
     """
     from scipy.special import ndtri
 
-    if not 0 < level < 1:
-        raise ArgumentError(f"`level={level!r}` must lie between 0 and 1, such as 0.95.")
+    level = between_0_and_1(level, "level")
     check_choice(kind, ("smoothed", "filtered", "predicted"), "kind")
     fine = flt.drawn_through()  # lines between coarse times are those of the equations, not straight ones
     values, sds = getattr(fine, kind), fine.sd(kind)

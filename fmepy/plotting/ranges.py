@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError
 from fmepy.montecarlo.smoothing import local_lines
 from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
@@ -258,8 +259,8 @@ def plot_pairs(
     n = len(names)
     if n < 2:
         raise ArgumentError(f"`which`: pairs need at least two columns; there is {names}.")
-    if nsample is not None and nsample < 1:
-        raise ArgumentError(f"`nsample={nsample!r}` must be at least 1.")
+    if nsample is not None:
+        nsample = whole_number(nsample, "nsample", 1)
     rows = frame.dropna()
     shown = rows
     if nsample is not None and nsample < len(rows):

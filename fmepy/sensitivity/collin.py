@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import positive_number, whole_number
 from fmepy.errors import ArgumentError, listed
+from fmepy.parallel.progress import Progress
 from fmepy.results.tables import Framed
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
 from fmepy.sensitivity.printing import two_digits
@@ -199,7 +201,7 @@ def collin(
     sizes = _sizes(N, n_par, maxcomb)
     total = sum(comb(n_par, n) for n in sizes)
     members, gammas, done = [], [], 0
-    with _progress_of(progress, total) as report:
+    with Progress(progress, total, "set") as report:
         for n in sizes:
             for block in subset_blocks(n_par, n):
                 members.append(membership(block, n_par))
@@ -219,8 +221,7 @@ def _frame(names: Sequence[str], members: Sequence[Any], gammas: Sequence[Any]) 
 
 def _sizes(N: Any, n_par: int, maxcomb: float) -> list[int]:
     """Return the sizes of the sets; the ones left out for their number are told."""
-    if isinstance(maxcomb, bool) or not isinstance(maxcomb, (int, float, np.number)) or not maxcomb > 0:
-        raise ArgumentError(f"`maxcomb={maxcomb!r}` must be a positive number.")
+    maxcomb = positive_number(maxcomb, "maxcomb", finite=False)
     if N is None:
         wanted = list(range(2, n_par + 1))
         skipped = [n for n in wanted if comb(n_par, n) >= maxcomb]
@@ -235,8 +236,7 @@ def _sizes(N: Any, n_par: int, maxcomb: float) -> list[int]:
         return [n for n in wanted if n not in skipped]
     sizes = [N] if isinstance(N, (int, np.integer)) else list(N)
     for n in sizes:
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= n_par:
-            raise ArgumentError(f"`N={N!r}` must be whole numbers from 1 to {n_par}, the number of parameters.")
+        n = whole_number(n, "N", 1, n_par, ", the number of parameters")
         if comb(n_par, n) >= maxcomb:
             raise ArgumentError(
                 f"`N={n}`: there are {comb(n_par, n)} sets of {n} of {n_par} parameters, and maxcomb={maxcomb:g}. "
@@ -256,32 +256,6 @@ def _ranges(sizes: Sequence[int]) -> str:
     if len(sizes) > 2 and sizes[-1] - sizes[0] == len(sizes) - 1:
         return f"{sizes[0]} to {sizes[-1]}"
     return ", ".join(map(str, sizes))
-
-
-class _progress_of:  # noqa: N801    # used as a with-statement's word
-    """Tell how many sets are done: nobody, a bar, or a callable."""
-
-    def __init__(self, progress: Any, total: int) -> None:
-        if not callable(progress) and not isinstance(progress, bool):
-            raise ArgumentError(f"`progress={progress!r}` must be True, False, or a callable of (done, total).")
-        self.total, self.bar, self.callback = total, None, progress if callable(progress) else None
-        if progress is True:
-            from tqdm.auto import tqdm
-
-            self.bar = tqdm(total=total, unit="set")
-
-    def __enter__(self) -> Callable[[int], None]:
-        return self._tell
-
-    def _tell(self, done: int) -> None:
-        if self.bar is not None:
-            self.bar.update(done - self.bar.n)
-        if self.callback is not None:
-            self.callback(done, self.total)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.close()
 
 
 # --- what the sensitivities are given as; shared with `identifiability`

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_rng, whole_number
 from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
 from fmepy.models.adapter import Many, Simulator, as_simulator
 from fmepy.parallel import spread
@@ -197,7 +198,7 @@ def global_indices(
     start = parms
     if parms is None and not callable(getattr(func, "bind", None)):
         start = dict(zip(names, (0.5 * (low + high)).tolist(), strict=True))
-    rng = np.random.default_rng(seed)
+    rng = as_rng(seed)
     kind = _METHODS[method](low, high, names, int(num), rng)
     simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs, runs=len(kind.design))
     variables = chosen(sensvar, simulator.var_names, "sensvar", "variable")
@@ -406,8 +407,7 @@ def _ranges(parRange: Any) -> tuple[Vector, Vector, list[str]]:
 
 
 def _check_num(num: Any, method: str) -> None:
-    if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 2:
-        raise ArgumentError(f"`num={num!r}` must be a whole number of at least 2.")
+    num = whole_number(num, "num", 2)
     if method == "sobol" and num & (num - 1):
         below = 1 << (int(num).bit_length() - 1)
         raise ArgumentError(f"`num={num}`: Sobol's design needs a power of 2, such as {below} or {2 * below}.")

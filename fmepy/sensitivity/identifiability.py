@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError
 from fmepy.results.tables import Framed
 from fmepy.sensitivity.collin import sensitivities_of, warn_of_zeros
@@ -190,10 +191,9 @@ def identifiability(
     >>> found.largest
     [('a', 'c'), ('a', 'b')]
     """
-    if isinstance(threshold, bool) or not isinstance(threshold, (int, float, np.number)) or not threshold > 1:
+    if not positive_number(threshold, "threshold", finite=False) > 1:
         raise ArgumentError(f"`threshold={threshold!r}` must be above 1, the collinearity of orthogonal parameters.")
-    if isinstance(sd, bool) or not isinstance(sd, (int, float, np.number)) or not sd > 0:
-        raise ArgumentError(f"`sd={sd!r}` must be a positive number.")
+    sd = positive_number(sd, "sd")
     names, S = sensitivities_of(sens, which)
     warn_of_zeros(names, S)
     matrix = Normalised(S)

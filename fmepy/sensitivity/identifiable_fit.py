@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import whole_number
 from fmepy.costs.user_function import as_objective, is_cost
 from fmepy.errors import ArgumentError
 from fmepy.fitting import ModFit, modFit
@@ -146,8 +147,7 @@ def identifiable_fit(
     >>> found.parms.round(4).to_dict()
     {'a': 4.0, 'b': 1.0, 'k': 0.3}
     """
-    if isinstance(max_steps, bool) or not isinstance(max_steps, (int, np.integer)) or max_steps < 1:
-        raise ArgumentError(f"`max_steps={max_steps!r}` must be a whole number of at least 1.")
+    max_steps = whole_number(max_steps, "max_steps", 1)
     if is_cost(cost) and (args or kwargs):
         raise ArgumentError("`args` and `kwargs` are for functions of your own; a fmepy cost takes parameters only.")
     loop = _Loop(cost, p, threshold, lower, upper, method, control, maxcomb, args, kwargs)

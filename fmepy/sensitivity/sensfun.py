@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import between_0_and_1
 from fmepy.costs.user_function import as_objective, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.models.adapter import Simulator, as_simulator
@@ -279,7 +280,8 @@ def sensFun(
     y0   10.0   10.0  1.0  1.00   1.0   1   1  3
     k     0.5    0.5  0.5  0.65  -0.5  -1   0  3
     """
-    _check_tiny(tiny)
+    if tiny is not None:
+        tiny = between_0_and_1(tiny, "tiny", " (a relative step), or be None")
     if callable(func) and not (is_cost(func) or is_model(func)):
         func = _StartKept(func)
     given = {"args": args, "kwargs": kwargs}
@@ -539,13 +541,6 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> _Outputs:
 
 
 # --- checks and scales
-
-
-def _check_tiny(tiny: Any) -> None:
-    if tiny is None:
-        return
-    if isinstance(tiny, bool) or not isinstance(tiny, (int, float, np.number)) or not 0 < tiny < 1:
-        raise ArgumentError(f"`tiny={tiny!r}` must be a number between 0 and 1 (a relative step), or None.")
 
 
 def _check_finite(values: Vector, labels: Sequence[str], x: Vector, x_name: str, what: str = "") -> None:

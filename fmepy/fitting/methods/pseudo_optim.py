@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_rng
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.fitting.control import filled
@@ -235,7 +236,7 @@ def pseudoOptim(
     check_inside(objective.theta0, low, high, objective.parameter_names)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ArgumentError("pseudoOptim searches a box: `lower` and `upper` must be finite for every parameter.")
-    rng = np.random.default_rng(seed)
+    rng = as_rng(seed)
     centroid = int(settings["centroid"])
     npop = population_size(settings["npop"], len(objective.parameter_names), centroid)
     population = first_population(objective.theta0, low, high, npop, rng)

@@ -11,12 +11,15 @@ checkpoints. A kernel moves `n_member` points at a time: 1 for Metropolis, the w
 
 All chance comes from `rng`, and all that a later step depends on is in the state and in the stream of `rng`: this is
 what makes a resumed chain the very chain that an uninterrupted run gives.
+
+The file of a kernel ends in a `Sampler`, which says how it is made and what its `control` may hold; one line in
+`fmepy.mcmc.kernels.registry` gives it the name that users type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,7 +29,7 @@ from fmepy.mcmc.proposals import JumpFunction, default_sd
 from fmepy.mcmc.target import Point, Target
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Counts", "Dispersion", "Info", "Kernel", "Record"]
+__all__ = ["Counts", "Dispersion", "Info", "Kernel", "Record", "Sampler", "Settings"]
 
 _TRIALS = 200  # tries of a dispersed start before it is given up
 _SHRINK = 0.95  # each try of a dispersed start is so much nearer
@@ -137,3 +140,54 @@ class Dispersion:
             f"No dispersed start of nonzero probability was found around {theta.tolist()} in {_TRIALS} tries. Give a "
             "smaller `jump`, or a table of starts as `p`."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a chain moves, in values that a checkpoint can hold.
+
+    Attributes
+    ----------
+    method : str
+    updatecov, covscale, drscale, adapt_until
+        For samplers that adapt: arguments of `modMCMC`, and the last iteration that may adapt.
+    control : dict
+        What is a sampler's own.
+    """
+
+    method: str
+    updatecov: int
+    covscale: float
+    drscale: tuple[float, ...]
+    control: dict[str, Any]
+    adapt_until: int
+
+
+def _as_given(control: dict[str, Any], n_par: int) -> dict[str, Any]:
+    return control
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampler:
+    """What is known of a way to sample before it runs.
+
+    Attributes
+    ----------
+    kernel : callable
+        ``kernel(target, proposal, dispersion, settings) -> Kernel``, the proposal being the lower factor of a
+        covariance, or a function.
+    control : mapping
+        The names that `control` may hold, and their defaults.
+    checked : callable
+        ``checked(control, n_par) -> control``, whose values cannot be wrong; it raises ArgumentError.
+    adapts : bool
+        Whether `updatecov`, `covscale`, `ntrydr`, `drscale`, and a function as `jump`, are for it.
+    runs : int
+        Runs of an iteration, about: what the choice of the model's engine goes by.
+    """
+
+    kernel: Callable[[Target, Matrix | JumpFunction, Dispersion, Settings], Kernel]
+    control: Mapping[str, Any] = field(default_factory=dict)
+    checked: Callable[[dict[str, Any], int], dict[str, Any]] = _as_given
+    adapts: bool = False
+    runs: int = 1

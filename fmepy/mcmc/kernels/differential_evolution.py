@@ -29,11 +29,13 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record
+from fmepy.checks import positive_number, whole_number
+from fmepy.errors import ArgumentError
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
 from fmepy.mcmc.target import Target
 from fmepy.types import Matrix, Vector
 
-__all__ = ["DEMCZ", "Population"]
+__all__ = ["DEMCZ", "SAMPLER", "Population"]
 
 _JITTER = 1e-4  # sd of e, relative to that of the proposal given
 _ONE_IN = 0.1  # parallel moves with gamma = 1: from mode to mode
@@ -231,3 +233,29 @@ class DEMCZ:
     def restore(self, arrays: Mapping[str, Any]) -> Population:
         """Return the state that `arrays` was made of."""
         return Population.restore(arrays)
+
+
+# --- what is known of the sampler
+
+
+def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:
+    population = whole_number(control["population"], "control: population", 3)
+    least = max(10 * n_par, 4 * population)
+    if not 0 <= float(control["snooker"]) <= 1:
+        raise ArgumentError(f"`control`: snooker={control['snooker']!r} must be a probability.")
+    return {
+        "population": population,
+        "archive": whole_number(least if control["archive"] is None else control["archive"], "control: archive", 4),
+        "thin": whole_number(control["thin"], "control: thin", 1),
+        "snooker": control["snooker"],
+        "gamma": None if control["gamma"] is None else positive_number(control["gamma"], "control: gamma"),
+    }
+
+
+def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> DEMCZ:
+    return DEMCZ(target, dispersion, **settings.control)
+
+
+SAMPLER = Sampler(
+    _kernel, {"population": 3, "archive": None, "thin": 10, "snooker": 0.1, "gamma": None}, _checked, runs=3
+)

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record
+from fmepy.checks import positive_number, whole_number
+from fmepy.errors import ArgumentError
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
 from fmepy.mcmc.kernels.differential_evolution import Population, first_population
 from fmepy.mcmc.target import Target
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Ensemble"]
+__all__ = ["SAMPLER", "Ensemble"]
 
 
 class Ensemble:
@@ -97,3 +99,21 @@ class Ensemble:
 
 def _rebuilt(target: Target, dispersion: Dispersion, walkers: int, stretch: float) -> Ensemble:
     return Ensemble(target, dispersion, walkers=walkers, stretch=stretch)
+
+
+# --- what is known of the sampler
+
+
+def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:
+    walkers = max(4 * n_par, 20) if control["walkers"] is None else control["walkers"]
+    stretch = positive_number(control["stretch"], "control: stretch")
+    if stretch <= 1:
+        raise ArgumentError(f"`control`: stretch={stretch!r} must be above 1.")
+    return {"walkers": whole_number(walkers, "control: walkers", max(2 * n_par, 4)), "stretch": stretch}
+
+
+def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> Ensemble:
+    return Ensemble(target, dispersion, **settings.control)
+
+
+SAMPLER = Sampler(_kernel, {"walkers": None, "stretch": 2.0}, _checked, runs=20)

@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
 from fmepy.mcmc.kernels.delayed_rejection import Path, acceptance, n_terms
 from fmepy.mcmc.proposals import JumpFunction, factor
 from fmepy.mcmc.target import Point, Target
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Metropolis", "MetropolisState"]
+__all__ = ["SAMPLER", "Metropolis", "MetropolisState"]
 
 _LEAST_ACCEPTED = 5  # adaptation waits for more accepted moves than these (FME)
 _RIDGE = 1e-12  # relative; keeps a covariance definite whose draws lie in a plane
@@ -267,3 +267,18 @@ def _packed(name: str, point: Point) -> dict[str, Any]:
 def _unpacked(name: str, arrays: Mapping[str, Any]) -> Point:
     prior, log_posterior = (float(v) for v in arrays[f"{name}_density"])
     return Point(arrays[f"{name}_theta"], arrays[f"{name}_SS"], prior, log_posterior)
+
+
+def _kernel(target: Target, proposal: Matrix | JumpFunction, dispersion: Dispersion, settings: Settings) -> Metropolis:
+    return Metropolis(
+        target,
+        proposal,
+        drscale=settings.drscale,
+        updatecov=settings.updatecov,
+        covscale=settings.covscale,
+        adapt_until=settings.adapt_until,
+        dispersion=dispersion,
+    )
+
+
+SAMPLER = Sampler(_kernel, adapts=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import positive_number
 from fmepy.errors import ModelError, SimulationError
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
@@ -69,14 +70,17 @@ def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float,
         given = list(atol)
         if len(given) != len(states):
             raise ModelError(f"`atol` has {len(given)} values for {len(states)} states.")
-    return _positive(rtol, "rtol"), np.array([np.nan if a is None else _positive(a, "atol") for a in given])
+    return positive_number(rtol, "rtol", error=ModelError), np.array(
+        [np.nan if a is None else positive_number(a, "atol", error=ModelError) for a in given]
+    )
 
 
 def read_max_step(max_step: Any, span: float) -> float:
     """Return the largest step, infinite where none is given; one that asks for millions of steps is refused."""
     if max_step is None:
         return np.inf
-    check_number_of_steps(span, longest := _positive(max_step, "max_step"), f"max_step={max_step!r}", MOST_SMALL_STEPS)
+    longest = positive_number(max_step, "max_step", error=ModelError)
+    check_number_of_steps(span, longest, f"max_step={max_step!r}", MOST_SMALL_STEPS)
     return longest
 
 
@@ -87,16 +91,6 @@ def check_number_of_steps(span: float, step: float, told: str, most: float) -> N
             f"`{told}` takes {span / step:.2g} steps from the first to the last of `times`, more than {most:.0e}. Give "
             "a longer step, or a shorter time."
         )
-
-
-def _positive(value: Any, name: str) -> float:
-    try:
-        number = np.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = np.nan
-    if not 0 < number < np.inf:
-        raise ModelError(f"`{name}={value!r}` must be positive and finite.")
-    return number
 
 
 def scaled_tolerances(given: Vector, start: Vector, trial: Callable[[Vector], Matrix]) -> Vector:

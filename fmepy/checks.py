@@ -1,0 +1,92 @@
+"""Checks at the door: whole numbers, positive numbers, levels and seeds, refused in the same words everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import ArgumentError
+from fmepy.types import Seed
+
+__all__ = ["as_rng", "between_0_and_1", "positive_number", "seed_sequence", "whole_number"]
+
+
+def whole_number(value: Any, argument: str, least: int = 0, most: int | None = None, hint: str = "") -> int:
+    """Return a count, given as an int or as a float without a fraction (1e4).
+
+    Raises
+    ------
+    ArgumentError
+        It is no whole number, or one outside `least` to `most`; `hint` ends the sentence.
+
+    Examples
+    --------
+    >>> whole_number(1e3, "niter", 1)
+    1000
+    """
+    number = _number(value)
+    if number.is_integer() and least <= number and (most is None or number <= most):
+        return int(value)
+    limits = f"at least {least}" if most is None else f"from {least} to {most}"
+    kind = "" if number.is_integer() else "a whole number, "
+    raise ArgumentError(f"`{argument}={value!r}` must be {kind}{limits}{hint}.")
+
+
+def positive_number(
+    value: Any, argument: str, hint: str = "", *, finite: bool = True, error: type[ArgumentError] = ArgumentError
+) -> float:
+    """Return a number above zero.
+
+    Raises
+    ------
+    ArgumentError
+        It is something else; `hint` ends the sentence.
+    """
+    number = _number(value)
+    if number > 0 and (np.isfinite(number) or not finite):
+        return number
+    raise error(f"`{argument}={value!r}` must be a positive{' and finite' if number == np.inf else ''} number{hint}.")
+
+
+def between_0_and_1(value: Any, argument: str, hint: str = ", such as 0.95") -> float:
+    """Return a number above 0 and below 1: a level, a probability, a relative step.
+
+    Raises
+    ------
+    ArgumentError
+        It is something else; `hint` ends the sentence.
+    """
+    number = _number(value)
+    if 0 < number < 1:
+        return number
+    raise ArgumentError(f"`{argument}={value!r}` must lie between 0 and 1{hint}.")
+
+
+def _number(value: Any) -> float:
+    """Return a float, NaN for what is no number (a truth value is none)."""
+    if isinstance(value, (bool, np.bool_, str)) or np.ndim(value) != 0:
+        return np.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+def as_rng(seed: Seed) -> np.random.Generator:
+    """Return the generator of a seed: an int >= 0, a Generator (used as it is), or None (a new one each time)."""
+    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng(seed_sequence(seed))
+
+
+def seed_sequence(seed: Seed) -> Any:
+    """Return what streams of random numbers are spawned from.
+
+    Of a Generator it is its own, whose spawning counts on, so that a second call draws anew.
+    """
+    if isinstance(seed, np.random.Generator):
+        return seed.bit_generator.seed_seq
+    if seed is None:
+        return np.random.SeedSequence()
+    if _number(seed).is_integer() and isinstance(seed, (int, np.integer)) and seed >= 0:
+        return np.random.SeedSequence(int(seed))
+    raise ArgumentError(f"`seed={seed!r}` must be a whole number >= 0, a numpy Generator, or None.")

@@ -1,0 +1,108 @@
+"""The chains that were run, put together as a `ModMCMC`: tables by chain and iteration, counts, what is to be said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.solver_error import solver_error, told_error
+from fmepy.mcmc.kernels.base import Settings
+from fmepy.mcmc.result import ModMCMC
+from fmepy.mcmc.runner import ChainRun, Chains, Plan
+from fmepy.mcmc.target import Target
+from fmepy.parameters.scales import marked
+
+__all__ = ["assembled"]
+
+_Found = list[tuple[int, ChainRun]]
+
+
+def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> ModMCMC:
+    """Return the result of some chains; each member of an ensemble is a chain there."""
+    found, names, var = ran.found, list(target.names), target.variances
+    index = _index(found)
+
+    def rows(key: str) -> Any:
+        return np.concatenate([run.rows[key][:, m] for _, run in found for m in range(_n_member(run))])
+
+    def column(key: str) -> pd.Series:
+        return pd.Series(rows(key), index=index, name=key)
+
+    counts, by_try = _counts(found)
+    iterations = counts.pop("iterations")
+    best = max((run for _, run in found), key=lambda run: run.counts.best_log_posterior).counts
+    worth = None if ran.interrupted else solver_error(target.objective, lambda f: target.judged_by(f, best.best))
+    notes = [*ran.notes, *_told(found), *([told] if (told := told_error(worth)) else [])]
+    return ModMCMC(
+        pars=marked(pd.DataFrame(rows("pars"), index=index, columns=names), target.objective.transforms),
+        SS=column("SS"),
+        sig=None if var is None else pd.DataFrame(rows("sig"), index=index, columns=var.columns),
+        prior=column("prior"),
+        bestpar=marked(pd.Series(best.best.copy(), index=names), target.objective.transforms),
+        bestfunp=-best.best_log_posterior,
+        naccepted=counts["num_accepted"].rename("naccepted"),
+        count=counts,
+        accepted_by_try=by_try,
+        settings="constant variance = 1" if var is None else var.settings(),
+        log_posterior=column("log_posterior"),
+        iterations=iterations,
+        failures=sum(run.failures for _, run in found),
+        retries=sum(run.retries for _, run in found),
+        last_failure=_last_failure(found),
+        method=settings.method,
+        burninlength=plan.burninlength,
+        lower=pd.Series(target.lower.copy(), index=names),
+        upper=pd.Series(target.upper.copy(), index=names),
+        message=" ".join(notes),
+        solver_error=worth,
+        engine=target.objective.engine,
+        interrupted=ran.interrupted,
+    )
+
+
+def _n_member(run: ChainRun) -> int:
+    return int(run.rows["pars"].shape[1])
+
+
+def _index(found: _Found) -> pd.MultiIndex:
+    """Return (chain, iteration) of every row."""
+    labels = [(number * _n_member(run) + m, run.rows["saved"]) for number, run in found for m in range(_n_member(run))]
+    chain = np.concatenate([np.full(len(saved), label) for label, saved in labels])
+    return pd.MultiIndex.from_arrays([chain, np.concatenate([s for _, s in labels])], names=["chain", "iteration"])
+
+
+def _counts(found: _Found) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return what was counted by chain, and the accepted moves by try."""
+    by_chain, by_try = {}, {}
+    for number, run in found:
+        for m in range(_n_member(run)):
+            label, accepted = number * _n_member(run) + m, int(run.counts.accepted[m])
+            by_try[label] = run.counts.by_try or (accepted,)
+            by_chain[label] = {
+                "dr_steps": run.counts.dr_steps,
+                "Alfasteps": run.counts.alfasteps,
+                "num_accepted": accepted,
+                "num_covupdate": run.counts.covupdates,
+                "iterations": run.iterations,
+            }
+    tries = pd.DataFrame.from_dict(by_try, orient="index").rename_axis("chain")
+    tries = tries.set_axis(pd.RangeIndex(1, tries.shape[1] + 1, name="try"), axis=1)
+    return pd.DataFrame.from_dict(by_chain, orient="index").rename_axis("chain"), tries
+
+
+def _last_failure(found: _Found) -> str:
+    return next((run.last_failure for _, run in reversed(found) if run.last_failure), "")
+
+
+def _told(found: _Found) -> list[str]:
+    """Return what is to be said of runs that failed, or that another engine finished."""
+    failures, retries = sum(run.failures for _, run in found), sum(run.retries for _, run in found)
+    notes = []
+    if failures:
+        runs = "1 run failed and counts" if failures == 1 else f"{failures} runs failed and count"
+        notes.append(f"{runs} as zero likelihood; the last one: {_last_failure(found)}")
+    if retries:
+        notes.append(f"{retries} run{'s were' if retries > 1 else ' was'} finished by a second engine.")
+    return notes

@@ -1,0 +1,18 @@
+"""The samplers of modMCMC, by name: a new one is one file and one line here.
+
+See `fmepy.mcmc.kernels.base` for what its file must provide; one of your own joins by
+``SAMPLERS["mine"] = Sampler(...)``.
+"""
+
+from __future__ import annotations
+
+from fmepy.mcmc.kernels import differential_evolution, ensemble, metropolis
+from fmepy.mcmc.kernels.base import Sampler
+
+__all__ = ["SAMPLERS"]
+
+SAMPLERS: dict[str, Sampler] = {
+    "dram": metropolis.SAMPLER,
+    "demcz": differential_evolution.SAMPLER,
+    "emcee": ensemble.SAMPLER,
+}

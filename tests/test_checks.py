@@ -1,0 +1,50 @@
+"""Numbers, counts, levels and seeds are checked at the door, in the same words everywhere."""
+
+import numpy as np
+import pytest
+
+from fmepy.checks import as_rng, between_0_and_1, positive_number, seed_sequence, whole_number
+from fmepy.errors import ArgumentError, ModelError
+
+
+@pytest.mark.parametrize("value", [3, 3.0, np.int64(3), np.float64(3.0), np.array(3)])
+def test_a_whole_number_may_be_written_as_a_float(value):
+    assert whole_number(value, "n") == 3
+    assert type(whole_number(value, "n")) is int
+
+
+@pytest.mark.parametrize("value", [2.5, "3", None, True, np.True_, np.nan, np.inf, [3], -1, 11, 1 + 0j])
+def test_what_is_no_whole_number_within_its_limits_is_refused(value):
+    with pytest.raises(ArgumentError, match=r"`n=.* must be (a whole number, )?from 0 to 10, or a table\."):
+        whole_number(value, "n", 0, 10, ", or a table")
+
+
+@pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, "1", True, None, [1.0]])
+def test_what_is_no_positive_number_is_refused(value):
+    with pytest.raises(ModelError, match=r"`h=.* must be a positive( and finite)? number of seconds\."):
+        positive_number(value, "h", " of seconds", error=ModelError)
+
+
+def test_a_positive_number_may_be_infinite_where_that_makes_sense():
+    assert positive_number(np.inf, "most", finite=False) == np.inf
+
+
+@pytest.mark.parametrize("value", [0, 1, 95, np.nan, "0.9", True])
+def test_a_level_lies_between_0_and_1(value):
+    with pytest.raises(ArgumentError, match=r"`level=.* must lie between 0 and 1, such as 0\.95\."):
+        between_0_and_1(value, "level")
+    assert between_0_and_1(0.9, "level") == 0.9
+
+
+def test_a_seed_gives_numpy_s_own_numbers():
+    assert as_rng(3).random() == np.random.default_rng(3).random()
+    rng = np.random.default_rng(4)
+    assert as_rng(rng) is rng
+    assert seed_sequence(rng) is rng.bit_generator.seed_seq
+    assert as_rng(None).random() != as_rng(None).random()
+
+
+@pytest.mark.parametrize("seed", [-1, 1.0, "1", True])
+def test_another_seed_is_refused(seed):
+    with pytest.raises(ArgumentError, match="seed"):
+        as_rng(seed)
