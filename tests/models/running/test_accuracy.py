@@ -181,12 +181,12 @@ def test_atol_by_hand_is_one_number_a_vector_or_a_dict():
     [
         ({"Bact": 1e-8}, "Did you mean 'Bacto'"),
         ([1e-6], "has 1 values for 2 states"),
-        (0.0, "must be positive"),
-        (np.nan, "must be positive"),
-        ([1e-6, np.inf], "must be positive"),
-        ("small", "must be positive"),
-        (True, "must be positive"),
-        (10**400, "must be positive"),
+        (0.0, "must be a positive"),
+        (np.nan, "must be a positive"),
+        ([1e-6, np.inf], "must be a positive"),
+        ("small", "must be a positive"),
+        (True, "must be a positive"),
+        (10**400, "must be a positive"),
         ([[1e-6], [1e-6]], "one number a state"),
     ],
 )
