@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.compiled.numba_code import straight_line
+from fmepy.expressions.functions import ELEMENTARY
 
 if TYPE_CHECKING:
     import sympy
@@ -84,10 +85,11 @@ class _NumpyMath:
     """What is called math in generated code, from numpy: NaN where there is no value."""
 
     pi, e, nan, inf = math.pi, math.e, math.nan, math.inf
-    exp, log, sqrt, pow = np.exp, np.log, np.sqrt, np.power
-    sin, cos, tan, sinh, cosh, tanh = np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh
-    asin, acos, atan, atan2 = np.arcsin, np.arccos, np.arctan, np.arctan2
-    asinh, acosh, atanh, copysign = np.arcsinh, np.arccosh, np.arctanh, np.copysign
+    sqrt, pow, copysign, acosh, atanh = np.sqrt, np.power, np.copysign, np.arccosh, np.arctanh
+
+
+for _name, _numpy in ELEMENTARY.items():
+    setattr(_NumpyMath, _name, getattr(np, _numpy))
 
 
 def _choose(left: Any, right: Any, yes: Any, no: Any) -> Any:

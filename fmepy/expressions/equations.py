@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["MAX_INTEGER", "Equations", "names_in", "number", "symbol"]
+__all__ = ["MAX_INTEGER", "Equations", "names_in", "number", "symbol", "symbols"]
 
 MAX_INTEGER = 1e15
 """Whole numbers up to here are exact in a float, and become sympy Integers."""
@@ -28,6 +28,11 @@ def symbol(name: str) -> sympy.Symbol:
     import sympy
 
     return sympy.Symbol(name, real=True)
+
+
+def symbols(*groups: Iterable[str]) -> list[list[sympy.Symbol]]:
+    """Return the symbols of groups of names: the arguments of a function made of expressions."""
+    return [[symbol(name) for name in group] for group in groups]
 
 
 def number(value: float) -> sympy.Number:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, check_choice
-from fmepy.expressions.equations import Equations, symbol
+from fmepy.expressions.equations import Equations, symbols
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import DynamicModel, central_differences
@@ -281,7 +281,7 @@ class BoundDifference:
         if self._next is None:
             assert d.equations is not None, "text has equations"
             e = d.equations
-            groups = [[symbol(e.time)], *([symbol(k) for k in g] for g in (e.states, e.parameters, e.forcings))]
+            groups = symbols((e.time,), e.states, e.parameters, e.forcings)
             function = scalar_function(groups, [as_choices(r) for r in e.rates])
             self._next = lambda t, y, p, u: np.array(function((t,), y.tolist(), p, u.tolist()), dtype=float)
         return self._next

@@ -68,8 +68,8 @@ def ode(
 
     given = {} if parms is None else parms
 
-    def rates(t: float, y: Vector, p: dict[str, float]) -> Any:
-        return func(t, y, {**given, **p} if p else given)
+    def rates(time: float, all_states: Vector, inputs: dict[str, float]) -> Any:  # no names that a state may have
+        return func(time, all_states, {**given, **inputs} if inputs else given)
 
     model = OdeModel(
         rates,

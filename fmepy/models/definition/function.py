@@ -11,7 +11,7 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed
-from fmepy.expressions.equations import symbol
+from fmepy.expressions.equations import symbols
 from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.definition.given import Given, as_parms
 from fmepy.models.definition.tracing import as_expression, call_traced, place_of, traced
@@ -152,8 +152,7 @@ def _traced(rates: RatesFunction, time: str, most_states: int) -> Found:
 
 def _agree(expressions: Any, rates: RatesFunction, time: str, t0: float, y0: Vector, p: Vector, u: Vector) -> bool:
     """Tell whether traced expressions give the function's own numbers, at the start and beside it."""
-    groups = ((time,), rates.states, rates.parameters, rates.forcings)
-    function = scalar_function([[symbol(k) for k in group] for group in groups], expressions)
+    function = scalar_function(symbols((time,), rates.states, rates.parameters, rates.forcings), expressions)
     for t, y in ((t0, y0), (t0 + 0.37, y0 * 1.07 + 1e-3)):
         try:
             with np.errstate(all="ignore"):

@@ -12,7 +12,7 @@ import numpy as np
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import symbol
+from fmepy.expressions.equations import symbol, symbols
 from fmepy.types import Matrix, Vector
 
 __all__ = ["ValueTable"]
@@ -81,7 +81,7 @@ def _values(values: tuple[Any, ...], parameters: tuple[str, ...]) -> Callable[..
     """Return the values as a function of p; models that differ in numbers share it."""
     import sympy
 
-    return scalar_function([[symbol(k) for k in parameters]], [sympy.sympify(v) for v in values])
+    return scalar_function(symbols(parameters), [sympy.sympify(v) for v in values])
 
 
 @lru_cache(maxsize=64)
@@ -89,7 +89,7 @@ def _array_values(values: tuple[Any, ...], parameters: tuple[str, ...]) -> Calla
     """Return the values as a function of arrays, one a parameter."""
     import sympy
 
-    return array_function([[symbol(k) for k in parameters]], [sympy.sympify(v) for v in values])
+    return array_function(symbols(parameters), [sympy.sympify(v) for v in values])
 
 
 @lru_cache(maxsize=64)
@@ -98,4 +98,4 @@ def _slopes(values: tuple[Any, ...], parameters: tuple[str, ...], names: tuple[s
     import sympy
 
     slopes = [derivative(sympy.sympify(v), symbol(k)) for v in values for k in names]
-    return scalar_function([[symbol(k) for k in parameters]], slopes)
+    return scalar_function(symbols(parameters), slopes)

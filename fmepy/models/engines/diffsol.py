@@ -26,6 +26,7 @@ import numpy as np
 from fmepy.compiled.status import has_exploded
 from fmepy.errors import SimulationError
 from fmepy.expressions.equations import Equations
+from fmepy.expressions.functions import ELEMENTARY
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.system import System, build_system
@@ -61,16 +62,8 @@ def is_available() -> bool:
     return True
 
 
-_CALLS = {
-    "exp": "exp",
-    "log": "log",
-    "sin": "sin",
-    "cos": "cos",
-    "sinh": "sinh",
-    "cosh": "cosh",
-    "tanh": "tanh",
-    "asinh": "arcsinh",
-}
+_CALLS = {name: ELEMENTARY[name] for name in ("exp", "log", "sin", "cos", "sinh", "cosh", "tanh", "asinh")}
+"""What DiffSL has of them; it calls them as numpy does."""
 
 
 def _number(value: float) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import Equations, symbol
+from fmepy.expressions.equations import Equations, symbol, symbols
 from fmepy.models.running.switches import Switch, as_choices, has_choices, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
 
@@ -306,7 +306,7 @@ def build_outputs(
     names: tuple[str, ...] | None,
 ) -> Outputs:
     """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
-    groups = [[symbol(time)], *([symbol(k) for k in g] for g in (columns, parameters, forcings))]
+    groups = symbols((time,), columns, parameters, forcings)
     expressions = [as_choices(e) for _, e in outputs]
     values = array_function(groups, expressions)
     if names is None:

@@ -159,6 +159,12 @@ def test_ode_refuses_forcings_without_named_parameters():
         ode([1], [0, 1], lambda t, y, p: -y, [1, 2], forcings={"u": ([0], [1])})
 
 
+@pytest.mark.parametrize("name", ["y", "p", "t"])
+def test_a_state_of_ode_may_have_any_name(name):
+    out = ode({name: 1.0}, [0, 1], lambda t, y, p: -y)
+    assert out[name].iloc[-1] == pytest.approx(np.exp(-1), rel=1e-5)
+
+
 def test_ode_hands_parameters_over_as_they_are():
     out = ode([1.0, 2.0], [0, 1], lambda t, y, p: -p[0] * y, np.array([0.5]))
     assert list(out.columns) == ["time", "1", "2"]
@@ -312,3 +318,93 @@ def test_events_outside_the_times_are_named_once_where_the_model_is_made(recwarn
 def test_an_event_at_either_end_of_the_times_is_inside_rounding_or_not(recwarn):
     model(times=np.arange(8) * 0.1, events=doses(0, 0.7))
     assert not recwarn.list
+
+
+# --- one pipeline for every kind of source ----------------------------------------------------------------------------
+
+
+def consumer(t, N, Food, *, r, K, inflow):
+    eaten = r * N * Food
+    return eaten - N / K, inflow - eaten
+
+
+def consumer_of_arrays(t, y, p):
+    eaten = p["r"] * y[0] * y[1]
+    return [eaten - y[0] / p["K"], p["inflow"] - eaten]
+
+
+CONSUMER = """
+    d(N)/dt = r * N * Food - N / K
+    d(Food)/dt = inflow - r * N * Food
+"""
+GIVEN = {
+    "state": {"N": "N0", "Food": 2},
+    "times": [0, 1, 2],
+    "parms": {"r": 0.5, "K": 3.0, "N0": 1.0, "dose": 0.5},
+    "forcings": {"inflow": ([0, 1], [1.0, 2.0])},
+    "outputs": {"total": "N + Food", "share": lambda N, total: N / total},
+    "events": [{"var": "N", "time": 1, "value": "dose", "method": "add"}],
+}
+SOURCES = {
+    "text": lambda: CONSUMER,
+    "function": lambda: consumer,
+    "function of arrays": lambda: consumer_of_arrays,
+    "equations": lambda: OdeModel(CONSUMER, **GIVEN | {"outputs": None}).equations,
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_kind_of_source_becomes_the_same_definition(source):
+    expected, found = OdeModel(CONSUMER, **GIVEN), OdeModel(SOURCES[source](), **GIVEN)
+    assert found.parms.to_dict() == expected.parms.to_dict()
+    assert (found.states, found.var_names) == (("N", "Food"), ("N", "Food", "total", "share"))
+    assert [e.time for e in found.definition.events] == [1.0]
+    assert found.equations.rates == expected.equations.rates
+    pd.testing.assert_frame_equal(found(), expected(), rtol=1e-8)
+
+
+@pytest.mark.parametrize("source", ["text", "function", "equations"])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state": {"N": 1, "Food": "foot"}}, "initial value of 'Food' uses 'foot', which has no value"),
+        ({"state": {"N": 1, "Food": "N"}}, "the state 'N'; it may only depend on parameters"),
+        ({"parms": GIVEN["parms"] | {"rr": 1}}, "'rr' is used nowhere in the model"),
+        ({"parms": GIVEN["parms"] | {"N": 1}}, "'N' is both a state and a parameter"),
+        ({"parms": GIVEN["parms"] | {"inflow": 1}}, "'inflow' is both a parameter and a forcing"),
+        ({"parms": {"r": 0.5, "K": 3.0, "N0": 1.0}}, "no parameter 'dose'"),
+        ({"forcings": GIVEN["forcings"] | {"rain": ([0], [1])}}, "forcing 'rain' is used nowhere"),
+        ({"outputs": {"time": "N"}}, "called 'time'"),
+        ({"outputs": {"N": "2 * r"}}, "name of something else"),
+    ],
+)
+def test_every_kind_of_source_is_checked_alike(source, changes, words):
+    with pytest.raises(ValueError, match=words):
+        OdeModel(SOURCES[source](), **GIVEN | changes)
+
+
+def test_an_extra_output_has_a_name_of_its_own():
+    def rates(t, N, *, r):
+        return -r * N if N > -1 else 0.0, {"r": 2 * N}
+
+    with pytest.raises(ModelError, match="'r' is both a parameter and an output"):
+        OdeModel(rates, state={"N": 1}, parms={"r": 0.5}, times=[0, 1])
+
+
+def test_a_name_without_a_value_is_shown_where_the_text_uses_it():
+    with pytest.raises(ModelTextError, match="line 2: 'q' has no value") as caught:
+        OdeModel("d(N)/dt = -N\nd(M)/dt = N * q", state={"N": 1, "M": 0}, times=[0, 1])
+    assert (caught.value.line, caught.value.column) == (2, 15)
+
+
+def test_time_is_no_parameter_of_a_text():
+    with pytest.raises(ModelError, match="'t' is both a parameter and the time"):
+        OdeModel("d(N)/dt = -N * t", state={"N": 1}, times=[0, 1], parms={"t": 1.0})
+
+
+def test_a_changed_copy_shares_the_equations_and_reads_no_text_again(monkeypatch):
+    model = OdeModel(CONSUMER, **GIVEN)
+    monkeypatch.setattr("fmepy.models.definition.text.parse_model", None)
+    copy = model.replace(parms={"r": 0.7}, state={"Food": 3})
+    assert copy.equations is model.equations
+    assert copy.replace(outputs={"double": "2 * N"}).var_names == ("N", "Food", "total", "share", "double")
