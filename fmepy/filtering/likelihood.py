@@ -29,7 +29,15 @@ import numpy as np
 from fmepy.filtering.run import Pass
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Likelihood", "expected_information", "likelihood_of", "score_of", "start_of", "unknown_part"]
+__all__ = [
+    "Likelihood",
+    "expected_information",
+    "likelihood_of",
+    "likelihood_of_innovations",
+    "score_of",
+    "start_of",
+    "unknown_part",
+]
 
 _SINGULAR = 1e-12
 
@@ -76,9 +84,18 @@ def likelihood_of(run: Pass) -> Likelihood:
             shift = -size * (vectors @ ((vectors.T @ (size * b)) / values))
             nu = nu + run.v @ shift
             extra = -0.5 * float(np.sum(np.log(values)) - 2 * np.sum(np.log(size)))
+    return _likelihood(nu, s, extra, shift, A)
+
+
+def likelihood_of_innovations(nu: Vector, s: Vector) -> Likelihood:
+    """Return the likelihood of conditional innovations and their variances, from a start that is known."""
+    return _likelihood(nu, s, 0.0, np.zeros(0), np.zeros((0, 0)))
+
+
+def _likelihood(nu: Vector, s: Vector, extra: float, shift: Vector, A: Matrix) -> Likelihood:
     sumsq = float(np.sum(nu * nu / s))
     xi = -0.5 * (float(np.sum(np.log(s))) + sumsq) + extra
-    nobs = len(nu) - d
+    nobs = len(nu) - len(shift)
     return Likelihood(xi, xi - 0.5 * np.log(2 * np.pi) * nobs, sumsq, nobs, nu, s, shift, A)
 
 

@@ -26,6 +26,7 @@ from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
 from fmepy.fimlof.data import EntityData
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.specification import FIXED, Specification, uses_errors
+from fmepy.fimlof.without_noise import Runs, is_one_run
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 __all__ = ["BoundFimlof", "effective_readings"]
@@ -94,8 +95,6 @@ class BoundFimlof:
         By entity what the filter follows, and the data that its start uses up.
     nobs : int
         Scalar data that count.
-    retries : int
-        0.
     """
 
     def __init__(
@@ -106,6 +105,7 @@ class BoundFimlof:
         per_entity: tuple[str, ...],
         names: tuple[str, ...],
         bounds: tuple[pd.Series, pd.Series],
+        **words: Any,
     ) -> None:
         self.spec, self.entities = spec, tuple(entities)
         self.parameter_names = names
@@ -116,7 +116,7 @@ class BoundFimlof:
         order = list(names)
         self.lower: Vector = bounds[0][order].to_numpy(dtype=float)
         self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
-        self.is_scalar, self.has_jacobian, self.retries = True, False, 0
+        self.is_scalar, self.has_jacobian = True, False
         self.names: tuple[str, ...] = ()
         self.group_names: tuple[str, ...] = ()
         self.x: Vector = np.empty(0)
@@ -139,11 +139,35 @@ class BoundFimlof:
         self._last: tuple[bytes, list[Likelihood]] | None = None
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
         self._inflation = 1.0
+        self._runs = self._as_runs(words)
         self.keep_within(self.lower, self.upper)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep differences inside these bounds; an sd may pass zero, since the filter sees its square."""
         self._box = (np.where(self.scale_parameters & (lower == 0), -np.inf, lower), upper)
+        if self._runs is not None:
+            whole = np.full(len(self._values), -np.inf), np.full(len(self._values), np.inf)
+            whole[0][self._at], whole[1][self._at] = lower, upper
+            self._runs.keep_within(*whole)
+
+    def _as_runs(self, words: dict[str, Any]) -> Runs | None:
+        """Return what makes the likelihood from runs of the model, None where only a filter can."""
+        moves = {i for i in self._at.tolist()}
+        of_entities = [[t[j] for t in self._take] for j in range(len(self.spec.parameters))]
+        fixed = {
+            name: float(self._values[at[0]])
+            for name, at in zip(self.spec.parameters, of_entities, strict=True)
+            if not moves & set(at) and len(set(self._values[at])) == 1
+        }
+        if not is_one_run(self.spec, fixed):
+            return None
+        schedules = [(e.label, schedule) for e, (schedule, _) in zip(self.entities, self.schedules, strict=True)]
+        return Runs(self.spec, schedules, self._take, self._at, self._values, **words)
+
+    @property
+    def retries(self) -> int:
+        """Runs of the model that a second engine finished; a filter has none."""
+        return 0 if self._runs is None else self._runs.retries
 
     @property
     def data(self) -> ObservedData:
@@ -171,7 +195,7 @@ class BoundFimlof:
 
         The filter then follows the data, and the likelihood is smooth far from its maximum: where a search may begin.
         """
-        if not self.spec.space.has_noise:
+        if not self.spec.space.has_noise or self._runs is not None:
             return None
         out = copy(self)
         out._inflation, out._remembered, out._last = factor, None, None
@@ -179,9 +203,11 @@ class BoundFimlof:
 
     def tightened(self) -> BoundFimlof | None:
         """Return the same at smaller tolerances, None where no solver has any; see `fmepy.models.base.tightened`."""
-        if not self.spec.uses_solver:
+        runs = None if self._runs is None else self._runs.tightened()
+        if runs is None and (self._runs is not None or not self.spec.uses_solver):
             return None
         out = copy(self)
+        out._runs = runs
         out.spec = replace(self.spec, tightness=0.01 * self.spec.tightness)
         out._filter = BoundFilter(out.spec)
         out._remembered, out._last = None, None
@@ -201,7 +227,11 @@ class BoundFimlof:
         key, last = np.asarray(theta, dtype=float).tobytes(), self._last  # another thread may write it meanwhile
         if last is None or last[0] != key:
             values = self._full(theta)
-            last = self._last = (key, [self._likelihood(k, values) for k in range(len(self.entities))])
+            if self._runs is not None:
+                found = self._runs.likelihoods(values)
+            else:
+                found = [self._likelihood(k, values) for k in range(len(self.entities))]
+            last = self._last = (key, found)
         return last[1]
 
     def score(self, theta: Vector, rough: bool = False) -> Vector:
@@ -398,9 +428,15 @@ class BoundFimlof:
     ) -> tuple[list[Likelihood], list[tuple[Matrix, Matrix, Vector]]]:
         """Return likelihoods at theta, and by entity dnu, ds, shape (n_obs, n_par), and the rest of the score."""
         theta = np.asarray(theta, dtype=float)
-        key, remembered = (theta.tobytes(), rough), self._remembered
+        key, remembered = (theta.tobytes(), rough and self._runs is None), self._remembered
         if remembered is not None and remembered[0] == key:
             return remembered[1], remembered[2]
+        if self._runs is not None:
+            values, none = self._full(theta), np.zeros(len(theta))
+            made = [self._runs.slopes(k, values) for k in range(len(self.entities))]
+            base, slopes = [one for one, _, _ in made], [(nu, s, none) for _, nu, s in made]
+            self._remembered = (key, base, slopes)
+            return base, slopes
         base = self.likelihoods(theta)
         p = len(theta)
         slopes = [(np.zeros((len(b.nu), p)), np.zeros((len(b.nu), p)), np.zeros(p)) for b in base]

@@ -271,6 +271,8 @@ class FimlofCost(AddableCost):
             self._per_entity,
             wanted,
             (self.lower, self.upper),
+            hold_engine=hold_engine,
+            runs=runs,
         )
 
     def replace(self, **arguments: Any) -> FimlofCost:

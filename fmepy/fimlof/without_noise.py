@@ -1,0 +1,323 @@
+"""Without process noise, from a known start: the filter's path is one run of the model.
+
+Then P = 0 and K = 0 for ever, the innovations are the residuals of a simulation, and S = R::
+
+    delta(n) = z(n) - h(x(t_n))         S(n) = R(n)        C(n) C(n)' = R(n),  C lower
+    nu = diag(C) C^-1 delta             s = diag(C)^2
+
+and with S_x = dx/dtheta from the model's own sensitivities::
+
+    d delta = - H S_x - dh/dtheta       d R = dR/dx S_x + dR/dtheta
+    d C = C Phi(C^-1 dR C^-T)           Phi: the lower triangle, its diagonal halved
+
+so a value costs one run and a score one run with sensitivities, exact where the model's are. What is estimated is told
+from what stays: an sd of the process that is zero, but may move, is looked at by the filter, whose likelihood knows its
+variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.python_code import array_function, scalar_function
+from fmepy.errors import SimulationError
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import symbol
+from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
+from fmepy.filtering.schedule import Schedule
+from fmepy.fimlof.specification import FIXED, Specification
+from fmepy.models.base import bound_to, keep_within, tightened
+from fmepy.models.running.switches import as_choices
+from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
+
+__all__ = ["Runs", "is_one_run"]
+
+
+def is_one_run(spec: Specification, fixed: Mapping[str, float]) -> bool:
+    """Tell whether the filter of a specification is a run of its model.
+
+    Parameters
+    ----------
+    fixed : mapping
+        Parameters that do not move, and their values.
+
+    Notes
+    -----
+    Fixed steps are left to the filter: it ends one at every datum, and its loop is compiled. So are sums over time.
+    """
+    import sympy
+
+    if spec.initial != "known" or spec.accumulators or spec.propagation in FIXED:
+        return False
+    if spec.propagation != "difference" and getattr(spec.model, "method", None) in FIXED:
+        return False  # the filter's solver is better than the model's own steps
+    values = {symbol(k): sympy.Float(v) for k, v in fixed.items()}
+    entries = [e for noise in (spec.noise, spec.start)
+               for e in (noise.covariance.entries if noise.covariance is not None else noise.sds)]  # fmt: skip
+    return all(e.xreplace(values).is_zero for e in entries)
+
+
+class _Errors:
+    """Variances of the errors of all variables along a path, and their derivatives.
+
+    An sd is an expression of the columns of the model's table, of parameters, forcings and the time.
+    """
+
+    def __init__(self, spec: Specification, columns: Sequence[str]) -> None:
+        space, own = spec.space, [symbol(k) for k in spec.parameters]
+        groups = [[symbol(space.time)], [symbol(k) for k in columns], own, [symbol(k) for k in space.forcings]]
+        sds = [as_choices(e) for e in space.sds]
+        self._of_column = [(v, j) for v, e in enumerate(sds) for j, s in enumerate(groups[1]) if s in e.free_symbols]
+        self._of_parameter = [(v, i) for v, e in enumerate(sds) for i, s in enumerate(own) if s in e.free_symbols]
+        slopes = [as_choices(derivative(sds[v], groups[1][j])) for v, j in self._of_column]
+        slopes += [as_choices(derivative(sds[v], own[i])) for v, i in self._of_parameter]
+        self._m = len(sds)
+        self._values, self._slopes = array_function(groups, sds), array_function(groups, slopes)
+
+    def sds(self, t: Vector, Y: Matrix, p: Vector, U: Matrix) -> Matrix:
+        """Return the sd of a reading with error 1, shape (n_time, n_var)."""
+        found = self._values((t,), list(Y.T), p.tolist(), list(U.T))
+        return np.stack([np.broadcast_to(np.asarray(v, dtype=float), t.shape) for v in found], axis=1)
+
+    def slopes(self, t: Vector, Y: Matrix, p: Vector, U: Matrix, dY: Cube, dp: Matrix) -> Cube:
+        """Return d sd / d theta, shape (n_time, n_var, n_par).
+
+        dY : ndarray, shape (n_time, n_column, n_par)
+        dp : ndarray, shape (n_own, n_par)
+            Of the entity's parameters.
+        """
+        out = np.zeros((len(t), self._m, dp.shape[1]))
+        found = self._slopes((t,), list(Y.T), p.tolist(), list(U.T))
+        for (v, j), slope in zip(self._of_column, found, strict=False):
+            out[:, v] += np.broadcast_to(slope, t.shape)[:, None] * dY[:, j]
+        for (v, i), slope in zip(self._of_parameter, found[len(self._of_column) :], strict=True):
+            out[:, v] += np.broadcast_to(slope, t.shape)[:, None] * dp[i]
+        return out
+
+
+class _Together:
+    """Covariances between the errors of different variables, and their derivatives: expressions of parameters."""
+
+    def __init__(self, spec: Specification) -> None:
+        covariance = spec.errors.covariance
+        assert covariance is not None, "asked only where errors are correlated"
+        own = [symbol(k) for k in spec.parameters]
+        at = [spec.variables.index(k) for k in covariance.names]
+        pairs = zip(*np.tril_indices(len(at)), covariance.entries, strict=True)
+        entries = [(at[i], at[j], e) for i, j, e in pairs if i != j]
+        self._m, self._at = len(spec.variables), [(a, b) for a, b, _ in entries]
+        moved = [(a, b, i, derivative(e, s)) for a, b, e in entries for i, s in enumerate(own) if s in e.free_symbols]
+        self._moved = [(a, b, i) for a, b, i, _ in moved]
+        self._values = scalar_function([own], [e for _, _, e in entries])
+        self._slopes = scalar_function([own], [e for *_, e in moved])
+
+    def values(self, p: Vector) -> Matrix:
+        """Return the covariances, shape (n_var, n_var), zero on the diagonal."""
+        out = np.zeros((self._m, self._m))
+        for (a, b), value in zip(self._at, self._values(p.tolist()), strict=True):
+            out[a, b] = out[b, a] = value
+        return out
+
+    def slopes(self, p: Vector, dp: Matrix) -> Cube:
+        """Return their derivatives, shape (n_var, n_var, n_par)."""
+        out = np.zeros((self._m, self._m, dp.shape[1]))
+        for (a, b, i), value in zip(self._moved, self._slopes(p.tolist()), strict=True):
+            out[a, b] += value * dp[i]
+            out[b, a] = out[a, b]
+        return out
+
+
+class _Entity:
+    """What one entity's readings ask of a run."""
+
+    def __init__(self, spec: Specification, label: Any, schedule: Schedule, columns: Sequence[str]) -> None:
+        self.who = "" if label is None else f" of entity {label!r}"
+        self.readings = r = schedule.readings
+        self.times, self.at = np.unique(r.times, return_inverse=True)
+        self.inputs = schedule.inputs[np.searchsorted(schedule.times, self.times)]
+        self.columns: IntVector = np.array([columns.index(k) for k in spec.variables], dtype=np.intp)[r.variables]
+        kinds = np.array([how or "" for how in spec.transforms], dtype=object)[r.variables]
+        self.logs: BoolVector = kinds == "log"
+        self.roots: BoolVector = kinds == "sqrt"
+        self.samples = np.split(np.arange(len(r)), np.flatnonzero(np.diff(self.at)) + 1) if len(r) else []
+
+    def compared(self, y: Vector) -> tuple[Vector, Vector]:
+        """Return predictions on the scale of comparison, and what slopes are multiplied by."""
+        z, factor = y.copy(), np.ones(len(y))
+        with np.errstate(all="ignore"):
+            z[self.logs], factor[self.logs] = np.log(y[self.logs]), 1 / y[self.logs]
+            root = np.sqrt(y[self.roots])
+            z[self.roots], factor[self.roots] = root, 0.5 / root
+        return z, factor
+
+
+class Runs:
+    """The likelihoods of all entities, by runs of the model.
+
+    Parameters
+    ----------
+    spec : Specification
+    schedules : sequence of (label, Schedule)
+        Of every entity; the label is None where there is but one.
+    take : sequence of ndarray of int
+        Positions of an entity's parameters among the cost's.
+    at : ndarray of int, shape (n_par,)
+        Positions of theta among the cost's parameters.
+    values : ndarray
+        The cost's parameters.
+    **words
+        Of the model's ``bind``.
+    """
+
+    def __init__(
+        self,
+        spec: Specification,
+        schedules: Sequence[tuple[Any, Schedule]],
+        take: Sequence[IntVector],
+        at: IntVector,
+        values: Vector,
+        **words: Any,
+    ) -> None:
+        self._spec, self._take = spec, take
+        model = spec.model
+        own = len(model.parms)
+        parms = model.parms.to_numpy(dtype=float)
+        moves = np.array([np.isin(t[:own], at) | (values[t[:own]] != parms) for t in take]).any(axis=0)
+        self._places = np.flatnonzero(moves)
+        names = [str(model.parms.index[i]) for i in self._places]
+        columns = tuple(map(str, model.var_names))
+        self._entities = [_Entity(spec, label, schedule, columns) for label, schedule in schedules]
+        self._bounds: dict[bytes, Any] = {}
+        for e in self._entities:
+            if len(e.times) and e.times.tobytes() not in self._bounds:  # entities with equal times share what is bound
+                self._bounds[e.times.tobytes()] = bound_to(model, names, times=e.times, **words)
+        self._moved = [np.array(t[:, None] == at[None, :], dtype=float) for t in take]  # d p / d theta
+
+    @property
+    def retries(self) -> int:
+        """Runs that a second engine finished."""
+        return sum(int(bound.retries) for bound in self._bounds.values())
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep differences inside these bounds of all of the cost's parameters."""
+        t = np.array(self._take)[:, self._places]
+        for bound in self._bounds.values():
+            keep_within(bound, lower[t].max(axis=0), upper[t].min(axis=0))
+
+    def tightened(self) -> Runs | None:
+        """Return the same at smaller tolerances, None where there are none."""
+        bounds = {key: tightened(bound) for key, bound in self._bounds.items()}
+        if any(bound is None for bound in bounds.values()):
+            return None
+        out = copy(self)
+        out._bounds = bounds
+        return out
+
+    def likelihoods(self, values: Vector) -> list[Likelihood]:
+        """Return the likelihood of every entity at all of the cost's parameters; entities of one path share its run."""
+        made: dict[bytes, Matrix] = {}
+        out = []
+        for k, e in enumerate(self._entities):
+            p = values[self._take[k]]
+            theta = p[self._places]
+            key = e.times.tobytes() + theta.tobytes()
+            if len(e.times) and key not in made:
+                made[key] = self._bounds[e.times.tobytes()].simulate(theta)
+            out.append(self._likelihood(e, p, made.get(key, self._nothing))[0])
+        return out
+
+    def slopes(self, k: int, values: Vector) -> tuple[Likelihood, Matrix, Matrix]:
+        """Return the likelihood of entity k, and d nu, d s to theta, shape (n_obs, n_par)."""
+        e, p, dp = self._entities[k], values[self._take[k]], self._moved[k]
+        n = len(e.readings)
+        if not n:
+            return self._likelihood(e, p, self._nothing)[0], np.zeros((0, dp.shape[1])), np.zeros((0, dp.shape[1]))
+        bound, theta = self._bounds[e.times.tobytes()], p[self._places]
+        Y, S = bound.sensitivities(theta) if len(theta) else (bound.simulate(theta), None)
+        likelihood, errors, factors = self._likelihood(e, p, Y)
+        dY = np.zeros((*Y.shape, dp.shape[1])) if S is None else S @ dp[self._places]
+        sds = self._errors.slopes(e.times, Y, p, e.inputs, dY, dp)
+        r = e.readings
+        d_errors = np.sign(errors)[:, None] * r.errors[:, None] * sds[e.at, r.variables]
+        d_delta = -e.compared(Y[e.at, e.columns])[1][:, None] * dY[e.at, e.columns]
+        errors = np.abs(errors)
+        if not factors:
+            return likelihood, d_delta, 2 * errors[:, None] * d_errors
+        d_together = self._together.slopes(p, dp)
+        nu, s = np.empty_like(d_delta), np.empty_like(d_delta)
+        for rows, C in zip(e.samples, factors, strict=True):
+            v, own = r.variables[rows], r.errors[rows]
+            dR = np.outer(own, own)[:, :, None] * d_together[np.ix_(v, v)]
+            i = np.arange(len(rows))
+            dR[i, i] = 2 * errors[rows, None] * d_errors[rows]
+            inverse = np.linalg.inv(C)
+            inner = np.tril(np.einsum("ai,ijp,bj->pab", inverse, dR, inverse))
+            inner[:, i, i] *= 0.5
+            dC = C @ inner
+            w = likelihood.nu[rows] / np.diag(C)
+            dw = inverse @ (d_delta[rows] - np.einsum("pij,j->ip", dC, w))
+            diagonal = dC[:, i, i].T
+            nu[rows] = diagonal * w[:, None] + np.diag(C)[:, None] * dw
+            s[rows] = 2 * np.diag(C)[:, None] * diagonal
+        return likelihood, nu, s
+
+    def _likelihood(self, e: _Entity, p: Vector, Y: Matrix) -> tuple[Likelihood, Vector, list[Matrix]]:
+        """Return the likelihood, the errors' sds (with their signs), and the factors of R where they are correlated."""
+        r = e.readings
+        if not len(r):
+            return likelihood_of_innovations(np.empty(0), np.empty(0)), np.empty(0), []
+        errors = self._errors.sds(e.times, Y, p, e.inputs)[e.at, r.variables] * r.errors
+        delta = r.values - e.compared(Y[e.at, e.columns])[0]
+        if self._spec.errors.covariance is None:
+            s = errors * errors
+            self._check(e, p, s)
+            return likelihood_of_innovations(delta, s), errors, []
+        between = self._together.values(p)
+        factors: list[Matrix] = []
+        nu, s = np.empty(len(r)), np.empty(len(r))
+        for rows in e.samples:
+            v = r.variables[rows]
+            R = np.outer(r.errors[rows], r.errors[rows]) * between[np.ix_(v, v)]
+            R[np.diag_indices_from(R)] = errors[rows] ** 2
+            try:
+                C = np.asarray(np.linalg.cholesky(R), dtype=float)
+            except np.linalg.LinAlgError:
+                C = np.zeros_like(R)
+            diagonal = np.diag(C)
+            s[rows] = diagonal**2
+            self._check(e, p, s[rows], int(rows[0]))
+            nu[rows] = diagonal * np.linalg.solve(C, delta[rows])
+            factors.append(C)
+        return likelihood_of_innovations(nu, s), errors, factors
+
+    def _check(self, e: _Entity, p: Vector, s: Vector, first: int = 0) -> None:
+        """Refuse variances that are not positive, as the filter does."""
+        bad = np.flatnonzero(~((s > 0) & (s < np.inf)))
+        if not len(bad):
+            return
+        row = first + int(bad[0])
+        time = float(e.readings.times[row])
+        name = self._spec.variables[e.readings.variables[row]]
+        raise SimulationError(
+            f"The filter{e.who} broke down at time {time:.6g} (sample {e.at[row] + 1}): the variance of an innovation "
+            f"is not positive ({name!r}).",
+            parameters=dict(zip(self._spec.parameters, p.tolist(), strict=True)),
+            time=time,
+        )
+
+    @property
+    def _nothing(self) -> Matrix:
+        return np.empty((0, len(self._spec.model.var_names)))
+
+    @cached_property
+    def _errors(self) -> _Errors:
+        return _Errors(self._spec, tuple(map(str, self._spec.model.var_names)))
+
+    @cached_property
+    def _together(self) -> _Together:
+        return _Together(self._spec)
