@@ -380,6 +380,9 @@ class BoundFimlof:
         """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands."""
         schedule, used = self.schedules[k] if scheduled is None else scheduled
         p = values[self._take[k]]
+        if self._runs is not None and self.spec.definition.is_closed:
+            run = self._runs.recorded(p, schedule)
+            return run, likelihood_of(run)
         bound_filter = self._filter
         inputs, events, correlation = settings_of(bound_filter, p, self._inflation)
         shift = np.zeros(len(self.spec.free_states))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
+from fmepy.errors import ModelError
 from fmepy.expressions.equations import symbol
 from fmepy.filtering.run import Functions, Scheme, Start
 from fmepy.filtering.schedule import EVENT_KINDS, Change, Readings, Schedule, build_schedule
@@ -145,6 +146,8 @@ class BoundFilter:
     @cached_property
     def _functions(self) -> Functions:
         spec = self.spec
+        if spec.definition.is_closed:
+            raise ModelError(f"This follows the rates of a model from a state on, and {spec.definition.note}.")
         if spec.propagation in ("ode", "moment"):
             from fmepy.filtering.adaptive import Accuracy, adaptive_functions
 

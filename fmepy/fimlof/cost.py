@@ -384,7 +384,7 @@ class FimlofCost(AddableCost):
 
 
 def _check_model(model: Any) -> None:
-    if isinstance(model, Model) and hasattr(model, "definition"):
+    if isinstance(model, Model):
         return
     advice = " A filter needs the model's equations, not its output." if callable(model) else ""
     raise ArgumentError(f"`model` must be an OdeModel or a DifferenceModel; got {type(model).__name__}.{advice}")

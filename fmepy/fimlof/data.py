@@ -19,6 +19,7 @@ from fmepy.costs.observations import (
 from fmepy.costs.tables import Columns, as_table, column_position
 from fmepy.errors import DataError
 from fmepy.filtering.schedule import Readings
+from fmepy.fimlof.specification import definition_of
 from fmepy.models.difference import whole_steps
 from fmepy.models.running.timeline import merged
 from fmepy.types import IntVector, Vector
@@ -144,7 +145,7 @@ def _entity(
         labels += list(v.rows)
     n = len(which)
     all_times = np.concatenate([*times, _rows_without(table, x, np.concatenate(times), model, of)])
-    if model.definition.kind == "difference":  # rounding of times that are steps must not make two nodes of one
+    if definition_of(model).kind == "difference":  # rounding of times that are steps must not make two nodes of one
         start = float(model.times[0])
         all_times = start + np.rint(all_times - start)
     else:
@@ -182,7 +183,7 @@ def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, x: s
             f"{what} in row {rows[i]} is of {x} = {times[i]:g}, before the model's start at {start:g}. Let the model "
             "start earlier: times=, whose first entry is where its initial values hold."
         )
-    if model.definition.kind == "difference" and len(times):
+    if definition_of(model).kind == "difference" and len(times):
         try:
             whole_steps(np.sort(times), start)
         except Exception as error:

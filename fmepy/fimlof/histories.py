@@ -22,6 +22,7 @@ from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.tables import as_table
 from fmepy.errors import SimulationError
 from fmepy.filtering.run import Start
+from fmepy.filtering.schedule import Readings, Schedule
 from fmepy.filtering.smoothing import error_covariance
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.bound_filter import BoundFilter
@@ -29,7 +30,7 @@ from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.outputs import StateFunctions
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.parameters.names import normal_name
-from fmepy.types import Vector
+from fmepy.types import Matrix, Vector
 
 __all__ = ["simulated"]
 
@@ -68,20 +69,14 @@ def _diffuse_starts(cost: Any, theta: pd.Series) -> list[Vector]:
 
 def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator) -> Vector:
     """Return readings of an entity along one path, in the order of its data, as they are given."""
-    spec, bound_filter, (schedule, used), p = (
-        bound.spec,
-        BoundFilter(bound.spec),
-        bound.schedules[k],
-        bound.parameters_of(k, theta),
-    )
-    start = bound_filter.start(p, used, schedule.inputs[0], float(schedule.times[0]))
-    x, P = start.x.copy(), start.P.copy()
-    if unknown is not None:
-        x[start.free] = unknown
-    if used is not None:  # their first data are the truth
-        own = [state for variable, state in spec.direct if variable in used.variables]
-        P[own, :] = P[:, own] = 0.0
-    states = bound_filter.paths(schedule, Start(x, P, np.empty(0, dtype=np.intp)), p, 1, rng)[0]
+    spec, bound_filter = bound.spec, BoundFilter(bound.spec)
+    (schedule, used), p = bound.schedules[k], bound.parameters_of(k, theta)
+    if spec.definition.is_closed:  # without noise of the process there is but one path
+        run, _ = bound.passes(theta, record=True)[k]
+        assert run.record is not None, "asked for"
+        states = run.record.x_predicted
+    else:
+        states = _path(bound_filter, schedule, used, p, unknown, rng)
     if not np.isfinite(states).all():
         raise SimulationError(
             f"A path became NaN or infinite at time {schedule.times[~np.isfinite(states).all(axis=1)][0]:.6g}.",
@@ -128,3 +123,23 @@ def _write(values: pd.DataFrame, table: pd.DataFrame, cost: Any, entity: EntityD
         taken[row, places[0]] = turn + 1
     for j, column in new.items():
         values.isetitem(j, column)
+
+
+def _path(
+    bound_filter: BoundFilter,
+    schedule: Schedule,
+    used: Readings | None,
+    p: Vector,
+    unknown: Vector | None,
+    rng: np.random.Generator,
+) -> Matrix:
+    """Return the states along a noisy path, shape (n_node, n)."""
+    start = bound_filter.start(p, used, schedule.inputs[0], float(schedule.times[0]))
+    x, P = start.x.copy(), start.P.copy()
+    if unknown is not None:
+        x[start.free] = unknown
+    if used is not None:  # their first data are the truth
+        own = [state for variable, state in bound_filter.spec.direct if variable in used.variables]
+        P[own, :] = P[:, own] = 0.0
+    out: Matrix = bound_filter.paths(schedule, Start(x, P, np.empty(0, dtype=np.intp)), p, 1, rng)[0]
+    return out

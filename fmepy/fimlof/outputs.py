@@ -84,7 +84,6 @@ def _by_equations(spec: Specification, expressions: Sequence[Any]) -> Callable[.
 def _by_function(spec: Specification, expressions: Sequence[Any]) -> Callable[..., None]:
     """Return the same for a model without equations, time by time; derivatives are central differences."""
     d, space = spec.definition, spec.space
-    assert d.function is not None, "a model without equations is a function"
     user, n_own = d.function, len(d.parms)
     arguments = ((d.time,), space.states, spec.parameters, space.forcings, d.extra_names)
     smooth = [as_choices(e) for e in expressions]
@@ -93,7 +92,9 @@ def _by_function(spec: Specification, expressions: Sequence[Any]) -> Callable[..
 
     def value(t: float, x: Vector, p: Vector, u: Vector) -> Vector:
         try:
-            extras = list(user.extras(t, x, p[:n_own], u).values()) if needs_extras else [0.0] * len(d.extra_names)
+            extras = [0.0] * len(d.extra_names)
+            if needs_extras and user is not None:
+                extras = list(user.extras(t, x, p[:n_own], u).values())
             return np.array(function((t,), x.tolist(), p.tolist(), u.tolist(), extras), dtype=float)
         except (ArithmeticError, ValueError):
             return np.full(len(smooth), np.nan)

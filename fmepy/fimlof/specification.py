@@ -22,7 +22,14 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 from fmepy.types import Vector
 
-__all__ = ["Accumulator", "Specification", "names_of_estimates", "names_of_noise", "read_specification"]
+__all__ = [
+    "Accumulator",
+    "Specification",
+    "definition_of",
+    "names_of_estimates",
+    "names_of_noise",
+    "read_specification",
+]
 
 FIXED = ("euler", "rk4", "rk4_moment")
 """Propagations by fixed steps."""
@@ -185,11 +192,12 @@ def read_specification(
     guesses: Callable[[str], float],
 ) -> Specification:
     """Return the specification of a filter; for the arguments see `fmepy.fimlof.cost.FimlofCost`."""
-    definition: Definition = model.definition
+    definition = definition_of(model)
     equations = definition.equations or nominal_equations(definition)
     check_choice(update, UPDATES, "update")
     check_choice(algorithm, ALGORITHMS, "algorithm")
-    propagation, dt, per_step = _propagation(model, definition, propagation, dt, noise_kind)
+    asked = (propagation, dt, noise_kind)
+    propagation, dt, per_step = _propagation(model, definition, *asked)
     _check_untraced(definition, update, accumulate)
     if update == "unscented" and propagation in ("moment", "rk4_moment"):
         raise ArgumentError(
@@ -210,6 +218,8 @@ def read_specification(
     made = {}
     for name, key in (*noise.made, *errors.made):
         made[name] = guesses(key) if key in variables else max(0.1 * abs(float(definition.parms.get(key, 0.0))), 0.1)
+    if definition.is_closed:
+        _check_closed(model, (noise, start), initial, asked)
     values = _parameters(definition, parms, made, noise, errors, start)
     accumulated, accumulators = _accumulators(accumulate, equations, variables)
     sds = _error_sds(equations, variables, errors, has_errors, tuple(values), accumulated)
@@ -276,6 +286,41 @@ def _space(
     return build_state_space(equations, parameters, noise.keys, own, readings, sds, summands)
 
 
+def definition_of(model: Any) -> Definition:
+    """Return a model's definition; of one that offers none its names, all columns of its table as states."""
+    own: Definition | None = getattr(model, "definition", None)
+    if own is not None:
+        return own
+    note = f"a {type(model).__name__} has no attribute `definition`"
+    return Definition(
+        kind="ode",
+        source=model,
+        states=tuple(map(str, model.var_names)),
+        parms=model.parms,
+        initial=(),
+        forcings=(),
+        events=(),
+        extra_names=(),
+        outputs=(),
+        equations=None,
+        note=note,
+        function=None,
+        time="time",
+        given_outputs=None,
+    )
+
+
+def _check_closed(model: Any, noises: Sequence[Noise], initial: str, asked: Sequence[Any]) -> None:
+    """Refuse what a model cannot give that offers nothing but its runs."""
+    entries = [e for n in noises for e in (n.covariance.entries if n.covariance is not None else n.sds)]
+    if initial != "known" or not all(e.is_zero for e in entries) or any(word is not None for word in asked):
+        raise ModelError(
+            f"A filter follows the rates of a model, and a {type(model).__name__} offers none: it has no attribute "
+            "`definition` (fmepy.models.base says what one is). Without process noise, from a known start, its own "
+            "runs will do: pass process_noise={}, and no `initial`, `initial_sd`, `propagation`, `dt`, `noise_kind`."
+        )
+
+
 def _check_untraced(definition: Definition, update: str, accumulate: Any) -> None:
     """Refuse what only equations can give."""
     if definition.equations is not None:
@@ -305,7 +350,8 @@ def _propagation(
         if noise_kind == "brownian":
             raise ArgumentError("`noise_kind='brownian'` is for differential equations; here an sd is per step.")
         return "difference", None, True
-    own = model.method if model.method in FIXED else None
+    method = getattr(model, "method", None)
+    own = method if method in FIXED else None
     chosen = check_choice(propagation, PROPAGATIONS, "propagation") if propagation is not None else own or "ode"
     if chosen not in FIXED:
         if dt is not None:

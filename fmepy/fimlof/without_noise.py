@@ -29,6 +29,7 @@ from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import symbol
 from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
+from fmepy.filtering.run import Pass, Record
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.specification import FIXED, Specification
 from fmepy.models.base import bound_to, keep_within, tightened
@@ -265,6 +266,23 @@ class Runs:
             nu[rows] = diagonal * w[:, None] + np.diag(C)[:, None] * dw
             s[rows] = 2 * np.diag(C)[:, None] * diagonal
         return likelihood, nu, s
+
+    def recorded(self, p: Vector, schedule: Schedule) -> Pass:
+        """Return the pass of a filter along a run, of which nobody knows how its states come from each other.
+
+        States have no variance; what a jump of a state would do is not known, and is NaN in the tables.
+        """
+        model, spec, n = self._spec.model, self._spec, len(self._spec.space.states)
+        names = [str(model.parms.index[i]) for i in self._places]
+        Y = model.bind(names, times=schedule.times).simulate(p[self._places])
+        e = _Entity(spec, None, schedule, tuple(map(str, model.var_names)))
+        at = schedule.nodes_of_rows
+        nothing, still = np.zeros((len(Y), n, n)), np.broadcast_to(np.eye(n), (len(Y), n, n))
+        likelihood, errors, _ = self._likelihood(e, p, Y[np.searchsorted(schedule.times, e.times)])
+        z = e.compared(Y[at, e.columns])[0]
+        gradients = np.zeros((len(at), n))
+        record = Record(Y, nothing, Y, nothing, still, z, gradients, np.abs(errors), np.zeros((0, 0)))
+        return Pass(likelihood.nu, likelihood.s, np.empty((len(at), 0)), -1, 0, 0, record)
 
     def _likelihood(self, e: _Entity, p: Vector, Y: Matrix) -> tuple[Likelihood, Vector, list[Matrix]]:
         """Return the likelihood, the errors' sds (with their signs), and the factors of R where they are correlated."""

@@ -14,6 +14,17 @@ A new kind of model provides
 4. ``bind(names=None, *, times=None, hold_engine=False, runs=1)``, as below; `runs` may be left out (`bound_to` asks);
 5. ``replace(**arguments)``: a changed copy; dicts are merged.
 
+`models.dynamic.Runnable` has the table and the checks; `models.simulated.SimulatedModel` is complete but for the run.
+
+That is all that costs, fits, sensitivities, ranges and chains ask for, and filters whose process has no noise and whose
+start is known. To be filtered with process noise a model further says what it is made of:
+
+6. ``definition`` (`models.definition.definition.Definition`): states and their initial values, forcings, events, and
+   the rates, as equations or as a function;
+7. of differential equations ``method`` and ``options`` (`models.engines.base.SolverOptions`), and ``scaled_options()``,
+   the same with an atol for every state; and for sectors ``of_equations``, a model of other equations that runs as this
+   one does.
+
 Models are immutable: nothing changes their parameters, they pickle, and they may be shared between costs. What a run
 needs to remember (retries, the engine in use) lives in the bound model.
 """

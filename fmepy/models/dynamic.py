@@ -27,7 +27,7 @@ from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
-__all__ = ["DynamicModel", "central_differences"]
+__all__ = ["DynamicModel", "Runnable", "central_differences"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,54 +35,33 @@ _MERGED = ("state", "parms", "outputs", "forcings")
 _SETTINGS = ("times", "method", "dt", "rtol", "max_step")
 
 
-class DynamicModel:
-    """Base of fmepy's own models.
+class Runnable:
+    """Base of models that can be bound: parameters and times to look at, a table when called.
 
-    A subclass sets in its constructor, after this one: ``engine`` and ``engine_note``, and calls `_tell`. It takes
-    ``_like``, the model that a copy was made from.
-
-    Parameters
-    ----------
-    kind : {"ode", "difference"}
-    source : callable, str or Equations
-    arguments : dict
-        All arguments of the subclass's constructor by name, as they were given: its ``locals()``.
-    most_states : int
-        Vector functions with more states are not turned into equations.
+    A subclass sets ``_parms`` (all parameters), ``states``, ``var_names``, ``engine``, ``engine_note``, calls
+    `_set_times`, and provides ``bind``.
     """
 
+    times: Vector
+    states: tuple[str, ...]
+    var_names: tuple[str, ...]
     engine: str
     engine_note: str
-    options: SolverOptions | None = None
+    _parms: pd.Series
+    _bound: Any = None
 
-    def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
-        like = arguments["_like"]
-        self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
-        self.times: Vector = as_times(arguments["times"])
+    def _set_times(self, times: Any) -> None:
+        self.times = as_times(times)
         self.times.flags.writeable = False
-        self.definition: Definition = define(
-            kind,
-            source,
-            **{k: arguments[k] for k in _MERGED},
-            events=arguments.get("events"),
-            start=float(self.times[0]),
-            trace=arguments.get("_trace", True),
-            most_states=most_states,
-            like=None if like is None else like.definition,
-        )
-        self.states: tuple[str, ...] = self.definition.states
-        self.var_names: tuple[str, ...] = self.definition.var_names
-        self._bound: Any = None
 
-    def _tell(self) -> None:
-        """Log what is worth knowing about a model that is no copy of another."""
-        if self.engine_note:
-            logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
-        tell_outside(self.definition.forcings, float(self.times[0]), float(self.times[-1]))
+    @property
+    def parms(self) -> pd.Series:
+        """The parameters and their values (a copy)."""
+        return self._parms.copy()
 
     def _asked(self, names: Sequence[str] | None, times: Any) -> tuple[tuple[str, ...], Vector]:
         """Return the parameters and the rows that `bind` is asked for."""
-        parameters = self.definition.parameters
+        parameters = tuple(self._parms.index)
         chosen = parameters if names is None else check_names(names, parameters, argument="names")
         rows = self.times if times is None else as_times(times)
         if rows[0] < self.times[0]:
@@ -91,16 +70,6 @@ class DynamicModel:
                 "initial values hold there."
             )
         return chosen, rows
-
-    @property
-    def parms(self) -> pd.Series:
-        """The parameters and their values (a copy)."""
-        return self.definition.parms.copy()
-
-    @property
-    def equations(self) -> Equations | None:
-        """The symbolic form, None for models that run as Python."""
-        return self.definition.equations
 
     def bind(
         self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
@@ -136,11 +105,95 @@ class DynamicModel:
             bound = self._bound
         else:
             bound = self.bind(times=times)
-        theta = merge_parameters(self.definition.parms, parms).to_numpy(dtype=float)
+        theta = merge_parameters(self._parms, parms).to_numpy(dtype=float)
         table = pd.DataFrame(bound.simulate(theta), columns=list(self.var_names))
         rows = bound.times
         table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
         return table
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_bound": None}  # what was compiled is made again where it is needed
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def as_times(times: Any) -> Vector:
+    """Return times as an array; they must be finite and increase.
+
+    Raises
+    ------
+    ModelError
+        Empty, not numbers, not finite, or out of order.
+    """
+    try:
+        out: Vector = np.array(times, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"`times` must be numbers; got {times!r}.") from None
+    if out.ndim == 0:
+        raise ModelError(
+            f"`times={times!r}` is one number; the times of all rows are needed, such as np.linspace(0, "
+            f"{float(out):g}, 101), or a list of one for one row."
+        )
+    if out.ndim != 1 or not len(out):
+        raise ModelError("`times` must be a sequence of at least one number.")
+    if not np.isfinite(out).all():
+        raise ModelError("`times` holds NaN or infinite numbers.")
+    back = np.flatnonzero(np.diff(out) <= 0)
+    if len(back):
+        i = int(back[0])
+        raise ModelError(
+            f"`times` must increase: {out[i + 1]:g} (position {i + 1}) comes after {out[i]:g}. "
+            "Sort them and keep each once, as np.unique does."
+        )
+    return out
+
+
+class DynamicModel(Runnable):
+    """Base of fmepy's own models.
+
+    A subclass sets in its constructor, after this one: ``engine`` and ``engine_note``, and calls `_tell`. It takes
+    ``_like``, the model that a copy was made from.
+
+    Parameters
+    ----------
+    kind : {"ode", "difference"}
+    source : callable, str or Equations
+    arguments : dict
+        All arguments of the subclass's constructor by name, as they were given: its ``locals()``.
+    most_states : int
+        Vector functions with more states are not turned into equations.
+    """
+
+    options: SolverOptions | None = None
+
+    def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
+        like = arguments["_like"]
+        self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
+        self._set_times(arguments["times"])
+        self.definition: Definition = define(
+            kind,
+            source,
+            **{k: arguments[k] for k in _MERGED},
+            events=arguments.get("events"),
+            start=float(self.times[0]),
+            trace=arguments.get("_trace", True),
+            most_states=most_states,
+            like=None if like is None else like.definition,
+        )
+        self.states, self.var_names = self.definition.states, self.definition.var_names
+        self._parms = self.definition.parms
+
+    def _tell(self) -> None:
+        """Log what is worth knowing about a model that is no copy of another."""
+        if self.engine_note:
+            logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
+        tell_outside(self.definition.forcings, float(self.times[0]), float(self.times[-1]))
+
+    @property
+    def equations(self) -> Equations | None:
+        """The symbolic form, None for models that run as Python."""
+        return self.definition.equations
 
     def replace(self, **arguments: Any) -> Self:
         """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs`, `forcings` merge.
@@ -194,43 +247,6 @@ class DynamicModel:
 
     def _repr_latex_(self) -> str | None:
         return None if self.equations is None else self.equations._repr_latex_()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_bound": None}  # what was compiled is made again where it is needed
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
-
-def as_times(times: Any) -> Vector:
-    """Return times as an array; they must be finite and increase.
-
-    Raises
-    ------
-    ModelError
-        Empty, not numbers, not finite, or out of order.
-    """
-    try:
-        out: Vector = np.array(times, dtype=float)
-    except (TypeError, ValueError):
-        raise ModelError(f"`times` must be numbers; got {times!r}.") from None
-    if out.ndim == 0:
-        raise ModelError(
-            f"`times={times!r}` is one number; the times of all rows are needed, such as np.linspace(0, "
-            f"{float(out):g}, 101), or a list of one for one row."
-        )
-    if out.ndim != 1 or not len(out):
-        raise ModelError("`times` must be a sequence of at least one number.")
-    if not np.isfinite(out).all():
-        raise ModelError("`times` holds NaN or infinite numbers.")
-    back = np.flatnonzero(np.diff(out) <= 0)
-    if len(back):
-        i = int(back[0])
-        raise ModelError(
-            f"`times` must increase: {out[i + 1]:g} (position {i + 1}) comes after {out[i]:g}. "
-            "Sort them and keep each once, as np.unique does."
-        )
-    return out
 
 
 def _is_named(value: Any) -> bool:

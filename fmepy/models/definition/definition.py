@@ -125,6 +125,11 @@ class Definition:
     given_outputs: Any = field(repr=False)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the rates are known to nobody: then a model can be run, and no more."""
+        return self.equations is None and self.function is None
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters."""
         return tuple(self.parms.index)
