@@ -11,6 +11,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.models.base import one_by_one
+from fmepy.models.bound import BoundDynamic
 from fmepy.models.dynamic import central_differences
 from fmepy.models.engines import explicit, registry
 from fmepy.models.engines.base import Engine, SolverOptions
@@ -20,7 +21,7 @@ from fmepy.models.engines.trial import TRIAL, runs_that_pay
 from fmepy.models.running.accuracy import RESOLVED, unresolved
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.runners import Runner, make_runner
-from fmepy.models.running.system import Outputs, build_outputs
+from fmepy.models.running.system import Outputs
 from fmepy.models.running.timeline import Timeline
 from fmepy.types import Cube, Matrix, Vector
 
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 _ONE_AT_A_TIME = threading.Lock()
 
 
-class BoundOde:
+class BoundOde(BoundDynamic):
     """An OdeModel as a function of a plain vector; see `models.base.BoundModel`."""
 
     def __init__(
@@ -47,23 +48,15 @@ class BoundOde:
         runs: int = 1,
     ) -> None:
         d = model.definition
+        super().__init__(d, names, times, forcing_values(d.forcings, times))
         self._options = options  # None: the model's, looked up at the first run
         self._limits: list[float] | None = None
-        self._model, self._definition, self._hold = model, d, hold_engine
-        self.names, self.times = names, times
-        self.var_names = model.var_names
-        self._base = d.parms.to_numpy(dtype=float, copy=True)
-        self._places = np.array([d.parameters.index(k) for k in names], dtype=int)
-        self.theta0 = self._base[self._places]
-        self.retries = 0
-        self._box: tuple[Vector, Vector] | None = None
+        self._model, self._hold = model, hold_engine
         limited = bool(np.isfinite(model.options.max_step))
         self._engines: list[Engine] = [model._engine, *registry.heirs(model._engine, d, limited)]
         event_times = np.array([e.time for e in model.definition.events])
         self._timeline = Timeline.of(float(model.times[0]), times, d.forcings, event_times)
         self._runners: dict[tuple[str, str], Runner | None] = {}
-        self._U = forcing_values(d.forcings, times)
-        self._outputs: Outputs | None = None
         self._slopes: Outputs | None = None
         if model.chooses_engine and runs >= runs_that_pay(len(d.states)):
             self._choose(runs)
@@ -112,11 +105,6 @@ class BoundOde:
             self._runners[key] = make_runner(engine, *common)
         return self._runners[key]
 
-    def _parameters(self, theta: Vector) -> Vector:
-        p = self._base.copy()
-        p[self._places] = theta
-        return p
-
     def _run(self, p: Vector, kind: str) -> tuple[Matrix, Any]:
         """Run on the first engine, and once more on the next if that fails, unless a state has exploded."""
         failures = []
@@ -137,17 +125,9 @@ class BoundOde:
                     first = TAKEN_OVER if engine.name == RETRY.name else engine
                     self._engines = [first, *self._engines[i + 1 :]]
             return out
-        parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
         reached = min((f.time for f in failures if f.time is not None), default=None)
-        at = "" if reached is None else f" at time {reached:.6g}"
-        why = "; then ".join(str(f) for f in failures)
-        values = ", ".join(f"{k}={v:.6g}" for k, v in list(parameters.items())[:12])
-        raise SimulationError(
-            f"The run failed{at}: {why}. Parameters: {values}.",
-            parameters=parameters,
-            time=reached,
-            exploded=failures[-1].exploded,
-        ) from failures[-1]
+        at, why = "" if reached is None else f" at time {reached:.6g}", "; then ".join(map(str, failures))
+        raise self._failure(at, why, p, reached, failures[-1].exploded) from failures[-1]
 
     def tightened(self) -> BoundOde | None:
         """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
@@ -182,8 +162,8 @@ class BoundOde:
         states, ok = runner.run_many(P)
         d, Y = self._definition, states
         if d.outputs:
-            self._outputs = self._outputs or self._output_functions(None)
-            Y = self._outputs.beside_many(self.times, states, P, self._U)
+            self._outputs = self._outputs or self._output_functions()
+            Y = self._outputs.beside_many(self.times, states, P, self._at_rows)
         why = np.full(len(Y), "", dtype=object)
         with _ONE_AT_A_TIME:  # these hold Python's lock anyhow, and count
             for i in np.flatnonzero(~ok):
@@ -237,10 +217,6 @@ class BoundOde:
             return self._differences(theta)  # the last engine has no exact sensitivities for this model
         return self._with_output_sensitivities(p, Y, S)
 
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        self._box = (lower, upper)
-
     def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and central differences of runs at tightened tolerances.
 
@@ -252,41 +228,11 @@ class BoundOde:
         Y = self.simulate(theta)
         return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, relative, Y.shape, self._box)
 
-    # outputs
-
-    def _output_functions(self, names: tuple[str, ...] | None) -> Outputs:
-        d = self._definition
-        columns = d.states + d.extra_names
-        forcings = tuple(f.name for f in d.forcings)
-        return build_outputs(columns, d.parameters, forcings, d.time, d.outputs, names)
-
-    def _with_outputs(self, p: Vector, Y: Matrix) -> Matrix:
-        d = self._definition
-        if d.extra_names:
-            Y = np.concatenate((Y, self._extras(p, Y)), axis=1)
-        if not d.outputs:
-            return Y
-        if self._outputs is None:
-            self._outputs = self._output_functions(None)
-        with np.errstate(all="ignore"):
-            return self._outputs.beside(self.times, Y, p, self._U)
-
-    def _extras(self, p: Vector, Y: Matrix) -> Matrix:
-        """Return what the user's function gives beside the rates, row by row."""
-        function = self._definition.function
-        assert function is not None
-        out = np.empty((len(Y), len(self._definition.extra_names)))
-        with np.errstate(all="ignore"):
-            for i, (t, y) in enumerate(zip(self.times, Y, strict=True)):
-                extra = function.extras(t, y, p.tolist(), self._U[:, i])
-                out[i] = [extra[k] for k in self._definition.extra_names]
-        return out
-
     def _with_output_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
         if not self._definition.outputs:
             return Y, S
         if self._slopes is None:
             self._slopes = self._output_functions(self.names)
         with np.errstate(all="ignore"):
-            table = self._slopes.beside(self.times, Y, p, self._U)
-            return table, self._slopes.sensitivities_beside(self.times, Y, S, p, self._U)
+            table = self._slopes.beside(self.times, Y, p, self._at_rows)
+            return table, self._slopes.sensitivities_beside(self.times, Y, S, p, self._at_rows)

@@ -10,6 +10,7 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.expressions.equations import Equations, symbols
+from fmepy.models.bound import BoundDynamic
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import DynamicModel, central_differences
@@ -17,7 +18,6 @@ from fmepy.models.engines.difference_kernels import Kernels
 from fmepy.models.running.accuracy import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.switches import as_choices
-from fmepy.models.running.system import build_outputs
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 __all__ = ["BoundDifference", "DifferenceModel"]
@@ -160,24 +160,19 @@ def _choose_engine(engine: str, definition: Definition) -> tuple[str, str]:
 # --- the model as a function of a vector ------------------------------------------------------------------------------
 
 
-class BoundDifference:
+_COMPILED = ("_table", "_kernels", "_next", "_outputs")
+
+
+class BoundDifference(BoundDynamic):
     """A DifferenceModel as a function of a plain vector; see `models.base.BoundModel`."""
 
     def __init__(self, model: DifferenceModel, names: tuple[str, ...], times: Vector) -> None:
-        d = model.definition
-        self._definition = d
-        self.names, self.times = names, times
-        self.var_names = model.var_names
-        self.exact = model.engine == "numba"
-        self.retries = 0
-        self._box: tuple[Vector, Vector] | None = None
-        self._base = d.parms.to_numpy(dtype=float, copy=True)
-        self._places = np.array([d.parameters.index(k) for k in names], dtype=int)
-        self.theta0 = self._base[self._places]
-        self._start = float(model.times[0])
+        d, self._start = model.definition, float(model.times[0])
         self._steps = whole_steps(times, self._start)
         at = self._start + np.arange(self._steps[-1] + 1)
         self._U = np.ascontiguousarray(forcing_values(d.forcings, at).T)
+        super().__init__(d, names, times, self._U[self._steps].T)
+        self.exact = model.engine == "numba"
         self._forget_compiled()
 
     def _forget_compiled(self) -> None:
@@ -185,6 +180,7 @@ class BoundDifference:
         self._table: ValueTable | None = None
         self._kernels: Kernels | None = None
         self._next: Callable[..., Any] | None = None
+        self._outputs = None
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
@@ -210,11 +206,6 @@ class BoundDifference:
             self._fail("a sensitivity became NaN or infinite", float(self.times[bad[0]]), p)
         return Y, slopes
 
-    def _parameters(self, theta: Vector) -> Vector:
-        p = self._base.copy()
-        p[self._places] = theta
-        return p
-
     @property
     def _initial(self) -> ValueTable:
         if self._table is None:
@@ -238,14 +229,7 @@ class BoundDifference:
             self._fail("a state became NaN or infinite", self._start + failed_step, p)
 
     def _fail(self, why: str, time: float, p: Vector) -> NoReturn:
-        parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
-        values = ", ".join(f"{k}={v:.6g}" for k, v in list(parameters.items())[:12])
-        steps = round(time - self._start)
-        raise SimulationError(
-            f"The run failed at time {time:.6g} (step {steps}): {why}. Parameters: {values}.",
-            parameters=parameters,
-            time=time,
-        )
+        raise self._failure(f" at time {time:.6g} (step {round(time - self._start)})", why, p, time)
 
     # models without equations, and engine="python"
 
@@ -286,32 +270,13 @@ class BoundDifference:
             self._next = lambda t, y, p, u: np.array(function((t,), y.tolist(), p, u.tolist()), dtype=float)
         return self._next
 
-    def _with_outputs(self, p: Vector, states: Matrix) -> Matrix:
-        d = self._definition
-        U = self._U[self._steps]
-        Y = states
-        with np.errstate(all="ignore"):
-            if d.extra_names:
-                assert d.function is not None, "only functions have extra outputs without equations"
-                extras = [d.function.extras(t, y, p.tolist(), u) for t, y, u in zip(self.times, states, U, strict=True)]
-                Y = np.column_stack([states, [[e[k] for k in d.extra_names] for e in extras]])
-            if not d.outputs:
-                return Y
-            columns, forcings = d.states + d.extra_names, tuple(f.name for f in d.forcings)
-            outputs = build_outputs(columns, d.parameters, forcings, d.time, d.outputs, None)
-            return outputs.beside(self.times, Y, p, U.T)
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        self._box = (lower, upper)
-
     def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and central differences."""
         Y = self.simulate(theta)
         return Y, central_differences(self.simulate, theta, DIFFERENCE_STEP, Y.shape, self._box)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_table", "_kernels", "_next")}
+        return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
