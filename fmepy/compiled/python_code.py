@@ -49,16 +49,23 @@ def scalar_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Seque
 def array_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Sequence[Any]) -> Callable[..., list[Any]]:
     """Return ``f(group1, group2, ...) -> list`` on numpy, for scalars and arrays mixed.
 
+    A group is a sequence of numbers and arrays, or an array with one row a symbol; only what is used of it is read.
     Constant expressions come back as numbers, so results are to be broadcast.
     """
-    helpers = {"choose": _choose, "largest": _largest, "smallest": _smallest, "nan_of": _nan_of}
+    helpers: dict[str, Any] = {
+        "of": _as_numpy,
+        "choose": _choose,
+        "largest": _largest,
+        "smallest": _smallest,
+        "nan_of": _nan_of,
+    }
     function = _executed(
         _code(tuple(map(tuple, groups)), tuple(expressions), True), {"math": _NumpyMath, "np": np, **helpers}
     )
 
     def careful(*values: Any) -> list[Any]:
         with np.errstate(all="ignore"):
-            return function(*([v if isinstance(v, np.ndarray) else np.float64(v) for v in group] for group in values))
+            return function(*values)
 
     return careful
 
@@ -68,7 +75,12 @@ def _code(groups: tuple[tuple[Any, ...], ...], expressions: tuple[Any, ...], arr
     """Return the compiled definition of a function `f`, once for equal expressions: forecasts ask for them again."""
     names = {s: f"v{i}x{j}" for i, group in enumerate(groups) for j, s in enumerate(group)}
     results = [f"r{i}" for i in range(len(expressions))]
-    read = [f"{''.join(f'{names[s]}, ' for s in group)}= g{i}" for i, group in enumerate(groups) if len(group)]
+    if arrays:
+        used = {s for e in expressions for s in getattr(e, "free_symbols", ())}
+        places = [(s, f"g{i}[{j}]") for i, group in enumerate(groups) for j, s in enumerate(group)]
+        read = [f"{names[s]} = of({place})" for s, place in places if s in used]
+    else:
+        read = [f"{''.join(f'{names[s]}, ' for s in group)}= g{i}" for i, group in enumerate(groups) if len(group)]
     lines = [*read, *straight_line(list(zip(results, expressions, strict=True)), names, arrays=arrays)]
     head = f"def f({', '.join(f'g{i}' for i in range(len(groups)))}):"
     text = "\n    ".join([head, *lines, f"return [{', '.join(results)}]"])
@@ -79,6 +91,10 @@ def _executed(code: Any, names: dict[str, Any]) -> Callable[..., list[Any]]:
     exec(code, names)
     function: Callable[..., list[Any]] = names["f"]
     return function
+
+
+def _as_numpy(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray) else np.float64(value)
 
 
 class _NumpyMath:

@@ -60,8 +60,7 @@ class BoundDynamic:
             return Y
         if self._outputs is None:
             self._outputs = self._output_functions()
-        with np.errstate(all="ignore"):
-            return self._outputs.beside(self.times, Y, p, self._at_rows)
+        return self._outputs.beside(self.times, Y, p, self._at_rows)
 
     def _extras(self, p: Vector, Y: Matrix) -> Matrix:
         """Return what the user's function gives beside the rates, row by row."""

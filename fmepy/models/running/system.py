@@ -268,7 +268,7 @@ class Outputs:
         n = Y.shape[1]
         out = np.empty((len(t), n + self.n))
         out[:, :n] = Y
-        for i, column in enumerate(self.values((t,), tuple(Y.T), p, tuple(U)), n):
+        for i, column in enumerate(self.values((t,), Y.T, p, U), n):
             out[:, i] = column
         return out
 
@@ -277,8 +277,8 @@ class Outputs:
         n = Y.shape[2]
         out = np.empty((*Y.shape[:2], n + self.n))
         out[:, :, :n] = Y
-        columns = tuple(np.ascontiguousarray(Y[:, :, k]) for k in range(n))
-        for i, column in enumerate(self.values((t,), columns, tuple(P.T[:, :, None]), tuple(U)), n):
+        columns = np.ascontiguousarray(Y.transpose(2, 0, 1))
+        for i, column in enumerate(self.values((t,), columns, P.T[:, :, None], U), n):
             out[:, :, i] = column
         return out
 
@@ -288,7 +288,7 @@ class Outputs:
         n = Y.shape[1]
         out = np.zeros((len(t), n + self.n, S.shape[2]))
         out[:, :n] = S
-        columns = self.derivatives((t,), tuple(Y.T), p, tuple(U))
+        columns = self.derivatives((t,), Y.T, p, U)
         for (i, k), column in zip(self.of_states, columns, strict=False):
             out[:, n + i] += np.reshape(column, (-1, 1)) * S[:, k]
         for (i, j), column in zip(self.of_parameters, columns[len(self.of_states) :], strict=True):
