@@ -18,6 +18,8 @@ from fmepy.types import Vector
 
 __all__ = ["as_lmfit_result", "confidence", "lmfit_at"]
 
+_OF_A_PROFILE = 200  # evaluations for the limits of one parameter, about
+
 
 def confidence(
     f: Any,
@@ -76,7 +78,8 @@ def confidence(
     wanted = list(check_names(wanted, names, argument="which"))
     if fit.with_prior:
         raise ArgumentError("confidence() profiles the residuals of the data alone; this fit has a prior.")
-    objective = as_objective(f, fit.par if fit.tied is None else lmfit_at(fit), args=args, kwargs=kwargs)
+    start = fit.par if fit.tied is None else lmfit_at(fit)
+    objective = as_objective(f, start, args=args, kwargs=kwargs, runs=_OF_A_PROFILE * len(wanted))
     objective.begin(fit.par.to_numpy(dtype=float), fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float))
     if objective.is_scalar:
         raise ArgumentError("confidence() tests sums of squares; this cost is one number, -2 log L.")

@@ -27,6 +27,7 @@ from fmepy.types import Seed, UserBounds, UserParameters, Vector
 __all__ = ["modFit"]
 
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
+_OF_A_SEARCH, _OF_A_WIDE_SEARCH = 20, 1000  # evaluations from one start, about
 _INTERRUPTED = "Interrupted by Ctrl-C: the best parameters so far, without derivatives."
 
 
@@ -142,7 +143,8 @@ def modFit(
     """
     if method is not None:
         check_choice(method, METHODS, "method")
-    objective = as_objective(f, p, jac=jac, args=args, kwargs=kwargs, hold_engine=True)
+    runs = _evaluations(starts, method)
+    objective = as_objective(f, p, jac=jac, args=args, kwargs=kwargs, hold_engine=True, runs=runs)
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
     known = as_prior(prior, objective.parameters)
@@ -160,6 +162,13 @@ def modFit(
     rng = as_rng(seed)
     points = starting_points(starts, objective.theta0, low, high, objective.parameter_names, rng)
     return best_of(one, points, rng=rng, executor=executor, progress=progress)
+
+
+def _evaluations(starts: Any, method: str | None) -> int:
+    """Return how often the cost will be evaluated, about; 1 of an ordinary fit, which does not say."""
+    n = int(starts) if isinstance(starts, (int, np.integer)) else len(pd.DataFrame(starts))
+    searches_widely = method is not None and METHODS[method].box
+    return n * (_OF_A_WIDE_SEARCH if searches_widely else _OF_A_SEARCH) if n > 1 or searches_widely else 1
 
 
 def _method_for(method: str | None, objective: Objective, prior: Prior | None) -> str:
