@@ -14,6 +14,7 @@ from fmepy.costs import (
     SumCost,
     modCost,
 )
+from fmepy.costs.mapped import transformed
 from fmepy.datatools import cross2long, gaussianWeights
 from fmepy.expressions.equations import Equations
 from fmepy.fimlof import BadData, FilterResult, FilterSummary, FimlofCost, Forecast, Sector, screen_bad_data, sector
@@ -65,7 +66,6 @@ from fmepy.sensitivity import (
     identifiable_fit,
     sensFun,
 )
-from fmepy.transforms import transformed
 
 __version__ = "0.1.0"
 

@@ -25,7 +25,6 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [{"workflow"}],
     [{"sensitivity"}],  # its loop of select and fit stands on fits
     [{"fitting"}, {"montecarlo"}, {"mcmc"}, {"boundary"}],
-    [{"transforms"}],
     [{"fimlof"}],
     [{"costs"}, {"filtering"}, {"dmi"}],
     [{"models"}],

@@ -27,6 +27,9 @@ A bound cost that is one number, -2 log L, may be a *scored* one, which has also
 * ``scale_parameters``, a mask of the parameters that scale noise: a search moves their logarithms, or ends at zero;
 * ``inflated(factor)``, the same with the sds of its process noise times `factor` (None where there is none).
 
+What is fixed of the data is one field, `data`, a `CostData`. A bound cost written elsewhere may give the constants one
+by one instead, under the same names: whoever needs them asks `cost_data`.
+
 Any bound cost may offer ``tightened()``, the same at tolerances a hundred times smaller (None where no solver has any):
 fits and chains ask what the solver's error is worth, see `fmepy.costs.solver_error`. It may offer
 ``residuals_many(Theta)``, as the function of that name here: the members of an ensemble are evaluated together.
@@ -35,15 +38,171 @@ fits and chains ask what the solver's error is worth, see `fmepy.costs.solver_er
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.data_identity import ObservedData
 from fmepy.errors import SimulationError
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
-__all__ = ["BoundCost", "Cost"]
+__all__ = [
+    "AddableCost",
+    "BoundCost",
+    "Cost",
+    "CostData",
+    "KnownData",
+    "OfData",
+    "cost_data",
+    "is_scored",
+    "joined_data",
+    "modcost_at",
+    "residuals_many",
+]
+
+
+# ----------------------------------------------------------------------------------------- what is fixed at preparation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostData:
+    """What is fixed of the data when a cost is prepared; all empty where the cost is one number.
+
+    Attributes
+    ----------
+    names : tuple of str, length n_obs
+        Variable of every observation.
+    x, weights : ndarray, shape (n_obs,)
+        Where it was observed; 1 / error.
+    groups : ndarray of int, shape (n_obs,)
+        Row of ``var`` that the observation belongs to.
+    scales : ndarray, shape (n_group,)
+        1/n_j under ``scaleVar``, else 1.
+    group_names : tuple of str, length n_group
+    """
+
+    names: tuple[str, ...]
+    x: Vector
+    weights: Vector
+    groups: IntVector
+    scales: Vector
+    group_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    @property
+    def observed(self) -> ObservedData | None:
+        """Which data the likelihood is of, see `fmepy.costs.data_identity`; None where nobody knows."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownData(CostData):
+    """The same with the data that it is of in a field of their own."""
+
+    observed: ObservedData | None = None
+
+    @classmethod
+    def of_number(cls, observed: ObservedData | None = None) -> KnownData:
+        """Return that of a cost that is one number, -2 log L."""
+        return cls.unweighted(0, observed)
+
+    @classmethod
+    def unweighted(cls, n_obs: int, observed: ObservedData | None = None) -> KnownData:
+        """Return that of `n_obs` residuals of which nothing is known: one group, weights 1."""
+        groups, scales = np.zeros(n_obs, dtype=np.intp), np.ones(min(n_obs, 1))
+        return cls((), np.full(n_obs, np.nan), np.ones(n_obs), groups, scales, (), observed)
+
+
+def cost_data(bound: Any) -> CostData:
+    """Return what is fixed of a bound cost's data, also where its constants stand one by one."""
+    data = getattr(bound, "data", None)
+    if isinstance(data, CostData):
+        return data
+    if bound.is_scalar:
+        return KnownData.of_number(data)
+    return KnownData(
+        tuple(bound.names),
+        np.asarray(bound.x, dtype=float),
+        np.asarray(bound.weights, dtype=float),
+        np.asarray(bound.groups, dtype=np.intp),
+        np.asarray(bound.scales, dtype=float),
+        tuple(bound.group_names),
+        data,
+    )
+
+
+def joined_data(pieces: Sequence[CostData]) -> dict[str, Any]:
+    """Return the fields of several data as one, in order; every group of every piece is a group of its own."""
+    first_group = np.cumsum([0, *(len(p.group_names) for p in pieces)])
+    return {
+        "names": tuple(chain.from_iterable(p.names for p in pieces)),
+        "x": np.concatenate([p.x for p in pieces]),
+        "weights": np.concatenate([p.weights for p in pieces]),
+        "groups": np.concatenate([p.groups + k for p, k in zip(pieces, first_group, strict=False)]),
+        "scales": np.concatenate([p.scales for p in pieces]),
+        "group_names": tuple(chain.from_iterable(p.group_names for p in pieces)),
+    }
+
+
+class OfData:
+    """What reads its `data` under the names of its fields: ``bound.weights`` is ``bound.data.weights``."""
+
+    @property
+    def data(self) -> CostData:
+        """What is fixed of the data."""
+        raise NotImplementedError
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Variable of every observation."""
+        return self.data.names
+
+    @property
+    def x(self) -> Vector:
+        """Where they were observed, shape (n_obs,)."""
+        return self.data.x
+
+    @property
+    def weights(self) -> Vector:
+        """1 / error, shape (n_obs,)."""
+        return self.data.weights
+
+    @property
+    def groups(self) -> IntVector:
+        """Row of ``var`` of every observation."""
+        return self.data.groups
+
+    @property
+    def scales(self) -> Vector:
+        """1/n_j under ``scaleVar``, else 1, shape (n_group,)."""
+        return self.data.scales
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the rows of ``var``."""
+        return self.data.group_names
+
+
+def is_scored(bound: Any) -> bool:
+    """Tell whether a bound cost has the score and the expected information of its likelihood."""
+    return callable(getattr(bound, "score", None)) and hasattr(bound, "information")
+
+
+def modcost_at(cost: Any, bound: Any, theta: Vector) -> Any:
+    """Return the ModCost at theta of a bound cost, or of the cost where the bound one gives none; None of a number."""
+    if bound.is_scalar:
+        return None
+    if callable(getattr(bound, "modcost", None)):
+        return bound.modcost(theta)
+    return cost(dict(zip(bound.parameter_names, map(float, theta), strict=True)))
+
+
+# ------------------------------------------------------------------------------------------------------- the contracts
 
 
 class BoundCost(Protocol):
@@ -56,21 +215,14 @@ class BoundCost(Protocol):
     theta0, lower, upper : ndarray, shape (n_par,)
         The cost's own values of them, and the bounds that it declares.
     is_scalar : bool
-        True if it only gives `minus2loglik`: there are no residuals, and the constants below are empty.
+        True if it only gives `minus2loglik`: there are no residuals, and its data are empty.
     has_jacobian : bool
         True if `jacobian` is better than differences of `residuals` (exact, or with a step fit for the solver).
-    names : tuple of str, length n_obs
-        Variable of every observation.
-    x, weights : ndarray, shape (n_obs,)
-    groups : ndarray of int, shape (n_obs,)
-        Row of ``var`` that the observation belongs to.
-    scales : ndarray, shape (n_group,)
-        1/n_j under ``scaleVar``, else 1.
-    group_names : tuple of str, length n_group
+    data : CostData
+        What is fixed of the data. Its fields ``names, x, weights, groups, scales, group_names`` are also the bound
+        cost's own (`OfData` does that).
     exact : bool or None, optional
         True if `jacobian` is of the model's exact sensitivities, False if of its differences; None: nobody says.
-    data : ObservedData, optional
-        Which data the likelihood is of, see `fmepy.costs.data_identity`; without it `compare_fits` cannot tell.
     retries : int
         Runs so far that the first engine could not finish and another one did.
     """
@@ -94,22 +246,7 @@ class BoundCost(Protocol):
     def has_jacobian(self) -> bool: ...
 
     @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def x(self) -> Vector: ...
-
-    @property
-    def weights(self) -> Vector: ...
-
-    @property
-    def groups(self) -> IntVector: ...
-
-    @property
-    def scales(self) -> Vector: ...
-
-    @property
-    def group_names(self) -> tuple[str, ...]: ...
+    def data(self) -> CostData: ...
 
     @property
     def retries(self) -> int: ...
@@ -169,3 +306,42 @@ def residuals_many(bound: Any, Theta: Matrix) -> tuple[Matrix, Any]:
         except (SimulationError, ArithmeticError) as error:
             why[i] = str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
     return R, why
+
+
+class AddableCost:
+    """What makes a cost addable; a new kind of cost inherits from it.
+
+    A kind whose parts can share the runs of a model overrides `shared_run` and `bind_together`.
+    """
+
+    def __add__(self, other: object) -> Any:
+        return _summed((self, other)) if isinstance(other, Cost) else NotImplemented
+
+    def __radd__(self, other: object) -> Any:
+        if isinstance(other, int) and other == 0:  # the start of sum([...])
+            return self
+        return _summed((other, self)) if isinstance(other, Cost) else NotImplemented
+
+    def repeats(self, other: object) -> bool:
+        """Tell whether another cost holds the same model against the same data."""
+        return self is other
+
+    def shared_run(self) -> object | None:
+        """Return the object whose runs serve several parts of a sum; None if there is nothing to share."""
+        return None
+
+    @classmethod
+    def bind_together(
+        cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
+    ) -> Any:
+        """Return the bound cost of parts with the same `shared_run`: their residuals one after the other.
+
+        It has `pieces` (the `CostData` of every part) and ``modcosts(theta)`` (a list of `ModCost`, one per part).
+        """
+        raise NotImplementedError
+
+
+def _summed(parts: tuple[Any, ...]) -> Any:
+    from fmepy.costs.sum import SumCost  # a sum is a cost, too
+
+    return SumCost(parts)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.base import CostData
 from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import brackets, resolution
 from fmepy.costs.observations import (
@@ -107,7 +108,13 @@ class ModCost:
     @property
     def data(self) -> ObservedData:
         """The observations in their own units, by which likelihoods are told to be of the same data."""
-        return concatenate([c for c, _ in self.pieces]).data
+        return concatenate([c for c, _ in self.pieces]).observed
+
+    @property
+    def fixed(self) -> CostData:
+        """What is fixed of the data, its groups named as the rows of `var`."""
+        fixed = concatenate([c for c, _ in self.pieces])
+        return fixed if self.row_names is None else replace(fixed, group_names=self.row_names)
 
     @property
     def x_name(self) -> str:

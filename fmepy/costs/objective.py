@@ -12,31 +12,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from fmepy.costs.data_identity import ObservedData
-from fmepy.costs.sources import BoundSource, Expansion, Source
+from fmepy.costs.base import CostData, OfData, cost_data, is_scored, modcost_at, residuals_many
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import engine_of, keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel.interruption import check_stop
 from fmepy.parameters.named import Parameters
 from fmepy.parameters.scales import scale_taken
-from fmepy.types import BoolVector, IntVector, Matrix, Vector
+from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = ["Objective"]
 
 _MUCH_NOISIER = 100.0  # a search with steps for so much less noise is taken up again
 
 
-class Objective:
+class Objective(OfData):
     """A cost as a function of a plain vector, with its parameters; it satisfies `fmepy.costs.base.BoundCost`.
 
     Attributes
     ----------
+    bound : BoundCost
+        What is evaluated.
+    f : any
+        What the user gave.
     parameters : Parameters
         Names, start, and the form in which a user's function receives them.
     kind : str
@@ -57,59 +61,51 @@ class Objective:
 
     def __init__(
         self,
-        source: Source,
+        f: Any,
+        bound: Any,
         parameters: Parameters,
         *,
-        kind: str,
-        is_scalar: bool,
-        lower: Vector,
-        upper: Vector,
-        names: Sequence[str] = (),
-        x: Vector | None = None,
-        weights: Vector | None = None,
-        groups: IntVector | None = None,
-        scales: Vector | None = None,
-        group_names: Sequence[str] = (),
-        has_jacobian: bool = False,
-        has_score: bool = False,
-        bound: Any = None,
-        data: ObservedData | None = None,
+        kind: str = "cost",
+        jac: Callable[[Vector], Any] | None = None,
+        rebind: Callable[[], Any] | None = None,
     ) -> None:
-        n = source.n_obs
-        self.parameters = parameters
-        self.kind = kind
+        self.f, self.bound, self.parameters, self.kind = f, bound, parameters, kind
         self.parameter_names: tuple[str, ...] = parameters.names
-        self.theta0: Vector = np.array(parameters.values, dtype=float)
-        self.lower, self.upper = lower, upper
-        self.is_scalar, self.has_jacobian, self.has_score = is_scalar, has_jacobian, has_score
-        self.names: tuple[str, ...] = tuple(names)
-        self.x: Vector = np.full(n, np.nan) if x is None else x
-        self.weights: Vector = np.ones(n) if weights is None else weights
-        self.groups: IntVector = np.zeros(n, dtype=np.intp) if groups is None else groups
-        self.scales: Vector = np.ones(min(n, 1)) if scales is None else scales
-        self.group_names: tuple[str, ...] = tuple(group_names)
+        self.is_scalar, self.has_score = bool(bound.is_scalar), is_scored(bound)
+        self.has_jacobian = jac is not None or (not self.is_scalar and bool(bound.has_jacobian))
         self.evaluations = self.jacobians = self.failures = 0
         self.last_failure = ""
-        self._source, self._bound, self._data = source, bound, data
-        self._factors: Vector | None = self.scales[self.groups] ** 1.5 if np.any(self.scales != 1) else None
+        self._differences: Differences | None = None
+        self._jac, self._rebind = jac, rebind  # a user's own derivatives; how to bind the cost anew
+        scales, groups = self.scales, self.groups
+        self._factors: Vector | None = scales[groups] ** 1.5 if np.any(scales != 1) else None
+        self._look_up(bound)
+        lower, upper = np.array(bound.lower, dtype=float), np.array(bound.upper, dtype=float)
+        if parameters.lower is not None:  # lmfit's own bounds: the narrower of the two
+            lower = np.maximum(lower, parameters.lower)
+        if parameters.upper is not None:
+            upper = np.minimum(upper, parameters.upper)
+        self.begin(parameters.values, lower, upper)
+
+    def _look_up(self, bound: Any) -> None:
+        """Evaluate this bound cost from now on; nothing of another one is remembered."""
+        self.bound = bound
+        self._run = bound.minus2loglik if self.is_scalar else bound.residuals
         self._memory: dict[bytes, Any] = {}  # the last evaluation and the best one
         self._best: tuple[float, bytes] = (np.inf, b"")
         self._last: bytes = b""
         self._jacobian_at: bytes = b""
         self._jacobian: Matrix | None = None
-        self._differences: Differences | None = None
-        self.begin(self.theta0, lower, upper)
+
+    def _of(self, bound: Any) -> Objective:
+        out = copy(self)
+        out._look_up(bound)
+        return out
 
     def tightened(self) -> Objective | None:
         """Return the same at tolerances a hundred times smaller, see `fmepy.models.base.tightened`."""
-        bound = tightened(self._bound)
-        if bound is None or not isinstance(self._source, BoundSource):
-            return None
-        out = copy(self)
-        out._bound, out._source = bound, BoundSource(self._source.cost, bound, self._source.expand)
-        out._memory, out._best, out._last = {}, (np.inf, b""), b""
-        out._jacobian_at, out._jacobian = b"", None
-        return out
+        bound = tightened(self.bound)
+        return None if bound is None else self._of(bound)
 
     # --- evaluation
 
@@ -154,75 +150,59 @@ class Objective:
 
     def modcost(self, theta: Vector) -> Any:
         """Return the ModCost at theta, None if the cost has none."""
-        return self._source.modcost(theta)
+        return modcost_at(self.f, self.bound, theta)
 
-    @property
-    def data(self) -> ObservedData | None:
-        """Which data the likelihood is of; None where nobody knows."""
-        return getattr(self._bound, "data", None) if self._data is None else self._data
+    @cached_property
+    def data(self) -> CostData:
+        """What is fixed of the data."""
+        return cost_data(self.bound)
 
     @property
     def exact(self) -> bool | None:
         """True if the cost's own Jacobian is of exact sensitivities; None where nobody says."""
-        return getattr(self._bound, "exact", None)
+        return getattr(self.bound, "exact", None)
 
     @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
-        return int(getattr(self._bound, "retries", 0))
+        return int(getattr(self.bound, "retries", 0))
 
     @property
     def engine(self) -> str:
         """The engine that runs the model, as far as it says."""
-        return engine_of(self._bound)
+        return engine_of(self.bound)
 
     @property
     def nobs(self) -> float:
         """Number of data: of residuals, or what a cost that is a number says of itself; NaN if it does not."""
-        return float(getattr(self._bound, "nobs", np.nan)) if self.is_scalar else float(self.n_obs)
+        return float(getattr(self.bound, "nobs", np.nan)) if self.is_scalar else float(self.n_obs)
 
     @property
     def n_obs(self) -> int:
         """Number of residuals; 0 for a number."""
-        return self._source.n_obs
+        return 0 if self.is_scalar else len(self.data)
 
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, where the cost has it."""
-        score = np.asarray(self._bound.score(self._source_theta(theta), rough), dtype=float)
-        return score if self._expand is None else np.asarray(score @ self._expand.derivative(theta))
+        return np.asarray(self.bound.score(theta, rough), dtype=float)
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the expected information of theta, shape (n_par, n_par), where the cost has it."""
-        information = np.asarray(self._bound.information(self._source_theta(theta), rough), dtype=float)
-        if self._expand is None:
-            return information
-        D = self._expand.derivative(theta)
-        return np.asarray(D.T @ information @ D)
-
-    @property
-    def _expand(self) -> Expansion | None:
-        """From the free parameters to all of them, where lmfit fixes or ties some."""
-        return getattr(self._source, "expand", None)
-
-    def _source_theta(self, theta: Vector) -> Vector:
-        return theta if self._expand is None else self._expand(theta)
+        return np.asarray(self.bound.information(theta, rough), dtype=float)
 
     @property
     def scale_parameters(self) -> BoolVector:
         """Parameters that scale noise, as a scored cost declares them, shape (n_par,)."""
-        mine = getattr(self._bound, "scale_parameters", None) if self.has_score else None
-        if mine is None:
-            return np.zeros(self.theta0.size, dtype=bool)
-        return np.asarray(mine) if self._expand is None else self._expand.scales(np.asarray(mine), self.theta0)
+        mine = getattr(self.bound, "scale_parameters", None) if self.has_score else None
+        return np.zeros(self.theta0.size, dtype=bool) if mine is None else np.asarray(mine)
 
     def inflated(self, factor: float) -> Objective | None:
         """Return the objective with the process noise of its cost inflated; None where there is none."""
-        bound = self._bound.inflated(factor) if self.has_score and hasattr(self._bound, "inflated") else None
+        bound = self.bound.inflated(factor) if self.has_score and hasattr(self.bound, "inflated") else None
         if bound is None:
             return None
-        out = copy(self)
-        out._bound, out._source = bound, BoundSource(getattr(self._source, "cost", None), bound, self._expand)
-        out._memory, out._best, out._differences = {}, (np.inf, b""), None
+        out = self._of(bound)
+        out._differences = None
         out.evaluations = out.jacobians = out.failures = 0
         return out
 
@@ -231,8 +211,7 @@ class Objective:
     @property
     def transforms(self) -> dict[str, str] | None:
         """How the parameters are transformed, by name; None for a function that does not say."""
-        f = getattr(self._source, "cost" if self.kind == "cost" else "f", None)
-        taken = scale_taken(f, self.parameter_names)
+        taken = scale_taken(self.f, self.parameter_names)
         return None if taken is None else {n: kind for n, kind in taken.items() if kind}
 
     @property
@@ -253,7 +232,7 @@ class Objective:
         self._widest: Vector = roomy_steps(np.full(size.size, np.inf), lower, upper)
         self._differences = None
         self._jacobian_at = b""
-        keep_within(self._bound, *((lower, upper) if self._expand is None else self._expand.bounds(lower, upper)))
+        keep_within(self.bound, lower, upper)
 
     def alone(self, start: Vector, lower: Vector, upper: Vector) -> Objective:
         """Return the same cost for one search from this start, inside these bounds.
@@ -261,14 +240,11 @@ class Objective:
         It shares no counter, no memory and no engine with any other search, be they on threads or one after the other;
         the evaluation that found the kind of cost counts with the search that begins there.
         """
-        out = copy(self)
-        if isinstance(self._source, BoundSource):
-            source = self._source.again()
-            out._source, out._bound = source, source.bound
+        out = self._of(self.bound if self._rebind is None else self._rebind())
         if np.array_equal(start, self.theta0):
-            out._memory = dict(self._memory)
+            out._memory, out._best, out._last = dict(self._memory), self._best, self._last
         else:
-            out._memory, out._best, out._last, out.evaluations = {}, (np.inf, b""), b"", 0
+            out.evaluations = 0
         out.begin(start, lower, upper)
         return out
 
@@ -321,11 +297,13 @@ class Objective:
 
     def _take_jacobian(self, theta: Vector) -> Matrix:
         self.jacobians += 1
-        if self.has_jacobian:
-            J = self._source.jacobian(theta)
-            if J is not None:
-                return self._checked_jacobian(J, theta)
-        J = self.differentiate(self._evaluate, theta)
+        J = (
+            self._jac(theta)
+            if self._jac is not None
+            else self.bound.jacobian(theta)
+            if self.has_jacobian
+            else self.differentiate(self._evaluate, theta)
+        )
         return self._checked_jacobian(J, theta)
 
     def _checked_jacobian(self, J: Any, theta: Vector) -> Matrix:
@@ -352,7 +330,7 @@ class Objective:
         self.evaluations += 1
         check_stop()
         try:
-            value: Any = self._source.number(theta) if self.is_scalar else self._source.residuals(theta)
+            value: Any = self._run(theta) if self.is_scalar else np.asarray(self._run(theta), dtype=float)
         except SimulationError as error:
             raise self._failure(str(error), theta, error) from error
         except ArithmeticError as error:
@@ -366,11 +344,11 @@ class Objective:
 
     def evaluate_many(self, Theta: Matrix) -> list[Any]:
         """Return residuals (or -2 log L) at many theta, None where the cost fails; failures are counted."""
-        if self.is_scalar or not isinstance(self._source, BoundSource):
+        if self.is_scalar or self.kind != "cost":
             return [_or_none(self._evaluate, theta) for theta in Theta]
         self.evaluations += len(Theta)
         check_stop()
-        R, why = self._source.residuals_many(Theta)
+        R, why = residuals_many(self.bound, Theta)
         out: list[Any] = list(R)
         for i in np.flatnonzero((why != "") | ~np.isfinite(R).all(axis=1)).tolist():
             out[i] = None

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.base import CostData, joined_data
 from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
@@ -95,23 +96,13 @@ class Observations:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class Comparison(CostData):
     """All that is fixed before a model is compared with data: observations, weights, groups.
 
     Attributes
     ----------
-    names : tuple of str, length n_obs
-        Variable of every observation.
-    x : ndarray, shape (n_obs,)
-        Where it was observed; 0 without an independent variable.
-    obs, weights : ndarray, shape (n_obs,)
-        Value and 1/error, both on the scale of comparison.
-    groups : ndarray of int, shape (n_obs,)
-        Row of ``ModCost.var``.
-    group_names : tuple of str, length n_group
-        Variables, in the order of ``ModCost.var``.
-    scales : ndarray, shape (n_group,)
-        1/n_j under ``scaleVar``, else 1.
+    obs : ndarray, shape (n_obs,)
+        Value, on the scale of comparison, as the weights are. Without an independent variable x is 0.
     scale : ObservationScale
         The transforms.
     n_missing, n_outside : ndarray of int, shape (n_group,)
@@ -120,23 +111,16 @@ class Comparison:
         Name of the independent variable.
     with_error : ndarray of bool, shape (n_obs,), or None
         Observations whose error stands in the table; None: nobody's does.
+
+    The others are those of `CostData`; its groups are the variables, in the order of ``ModCost.var``.
     """
 
-    names: tuple[str, ...]
-    x: Vector
     obs: Vector
-    weights: Vector
-    groups: IntVector
-    group_names: tuple[str, ...]
-    scales: Vector
     scale: ObservationScale
     n_missing: IntVector
     n_outside: IntVector
     x_name: str | None
     with_error: BoolVector | None = None
-
-    def __len__(self) -> int:
-        return len(self.obs)
 
     def repeats(self, other: Comparison) -> bool:
         """Tell whether the same data are compared in the same way."""
@@ -148,7 +132,7 @@ class Comparison:
         )
 
     @property
-    def data(self) -> ObservedData:
+    def observed(self) -> ObservedData:
         """The observations in their own units, by which likelihoods are told to be of the same data."""
         raw, kinds = self.scale.back(self.obs), self.scale.kinds
         errors = (
@@ -533,15 +517,9 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
     if not comparisons:
         raise ArgumentError("There is nothing to concatenate.")
     n_obs = np.cumsum([0, *map(len, comparisons)])
-    n_group = np.cumsum([0, *(len(c.group_names) for c in comparisons)])
     return Comparison(
-        names=tuple(chain.from_iterable(c.names for c in comparisons)),
-        x=np.concatenate([c.x for c in comparisons]),
+        **joined_data(comparisons),
         obs=np.concatenate([c.obs for c in comparisons]),
-        weights=np.concatenate([c.weights for c in comparisons]),
-        groups=np.concatenate([c.groups + k for c, k in zip(comparisons, n_group, strict=False)]),
-        group_names=tuple(chain.from_iterable(c.group_names for c in comparisons)),
-        scales=np.concatenate([c.scales for c in comparisons]),
         scale=ObservationScale(
             np.concatenate([c.scale.log + k for c, k in zip(comparisons, n_obs, strict=False)]),
             np.concatenate([c.scale.sqrt + k for c, k in zip(comparisons, n_obs, strict=False)]),

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.data_identity import ObservedData
+from fmepy.costs.base import AddableCost, OfData
 from fmepy.costs.interpolation import (
     Averaged,
     Interpolated,
@@ -36,7 +36,6 @@ from fmepy.costs.interpolation import (
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
-from fmepy.costs.sum import AddableCost
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
 from fmepy.models.base import BoundModel, Model, bound_to, engine_of, keep_within, simulate_many, tightened
@@ -48,7 +47,7 @@ __all__ = ["BoundSimulation", "SimulationCost"]
 _ARGUMENTS = ("model", "obs", "x", "y", "err", "weight", "scaleVar", "transform", "interpolate", "outside")
 
 
-class BoundSimulation:
+class BoundSimulation(OfData):
     """Simulation costs of one model as a function of a plain vector.
 
     It is what `SimulationCost.bind` returns; see `fmepy.costs.base.BoundCost` for what it offers.
@@ -73,14 +72,9 @@ class BoundSimulation:
         self.upper = np.full(len(self.parameter_names), np.inf)
         self.is_scalar = False
         self.has_jacobian = True
-        self.names = c.names
-        self.x = c.x
-        self.weights = c.weights
-        self.groups = c.groups
-        self.scales = c.scales
-        self.group_names = c.group_names
         self.pieces = tuple(pieces)
         self._comparison = c
+        self._weights = c.weights
         self._model = model
         self._reading = reading
         self._scale = None if c.scale.is_identity else c.scale
@@ -115,13 +109,13 @@ class BoundSimulation:
         return None if out._model is None else out
 
     @property
-    def data(self) -> ObservedData:
-        """The observations in their own units."""
-        return self._comparison.data
+    def data(self) -> Comparison:
+        """What is fixed of the data."""
+        return self._comparison
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled."""
-        return (self._compared(theta) - self._obs) * self.weights
+        return (self._compared(theta) - self._obs) * self._weights
 
     def residuals_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return r of many theta, shape (n, n_obs), and why they failed; see `fmepy.costs.base.residuals_many`."""

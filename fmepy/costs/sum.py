@@ -8,79 +8,41 @@ only satisfy the contract of `fmepy.costs.base`; if one of them gives -2 log L a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, combinations
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.base import Cost
-from fmepy.costs.data_identity import ObservedData, joined
+from fmepy.costs.base import (
+    AddableCost,
+    Cost,
+    CostData,
+    KnownData,
+    OfData,
+    cost_data,
+    is_scored,
+    joined_data,
+    modcost_at,
+    residuals_many,
+)
+from fmepy.costs.data_identity import joined
+from fmepy.costs.mapped import mapped
 from fmepy.costs.modcost import ModCost, joined_costs
 from fmepy.costs.observations import warn_of_copy
 from fmepy.errors import ArgumentError
-from fmepy.models.base import bound_to, keep_within, runs_word, tightened
+from fmepy.models.base import bound_to, engine_of, keep_within, runs_word, tightened
+from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, values_by_name
 from fmepy.parameters.scales import marked
-from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
+from fmepy.types import BoolVector, Matrix, UserParameters, Vector
 
-__all__ = ["AddableCost", "BoundSum", "SumCost"]
-
-
-class AddableCost:
-    """What makes a cost addable; a new kind of cost inherits from it.
-
-    A kind whose parts can share the runs of a model overrides `shared_run` and `bind_together`.
-    """
-
-    def __add__(self, other: object) -> SumCost:
-        return SumCost((self, other)) if isinstance(other, Cost) else NotImplemented
-
-    def __radd__(self, other: object) -> Any:
-        if isinstance(other, int) and other == 0:  # the start of sum([...])
-            return self
-        return SumCost((other, self)) if isinstance(other, Cost) else NotImplemented
-
-    def repeats(self, other: object) -> bool:
-        """Tell whether another cost holds the same model against the same data."""
-        return self is other
-
-    def shared_run(self) -> object | None:
-        """Return the object whose runs serve several parts of a sum; None if there is nothing to share."""
-        return None
-
-    @classmethod
-    def bind_together(
-        cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
-    ) -> Any:
-        """Return the bound cost of parts with the same `shared_run`: their residuals one after the other.
-
-        It has `pieces` (constants of every part) and ``modcosts(theta)`` (a list of `ModCost`, one per part).
-        """
-        raise NotImplementedError
+__all__ = ["BoundSum", "SumCost"]
 
 
-class _Constants(Protocol):
-    """What is fixed at preparation, see `fmepy.costs.base.BoundCost`."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def x(self) -> Vector: ...
-    @property
-    def weights(self) -> Vector: ...
-    @property
-    def groups(self) -> IntVector: ...
-    @property
-    def scales(self) -> Vector: ...
-    @property
-    def group_names(self) -> tuple[str, ...]: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Block:
     """Parts of a sum that are evaluated together.
 
@@ -88,66 +50,70 @@ class _Block:
     ----------
     bound : bound cost
         Gives the residuals of the parts, one after the other.
+    map : Selected
+        From the sum's theta to that of `bound`; what is not among the sum's parameters is held.
+    mapped : bound cost
+        Both together.
     parts : tuple of int
         Their positions in the sum.
     costs : tuple of cost
         The parts themselves.
-    take : ndarray of int
-        Positions in the sum's theta of the parameters of `bound`.
-    held : ndarray or None
-        Parameters of `bound` if none of the sum's concerns it.
-    pieces : tuple
-        The constants of every part.
-    rows : ndarray of int
-        Positions of its residuals in those of the sum.
+    pieces : tuple of CostData
+        That of every part.
     """
 
-    bound: Any  # a BoundCost, or one of several parts with `pieces` and `modcosts`
-    parts: tuple[int, ...]
-    costs: tuple[Any, ...]
-    take: IntVector
-    held: Vector | None
-    pieces: tuple[_Constants, ...]
-    rows: IntVector
+    def __init__(
+        self, bound: Any, map: Selected, parts: tuple[int, ...], costs: tuple[Any, ...], pieces: tuple[CostData, ...]
+    ) -> None:
+        self.bound, self.map, self.parts, self.costs, self.pieces = bound, map, parts, costs, pieces
+        self.mapped: Any = bound if map.is_identity else mapped(bound, map, costs[0])
 
-    def theta(self, theta: Vector) -> Vector:
-        return theta[self.take] if self.held is None else self.held
+    def of(self, bound: Any) -> _Block:
+        return self if bound is None else _Block(bound, self.map, self.parts, self.costs, self.pieces)
 
     def modcosts(self, theta: Vector) -> list[ModCost]:
-        mine = self.theta(theta)
+        full = self.map.full(theta)
         if hasattr(self.bound, "modcosts"):
-            return list(self.bound.modcosts(mine))
-        if hasattr(self.bound, "modcost"):
-            return [self.bound.modcost(mine)]
-        return [self.costs[0](dict(zip(self.bound.parameter_names, map(float, mine), strict=True)))]
+            return list(self.bound.modcosts(full))
+        return [modcost_at(self.costs[0], self.bound, full)]
 
 
-class BoundSum:
+class BoundSum(OfData):
     """A sum of costs as a function of a plain vector; see `fmepy.costs.base.BoundCost` for what it offers."""
 
-    def __init__(self, blocks: Sequence[_Block], names: tuple[str, ...], theta0: Vector, lower: Vector, upper: Vector):
+    def __init__(
+        self, blocks: Sequence[_Block], names: tuple[str, ...], theta0: Vector, lower: Vector, upper: Vector
+    ) -> None:
         self.parameter_names = names
         self.theta0, self.lower, self.upper = theta0, lower, upper
         self.is_scalar = any(b.bound.is_scalar for b in blocks)
         self.has_jacobian = not self.is_scalar and all(b.bound.has_jacobian for b in blocks)
-        pieces = [] if self.is_scalar else _in_order(blocks)
-        first_group = np.cumsum([0, *(len(p.group_names) for p in pieces)])
-        self.names: tuple[str, ...] = tuple(chain.from_iterable(p.names for p in pieces))
-        self.x: Vector = _joined([p.x for p in pieces])
-        self.weights: Vector = _joined([p.weights for p in pieces])
-        self.groups: IntVector = _joined(
-            [p.groups + k for p, k in zip(pieces, first_group, strict=False)], dtype=np.intp
-        )
-        self.scales: Vector = _joined([p.scales for p in pieces])
-        self.group_names: tuple[str, ...] = names_by_part([p.group_names for p in pieces])
         self._blocks = tuple(blocks)
-        in_order = len(blocks) == 1 and np.array_equal(blocks[0].rows, np.arange(len(self.names)))
-        self._only = blocks[0] if in_order else None  # one run gives everything, in the order of the parts
+        self._moving = tuple(b for b in blocks if b.map.moves.any())  # the others are constants
+        pieces = dict(
+            zip(
+                chain.from_iterable(b.parts for b in blocks), chain.from_iterable(b.pieces for b in blocks), strict=True
+            )
+        )
+        self._pieces = [pieces[k] for k in sorted(pieces)]
+        ends = np.cumsum([0, *(len(p) for p in self._pieces)])
+        self._rows = [np.concatenate([np.arange(ends[k], ends[k + 1]) for k in b.parts]) for b in blocks]
+        in_order = len(blocks) == 1 and blocks[0].parts == tuple(range(len(self._pieces)))
+        self._only = blocks[0].mapped if in_order else None  # one run gives everything, in the order of the parts
+
+    @cached_property
+    def data(self) -> CostData:
+        """What is fixed of the data; which they are is not known if a part does not say."""
+        observed = joined([p.observed for p in self._pieces])
+        if self.is_scalar:
+            return KnownData.of_number(observed)
+        group_names = names_by_part([p.group_names for p in self._pieces])
+        return KnownData(**joined_data(self._pieces) | {"group_names": group_names}, observed=observed)
 
     @property
     def exact(self) -> bool | None:
         """True if all Jacobians are of exact sensitivities; None where a part does not say."""
-        told = [getattr(b.bound, "exact", None) for b in self._blocks if b.held is None]
+        told = [getattr(b.bound, "exact", None) for b in self._moving]
         return None if None in told else all(told)
 
     @property
@@ -155,48 +121,52 @@ class BoundSum:
         """Runs so far that the first engine could not finish and another one did."""
         return sum(b.bound.retries for b in self._blocks)
 
+    @property
+    def engine(self) -> str:
+        """The engines that run the models, as far as they say."""
+        return ", ".join(dict.fromkeys(filter(None, (engine_of(b.bound) for b in self._blocks))))
+
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
-        for b in self._blocks:
-            if b.held is None:
-                keep_within(b.bound, lower[b.take], upper[b.take])
+        for b in self._moving:
+            keep_within(b.mapped, lower, upper)
 
-    def tightened(self) -> BoundSum | None:
+    def tightened(self) -> Any:
         """Return the same at smaller tolerances where a part has any, see `fmepy.models.base.tightened`."""
-        found = [tightened(b.bound) for b in self._blocks]
-        if all(f is None for f in found):
-            return None
-        blocks = [b if f is None else replace(b, bound=f) for b, f in zip(self._blocks, found, strict=True)]
-        return type(self)(blocks, self.parameter_names, self.theta0, self.lower, self.upper)
-
-    @property
-    def data(self) -> ObservedData | None:
-        """Which data the likelihood is of; None if a part does not say."""
-        return joined([getattr(piece, "data", None) for piece in _in_order(self._blocks)])
+        return self._of([tightened(b.bound) for b in self._blocks])
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled, in the order of the parts."""
         self._need_residuals("residuals")
         if self._only is not None:
-            r: Vector = self._only.bound.residuals(self._only.theta(theta))
+            r: Vector = self._only.residuals(theta)
             return r
-        out = np.empty(len(self.names))
-        for b in self._blocks:
-            out[b.rows] = b.bound.residuals(b.theta(theta))
+        out = np.empty(len(self.data))
+        for b, rows in zip(self._blocks, self._rows, strict=True):
+            out[rows] = b.mapped.residuals(theta)
         return out
+
+    def residuals_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
+        """Return r of many theta, and why they failed, see `fmepy.costs.base.residuals_many`."""
+        self._need_residuals("residuals")
+        R, why = np.empty((len(Theta), len(self.data))), np.full(len(Theta), "", dtype=object)
+        for b, rows in zip(self._blocks, self._rows, strict=True):
+            R[:, rows], told = residuals_many(b.mapped, Theta)
+            why = np.where(why == "", told, why)
+        return R, why
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par)."""
         self._need_residuals("a Jacobian")
-        out = np.zeros((len(self.names), len(self.parameter_names)))
-        for b in self._blocks:
-            if b.held is None:
-                out[np.ix_(b.rows, b.take)] = b.bound.jacobian(b.theta(theta))
+        out = np.zeros((len(self.data), len(self.parameter_names)))
+        for b, rows in zip(self._blocks, self._rows, strict=True):
+            if b in self._moving:
+                out[rows] = b.mapped.jacobian(theta)
         return out
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L, the sum of that of the parts."""
-        return float(sum(b.bound.minus2loglik(b.theta(theta)) for b in self._blocks))
+        return float(sum(b.mapped.minus2loglik(theta) for b in self._blocks))
 
     def modcost(self, theta: Vector) -> ModCost:
         """Return the `ModCost` at theta, the rows in the order of the parts."""
@@ -209,10 +179,19 @@ class BoundSum:
     @property
     def nobs(self) -> float:
         """Scalar data that count, of all parts; NaN if a part does not say."""
-        own = [b.bound.nobs if b.bound.is_scalar and hasattr(b.bound, "nobs") else np.nan for b in self._blocks]
         return float(
-            sum(len(b.bound.names) if not b.bound.is_scalar else n for b, n in zip(self._blocks, own, strict=True))
+            sum(
+                getattr(b.bound, "nobs", np.nan) if b.bound.is_scalar else sum(len(p) for p in b.pieces)
+                for b in self._blocks
+            )
         )
+
+    def _of(self, bounds: Sequence[Any]) -> Any:
+        """Return the same with other bound costs, where there are any; None if there is none."""
+        if all(bound is None for bound in bounds):
+            return None
+        blocks = [b.of(bound) for b, bound in zip(self._blocks, bounds, strict=True)]
+        return type(self)(blocks, self.parameter_names, self.theta0, self.lower, self.upper)
 
     def _need_residuals(self, what: str) -> None:
         if self.is_scalar:
@@ -230,75 +209,44 @@ class BoundScoredSum(BoundSum):
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, shape (n_par,)."""
         out = np.zeros(len(self.parameter_names))
-        for b in self._moving():
-            mine = b.theta(theta)
-            out[b.take] += (
-                b.bound.score(mine, rough) if b.bound.is_scalar else -b.bound.jacobian(mine).T @ b.bound.residuals(mine)
-            )
+        for part in (b.mapped for b in self._moving):
+            out += part.score(theta, rough) if part.is_scalar else -part.jacobian(theta).T @ part.residuals(theta)
         return out
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the expected information of theta, shape (n_par, n_par)."""
         out = np.zeros((len(self.parameter_names),) * 2)
-        for b in self._moving():
-            mine = b.theta(theta)
-            J = None if b.bound.is_scalar else b.bound.jacobian(mine)
-            out[np.ix_(b.take, b.take)] += b.bound.information(mine, rough) if J is None else J.T @ J
+        for part in (b.mapped for b in self._moving):
+            J = None if part.is_scalar else part.jacobian(theta)
+            out += part.information(theta, rough) if J is None else J.T @ J
         return out
 
     def sensitivity_rows(self, theta: Vector) -> tuple[list[str], Vector, Matrix]:
         """Return variable, x and row of what the expected information is made of."""
         names: list[str] = []
         x, rows = [], []
-        for b in self._moving():
-            mine = b.theta(theta)
-            if b.bound.is_scalar:
-                labels, at, own = b.bound.sensitivity_rows(mine)
-            else:
-                labels, at, own = list(b.bound.names), b.bound.x, b.bound.jacobian(mine)
-            wide = np.zeros((len(own), len(self.parameter_names)))
-            wide[:, b.take] = own
+        for part in (b.mapped for b in self._moving):
+            of_part = part.sensitivity_rows if part.is_scalar else lambda at, p=part: (p.names, p.x, p.jacobian(at))
+            labels, at, own = of_part(theta)
             names += labels
             x.append(at)
-            rows.append(wide)
+            rows.append(own)
         return names, np.concatenate(x), np.concatenate(rows)
 
     @property
     def scale_parameters(self) -> BoolVector:
         """Parameters that scale noise in every part that has them."""
         out = np.zeros(len(self.parameter_names), dtype=bool)
-        not_everywhere = np.zeros(len(self.parameter_names), dtype=bool)
-        for b in self._moving():
-            mine = b.bound.scale_parameters if b.bound.is_scalar else np.zeros(len(b.take), dtype=bool)
-            out[b.take] |= mine
-            not_everywhere[b.take] |= ~mine
-        return np.asarray(out & ~not_everywhere)
+        elsewhere = np.zeros(len(self.parameter_names), dtype=bool)
+        for b in self._moving:
+            mine = b.mapped.scale_parameters if b.bound.is_scalar else np.zeros(out.size, dtype=bool)
+            out |= mine
+            elsewhere |= b.map.moves & ~mine
+        return np.asarray(out & ~elsewhere)
 
-    def inflated(self, factor: float) -> BoundScoredSum | None:
+    def inflated(self, factor: float) -> Any:
         """Return the same with the process noise of all parts inflated; None if there is none."""
-        found = [b.bound.inflated(factor) if b.bound.is_scalar else None for b in self._blocks]
-        if all(f is None for f in found):
-            return None
-        blocks = [b if f is None else replace(b, bound=f) for b, f in zip(self._blocks, found, strict=True)]
-        return BoundScoredSum(blocks, self.parameter_names, self.theta0, self.lower, self.upper)
-
-    def _moving(self) -> list[_Block]:
-        return [b for b in self._blocks if b.held is None]
-
-
-def _is_scored(bound: Any) -> bool:
-    return not bound.is_scalar or (callable(getattr(bound, "score", None)) and hasattr(bound, "information"))
-
-
-def _joined(arrays: list[Any], dtype: Any = np.float64) -> Any:
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
-
-
-def _in_order(blocks: Iterable[_Block]) -> list[_Constants]:
-    found: dict[int, _Constants] = {}
-    for b in blocks:
-        found.update(zip(b.parts, b.pieces, strict=True))
-    return [found[k] for k in sorted(found)]
+        return self._of([b.bound.inflated(factor) if b.bound.is_scalar else None for b in self._blocks])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -367,48 +315,34 @@ class SumCost(AddableCost):
         theta = merge_parameters(self.parms, parms).to_numpy(dtype=float)
         return self._bound.minus2loglik(theta) if self._bound.is_scalar else self._bound.modcost(theta)
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundSum:
+    def bind(self, names: Sequence[str] | None = None, *, runs: int = 1, **words: Any) -> BoundSum:
         """Return the sum as a function of the parameters `names` (None: all)."""
         names = as_parameters(names if names is None else [str(n) for n in names], self.parms, argument="names").names
-        return self._bind(names, hold_engine, runs)
+        return self._bind(names, runs, **words)
 
-    def _bind(self, names: tuple[str, ...], hold_engine: bool = False, runs: int = 1) -> BoundSum:
-        sizes: list[int] = [0] * len(self.parts)
-        bound = []
+    def _bind(self, names: tuple[str, ...], runs: int = 1, **words: Any) -> BoundSum:
+        blocks = []
         for members in self._shared_runs():
-            part = self.parts[members[0]]
+            part, costs = self.parts[members[0]], tuple(self.parts[k] for k in members)
             known = list(part.parms.index)
             mine = [n for n in names if n in known]
             # A part without any of these parameters is run at its own values; an empty theta is not asked of a model.
             asked = mine or known[:1]
             if part_shares_runs(part):
-                shared, bind = [self.parts[k] for k in members], type(part).bind_together
-                block = bind(shared, asked, hold_engine=hold_engine, **runs_word(bind, runs))
-                pieces = tuple(block.pieces)
+                bind = type(part).bind_together
+                bound = bind(costs, asked, **words, **runs_word(bind, runs))
+                pieces = tuple(bound.pieces)
             else:
-                block = bound_to(part, asked, runs=runs, hold_engine=hold_engine)
-                pieces = (block,)
-            for k, piece in zip(members, pieces, strict=True):
-                sizes[k] = len(piece.names)
-            bound.append((block, members, mine, pieces))
-        starts = np.cumsum([0, *sizes])
-        blocks = [
-            _Block(
-                block,
-                members,
-                tuple(self.parts[k] for k in members),
-                np.array([names.index(n) for n in mine], dtype=np.intp),
-                None if mine else np.array(block.theta0),
-                pieces,
-                np.concatenate([np.arange(starts[k], starts[k + 1]) for k in members]),
-            )
-            for block, members, mine, pieces in bound
-        ]
-        scored = any(b.bound.is_scalar for b in blocks) and all(_is_scored(b.bound) for b in blocks)
+                bound = bound_to(part, asked, runs=runs, **words)
+                pieces = (cost_data(bound),)
+            values = pd.Series(np.asarray(bound.theta0, dtype=float), index=asked)
+            selected = Selected.by_name(names, {n: n for n in mine}, values)
+            blocks.append(_Block(bound, selected, members, costs, pieces))
+        scored = any(b.bound.is_scalar for b in blocks) and all(
+            not b.bound.is_scalar or is_scored(b.bound) for b in blocks
+        )
         return (BoundScoredSum if scored else BoundSum)(
-            blocks,
-            names,
-            *(values_by_name(own, names) for own in (self.parms, self.lower, self.upper)),
+            blocks, names, *(values_by_name(own, names) for own in (self.parms, self.lower, self.upper))
         )
 
     @property

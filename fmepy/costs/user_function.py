@@ -1,31 +1,45 @@
-"""Turn whatever the user gave as `f` into one `Objective`: the only place that asks "is this one of ours?".
+"""Turn whatever the user gave into the contract: the only place that asks "is this one of ours?".
 
-What `f` may be, and what it becomes::
+What a cost `f` may be, and what it becomes (`as_objective`)::
 
     a fmepy cost (it has ``bind``)                    its bound form, with its own Jacobian where it has one
     a function that returns a ModCost                 residuals ``res``, their groups and scales, taken from the ModCost
     a function that returns a one-dimensional array   residuals, one group, weights 1
     a function that returns one number                -2 log L
 
-The kind of a function is found by one evaluation at the start. From then on it is fixed, and so is the number of
-residuals.
+What a model `func` may be, and what it becomes (`as_simulator`)::
+
+    a fmepy model (bind, var_names)       its bound form: rows at its times, variables by name
+    f(p) that returns a table             x from the column `map`, one variable per other column
+    f(p) that returns one row             a Series, a dict of numbers, one number, an array: one value per variable
+
+The kind of a function, and the size of what it returns, are found by one evaluation at the start. From then on they are
+fixed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from fmepy.costs.base import CostData, KnownData, OfData
+from fmepy.costs.mapped import mapped
+from fmepy.costs.modcost import ModCost
 from fmepy.costs.objective import Objective, count_bad
-from fmepy.costs.sources import BoundSource, Expansion, FunctionSource, classify
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import bound_to
-from fmepy.parameters.named import Parameters, as_parameters
-from fmepy.types import UserParameters, Vector
+from fmepy.models.mapped import MappedModel
+from fmepy.models.simulator import BoundAnew, Simulator, TableFunction
+from fmepy.parameters.functions import UserFunction
+from fmepy.parameters.maps import HeldValues, Selected, Tied, ties_of
+from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
+from fmepy.types import Matrix, UserParameters, Vector
 
-__all__ = ["as_objective", "is_cost", "is_model"]
+__all__ = ["as_objective", "as_simulator", "is_cost", "is_model"]
 
 
 def is_cost(f: Any) -> bool:
@@ -38,107 +52,12 @@ def is_model(f: Any) -> bool:
     return callable(getattr(f, "bind", None)) and hasattr(f, "var_names")
 
 
-# --- fmepy costs
+def _refuse_further(args: Any, kwargs: Any, what: str) -> None:
+    if args or kwargs:
+        raise ArgumentError(f"`args` and `kwargs` are for functions of your own; a fmepy {what} takes parameters only.")
 
 
-def _cost_objective(cost: Any, p: UserParameters, **words: Any) -> Objective:
-    parameters = as_parameters(p, cost.parms)
-    expand = None
-    names: Sequence[str] = parameters.names
-    if parameters.lmfit is not None and len(parameters.lmfit) > len(parameters):
-        expand = Expansion(parameters)
-        names = expand.names
-    bound = bound_to(cost, names, **words)
-    positions = [list(names).index(n) for n in parameters.names]
-    lower, upper = _declared(parameters, np.asarray(bound.lower)[positions], np.asarray(bound.upper)[positions])
-    if bound.is_scalar:
-        return Objective(
-            BoundSource(cost, bound, expand, **words),
-            parameters,
-            kind="cost",
-            is_scalar=True,
-            lower=lower,
-            upper=upper,
-            bound=bound,
-            has_score=callable(getattr(bound, "score", None)) and hasattr(bound, "information"),
-        )
-    return Objective(
-        BoundSource(cost, bound, expand, **words),
-        parameters,
-        kind="cost",
-        is_scalar=False,
-        lower=lower,
-        upper=upper,
-        names=bound.names,
-        x=np.asarray(bound.x, dtype=float),
-        weights=np.asarray(bound.weights, dtype=float),
-        groups=np.asarray(bound.groups, dtype=np.intp),
-        scales=np.asarray(bound.scales, dtype=float),
-        group_names=bound.group_names,
-        has_jacobian=bool(bound.has_jacobian),
-        bound=bound,
-    )
-
-
-def _declared(
-    parameters: Parameters, lower: Vector | None = None, upper: Vector | None = None
-) -> tuple[Vector, Vector]:
-    """Return the bounds that the cost and lmfit declare, the narrower of the two."""
-    n = len(parameters)
-    low = np.full(n, -np.inf) if lower is None else np.array(lower, dtype=float)
-    high = np.full(n, np.inf) if upper is None else np.array(upper, dtype=float)
-    if parameters.lower is not None:
-        low = np.maximum(low, parameters.lower)
-    if parameters.upper is not None:
-        high = np.minimum(high, parameters.upper)
-    return low, high
-
-
-# --- functions of the user
-
-
-def _function_objective(
-    f: Callable[..., Any],
-    parameters: Parameters,
-    jac: Callable[..., Any] | None,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> Objective:
-    source = FunctionSource(f, parameters, jac, args, kwargs)
-    theta = np.array(parameters.values, dtype=float)
-    try:
-        first = source.call(theta)
-    except SimulationError as error:
-        raise ArgumentError(
-            f"`f` fails at the start {source.named(theta)}: {error} Try f(p) by hand, or another start."
-        ) from error
-    source.kind, value = classify(first)
-    source.n_obs = 0 if source.kind == "number" else value.size
-    if not np.all(np.isfinite(value)):
-        what = f"{float(value)}" if source.kind == "number" else f"{count_bad(value)} residuals that are not finite"
-        raise ArgumentError(f"`f` gives {what} at the start {source.named(theta)}. Give another start.")
-    lower, upper = _declared(parameters)
-    fields: dict[str, Any] = {}
-    if source.kind == "modcost":
-        table, var = first.residuals, first.var
-        groups = np.repeat(np.arange(len(var)), var["N"].to_numpy(dtype=int))
-        fields = {
-            "names": table["name"].astype(str).tolist(),
-            "x": table["x"].to_numpy(dtype=float, copy=True),
-            "weights": table["weight"].to_numpy(dtype=float, copy=True),
-            "groups": groups.astype(np.intp),
-            "scales": var["scale"].to_numpy(dtype=float, copy=True),
-            "group_names": var["name"].astype(str).tolist(),
-            "data": first.data,
-        }
-    objective = Objective(
-        source, parameters, kind=source.kind, is_scalar=source.kind == "number", lower=lower, upper=upper,
-        has_jacobian=jac is not None and source.kind != "number", **fields,
-    )  # fmt: skip
-    objective.evaluations = 1
-    with np.errstate(over="ignore"):  # residuals beyond 1e154: told by those who need their squares
-        objective.remember(theta.tobytes(), value, value if objective.is_scalar else float(value @ value))
-    return objective
+# --- costs
 
 
 def as_objective(
@@ -202,34 +121,268 @@ def as_objective(
     if jac is not None and not callable(jac):
         raise ArgumentError(f"`jac` must be a function of p; got {type(jac).__name__}. For a matrix A: lambda p: A.")
     if is_cost(f):
-        if args or kwargs:
-            raise ArgumentError(
-                "`args` and `kwargs` are for functions of your own; a fmepy cost takes parameters only."
-            )
-        objective = _cost_objective(f, p, hold_engine=hold_engine, runs=runs)
-        if jac is not None:
-            _use_jac(objective, jac)
-        return objective
+        _refuse_further(args, kwargs, "cost")
+        parameters = as_parameters(p, f.parms)
+        rebind = partial(_bound_cost, f, parameters, hold_engine=hold_engine, runs=runs)
+        return _checked(
+            Objective(f, rebind(), parameters, jac=_user_jac(jac, parameters, (), None), rebind=rebind), jac
+        )
     if not callable(f):
         raise ArgumentError(f"`f` must be a fmepy cost or a function of p; got {type(f).__name__}.")
-    if isinstance(args, (str, bytes)) or not isinstance(args, (tuple, list)):
-        raise ArgumentError(f"`args` must be a tuple of further arguments; got {args!r}. Write args=({args!r},).")
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise ArgumentError(f"`kwargs` must be a dict of further named arguments; got {type(kwargs).__name__}.")
     parameters = as_parameters(p)
-    objective = _function_objective(f, parameters, jac, tuple(args), kwargs or {})
+    bound = BoundFunction(UserFunction(f, parameters, args, kwargs))
+    own = _user_jac(jac, parameters, args, kwargs)
+    objective = _checked(Objective(f, bound, parameters, kind=bound.kind, jac=own), jac)
+    objective.evaluations = 1
+    with np.errstate(over="ignore"):  # residuals beyond 1e154: told by those who need their squares
+        size = bound.first if bound.is_scalar else float(bound.first @ bound.first)
+    objective.remember(objective.theta0.tobytes(), bound.first, size)
+    return objective
+
+
+def _bound_cost(cost: Any, parameters: Parameters, **words: Any) -> Any:
+    """Return a fmepy cost bound to these parameters, the free ones where lmfit fixes or ties some."""
+    tied = ties_of(parameters)
+    bound = bound_to(cost, parameters.names if tied is None else tied.full_names, **words)
+    return bound if tied is None else mapped(bound, tied, cost)
+
+
+def _checked(objective: Objective, jac: Any) -> Objective:
     if jac is not None and objective.is_scalar:
         raise ArgumentError(
-            "`jac` gives the derivatives of residuals, but `f` returns one number. Leave it out, or return residuals."
+            "`jac` gives the derivatives of residuals, but `f` is one number, -2 log L. Leave it out, or return "
+            "residuals."
         )
     return objective
 
 
-def _use_jac(objective: Objective, jac: Callable[..., Any]) -> None:
-    """Let a user's `jac` replace the derivatives of a fmepy cost."""
-    if objective.is_scalar:
-        raise ArgumentError("`jac` gives the derivatives of residuals, but this cost is one number, -2 log L.")
-    source: Any = objective._source
-    given = FunctionSource(lambda p: None, objective.parameters, jac, (), {})
-    source.jacobian = given.jacobian
-    objective.has_jacobian = True
+def _user_jac(jac: Any, parameters: Parameters, args: Any, kwargs: Any) -> Callable[[Vector], Matrix] | None:
+    """Return a user's derivatives as a function of theta, to the free parameters also if they are to all of lmfit."""
+    if jac is None:
+        return None
+    user, tied = UserFunction(jac, parameters, args, kwargs, called="jac"), ties_of(parameters)
+
+    def jacobian(theta: Vector) -> Matrix:
+        J = np.asarray(user(theta), dtype=float)
+        of_all = tied is not None and J.ndim == 2 and J.shape[1] == len(tied.full_names)
+        return np.asarray(tied.pull(theta, J)) if tied is not None and of_all else J
+
+    return jacobian
+
+
+class BoundFunction(OfData):
+    """A user's function as a bound cost; its kind, and the number of residuals, are what it gives at the start.
+
+    Attributes
+    ----------
+    kind : str
+        "modcost", "vector" or "number".
+    first : float or ndarray
+        What it gives at the start.
+
+    The others are those of `fmepy.costs.base.BoundCost`.
+    """
+
+    retries = 0
+    has_jacobian = False
+    data: CostData = KnownData.of_number()
+
+    def __init__(self, function: UserFunction) -> None:
+        parameters = function.parameters
+        self._function = function
+        self.parameter_names = parameters.names
+        self.theta0: Vector = np.array(parameters.values, dtype=float)
+        self.lower, self.upper = np.full(len(parameters), -np.inf), np.full(len(parameters), np.inf)
+        try:
+            first = function(self.theta0)
+        except SimulationError as error:
+            raise ArgumentError(
+                f"`f` fails at the start {function.named(self.theta0)}: {error} Try f(p) by hand, or another start."
+            ) from error
+        self.kind, self.first = classify(first)
+        self.is_scalar = self.kind == "number"
+        if not np.all(np.isfinite(self.first)):
+            bad = f"{self.first}" if self.is_scalar else f"{count_bad(self.first)} residuals that are not finite"
+            raise ArgumentError(f"`f` gives {bad} at the start {function.named(self.theta0)}. Give another start.")
+        if not self.is_scalar:
+            self.data = first.fixed if self.kind == "modcost" else KnownData.unweighted(self.first.size)
+
+    def residuals(self, theta: Vector) -> Vector:
+        """Return the residuals, shape (n_obs,)."""
+        kind, value = classify(self._function(theta))
+        if kind != self.kind or value.size != len(self.data):
+            raise ArgumentError(
+                f"`f` returned {_told(kind, value)} at {self._function.named(theta)}, but "
+                f"{_told(self.kind, self.first)} at the start. The residuals must be of the same data at every "
+                "parameter set."
+            )
+        out: Vector = value
+        return out
+
+    def minus2loglik(self, theta: Vector) -> float:
+        """Return -2 log L."""
+        kind, value = classify(self._function(theta))
+        if kind != "number":
+            raise ArgumentError(
+                f"`f` returned {_told(kind, value)} at {self._function.named(theta)}, but one number before."
+            )
+        return float(value)
+
+    def modcost(self, theta: Vector) -> Any:
+        """Return the ModCost, None if there is none."""
+        return self._function(theta) if self.kind == "modcost" else None
+
+
+def _told(kind: str, value: Any) -> str:
+    """Return a result's kind in words."""
+    if kind == "number":
+        return "one number"
+    n = np.size(value)
+    return f"a ModCost with {n} residuals" if kind == "modcost" else f"{n} residuals"
+
+
+def classify(result: Any) -> tuple[str, Any]:
+    """Return what a user's function returned: its kind, and the number or the residuals as a new array."""
+    if isinstance(result, ModCost):
+        return "modcost", np.array(result.res, dtype=float)
+    try:
+        value = np.array("nothing" if result is None else result, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"`f` returned {type(result).__name__}; a ModCost, a one-dimensional array of residuals or one number "
+            "(-2 log L) is needed. A model is held against data by modCost(model(p), obs)."
+        ) from None
+    if value.ndim == 0:
+        return "number", float(value)
+    if value.ndim != 1:
+        raise ArgumentError(
+            f"`f` returned an array of shape {value.shape}; residuals are one-dimensional. Return residuals.ravel(), "
+            "or modCost(table, obs) if it is a model's output."
+        )
+    if value.size == 0:
+        raise ArgumentError("`f` returned no residuals at all.")
+    return "vector", value
+
+
+# --- models
+
+
+def as_simulator(
+    func: Any,
+    parms: UserParameters = None,
+    *,
+    varied: Sequence[str] | None = None,
+    map: int | str | None = 0,
+    args: Any = (),
+    kwargs: Any = None,
+    runs: int = 1,
+) -> Simulator:
+    """Return whatever the user gave as a model as a function of the parameters `varied`.
+
+    Parameters
+    ----------
+    func : fmepy model, or callable
+        A callable ``func(p, *args, **kwargs)`` returns a table (DataFrame, mapping of columns, or array of shape (n_x,
+        n_column) with columns X1, X2, ...), or one row: a Series, a dict of numbers, a one-row table, a number (called
+        X1), a one-dimensional array (X1, X2, ...).
+    parms : dict, Series, sequence, number, lmfit.Parameters; for a fmepy model also names, or None for its own
+        The start values, and what a user's function receives.
+    varied : sequence of str, optional
+        The parameters of ``theta``; default all of `parms` (of lmfit those that vary).
+    map : int, str or None
+        The column of x in a table: its position from 0, its name, or None for none. fmepy models know their own time.
+    args, kwargs
+        Passed on to a user's function.
+    runs : int
+        How often it will be run, about, see `fmepy.models.base.bound_to`.
+
+    Raises
+    ------
+    ParameterError
+        `parms` is not usable, or `varied` names what is not in it.
+    ArgumentError
+        `func` is a cost or no function, fails at the start, or returns something else; there is no column `map`.
+
+    Examples
+    --------
+    >>> def line(p):
+    ...     return {"x": [0.0, 1.0], "y": [p["a"], p["a"] + p["b"]]}
+    >>> simulator = as_simulator(line, {"a": 1, "b": 2}, varied=["b"])
+    >>> simulator.names, simulator.var_names, simulator.x.tolist()
+    (('b',), ('y',), [0.0, 1.0])
+    >>> simulator.run(np.array([5.0])).tolist()
+    [[1.0], [6.0]]
+    """
+    if is_cost(func):
+        raise ArgumentError(
+            "`func` is a cost; a model is needed here: something that returns a table of variables. Give the model "
+            "itself."
+        )
+    if is_model(func):
+        _refuse_further(args, kwargs, "model")
+        return _model_simulator(func, parms, varied, runs)
+    if not callable(func):
+        raise ArgumentError(f"`func` must be a fmepy model or a function of p; got {type(func).__name__}.")
+    function = UserFunction(func, as_parameters(parms, argument="parms"), args, kwargs)
+    parameters = function.parameters
+    names = parameters.names if varied is None else _varied(varied, parameters.names)
+    source = TableFunction(function, names, map)
+    first = source.first
+    n = len(first.Y)
+    return Simulator(
+        names=names,
+        theta0=parameters.series()[list(names)].to_numpy(copy=True),
+        parameters=parameters,
+        var_names=first.var_names,
+        x=np.arange(1.0, n + 1) if first.x is None else first.x,
+        x_name=first.x_name,
+        x_place=first.x_place,
+        is_single_row=n == 1,
+        rtol=None,
+        source=source,
+    )
+
+
+def _varied(varied: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    return check_names([varied] if isinstance(varied, str) else varied, known, argument="parms")
+
+
+def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | None, runs: int) -> Simulator:
+    given = as_parameters(parms, model.parms, argument="parms")
+    start = merge_parameters(model.parms, parms)
+    tied = Tied(given) if given.lmfit is not None and any(q.expr is not None for q in given.lmfit.values()) else None
+    if tied is not None:  # tied parameters move with the free ones
+        names = given.names if varied is None else _varied(varied, given.names)
+        some = Selected.by_name(names, {n: n for n in names}, given.series())
+        source = BoundAnew(model, tied.full_names, [tied, some], runs)
+    else:
+        names = given.names if varied is None else _varied(varied, tuple(map(str, start.index)))
+        values, held = {} if parms is None else given.expand(given.values), model
+        if values:  # the `replace` of a mapped model speaks of the inner one's scale
+            speaks = not isinstance(model, MappedModel)
+            held = model.replace(parms=values) if speaks else MappedModel(model, HeldValues(pd.Series(values)))
+        source = BoundAnew(held, names, (), runs)
+    return Simulator(
+        names=names,
+        theta0=start[list(names)].to_numpy(dtype=float, copy=True),
+        parameters=as_parameters(start.to_dict(), argument="parms"),
+        var_names=tuple(source.bound.var_names),
+        x=np.array(source.bound.times, dtype=float),
+        x_name="time",
+        x_place=0,
+        is_single_row=len(source.bound.times) == 1,
+        rtol=_rtol(model),
+        source=source,
+    )
+
+
+def _rtol(model: Any) -> float | None:
+    """Return the relative tolerance of a model's solver, None if it has no error control or none is known."""
+    inner = getattr(model, "inner", model)
+    options = getattr(inner, "options", None)
+    if options is None or getattr(inner, "method", None) in _FIXED_STEP:
+        return None
+    return float(options.rtol)
+
+
+_FIXED_STEP = ("euler", "rk4")  # their error does not follow `rtol`

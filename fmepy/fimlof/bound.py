@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.base import KnownData, OfData
 from fmepy.costs.data_identity import ObservedData, joined
 from fmepy.errors import SimulationError
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of, unknown_part
@@ -27,7 +29,7 @@ from fmepy.fimlof.data import EntityData
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.specification import FIXED, Specification, uses_errors
 from fmepy.fimlof.without_noise import Runs, is_one_run
-from fmepy.types import BoolVector, IntVector, Matrix, Vector
+from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = ["BoundFimlof", "effective_readings"]
 
@@ -82,13 +84,13 @@ def _movement(ahead: Likelihood, behind: Likelihood, base: Likelihood) -> float:
     return float(max(np.max(nu, initial=0.0), np.max(s, initial=0.0)))
 
 
-class BoundFimlof:
+class BoundFimlof(OfData):
     """A likelihood by filtering as a function of a plain vector; see `fmepy.costs.base.BoundCost`.
 
     Attributes
     ----------
-    parameter_names, theta0, lower, upper, is_scalar, has_jacobian, names, x, weights, groups, scales, group_names
-        As in `BoundCost`; there are no residuals, so the constants are empty.
+    parameter_names, theta0, lower, upper, is_scalar, has_jacobian, data
+        As in `BoundCost`; there are no residuals, so the data are empty, but for which they are.
     scale_parameters : ndarray of bool, shape (n_par,)
         Parameters that scale sds of noise and do nothing else: a search moves their logarithms.
     schedules : list of (Schedule, Readings or None)
@@ -117,12 +119,6 @@ class BoundFimlof:
         self.lower: Vector = bounds[0][order].to_numpy(dtype=float)
         self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
         self.is_scalar, self.has_jacobian = True, False
-        self.names: tuple[str, ...] = ()
-        self.group_names: tuple[str, ...] = ()
-        self.x: Vector = np.empty(0)
-        self.weights: Vector = np.empty(0)
-        self.scales: Vector = np.empty(0)
-        self.groups: IntVector = np.empty(0, dtype=np.intp)
         self.scale_parameters: BoolVector = np.array([k.split("[")[0] in spec.scales for k in names], dtype=bool)
         self._take = [
             np.array([index[f"{k}[{e.label}]" if k in per_entity else k] for k in spec.parameters], dtype=np.intp)
@@ -169,9 +165,9 @@ class BoundFimlof:
         """Runs of the model that a second engine finished; a filter has none."""
         return 0 if self._runs is None else self._runs.retries
 
-    @property
-    def data(self) -> ObservedData:
-        """The data that count, in their own units."""
+    @cached_property
+    def data(self) -> KnownData:
+        """The data that count, in their own units; there are no residuals."""
         parts = [
             e.counted(len(schedule.readings)) for e, (schedule, _) in zip(self.entities, self.schedules, strict=True)
         ]
@@ -187,8 +183,7 @@ class BoundFimlof:
             )
             for e in parts
         ])  # fmt: skip
-        assert found is not None
-        return found
+        return KnownData.of_number(found)
 
     def inflated(self, factor: float) -> BoundFimlof | None:
         """Return the same with all sds of the process noise times `factor`; None if there is no process noise.

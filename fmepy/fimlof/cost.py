@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, positive_number
-from fmepy.costs.sum import AddableCost
+from fmepy.costs.base import AddableCost
 from fmepy.errors import (
     ArgumentError,
     DataError,

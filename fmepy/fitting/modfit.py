@@ -313,7 +313,7 @@ def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, *, in
         transforms=objective.transforms,
         solver_error=worth,
         interrupted=interrupted,
-        data=objective.data,
+        data=objective.data.observed,
     )
 
 
@@ -353,5 +353,5 @@ def _minus2loglik(objective: Objective, theta: Vector, ssr: float, nobs: float) 
 
 def _has_errors(objective: Objective) -> bool:
     """Tell whether something is known of the errors; of a function that shows no data, by its weights."""
-    data = objective.data
+    data = objective.data.observed
     return bool(np.any(objective.weights != 1) if data is None else np.isfinite(data.errors).any())

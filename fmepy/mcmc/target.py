@@ -158,7 +158,8 @@ def _warn_of_unit_errors(objective: Objective) -> None:
 
     A weight by the spread or the mean of the data ("std", "mean") makes variables comparable, and is no error.
     """
-    unsaid = objective.weights == 1 if objective.data is None else np.isnan(objective.data.errors)
+    observed = objective.data.observed
+    unsaid = objective.weights == 1 if observed is None else np.isnan(observed.errors)
     if not unsaid.any():
         return
     names = list(dict.fromkeys(objective.names[i] for i in np.flatnonzero(unsaid)))

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
+from fmepy.costs.user_function import as_simulator
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice, listed
-from fmepy.models.adapter import Simulator, as_simulator
+from fmepy.models.simulator import Simulator
 from fmepy.montecarlo.samplers import (
     Grid,
     Halton,

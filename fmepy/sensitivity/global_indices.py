@@ -24,8 +24,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
+from fmepy.costs.user_function import as_simulator
 from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
-from fmepy.models.adapter import Many, Simulator, as_simulator
+from fmepy.models.simulator import Many, Simulator
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import interruptible
 from fmepy.results.tables import Framed

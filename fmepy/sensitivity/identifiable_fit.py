@@ -19,12 +19,14 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
+from fmepy.costs.mapped import MappedCost
 from fmepy.costs.user_function import as_objective, is_cost
 from fmepy.errors import ArgumentError
 from fmepy.fitting import ModFit, modFit
 from fmepy.parallel.interruption import interruptible, outermost
+from fmepy.parameters.functions import UserFunction, held_function
+from fmepy.parameters.maps import HeldValues
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
-from fmepy.sensitivity.held import HeldCost, held_function
 from fmepy.sensitivity.identifiability import Identifiability, identifiability
 from fmepy.sensitivity.sensfun import sensFun
 from fmepy.types import UserBounds, UserParameters, Vector
@@ -256,10 +258,13 @@ class _Loop:
     def fit(self, chosen: tuple[str, ...], found: Identifiability) -> _Step:
         """Fit the chosen parameters, and move the present values there."""
         at = [self.parameters.names.index(n) for n in chosen]
+        f: Any
         if is_cost(self.cost):
-            f: Any = HeldCost(self.cost, self.parameters.series(self.theta))
+            f = MappedCost(self.cost, HeldValues(self.parameters.series(self.theta)))
         else:
-            f = held_function(self.cost, self.parameters, self.theta.copy(), chosen, self.args, self.kwargs)
+            f = held_function(
+                UserFunction(self.cost, self.parameters, self.args, self.kwargs), self.theta.copy(), chosen
+            )
         fit = modFit(
             f,
             {n: float(self.theta[i]) for n, i in zip(chosen, at, strict=True)},

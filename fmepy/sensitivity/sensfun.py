@@ -22,9 +22,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import between_0_and_1
-from fmepy.costs.user_function import as_objective, is_cost, is_model
+from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
-from fmepy.models.adapter import Simulator, as_simulator
+from fmepy.models.simulator import Simulator
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside, check_names
 from fmepy.results.tables import Framed
 from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences

@@ -7,16 +7,16 @@ import pandas as pd
 import pytest
 
 from fmepy.costs import Cost, SimulationCost, SumCost, modCost
+from fmepy.costs.base import AddableCost
+from fmepy.costs.mapped import transformed
 from fmepy.costs.modcost import tabulate
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.observations import Comparison
-from fmepy.costs.sum import AddableCost
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.fitting import modFit, predict
 from fmepy.mcmc import modMCMC
 from fmepy.montecarlo import sensRange
 from fmepy.sensitivity import sensFun
-from fmepy.transforms import transformed
 
 A_DATA = {"time": [0.5, 1.5, 2.5], "A": [8.0, 5.0, 3.0]}
 B_DATA = {"time": [1.0, 2.0, 4.0], "B": [4.0, 6.0, 9.0]}
@@ -38,7 +38,7 @@ class LineCost(AddableCost):
         values = {**self.parms, **(parms or {})}
         one, none, scale = np.ones(1), np.zeros(1, dtype=int), observation_scale([None])
         line = ("line",)
-        compared = Comparison(line, 0 * one, 2 * one, 2 * one, none, line, one, scale, none, none, "x")
+        compared = Comparison(line, 0 * one, 2 * one, none, one, line, 2 * one, scale, none, none, "x")
         return tabulate(compared, np.array([values["slope"]]))
 
     def bind(self, names=None, *, hold_engine=False):

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from fmepy.costs import SimulationCost, modCost
+from fmepy.costs.mapped import transformed
 from fmepy.models.ode import OdeModel
-from fmepy.transforms import transformed
 
 
 def hiv_rates(t, T, I, V, *, bet, rho, delt, c, lam, n):  # noqa: E741    the field's own letter

@@ -10,13 +10,13 @@ import pytest
 from scipy.stats import chi2
 
 from fmepy.costs import SimulationCost, modCost
+from fmepy.costs.mapped import transformed
 from fmepy.errors import ArgumentError
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting import modFit
 from fmepy.fitting.compare import compare_fits
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
-from fmepy.transforms import transformed
 
 
 def fit(loglik, names, nobs=50, converged=True):

@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
+from fmepy.costs.mapped import MappedCost
 from fmepy.errors import ArgumentError, ParameterError
+from fmepy.parameters.maps import HeldValues
 from fmepy.sensitivity import collin, identifiable_fit, sensFun
-from fmepy.sensitivity.held import HeldCost
 from tests.sensitivity.references import hiv_cost
 
 T = np.arange(0.0, 10.0)
@@ -77,7 +78,7 @@ def test_a_prepared_cost_holds_what_is_not_fitted_where_it_was_left():
 
 def test_a_held_cost_is_the_cost_at_other_values():
     inner = hiv_cost()
-    held = HeldCost(inner, inner.parms * 1.1)
+    held = MappedCost(inner, HeldValues(inner.parms * 1.1))
     assert held().model == pytest.approx(inner(inner.parms * 1.1).model)
     bound = held.bind(["c", "bet"])
     full = inner.bind(["c", "bet", "rho", "delt", "lam", "n"])

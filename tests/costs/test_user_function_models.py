@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
+from fmepy.costs.user_function import as_simulator
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
-from fmepy.models.adapter import as_simulator
 from tests.models.problems import bacteria_model, hiv_model
 
 X = np.arange(3.0)

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from fmepy.costs import Cost, SimulationCost
+from fmepy.costs.mapped import transformed
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.models.base import Model
-from fmepy.transforms import transformed
 
 DATA = {"time": [0.5, 1.5, 2.5], "A": [8.0, 5.0, 3.0]}
 HOWS = ["log", "log10", {"k": "logit"}, {"A0": "log10", "k": "log"}]

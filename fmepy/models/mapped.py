@@ -1,0 +1,115 @@
+"""Models as functions of other parameters than their own: transformed, held at values, tied.
+
+With ``full(theta)`` a map of parameters (`fmepy.parameters.maps`) and D its derivative::
+
+    Y(theta) = Y(full(theta))      dY/dtheta = dY/dfull D
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.models.base import bound_to, engine_of, keep_within, simulate_many, tightened
+from fmepy.parameters.maps import Map, Mapped, many_of
+from fmepy.types import Cube, Matrix, UserParameters, Vector
+
+__all__ = ["BoundMappedModel", "MappedModel"]
+
+
+class BoundMappedModel:
+    """A bound model as a function of other parameters; see `fmepy.models.base.BoundModel`."""
+
+    def __init__(self, inner: Any, map: Map) -> None:
+        self.inner, self.map = inner, map
+        self.names = tuple(map.names)
+        self.theta0 = map.start(np.asarray(inner.theta0, dtype=float))
+        self.var_names = tuple(inner.var_names)
+        self.times = inner.times
+        self._full, self._simulate = map.full, inner.simulate
+
+    @property
+    def exact(self) -> bool:
+        """Whether `sensitivities` solves the sensitivity equations; asking may compile them."""
+        return bool(self.inner.exact)
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return int(self.inner.retries)
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs the model, as far as it says."""
+        return engine_of(self.inner)
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        keep_within(self.inner, *self.map.box(lower, upper))
+
+    def tightened(self) -> BoundMappedModel | None:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        inner = tightened(self.inner)
+        return None if inner is None else BoundMappedModel(inner, self.map)
+
+    def simulate(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_time, n_var)."""
+        Y: Matrix = self._simulate(self._full(theta))
+        return Y
+
+    @property
+    def runs_on_threads(self) -> bool:
+        """Whether many runs are done without Python's lock."""
+        return bool(getattr(self.inner, "runs_on_threads", False))
+
+    def simulate_many(self, Theta: Matrix) -> tuple[Cube, Any]:
+        """Return Y of many runs, and why runs failed, see `fmepy.models.base.simulate_many`."""
+        return many_of(self.map, Theta, lambda full: simulate_many(self.inner, full))
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and S, the derivatives of Y to the mapped parameters."""
+        Y, S = self.inner.sensitivities(self._full(theta))
+        return Y, self.map.pull(theta, S)
+
+
+class MappedModel(Mapped):
+    """A model as a function of transformed parameters, or with other values of its own; made by `transformed`."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The model's states."""
+        return tuple(self.inner.states)
+
+    @property
+    def var_names(self) -> tuple[str, ...]:
+        """States, then outputs."""
+        return tuple(self.inner.var_names)
+
+    @property
+    def times(self) -> Vector:
+        """The model's times."""
+        times: Vector = self.inner.times
+        return times
+
+    @property
+    def engine(self) -> str:
+        """What runs the model."""
+        return str(self.inner.engine)
+
+    @property
+    def engine_note(self) -> str:
+        """Why not the faster engine."""
+        return str(self.inner.engine_note)
+
+    def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
+        """Run the model at mapped parameters and return its table."""
+        table: pd.DataFrame = self.inner(self.inner_parms(parms), times)
+        return table
+
+    def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundMappedModel:
+        """Return the model as a function of the mapped parameters `names` (None: all)."""
+        map = self.map(self.checked_names(names))
+        return BoundMappedModel(bound_to(self.inner, map.full_names, **words), map)

@@ -1,0 +1,275 @@
+"""A model, whoever wrote it, as a function of a plain vector: what the verbs that ask "what would happen?" run.
+
+``theta`` holds the *varied* parameters; the others stay at their start values. What the user gave becomes a `Simulator`
+in `fmepy.costs.user_function`; here is what stands behind it: a fmepy model, bound (`BoundAnew`), or a function of the
+user (`TableFunction`). A function's run that returns other columns, or another number of rows, than the one at the
+start is a failed run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fmepy.errors import ArgumentError, SimulationError, listed
+from fmepy.models.base import bound_to, keep_within, simulate_many
+from fmepy.models.mapped import BoundMappedModel
+from fmepy.models.user_table import UserTable, as_user_table
+from fmepy.parameters.functions import UserFunction
+from fmepy.parameters.maps import Map, Selected
+from fmepy.parameters.named import Parameters, check_names
+from fmepy.types import Cube, IntVector, Matrix, Vector
+
+__all__ = ["BoundAnew", "Many", "Simulator", "TableFunction"]
+
+
+class Source(Protocol):
+    """What stands behind a Simulator."""
+
+    @property
+    def exact(self) -> bool: ...
+
+    @property
+    def retries(self) -> int: ...
+
+    def run(self, theta: Vector) -> Matrix: ...
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]: ...
+
+
+Many = Callable[[Sequence[Vector]], list[tuple[bool, Any]]]
+"""Many runs at once, and their outcomes: (True, result) or (False, (name of the error, message))."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulator:
+    """A model, whoever wrote it, as a function of a plain vector; it pickles if the user's function does (cloudpickle).
+
+    Attributes
+    ----------
+    names : tuple of str, length n_par
+        The varied parameters, in the order of ``theta``.
+    theta0 : ndarray, shape (n_par,)
+        Their start values.
+    parameters : Parameters
+        All that a user's function receives (varied and fixed), or all of a fmepy model; ``parameters.given(full)`` is
+        what the function gets.
+    var_names : tuple of str, length n_var
+        The variables, the columns of `run`.
+    x : ndarray, shape (n_x,)
+        The independent variable, in its own unit; row numbers from 1 if there is no such column.
+    x_name : str
+        Its name: "time" for fmepy models, "x" where there is none.
+    x_place : int or None
+        The position of x among the columns of the table, None if there is no such column.
+    is_single_row : bool
+        True if every run gives one value per variable.
+    rtol : float or None
+        Relative tolerance of the solver where it is known (fmepy models of differential equations with error control);
+        None says nothing about the noise of a run.
+    """
+
+    names: tuple[str, ...]
+    theta0: Vector
+    parameters: Parameters
+    var_names: tuple[str, ...]
+    x: Vector
+    x_name: str
+    x_place: int | None
+    is_single_row: bool
+    rtol: float | None
+    source: Source
+
+    @property
+    def exact(self) -> bool:
+        """Whether `sensitivities` solves the variational equations; False: by differences, or there are none.
+
+        Asking a compiled model may compile its sensitivity equations.
+        """
+        return self.source.exact
+
+    @property
+    def is_model(self) -> bool:
+        """Whether a fmepy model stands behind it, so that there are `sensitivities`."""
+        return isinstance(self.source, BoundAnew)
+
+    @property
+    def retries(self) -> int:
+        """Runs so far, in this process, that the first engine could not finish and another one did."""
+        return self.source.retries
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of `sensitivities` inside these bounds, shape (n_par,) each."""
+        if isinstance(self.source, BoundAnew):
+            self.source.keep_within(lower, upper)
+
+    def run(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_x, n_var).
+
+        Non-finite values are returned as they are.
+
+        Raises
+        ------
+        SimulationError
+            The run failed, or gave other columns or rows than the first; it carries the parameters.
+        """
+        return self.source.run(theta)
+
+    def in_batches(self, places: Any, failure: Callable[[Matrix, Vector], SimulationError]) -> Many | None:
+        """Return what runs many theta at once, for `fmepy.parallel`; None where a run holds Python's lock.
+
+        A result is ``Y[:, places].T``, shape (n_place, n_x); of one that is not finite ``failure(Y[:, places], theta)``
+        says so.
+        """
+        if not (isinstance(self.source, BoundAnew) and getattr(self.source.bound, "runs_on_threads", False)):
+            return None
+        bound = self.source.bound
+
+        def many(thetas: Sequence[Vector]) -> list[tuple[bool, Any]]:
+            Y, why = simulate_many(bound, np.array(thetas))
+            values = Y.transpose(0, 2, 1)[:, places]
+            out: list[tuple[bool, Any]] = [(True, v) for v in values]
+            for i in np.flatnonzero(~np.isfinite(values).all(axis=(1, 2))).tolist():
+                told = why[i] or str(failure(values[i].T, thetas[i]))
+                out[i] = (False, (SimulationError.__name__, told))
+            return out
+
+        return many
+
+    def places(self, sensvar: str | int | Sequence[str | int] | None) -> IntVector:
+        """Return the columns of Y that `sensvar` selects, in its order.
+
+        Parameters
+        ----------
+        sensvar : names, positions, or None for all
+            Positions are those of the columns of the table, from 0, x among them (as `map` counts).
+
+        Raises
+        ------
+        ArgumentError
+            There is no such variable, or it is x, or none is selected.
+        """
+        if sensvar is None:
+            return np.arange(len(self.var_names), dtype=np.intp)
+        wanted = [sensvar] if isinstance(sensvar, (str, int, np.integer)) else list(sensvar)
+        if not wanted:
+            raise ArgumentError("`sensvar` is empty; name at least one variable, or pass None for all.")
+        return np.array([self._place(w) for w in wanted], dtype=np.intp)
+
+    def _place(self, wanted: object) -> int:
+        table = list(self.var_names)
+        if self.x_place is not None:
+            table.insert(self.x_place, self.x_name)
+        if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool):
+            if not 0 <= wanted < len(table):
+                raise ArgumentError(f"`sensvar`: there is no column {wanted}; positions go from 0 to {len(table) - 1}.")
+            wanted = table[int(wanted)]
+            if self.x_place is not None and wanted == self.x_name:
+                raise ArgumentError(f"`sensvar`: column {self.x_place} is {self.x_name!r}, which is x, not a variable.")
+        (name,) = check_names([wanted], self.var_names, argument="sensvar", what="variable")
+        return self.var_names.index(name)
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y, and S, shape (n_x, n_var, n_par): the derivatives of Y to theta. fmepy models only.
+
+        Raises
+        ------
+        SimulationError
+            The run failed.
+        ArgumentError
+            A user's function stands behind it: it has none.
+        """
+        return self.source.sensitivities(theta)
+
+
+class BoundAnew:
+    """A bound model that travels as the model and its names, and is bound again where it arrives.
+
+    Parameters
+    ----------
+    model : Model
+    names : tuple of str
+        The parameters to be bound.
+    maps : sequence of Map
+        What makes them out of theta, the nearest to the model first.
+    runs : int
+        How often it will be run, about, see `fmepy.models.base.bound_to`.
+    """
+
+    def __init__(self, model: Any, names: tuple[str, ...], maps: Sequence[Map] = (), runs: int = 1) -> None:
+        self._given = model, names, tuple(maps), runs
+        self.bound = bound_to(model, names, runs=runs)
+        for map in maps:
+            self.bound = BoundMappedModel(self.bound, map)
+        self.run, self.sensitivities = self.bound.simulate, self.bound.sensitivities  # looked up once
+
+    @property
+    def exact(self) -> bool:
+        """Whether sensitivities solve their equations."""
+        return bool(self.bound.exact)
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return int(self.bound.retries)
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        keep_within(self.bound, lower, upper)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BoundAnew, self._given
+
+
+class TableFunction:
+    """A user's function of a model, of some of its parameters; the others stay at their values."""
+
+    exact = False
+    retries = 0
+
+    def __init__(self, function: UserFunction, names: tuple[str, ...], map: int | str | None) -> None:
+        parameters = function.parameters
+        values = parameters.series()
+        self._function, self._column = function, map
+        self._all = Selected.by_name(names, {n: n for n in names}, values)
+        try:
+            self.first = self._table(self._all.start(self._all.values))
+        except SimulationError as error:
+            raise ArgumentError(
+                f"`func` fails at the start {values.to_dict()}: {error} Try func(p) by hand, or other `parms`."
+            ) from error
+
+    def run(self, theta: Vector) -> Matrix:
+        """Return Y, shape (n_x, n_var)."""
+        try:
+            result = self._table(theta)
+        except ArgumentError as error:
+            raise SimulationError(str(error), parameters=self._function.named(self._all.full(theta))) from error
+        if why := self._differs(result):
+            raise SimulationError(
+                f"`func` returned {why}. Every run must give the same table, other numbers in it.",
+                parameters=self._function.named(self._all.full(theta)),
+            )
+        return result.Y
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Refuse: there are none."""
+        raise ArgumentError("A function of your own has no sensitivities; take differences of its runs.")
+
+    def _table(self, theta: Vector) -> UserTable:
+        return as_user_table(self._function(self._all.full(theta)), self._column)
+
+    def _differs(self, result: UserTable) -> str:
+        """Return what is not as it was at the start, in words, or an empty string."""
+        first = self.first
+        if result.var_names != first.var_names or result.x_name != first.x_name:
+            return f"the variables {listed(result.var_names)}, but {listed(first.var_names)} at the start"
+        if result.Y.shape != first.Y.shape:
+            return f"{len(result.Y)} rows, but {len(first.Y)} at the start"
+        if result.x is None or first.x is None or (result.x == first.x).all():  # exactly: allclose takes its time
+            return ""
+        if not np.allclose(result.x, first.x, rtol=1e-9, atol=0):
+            return f"other values of {first.x_name!r} than at the start"
+        return ""

@@ -1,0 +1,524 @@
+"""Maps of parameters: from what is searched to all that a model or a cost takes.
+
+A map takes ``theta``, shape (n_par,), to ``full``, shape (n_full,), with the derivative ``D = d full / d theta``. What
+is known of `full` then holds of `theta`::
+
+    value         f(full(theta))
+    derivatives   J_theta = J_full D          `pull`; an expected information on both sides, D' I D (`pull_both`)
+    start         theta0 = the theta of full0
+    bounds        those of theta that the bounds of full leave, and back (`box`, for runs beside theta)
+
+Kinds of maps, and who uses them:
+
+    Elementwise   full_i = T_i^-1(theta_i), a logarithm or a logit       `transformed`
+    Selected      full_i = theta_k(i), or a value that is held           held parameters, parts of a sum, entities
+    Tied          full = what lmfit's expressions make of theta          ``lmfit.Parameters``
+
+A map of a map is had by mapping what has been mapped (`fmepy.costs.mapped`, `fmepy.models.mapped`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ParameterError, SimulationError, check_choice
+from fmepy.numerics.differences import derivatives, roomy_steps
+from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
+from fmepy.parameters.scales import marked
+from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
+
+__all__ = [
+    "Elementwise",
+    "HeldValues",
+    "Map",
+    "Mapped",
+    "Selected",
+    "Tied",
+    "Transforms",
+    "many_of",
+    "pull_both",
+    "ties_of",
+    "transforms_of",
+]
+
+
+class Map(Protocol):
+    """From what is searched to all that a model or a cost takes, see the module's text.
+
+    Attributes
+    ----------
+    names, full_names : tuple of str
+        Parameters of ``theta``, and of what it is taken to.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of theta."""
+        ...
+
+    @property
+    def full_names(self) -> tuple[str, ...]:
+        """All of them."""
+        ...
+
+    def full(self, theta: Vector) -> Vector:
+        """Return all parameters, shape (n_full,); raise SimulationError where they are not finite."""
+        ...
+
+    def pull(self, theta: Vector, rows: Any) -> Any:
+        """Return ``rows D``, shape (..., n_par), of derivatives to the full parameters, shape (..., n_full)."""
+        ...
+
+    def start(self, full: Vector) -> Vector:
+        """Return the theta of the full parameters."""
+        ...
+
+    def bounds(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds of theta, from those of the full parameters."""
+        ...
+
+    def box(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds of the full parameters, from those of theta."""
+        ...
+
+    def scale_parameters(self, of_full: BoolVector, theta: Vector) -> BoolVector:
+        """Tell which of theta scale noise (all that they move does, in proportion), from which of the full ones do."""
+        ...
+
+
+def pull_both(map: Map, theta: Vector, information: Matrix) -> Matrix:
+    """Return ``D' I D``, shape (n_par, n_par), of a symmetric matrix of the full parameters."""
+    return np.asarray(map.pull(theta, np.asarray(map.pull(theta, information)).T))
+
+
+def many_of(map: Map, Theta: Matrix, many: Callable[[Matrix], tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return ``many`` of the full parameters of every row of Theta, and why rows failed, see `fmepy.models.base`."""
+    full, why = [], np.full(len(Theta), "", dtype=object)
+    for i, theta in enumerate(Theta):
+        try:
+            full.append(map.full(theta))
+        except SimulationError as error:
+            why[i] = str(error)
+    good = why == ""
+    found, why[good] = many(np.array(full).reshape(len(full), len(map.full_names)))
+    out = np.full((len(Theta), *found.shape[1:]), np.nan)
+    out[good] = found
+    return out, why
+
+
+# -------------------------------------------------------------------------------------------------- one parameter each
+
+
+def _logit(p: Vector) -> Vector:
+    return np.log(p) - np.log1p(-p)
+
+
+def _expit(theta: Any) -> Any:
+    return np.exp(-np.logaddexp(0.0, -theta))  # scipy.special takes as long to import as all of fmepy
+
+
+def _pow10(theta: Vector) -> Vector:
+    return np.power(10.0, theta)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Transform:
+    """One kind of transform T of a parameter p, 0 < p < upper_end: T, its inverse, and dp/dtheta at p."""
+
+    forward: Callable[[Any], Any]
+    back: Callable[[Any], Any]
+    slope: Callable[[Any], Any]
+    upper_end: float
+    needed: str
+
+
+_TRANSFORMS = {
+    "log": _Transform(np.log, np.exp, lambda p: p, np.inf, "above zero"),
+    "log10": _Transform(np.log10, _pow10, lambda p: np.log(10.0) * p, np.inf, "above zero"),
+    "logit": _Transform(_logit, _expit, lambda p: p * (1.0 - p), 1.0, "between 0 and 1"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Elementwise:
+    """A transform of some parameters, each by itself, under the same names.
+
+    ::
+
+        log     theta = log(p)              p = exp(theta)               dp/dtheta = p
+        log10   theta = log10(p)            p = 10^theta                 dp/dtheta = log(10) p
+        logit   theta = log(p / (1 - p))    p = 1 / (1 + exp(-theta))    dp/dtheta = p (1 - p)
+
+    Attributes
+    ----------
+    names : tuple of str
+        The parameters, in order.
+    kinds : mapping of str to str
+        Transform by parameter; those left out, of others, are as they are.
+    """
+
+    names: tuple[str, ...]
+    kinds: Mapping[str, str]
+    parts: tuple[tuple[str, IntVector | slice], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = []
+        for kind in _TRANSFORMS:
+            where = np.array([i for i, n in enumerate(self.names) if self.kinds.get(n) == kind], dtype=np.intp)
+            if where.size:  # a slice is quicker than positions, at every evaluation of a chain
+                parts.append((kind, slice(None) if where.size == len(self.names) else where))
+        object.__setattr__(self, "parts", tuple(parts))
+
+    @property
+    def full_names(self) -> tuple[str, ...]:
+        """The same names."""
+        return self.names
+
+    def full(self, theta: Vector) -> Vector:
+        """Return the parameters themselves; raise SimulationError for a value too large to have any."""
+        p = np.array(theta, dtype=float)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for kind, where in self.parts:
+                p[where] = _TRANSFORMS[kind].back(p[where])
+            total = p.sum()
+        if not isfinite(total) and not np.isfinite(p).all():  # a finite sum has finite terms
+            i = int(np.argmin(np.isfinite(p)))
+            raise SimulationError(
+                f"The transformed parameter {self.names[i]!r} = {theta[i]:g} is too large to be taken back.",
+                parameters=dict(zip(self.names, map(float, theta), strict=True)),
+            )
+        return p
+
+    def pull(self, theta: Vector, rows: Any) -> Any:
+        """Return the rows times dp/dtheta."""
+        p = self.full(theta)
+        slopes = np.ones(p.size)
+        for kind, where in self.parts:
+            slopes[where] = _TRANSFORMS[kind].slope(p[where])
+        return rows * slopes
+
+    def start(self, full: Vector) -> Vector:
+        """Return the transformed parameters; raise ParameterError where there is none."""
+        theta = np.array(full, dtype=float)
+        for i, name in enumerate(self.names):
+            if (kind := self.kinds.get(name)) is None:
+                continue
+            transform, value = _TRANSFORMS[kind], theta[i]
+            if not 0.0 < value < transform.upper_end:
+                raise ParameterError(
+                    f"Parameter {name!r} is {value:g}, which has no {kind}; it must be {transform.needed}. Leave it "
+                    f"out with `names`, or transform by name: {{'other': {kind!r}}}."
+                )
+            theta[i] = transform.forward(value)
+        return theta
+
+    def bounds(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the transformed bounds; at or beyond the ends of a transform there is none."""
+        low, high = np.array(lower, dtype=float), np.array(upper, dtype=float)
+        for i, name in enumerate(self.names):
+            if (kind := self.kinds.get(name)) is None:
+                continue
+            if high[i] <= 0.0:
+                raise ParameterError(
+                    f"Parameter {name!r} has an upper bound of {high[i]:g}, below which nothing has a {kind}."
+                )
+            for ends in (low, high):
+                value, transform = ends[i], _TRANSFORMS[kind]
+                inside = 0.0 < value < transform.upper_end
+                ends[i] = transform.forward(value) if inside else -np.inf if value <= 0.0 else np.inf
+        return low, high
+
+    def box(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds of the parameters themselves, infinite where they are too large."""
+        ends = np.array(lower, dtype=float), np.array(upper, dtype=float)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for kind, where in self.parts:
+                for end in ends:
+                    end[where] = _TRANSFORMS[kind].back(end[where])
+        return ends
+
+    def scale_parameters(self, of_full: BoolVector, theta: Vector) -> BoolVector:
+        """Tell which are not transformed and scale noise."""
+        return np.asarray(of_full & np.array([n not in self.kinds for n in self.names], dtype=bool))
+
+
+# ------------------------------------------------------------------------------------------------- picked, or held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected:
+    """Every full parameter is one of theta, or held at a value.
+
+    Attributes
+    ----------
+    names, full_names : tuple of str
+    values : ndarray, shape (n_full,)
+        Values of the full parameters: where those that are held are held, and the others start.
+    place : ndarray of int, shape (n_full,)
+        Which of theta it is; -1 where it is held. One of theta may serve several.
+
+    Examples
+    --------
+    Subject 2 has an absorption rate of its own and shares the clearance; its dose is held:
+
+    >>> subject = Selected.by_name(("cl", "ka[1]", "ka[2]"), {"cl": "cl", "ka": "ka[2]"}, pd.Series({"ka": 1.0, "dose":
+    ...     10.0, "cl": 0.5}))
+    >>> subject.full(np.array([0.4, 1.1, 1.2])).tolist()
+    [1.2, 10.0, 0.4]
+    >>> subject.pull(np.zeros(3), np.array([[7.0, 8.0, 9.0]])).tolist()
+    [[9.0, 0.0, 7.0]]
+    """
+
+    names: tuple[str, ...]
+    full_names: tuple[str, ...]
+    values: Vector
+    place: IntVector
+    moving: IntVector = field(init=False)
+    taken: IntVector = field(init=False)
+
+    def __post_init__(self) -> None:
+        moving = np.flatnonzero(self.place >= 0)
+        object.__setattr__(self, "moving", moving)
+        object.__setattr__(self, "taken", self.place[moving])
+
+    @classmethod
+    def by_name(cls, names: Sequence[str], source: Mapping[str, str], values: pd.Series) -> Selected:
+        """Return the map to the parameters of `values`, each from the one of `names` that `source` says, or held."""
+        own = tuple(str(k) for k in values.index)
+        at = {n: k for k, n in enumerate(names)}
+        place = np.array([at[source[n]] if n in source else -1 for n in own], dtype=np.intp)
+        return cls(tuple(names), own, values.to_numpy(dtype=float, copy=True), place)
+
+    @property
+    def is_identity(self) -> bool:
+        """True if theta is the full vector."""
+        return self.names == self.full_names and np.array_equal(self.place, np.arange(len(self.names)))
+
+    @property
+    def moves(self) -> BoolVector:
+        """Tell which of theta are of any influence."""
+        out = np.zeros(len(self.names), dtype=bool)
+        out[self.taken] = True
+        return out
+
+    def full(self, theta: Vector) -> Vector:
+        """Return all parameters."""
+        if self.moving.size == self.place.size:
+            return np.asarray(theta, dtype=float)[self.taken]
+        out = self.values.copy()
+        out[self.moving] = np.asarray(theta, dtype=float)[self.taken]
+        return out
+
+    def pull(self, theta: Vector, rows: Any) -> Any:
+        """Return the columns of what moves, each in the place of what moves it."""
+        rows = np.asarray(rows)
+        out = np.zeros((*rows.shape[:-1], len(self.names)))
+        for i, j in zip(self.moving, self.taken, strict=True):  # not a product with D: zero times NaN is not zero
+            out[..., j] += rows[..., i]
+        return out
+
+    def start(self, full: Vector) -> Vector:
+        """Return the values of what moves; NaN where nothing does."""
+        out = np.full(len(self.names), np.nan)
+        out[self.taken] = self.values[self.moving]
+        return out
+
+    def bounds(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds of what moves, the narrower where one of theta moves several."""
+        low, high = np.full(len(self.names), -np.inf), np.full(len(self.names), np.inf)
+        np.maximum.at(low, self.taken, np.asarray(lower, dtype=float)[self.moving])
+        np.minimum.at(high, self.taken, np.asarray(upper, dtype=float)[self.moving])
+        return low, high
+
+    def box(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds; what is held is not to move."""
+        return self.full(lower), self.full(upper)
+
+    def scale_parameters(self, of_full: BoolVector, theta: Vector) -> BoolVector:
+        """Tell which move parameters that scale noise, and no others."""
+        out = self.moves
+        out[self.taken[~np.asarray(of_full, dtype=bool)[self.moving]]] = False
+        return out
+
+
+# ------------------------------------------------------------------------------------------------------- tied together
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tied:
+    """From the free parameters of lmfit to all of them: fixed values, and those tied to others by expressions."""
+
+    parameters: Parameters
+    full_names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "full_names", tuple(self.parameters.expand(self.parameters.values)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The free parameters."""
+        return self.parameters.names
+
+    def full(self, theta: Vector) -> Vector:
+        """Return all parameters."""
+        return np.array(list(self.parameters.expand(theta).values()))
+
+    def pull(self, theta: Vector, rows: Any) -> Any:
+        """Return rows times the derivatives of all to the free ones, which are central differences (error 1e-10)."""
+        lower, upper = self._own_bounds()
+        steps = roomy_steps(6e-6 * np.maximum(np.abs(theta), 1e-8), lower, upper)
+        slopes = derivatives(lambda points: [self.full(p) for p in points], theta, steps, lower, upper, central=True)
+        return rows @ np.stack(slopes, axis=1)
+
+    def start(self, full: Vector) -> Vector:
+        """Return the values that lmfit has."""
+        return np.array(self.parameters.values, dtype=float)
+
+    def bounds(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds, those of lmfit and those given, the narrower of the two."""
+        at = [self.full_names.index(n) for n in self.names]
+        low, high = self._own_bounds()
+        return np.maximum(low, np.asarray(lower)[at]), np.minimum(high, np.asarray(upper)[at])
+
+    def box(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
+        """Return the bounds of all; what lmfit fixes stays where it is."""
+        assert self.parameters.lmfit is not None, "only lmfit fixes and ties parameters"
+        free = dict(zip(self.names, zip(lower, upper, strict=True), strict=True))
+        own = {
+            q.name: (q.min, q.max) if q.expr is not None else (q.value, q.value) for q in self.parameters.lmfit.values()
+        }
+        low, high = zip(*({**own, **free}[name] for name in self.full_names), strict=True)
+        return np.array(low, dtype=float), np.array(high, dtype=float)
+
+    def scale_parameters(self, of_full: BoolVector, theta: Vector) -> BoolVector:
+        """Tell, at theta, for which all that depends on them scales noise, in proportion to them."""
+        out = np.zeros(theta.size, dtype=bool)
+        for j in range(theta.size):
+            there, half, gone = (theta.copy() for _ in range(3))
+            there[j] = theta[j] if theta[j] != 0 else 1e-3
+            half[j], gone[j] = 0.5 * there[j], 0.0
+            whole, part, rest = self.full(there), self.full(half), self.full(gone)
+            moves = whole != rest
+            out[j] = bool(of_full[moves].all() and np.allclose(whole[moves], 2 * part[moves]) and not rest[moves].any())
+        return out
+
+    def _own_bounds(self) -> tuple[Vector, Vector]:
+        lower, upper = self.parameters.lower, self.parameters.upper
+        assert lower is not None, "lmfit's parameters have bounds"
+        assert upper is not None, "lmfit's parameters have bounds"
+        return lower, upper
+
+
+def ties_of(parameters: Parameters) -> Tied | None:
+    """Return the map to all of lmfit's parameters, None where all are free, or came otherwise."""
+    return None if parameters.lmfit is None or len(parameters.lmfit) == len(parameters) else Tied(parameters)
+
+
+# ------------------------------------------------------------------------- a model or cost whose parameters are mapped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transforms:
+    """Which parameters are transformed, by name: an `Elementwise` map of whatever is bound."""
+
+    kinds: dict[str, str]
+
+    def over(self, own: pd.Series, names: Sequence[str]) -> Elementwise:
+        """Return the map to the parameters `names` of a model or cost whose own values are `own`."""
+        return Elementwise(tuple(names), {n: k for n, k in self.kinds.items() if n in names})
+
+    def __str__(self) -> str:
+        return "as a function of " + ", ".join(f"{kind}({name})" for name, kind in self.kinds.items())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldValues:
+    """Values of some parameters that stand for a model's or cost's own."""
+
+    values: pd.Series
+    kinds: dict[str, str] = field(init=False, default_factory=dict)
+
+    def over(self, own: pd.Series, names: Sequence[str]) -> Selected:
+        """Return the map to the parameters `names`, and to those that are held elsewhere than at their `own` values."""
+        whole = merge_parameters(own, self.values)
+        moved = [str(n) for n in self.values.index if n not in names and self.values[n] != own[n]]
+        return Selected.by_name(names, {n: n for n in names}, whole[[*names, *moved]])
+
+    def __str__(self) -> str:
+        return "with " + ", ".join(f"{name} = {value:g}" for name, value in self.values.items())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mapped:
+    """A model or a cost as a function of other parameters than its own; base of the two.
+
+    Attributes
+    ----------
+    inner : Model or Cost
+        The model or cost itself.
+    how : Transforms or HeldValues
+        What is made of its parameters.
+    """
+
+    inner: Any
+    how: Transforms | HeldValues
+
+    def __post_init__(self) -> None:
+        _ = self.parms  # what cannot be mapped is told here
+
+    @property
+    def transforms(self) -> dict[str, str]:
+        """How parameters are transformed, by name."""
+        return {**getattr(self.inner, "transforms", {}), **self.how.kinds}
+
+    @property
+    def parms(self) -> pd.Series:
+        """All parameters, mapped."""
+        own = self.inner.parms
+        out = pd.Series(self.map().start(own.to_numpy(dtype=float)), index=own.index)
+        out.attrs.update(own.attrs)  # what a sum says of its parts
+        return marked(out, self.transforms)
+
+    def map(self, names: Sequence[str] | None = None) -> Map:
+        """Return the map to the parameters `names` (None: all, whatever they are), and to what else moves."""
+        own = self.inner.parms
+        return self.how.over(own, [str(n) for n in own.index] if names is None else names)
+
+    def checked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the names of parameters to be bound, as they are spelled here."""
+        return as_parameters(names if names is None else [str(n) for n in names], self.parms, argument="names").names
+
+    def inner_parms(self, parms: UserParameters) -> dict[str, float]:
+        """Return the parameters of the model or cost itself, from what the user gave of the mapped ones."""
+        map = self.map()
+        full = map.full(merge_parameters(self.parms, parms).to_numpy(dtype=float))
+        return dict(zip(map.full_names, full.tolist(), strict=True))
+
+    def replace(self, **arguments: Any) -> Any:
+        """Return a copy with some arguments of the inner model or cost changed."""
+        return type(self)(self.inner.replace(**arguments), self.how)
+
+    def __repr__(self) -> str:
+        return f"{self.inner!r}, {self.how}"
+
+
+def transforms_of(how: Any, names: Sequence[str] | str | None, known: Sequence[str] | None) -> dict[str, str]:
+    """Return the transform by parameter, of the words of `transformed`; `known` None: only what is named."""
+    some = None if names is None else [names] if isinstance(names, str) else [str(n) for n in names]
+    if isinstance(how, Mapping):
+        kinds = {str(k): check_choice(v, _TRANSFORMS, "how") for k, v in how.items()}
+        if some is not None:
+            kinds = {k: kinds[k] for k in check_names(some, kinds, argument="names")}
+    else:
+        kind = check_choice(how, _TRANSFORMS, "how")
+        kinds = dict.fromkeys(some if some is not None else known or [], kind)
+    if known is not None:
+        argument = "names" if some is not None and not isinstance(how, Mapping) else "how"
+        kinds = dict(zip(check_names(kinds, known, argument=argument), kinds.values(), strict=True))
+    return kinds
