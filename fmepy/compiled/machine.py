@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-__all__ = ["Code", "object_of", "optimised", "versions"]
+__all__ = ["Code", "compiled", "object_of", "optimised", "versions"]
 
 
 class Code:
@@ -31,6 +31,15 @@ class Code:
     def address(self, name: str) -> int:
         """Return where a function begins; 0 if there is none."""
         return int(self._engine.get_function_address(name))
+
+
+LEVEL = 1
+"""Of optimisation of a model's functions: 2 and 3 take half as long again and give nothing (HIV, 28 states)."""
+
+
+def compiled(text: str) -> Code:
+    """Return a program as code."""
+    return Code(optimised(text, LEVEL))
 
 
 def optimised(text: str, level: int, only: str = "") -> Any:

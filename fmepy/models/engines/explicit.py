@@ -19,7 +19,8 @@ import numpy as np
 
 from fmepy.compiled import status
 from fmepy.compiled.explicit_runs import ExplicitRuns, Functions
-from fmepy.compiled.numba_code import HEADER, load, straight_line
+from fmepy.compiled.llvm_code import NotWritableError, Part, Place, Program
+from fmepy.compiled.machine import compiled
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol
@@ -28,28 +29,17 @@ from fmepy.models.running.problem import Problem
 from fmepy.models.running.system import System, build_system
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
-__all__ = ["ENGINE", "DopriStepper", "NotWritableError", "rates_source"]
+__all__ = ["ENGINE", "DopriStepper", "stepper"]
 
 MOST_STEPS = 100_000
 """Steps of one segment, rejected ones included, before a run is given back."""
-MOST_STRAIGHT = 300
-"""Most expressions of one function; more are computed in functions of `BLOCK`, which compile in proportion."""
-BLOCK = 40
 
-_RATES = (  # as `call` in the loop calls it
-    '@cfunc(types.void(types.float64, *[types.CPointer(types.float64)] * 3), cache=True, error_model="numpy")'
-)
-_QUICK = '@njit(error_model="numpy")\n'
 _WHY = {
     status.STEP_TOO_SMALL: "the step became too small",
     status.STIFF: "the model is stiff here",
     status.NO_RATES: "the rates are not finite",
     status.EXPLODED: "a state runs to infinity",
 }
-
-
-class NotWritableError(ValueError):
-    """An expression that numba's code has no word for."""
 
 
 class DopriStepper:
@@ -75,8 +65,7 @@ class DopriStepper:
         self.most_steps = MOST_STEPS
         blocks = len(system.z) // system.n_states
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
-        code = load(rates_source(system), f"a model of {len(system.z)} equations")
-        functions = Functions(code.rates.address, code.watch.address, len(system.watched), code)
+        functions = _functions(system)
         self._runs = ExplicitRuns(functions, system.n_states, rtol, all_atol, max_step)
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
@@ -107,85 +96,69 @@ class DopriStepper:
 
 
 @lru_cache(maxsize=64)
-def rates_source(system: System) -> str:
-    """Return the module that computes the rates of a system, ``rates(t, z, q, out)``, and its conditions, ``watch``.
+def _functions(system: System) -> Functions:
+    """Return the rates and conditions of a system, compiled."""
+    code = compiled(_program(system))
+    return Functions(code.address("rates"), code.address("watch"), len(system.watched), code)
+
+
+@lru_cache(maxsize=64)
+def _program(system: System) -> str:
+    """Return the program that computes the rates of a system, ``rates(t, z, q, out)``, and its conditions, ``watch``.
 
     `q` are the inputs; the conditions are g - offset, the offsets standing behind the inputs.
 
     Raises
     ------
     NotWritableError
-        A function that numba does not have.
+        A function that there is no word for.
     """
     import sympy
 
     n = system.n_states
     offsets = [sympy.Dummy(f"offset{k}") for k in range(len(system.watched))]
-    names = {system.time: "t"}
-    names |= {s: f"y{i}" for i, s in enumerate(system.z[:n])}
-    names |= {s: f"q{i}" for i, s in enumerate([*system.inputs, *offsets])}
+    where: dict[Any, Place] = {system.time: "t"}
+    where |= {s: ("z", i) for i, s in enumerate(system.z[:n])}
+    where |= {s: ("q", i) for i, s in enumerate([*system.inputs, *offsets])}
     rates = system.model_rates
-    targets = [(f"out[{i}]", e) for i, e in enumerate(rates)]
-    of_states = _entries("f", rates, system.z[:n]) if system.names else []
-    of_parameters = _entries("d", rates, [symbol(k) for k in system.names])
-    targets += [(name, e) for _, _, name, e in (*of_states, *of_parameters)]
-    blocks: list[str] = []
-    if len(targets) > MOST_STRAIGHT:
-        body, blocks = _in_blocks(targets, names)
-    else:
-        body = _computed(targets, names)
-    if system.names:
-        body += _sensitivities(n, len(system.names), of_states, of_parameters, system.layout.scales.start)
+    F = _entries(rates, system.z[:n]) if system.names else []
+    D = _entries(rates, [symbol(k) for k in system.names])
+
+    def sensitivities(part: Part) -> None:
+        if system.names:
+            _add_sensitivities(part, n, len(system.names), F, D, system.layout.scales.start)
+
+    program = Program(["t"], ["z", "q", "out"])
+    of_rates = [("out", i, e) for i, e in enumerate(rates)]
+    program.function("rates", of_rates, where, [e for _, _, e in (*F, *D)], sensitivities)
     conditions = [system.switches[i].watched - o for i, o in zip(system.watched, offsets, strict=True)]
-    watch = _computed([(f"out[{k}]", g) for k, g in enumerate(conditions)], names)
-    parts = [*blocks, *_function("rates", body), *_function("watch", watch or ["pass"])]
-    return HEADER + "\n".join(parts)
+    program.function("watch", [("out", k, g) for k, g in enumerate(conditions)], where)
+    return program.text()
 
 
-_Entry = tuple[int, int, str, Any]
+_Entry = tuple[int, int, Any]
 
 
-def _entries(letter: str, expressions: Sequence[Any], symbols: Sequence[Any]) -> list[_Entry]:
-    """Return (row, column, name, expression) of the derivatives that are not zero."""
+def _entries(expressions: Sequence[Any], symbols: Sequence[Any]) -> list[_Entry]:
+    """Return (row, column, expression) of the derivatives that are not zero."""
     used = [e.free_symbols for e in expressions]
     pairs = [(i, j) for i, has in enumerate(used) for j, s in enumerate(symbols) if s in has]
-    found = [(i, j, f"{letter}{i}_{j}", derivative(expressions[i], symbols[j])) for i, j in pairs]
-    return [entry for entry in found if entry[3] != 0]
+    found = [(i, j, derivative(expressions[i], symbols[j])) for i, j in pairs]
+    return [entry for entry in found if entry[2] != 0]
 
 
-def _computed(targets: Sequence[tuple[str, Any]], names: dict[Any, str]) -> list[str]:
-    """Return the lines that read what is used of z and q, and compute the targets."""
-    used = {s for _, e in targets for s in e.free_symbols}
-    read = [f"{k} = {'z' if k[0] == 'y' else 'q'}[{k[1:]}]" for s, k in names.items() if s in used and k != "t"]
-    lines = straight_line(targets, names)
-    for line in lines:
-        if "Not supported" in line:
-            raise NotWritableError(f"{line.split()[-1].split('(')[0]}()")
-    return read + lines
-
-
-def _in_blocks(targets: Sequence[tuple[str, Any]], names: dict[Any, str]) -> tuple[list[str], list[str]]:
-    """Return the lines that compute many targets through functions of some each, and these functions."""
-    calls, functions = [f"v = np.empty({len(targets)})"], []
-    for start in range(0, len(targets), BLOCK):
-        some = [(f"out[{start + i}]", e) for i, (_, e) in enumerate(targets[start : start + BLOCK])]
-        functions += _function(f"part{start}", _computed(some, names), _QUICK.strip())
-        calls.append(f"part{start}(t, z, q, v)")
-    return calls + [f"{name} = v[{i}]" for i, (name, _) in enumerate(targets)], functions
-
-
-def _sensitivities(n: int, n_par: int, F: list[_Entry], D: list[_Entry], scales: int) -> list[str]:
-    """Return the lines of s_j' = F s_j + k_j D_j."""
-    loop = [f"s{k} = z[b + {k}]" for k in sorted({k for _, k, _, _ in F})]
-    for i in range(n):
-        terms = " + ".join(f"{name} * s{k}" for row, k, name, _ in F if row == i) or "0.0"
-        loop.append(f"out[b + {i}] = {terms}")
-    lines = [f"for b in range({n}, {n * (1 + n_par)}, {n}):", *(f"    {line}" for line in loop)]
-    return lines + [f"out[{n * (1 + j) + i}] += q[{scales + j}] * {name}" for i, j, name, _ in D]
-
-
-def _function(name: str, body: list[str], decorator: str = _RATES) -> list[str]:
-    return ["", "", decorator, f"def {name}(t, z, q, out):", *(f"    {line}" for line in body), ""]
+def _add_sensitivities(part: Part, n: int, n_par: int, F: list[_Entry], D: list[_Entry], scales: int) -> None:
+    """Add the loop over the parameters, s_j' = F s_j + k_j D_j; block b of z and out holds s_j."""
+    slopes = {(i, k): part.value(e) for i, k, e in F}
+    sources = [(i, j, part.value(e)) for i, j, e in D]
+    with part.loop(n, n * (1 + n_par), n) as b:
+        s = {k: part.load("z", part.emit(f"add i64 {b}, {k}")) for k in sorted({k for _, k in slopes})}
+        for i in range(n):
+            terms = [part.emit(f"fmul double {v}, {s[k]}") for (row, k), v in slopes.items() if row == i]
+            part.store(part.total(terms), "out", part.emit(f"add i64 {b}, {i}"))
+    for i, j, v in sources:
+        source = part.emit(f"fmul double {part.load('q', scales + j)}, {v}")
+        part.add(source, "out", n * (1 + j) + i)
 
 
 # --- what is known of the engine
@@ -193,7 +166,7 @@ def _function(name: str, body: list[str], decorator: str = _RATES) -> list[str]:
 
 def _refuses(equations: Equations) -> str:
     try:
-        rates_source(build_system(equations, (), True))
+        _program(build_system(equations, (), True))
     except NotWritableError as error:
         return f"it does not have {error}"
     return ""

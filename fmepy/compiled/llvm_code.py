@@ -1,0 +1,427 @@
+# ruff: noqa: N802, N815    # methods are named as the nodes of expressions that they write
+"""Expressions -> LLVM's text: functions of numbers in arrays, compiled in milliseconds and so kept nowhere.
+
+A function reads scalars and entries of arrays, and writes entries of arrays: ``void f(double t, double* z, ...)``. What
+stands in several places of the expressions is computed once; of a choice only the branch that is taken is, but for what
+is needed elsewhere too. Nothing is rewritten that would change a digit; where there is no value comes NaN, and nothing
+is raised.
+
+Large systems become functions of some hundred operations each, since LLVM takes more than proportionally long for long
+ones; what one of them computes for another goes through an array on the stack.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from fmepy.expressions.functions import ELEMENTARY
+
+__all__ = ["NotWritableError", "Part", "Program"]
+
+MOST_OPERATIONS = 1000
+"""Of one function."""
+MOST_NESTED = 60
+"""Levels of an expression that are written as one: deeper ones are cut, or Python would nest as deep."""
+
+Place: TypeAlias = "tuple[str, int] | str"
+"""An entry of an array, or a scalar."""
+
+_INTRINSIC = {"exp", "log", "sin", "cos", "pow", "sqrt", "fabs", "floor", "ceil", "copysign"}
+_IN_C = {name: name for name in ELEMENTARY} | {
+    "acosh": "acosh", "atanh": "atanh", "erf": "erf", "erfc": "erfc", "gamma": "tgamma", "loggamma": "lgamma"
+}  # fmt: skip
+NAN = "0x7FF8000000000000"
+
+
+class NotWritableError(ValueError):
+    """An expression that there are no words for in machine code."""
+
+
+def _number(value: float) -> str:
+    """Return a constant, to the last bit."""
+    return f"0x{struct.unpack('>Q', struct.pack('>d', value))[0]:016X}"
+
+
+class Part:
+    """One function being written: straight code but for branches at choices."""
+
+    def __init__(self, program: _Function) -> None:
+        self.lines: list[str] = []
+        self._whole = program
+        self._label = "entry"
+        self._known: list[dict[Any, str]] = [{}]  # what has been computed, by branch: outermost first
+        self.count = 0
+
+    def emit(self, text: str) -> str:
+        """Return the name of an operation's result; the same operation is written once."""
+        for scope in self._known:
+            if text in scope:
+                return scope[text]
+        name = self._name("%v")
+        self.lines.append(f"  {name} = {text}")
+        self._known[-1][text] = name
+        return name
+
+    def value(self, e: Any) -> str:
+        """Return the name of an expression's value."""
+        for scope in self._known:
+            if e in scope:
+                return scope[e]
+        name = self._whole.from_elsewhere(e, self) or self._written(e)
+        self._known[-1][e] = name
+        return name
+
+    def load(self, array: str, index: int | str) -> str:
+        """Return the name of an array's entry."""
+        at = self.emit(f"getelementptr double, ptr %{array}, i64 {index}")
+        return self.emit(f"load double, ptr {at}")
+
+    def store(self, value: str, array: str, index: int | str) -> None:
+        """Set an array's entry."""
+        at = self.emit(f"getelementptr double, ptr %{array}, i64 {index}")
+        self.lines.append(f"  store double {value}, ptr {at}")
+
+    def add(self, value: str, array: str, index: int) -> None:
+        """Add to an array's entry."""
+        at = self.emit(f"getelementptr double, ptr %{array}, i64 {index}")
+        before, total = self._name("%v"), self._name("%v")
+        self.lines += [f"  {before} = load double, ptr {at}", f"  {total} = fadd double {before}, {value}"]
+        self.lines.append(f"  store double {total}, ptr {at}")
+
+    def total(self, values: Sequence[str]) -> str:
+        """Return the name of a sum."""
+        out = values[0] if values else _number(0.0)
+        for v in values[1:]:
+            out = self._binary("fadd", out, v)
+        return out
+
+    @contextmanager
+    def loop(self, start: int, stop: int, step: int) -> Iterator[str]:
+        """Write what follows as a loop; gives the name of its counter. It is run at least once."""
+        number = self._name("")
+        counter, after, label, before = f"%i{number}", f"%j{number}", f"loop{number}", self._label
+        self.lines += [f"  br label %{label}", f"{label}:"]
+        at = len(self.lines)  # where the counter's line comes, when it is known from which block the loop comes back
+        self._label = label
+        self._known.append({})
+        yield counter
+        self._known.pop()
+        back = self._label
+        self.lines.insert(at, f"  {counter} = phi i64 [ {start}, %{before} ], [ {after}, %{back} ]")
+        self.lines.append(f"  {after} = add i64 {counter}, {step}")
+        self.lines.append(f"  %c{number} = icmp ult i64 {after}, {stop}")
+        self.lines.append(f"  br i1 %c{number}, label %{label}, label %end{number}")
+        self.begin(f"end{number}")
+
+    def begin(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+        self._label = label
+
+    def _name(self, letter: str) -> str:
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def _call(self, name: str, *values: str) -> str:
+        function = f"llvm.{name}.f64" if name in _INTRINSIC else name
+        self._whole.declared.add((function, len(values)))
+        return self.emit(f"call double @{function}({', '.join(f'double {v}' for v in values)})")
+
+    def _binary(self, word: str, a: str, b: str) -> str:
+        return self.emit(f"{word} double {a}, {b}")
+
+    def _is(self, word: str, a: str, b: str) -> str:
+        return self.emit(f"fcmp {word} double {a}, {b}")
+
+    def _select(self, condition: str, yes: str, no: str) -> str:
+        return self.emit(f"select i1 {condition}, double {yes}, double {no}")
+
+    # --- one expression
+
+    def _written(self, e: Any) -> str:
+        if e.is_Symbol:
+            place = self._whole.where[e]
+            return f"%{place}" if isinstance(place, str) else self.load(*place)
+        if e.is_Number or e.is_NumberSymbol:
+            return self._constant(e)
+        if e.is_Add:
+            return self._sum(e.args)
+        if e.is_Mul:
+            return self._product(e)
+        if e.is_Pow:
+            return self._power(e.base, e.exp)
+        word = type(e).__name__
+        if (own := getattr(self, f"_write_{word}", None)) is not None:
+            return str(own(*e.args))
+        if word in _IN_C:
+            return self._call(_IN_C[word], *map(self.value, e.args))
+        raise NotWritableError(f"{word}()")
+
+    def _constant(self, e: Any) -> str:
+        try:
+            return _number(float(e))
+        except OverflowError:
+            return _number(math.inf if e.is_positive else -math.inf)
+        except TypeError:  # a complex infinity
+            return NAN
+
+    def _sum(self, terms: Sequence[Any]) -> str:
+        return self.total([self.value(term) for term in terms])
+
+    def _product(self, e: Any) -> str:
+        above, below = [], []
+        for factor in e.args:
+            if (
+                factor.is_Pow
+                and factor.exp.is_Rational
+                and factor.exp.is_negative
+                and not self._whole.is_shared(factor)
+            ):
+                below.append(self._power(factor.base, -factor.exp))
+            else:
+                above.append(self.value(factor))
+        if len(above) > 1 and e.args[0] == -1:
+            above[:2] = [self.emit(f"fneg double {above[1]}")]
+        out = above[0] if above else _number(1.0)
+        for v in above[1:]:
+            out = self._binary("fmul", out, v)
+        if not below:
+            return out
+        divisor = below[0]
+        for v in below[1:]:
+            divisor = self._binary("fmul", divisor, v)
+        return self._binary("fdiv", out, divisor)
+
+    def _power(self, base: Any, n: Any) -> str:
+        if n.is_Integer and n.is_negative and abs(n) <= 64:
+            return self._binary("fdiv", _number(1.0), self._power(base, -n))
+        x = self.value(base)
+        if n.is_Integer and 1 <= n <= 64:  # a literal whole exponent becomes multiplications
+            out, left = "", int(n)
+            while left:
+                if left & 1:
+                    out = self._binary("fmul", out, x) if out else x
+                left >>= 1
+                if left:
+                    x = self._binary("fmul", x, x)
+            return out
+        if n.is_Rational and abs(n.p) == 1 and n.q == 2:
+            root = self._call("sqrt", x)
+            return root if n.is_positive else self._binary("fdiv", _number(1.0), root)
+        return self._call("pow", x, self.value(n))
+
+    # --- the nodes of the model language; each hands on NaN
+
+    def _write_Where(self, left: Any, right: Any, yes: Any, no: Any) -> str:
+        from fmepy.expressions.nodes import Mode
+
+        above = self._is("ogt", self.value(left), self.value(right))
+        below = "" if isinstance(left, Mode) else self._is("ole", self.value(left), self.value(right))
+
+        def unless_unknown(value: str) -> str:
+            return self._select(below, value, NAN) if below else value
+
+        if self._is_at_hand(yes) and self._is_at_hand(no):
+            return self._select(above, self.value(yes), unless_unknown(self.value(no)))
+        number = self._name("")
+        taken, other, after = f"yes{number}", f"no{number}", f"after{number}"
+        self.lines.append(f"  br i1 {above}, label %{taken}, label %{other}")
+        ends = []
+        for label, branch in ((taken, yes), (other, no)):
+            self.begin(label)
+            self._known.append({})
+            value = self.value(branch)
+            ends.append((value if branch is yes and label == taken else unless_unknown(value), self._label))
+            self._known.pop()
+            self.lines.append(f"  br label %{after}")
+        self.begin(after)
+        return self.emit(f"phi double {', '.join(f'[ {value}, %{label} ]' for value, label in ends)}")
+
+    def _is_at_hand(self, e: Any) -> bool:
+        return not e.args or any(e in scope for scope in self._known)
+
+    def _write_Largest(self, *args: Any, above: str = "ogt", not_below: str = "oge") -> str:
+        out = self.value(args[0])
+        for other in args[1:]:
+            b = self.value(other)
+            least = self._select(self._is(not_below, b, out), b, NAN)
+            out = self._select(self._is(above, out, b), out, least)
+        return out
+
+    def _write_Smallest(self, *args: Any) -> str:
+        return self._write_Largest(*args, above="olt", not_below="ole")
+
+    def _write_Absolute(self, x: Any) -> str:
+        return self._call("fabs", self.value(x))
+
+    def _write_Sign(self, x: Any) -> str:
+        v, zero = self.value(x), _number(0.0)
+        at_zero = self._select(self._is("oeq", v, zero), zero, NAN)
+        below = self._select(self._is("olt", v, zero), _number(-1.0), at_zero)
+        return self._select(self._is("ogt", v, zero), _number(1.0), below)
+
+    def _write_Floor(self, x: Any) -> str:
+        return self._call("floor", self.value(x))
+
+    def _write_Ceiling(self, x: Any) -> str:
+        return self._call("ceil", self.value(x))
+
+    def _write_Modulo(self, x: Any, by: Any) -> str:
+        """As Python's: with the sign of the divisor, zero too."""
+        a, b, zero = self.value(x), self.value(by), _number(0.0)
+        rest = self._binary("frem", a, b)
+        differ = self.emit(f"xor i1 {self._is('olt', b, zero)}, {self._is('olt', rest, zero)}")
+        moved = self._select(differ, self._binary("fadd", rest, b), rest)
+        return self._select(self._is("oeq", rest, zero), self._call("copysign", zero, b), moved)
+
+    def _write_NoNumber(self, x: Any) -> str:
+        v = self.value(x)
+        return self._select(self._is("ord", v, v), _number(0.0), NAN)
+
+    # sympy's own, which derivatives bring in
+    _write_Abs, _write_sign, _write_floor, _write_ceiling = _write_Absolute, _write_Sign, _write_Floor, _write_Ceiling
+    _write_Max, _write_Min = _write_Largest, _write_Smallest
+
+
+class _Function:
+    """One function of a program: its parts, and what they share."""
+
+    def __init__(self, where: Mapping[Any, Place], arguments: str, passed: str) -> None:
+        self.where, self._arguments, self._passed = where, arguments, passed
+        self.declared: set[tuple[str, int]] = set()
+        self._home: dict[Any, Part] = {}
+        self._slots: dict[Any, int] = {}
+        self._shared: set[Any] = set()
+
+    def is_shared(self, e: Any) -> bool:
+        """Tell whether an expression is computed on its own, for several places."""
+        return e in self._shared
+
+    def from_elsewhere(self, e: Any, part: Part) -> str:
+        """Return the name of what another part has computed, or an empty string."""
+        home = self._home.get(e)
+        if home is None or home is part:
+            return ""
+        return part.load("w", self._slots.setdefault(e, len(self._slots)))
+
+    def written(
+        self, name: str, targets: Sequence[tuple[str, int, Any]], needed: Sequence[Any], then: Callable[[Part], None]
+    ) -> str:
+        """Return the text; see `Program.function`."""
+        roots = [*(e for _, _, e in targets), *needed]
+        statements = self._statements(roots)
+        parts = [Part(self)]
+        for e in statements:
+            if parts[-1].count > MOST_OPERATIONS:
+                parts.append(Part(self))
+            parts[-1].value(e)
+            self._home[e] = parts[-1]
+        at: dict[Any, list[tuple[str, int]]] = {}
+        for array, index, e in targets:
+            at.setdefault(e, []).append((array, index))
+        for e, places in at.items():
+            part = self._home.get(e, parts[-1])
+            for place in places:
+                part.store(part.value(e), *place)
+        main = parts[0] if len(parts) == 1 else Part(self)
+        then(main)
+        return self._assembled(name, parts, main)
+
+    def _assembled(self, name: str, parts: list[Part], main: Part) -> str:
+        if main is parts[0]:
+            return self._define(name, "", main.lines)
+        for e, slot in self._slots.items():
+            home = self._home[e]
+            home.store(home.value(e), "w", slot)
+        functions = [self._define(f"{name}.{i}", ", ptr noalias %w", p.lines) for i, p in enumerate(parts)]
+        calls = [f"  %w = alloca [{max(1, len(self._slots))} x double]"]
+        calls += [f"  call void @{name}.{i}({self._passed}, ptr %w)" for i in range(len(parts))]
+        return "\n".join([*functions, self._define(name, "", calls + main.lines)])
+
+    def _define(self, name: str, more: str, lines: list[str]) -> str:
+        kind = "noinline" if more else ""
+        return "\n".join(
+            [f"define void @{name}({self._arguments}{more}) {kind} {{", "entry:", *lines, "  ret void", "}"]
+        )
+
+    def _statements(self, roots: Sequence[Any]) -> list[Any]:
+        """Return what is computed on its own, in order: results, what they share, and cuts of what nests deeply."""
+        uses: Counter[Any] = Counter(roots)
+        heights: dict[Any, int] = {}
+        order: list[Any] = []
+        for root in roots:
+            waiting = [root]
+            while waiting:
+                e = waiting[-1]
+                new = [a for a in e.args if a not in heights]
+                if e in heights or not new:
+                    waiting.pop()
+                    if e not in heights:
+                        heights[e] = 1 + max((heights[a] for a in e.args), default=-1)
+                        uses.update(e.args)
+                        order.append(e)
+                        if heights[e] >= MOST_NESTED:
+                            heights[e] = 0
+                            uses[e] += 2
+                else:
+                    waiting.extend(new)
+        self._shared = {e for e in order if e.args and uses[e] > 1}
+        wanted = self._shared | {e for e in roots if e.args}
+        return [e for e in order if e in wanted]
+
+
+class Program:
+    """Functions written in LLVM's text.
+
+    Parameters
+    ----------
+    scalars, arrays : sequence of str
+        Arguments of all functions: numbers, and arrays that do not overlap.
+    """
+
+    def __init__(self, scalars: Sequence[str], arrays: Sequence[str]) -> None:
+        self._arguments = ", ".join([f"double %{s}" for s in scalars] + [f"ptr noalias %{a}" for a in arrays])
+        self._passed = ", ".join([f"double %{s}" for s in scalars] + [f"ptr %{a}" for a in arrays])
+        self._functions: list[str] = []
+        self._declared: set[tuple[str, int]] = set()
+
+    def function(
+        self,
+        name: str,
+        targets: Sequence[tuple[str, int, Any]],
+        where: Mapping[Any, Place],
+        needed: Sequence[Any] = (),
+        then: Callable[[Part], None] = lambda part: None,
+    ) -> None:
+        """Add a function.
+
+        Parameters
+        ----------
+        targets : sequence of (str, int, sympy.Expr)
+            What is written: array, index, and the expression (in our own nodes, see `switches.as_choices`).
+        where : mapping of sympy.Symbol to Place
+            Where the symbols are found.
+        needed : sequence of sympy.Expr
+            What is computed for `then`, which may add code of its own at the end.
+
+        Raises
+        ------
+        NotWritableError
+            A function that there is no word for.
+        """
+        function = _Function(where, self._arguments, self._passed)
+        self._functions.append(function.written(name, targets, needed, then))
+        self._declared |= function.declared
+
+    def text(self) -> str:
+        """Return the program."""
+        heads = [
+            f"declare double @{name}({', '.join(['double'] * n)}) nounwind willreturn memory(none)"
+            for name, n in sorted(self._declared)
+        ]
+        return "\n".join([*heads, *self._functions])

@@ -1,0 +1,184 @@
+"""Machine code straight from expressions: the same numbers as the Python path, whatever the values."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from fmepy.compiled import llvm_code
+from fmepy.compiled.llvm_code import NotWritableError, Program
+from fmepy.compiled.machine import compiled
+from fmepy.compiled.python_code import scalar_function
+from fmepy.expressions import nodes
+from fmepy.expressions.equations import symbol
+from fmepy.expressions.functions import ELEMENTARY
+
+SYMBOLS = [symbol(name) for name in "tabcd"]
+t, a, b, c, d = SYMBOLS
+
+
+def function_of(expressions):
+    """Return f(values of t, a, b, c, d) -> array in machine code."""
+    program = Program(["t"], ["z", "out"])
+    where = {t: "t"} | {s: ("z", i) for i, s in enumerate(SYMBOLS[1:])}
+    program.function("f", [("out", i, e) for i, e in enumerate(expressions)], where)
+    code = compiled(program.text())
+    function = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p)(code.address("f"))
+
+    def f(values):
+        z, out = np.array(values[1:], dtype=float), np.full(len(expressions), 7.0)
+        function(values[0], z.ctypes.data, out.ctypes.data)
+        return out
+
+    f.code = code
+    return f
+
+
+def assert_same(expressions, points, rtol=1e-13):
+    f, python = function_of(expressions), scalar_function([SYMBOLS], expressions)
+    for values in points:
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(f(values), python(values), rtol=rtol, atol=1e-300, err_msg=f"{values}")
+
+
+WILD = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-3, 7e5, math.nan, math.inf, -math.inf]
+
+
+def wild_points(n, seed):
+    rng = np.random.default_rng(seed)
+    return [[WILD[k] for k in rng.integers(len(WILD), size=5)] for _ in range(n)]
+
+
+# --- every word of the language
+
+WORDS = {
+    "power of whole numbers": [a**2, a**3, a**7, a**64, a**65, a**-1, a**-2, a**-5, 3 / a**2, b * c / a],
+    "roots": [sp.sqrt(a), 1 / sp.sqrt(a), a ** sp.Rational(3, 2), a ** sp.Rational(-3, 2), a ** sp.Rational(1, 3)],
+    "power": [a**b, 2**a, a**2.5, (a + b) ** c, a**-0.5],
+    "sums and signs": [-a, a - b, -a - b, a - 2 * b / 3, -a * b, -2 * a / b, sp.Rational(1, 3) * a, -1 / a],
+    "constants": [sp.pi * a, sp.E * b, sp.Integer(3), sp.Rational(1, 7), sp.Float(0.1), sp.oo * sp.S.One, sp.nan, t],
+    "where": [
+        nodes.Where(a, b, c, d),
+        nodes.Where(a, b, sp.log(c), sp.exp(-d) / a),
+        nodes.Where(a, sp.S.Zero, sp.sqrt(a), sp.S.Zero),
+    ],
+    "nested": [nodes.Where(a, b, nodes.Where(b, c, a**c, sp.log(d)), nodes.Where(d, sp.S.One, sp.exp(c), a / b))],
+    "extremes": [nodes.Largest(a, b), nodes.Smallest(a, b), nodes.Largest(a, b, c, d), nodes.Smallest(a, b, c)],
+    "steps": [nodes.Absolute(a), nodes.Sign(a), nodes.Floor(a), nodes.Ceiling(a), nodes.NoNumber(sp.log(a))],
+    "mod": [nodes.Modulo(a, b), nodes.Modulo(-a, b), nodes.Modulo(a, 2)],
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_every_word_gives_the_numbers_of_the_python_path(words):
+    assert_same(WORDS[words], [*wild_points(150, 1), [0.3, 1.7, 0.2, 2.9, 0.4]])
+
+
+@pytest.mark.parametrize("word", [*ELEMENTARY, "acosh", "atanh", "erf", "gamma"])
+def test_every_function_is_that_of_c(word):
+    function = getattr(sp, word)
+    expressions = [function(a, b)] if word == "atan2" else [function(a), function(a) * b + function(a)]
+    assert_same(expressions, [[0, x, y, 0, 0] for x in (0.3, 0.9, 1.7, 4.0) for y in (-0.5, 2.0)], rtol=1e-12)
+
+
+def test_a_mode_chooses_without_looking_at_anything_else():
+    mode = nodes.Mode("mode0", real=True)
+    program = Program([], ["z", "out"])
+    program.function("f", [("out", 0, nodes.Where(mode, sp.S.Half, sp.log(a), -a))], {mode: ("z", 0), a: ("z", 1)})
+    code = compiled(program.text())
+    f = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.address("f"))
+    for values, expected in (([1.0, 2.0], math.log(2.0)), ([0.0, -3.0], 3.0)):
+        z, out = np.array(values), np.zeros(1)
+        f(z.ctypes.data, out.ctypes.data)
+        assert out[0] == expected
+
+
+def test_the_branch_not_taken_is_not_evaluated():
+    program = Program([], ["z", "out"])
+    program.function(
+        "f", [("out", 0, nodes.Where(a, b, sp.log(c), sp.exp(d)))], {s: ("z", i) for i, s in enumerate(SYMBOLS)}
+    )
+    text = program.text()
+    blocks = text.split("\nyes")[1].split("\nno")
+    assert "llvm.log" in blocks[0]
+    assert "llvm.exp" in blocks[1]
+
+
+def test_what_there_is_no_word_for_is_refused_by_name():
+    with pytest.raises(NotWritableError, match=r"zeta\(\)"):
+        function_of([sp.zeta(a)])
+
+
+# --- whole trees
+
+
+def tree(rng, depth):
+    """Return a random expression."""
+    if depth == 0 or rng.random() < 0.1:
+        leaves = [*SYMBOLS, sp.Integer(int(rng.integers(-3, 4))), sp.Rational(1, 2), sp.Float(0.25)]
+        return leaves[rng.integers(len(leaves))]
+
+    def sub():
+        return tree(rng, depth - 1)
+
+    kinds = [
+        lambda: sub() + sub(), lambda: sub() + sub() - sub(), lambda: sub() * sub(), lambda: sub() * sub() * sub(),
+        lambda: sub() / sub(), lambda: sub() ** int(rng.integers(-3, 5)), lambda: sp.sqrt(sub()),
+        lambda: nodes.Where(sub(), sub(), sub(), sub()), lambda: nodes.Largest(sub(), sub()),
+        lambda: nodes.Smallest(sub(), sub(), sub()), lambda: nodes.Absolute(sub()), lambda: nodes.Sign(sub()),
+        lambda: sp.exp(-nodes.Absolute(sub())), lambda: sp.log(sub()), lambda: sp.tanh(sub()),
+        lambda: nodes.NoNumber(sub()),
+    ]  # fmt: skip
+    return kinds[rng.integers(len(kinds))]()
+
+
+def trees(seed, n, depth):
+    """Return expressions that share some of their parts."""
+    rng = np.random.default_rng(seed)
+    shared = [tree(rng, 2) for _ in range(3)]
+    out = [tree(rng, depth) + shared[rng.integers(3)] * shared[rng.integers(3)] for _ in range(n)]
+    return [e for e in out if not e.has(sp.zoo, sp.nan, sp.oo, sp.I)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_trees_give_the_numbers_of_the_python_path(seed):
+    expressions = trees(seed, 12, 4)
+    f, python = function_of(expressions), scalar_function([SYMBOLS], expressions)
+    for values in wild_points(60, seed):
+        with np.errstate(all="ignore"):
+            here, there = f(values), np.array(python(values))
+            assert (np.isnan(here) == np.isnan(there)).all()
+            np.testing.assert_allclose(here, there, rtol=1e-9, atol=1e-12)
+
+
+def test_parts_of_a_large_function_give_the_same_bits(monkeypatch):
+    expressions = trees(3, 20, 4)
+    whole = function_of(expressions)
+    monkeypatch.setattr(llvm_code, "MOST_OPERATIONS", 5)
+    parts = function_of(expressions)
+    for values in wild_points(60, 3):
+        np.testing.assert_array_equal(parts(values), whole(values))
+
+
+def test_an_expression_of_a_thousand_levels_is_no_trouble():
+    e = a
+    for i in range(1000):
+        e = (e + i) * b if i % 2 else e / c + d  # no level can be merged with the next
+    values = [0.0, 1.1, 0.9, 1.3, 0.2]
+    x = values[1]
+    for i in range(1000):
+        x = (x + i) * values[2] if i % 2 else x / values[3] + values[4]
+    assert function_of([e])(values)[0] == pytest.approx(x, rel=1e-10)
+
+
+def test_a_function_lives_as_long_as_its_code():
+    f = function_of([a * b])
+    assert f([0, 2, 3, 0, 0])[0] == 6
+    others = [function_of([a + k]) for k in range(20)]
+    assert [g([0, 1, 0, 0, 0])[0] for g in others] == [1 + k for k in range(20)]
+    del others
+    assert f([0, 2, 4, 0, 0])[0] == 8
