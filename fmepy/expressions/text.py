@@ -1,6 +1,6 @@
 """Checked text -> sympy expressions: the right-hand sides of the model language.
 
-Text runs no code. It is parsed with ``ast`` after limits on length and nesting, and the tree is rebuilt, node by node,
+Text runs no code. It is parsed with ``ast`` after limits on length and nesting (`tree`), and rebuilt, node by node,
 from a white list: numbers, names, ``+ - * / % **``, the functions of `expressions.functions`, ``pi``, and conditions
 inside ``where(condition, a, b)`` or ``a if condition else b``. Everything else is an error that shows the place.
 
@@ -16,13 +16,9 @@ is a Float of double precision. Only sums, products and quotients of ``pi`` stay
 from __future__ import annotations
 
 import ast
-import keyword
 import math
 import operator
-import re
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,29 +27,24 @@ from fmepy.expressions.conditions import Condition, Joined, Not, choose, relatio
 from fmepy.expressions.equations import MAX_INTEGER, number, symbol
 from fmepy.expressions.functions import FUNCTIONS
 from fmepy.expressions.source import Source
+from fmepy.expressions.tree import (
+    MAX_EXPRESSION,
+    MAX_NESTING,
+    Tree,
+    check_closed,
+    clean_line,
+    parse_tree,
+    reserved_name,
+    too_deep,
+)
 
 if TYPE_CHECKING:
     import sympy
 
-__all__ = [
-    "Tree",
-    "as_expr",
-    "check_closed",
-    "clean_line",
-    "convert",
-    "parse_expression",
-    "parse_tree",
-    "reserved_name",
-]
+__all__ = ["as_expr", "convert", "parse_expression"]
 
-MAX_EXPRESSION = 10_000
-"""Most characters of one expression or statement."""
-MAX_NESTING = 100
-"""Most levels of brackets and operators inside one another (a long sum is one level)."""
 MAX_SIZE = 100_000
 """Most terms and operators of one expression, assigned names put in."""
-MAX_NUMBER = 60
-"""Most characters of one number."""
 MAX_EXACT_EXPONENT = 10_000
 """Whole exponents up to here are exact; `(2*x)**n` makes sympy compute `2**n`."""
 MAX_SYMBOLIC_EXPONENT = 100
@@ -76,13 +67,6 @@ _HINTS: dict[type[ast.AST], str] = {  # where users really go wrong
     ast.BoolOp: _CONDITION_ONLY,
     ast.Not: _CONDITION_ONLY,
 }
-_MISREAD = {  # what Python's parser says, and what we do
-    "decimal literal": "a number and a name run into each other; a product is written with *, as in 2*x",
-    "comma": "something is missing between two terms; a product is written with *, as in a*x",
-    "=": "'=' stands once in a statement; conditions are written with <, <=, > and >=",
-    "assign": "'=' stands once in a statement; conditions are written with <, <=, > and >=",
-    "character": "this cannot be read; write plain signs and letters",
-}
 _OTHER_WORDS = {  # what numpy and other languages call our functions
     **{other: name for name, function in FUNCTIONS.items() for other in function.numpy},
     **dict.fromkeys(("mod", "fmod", "remainder"), "%"),
@@ -94,151 +78,6 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
 _SUM, _PRODUCT = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
-_WORDS_ALLOWED = {"and", "or", "not", "if", "else"}
-_NUMBER = re.compile(r"(?<![\w.])\.?\d[\w.]*")
-_WORD = re.compile(r"[^\W\d]\w*")
-
-
-def reserved_name(name: str) -> str:
-    """Return why `name` (in NFKC form) cannot be the name of a variable, or an empty string."""
-    if name.startswith("__"):
-        return "names that begin with two underscores are reserved"
-    if keyword.iskeyword(name):
-        return f"{name!r} is a word of the language and cannot be a name; call it {name + '_'!r}"
-    if name in FUNCTIONS:
-        return f"{name!r} is a function: it is called with arguments in brackets, and cannot be a name"
-    return ""
-
-
-# --- text -> tree
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """A parsed right-hand side, and where it came from.
-
-    Attributes
-    ----------
-    node : ast.expr
-        The parsed expression; not checked yet.
-    code : str
-        What was parsed. Its lines are those of `source` from `row` on, moved right by `shift` characters.
-    """
-
-    node: ast.expr = field(repr=False)
-    code: str
-    source: Source = field(repr=False)
-    row: int
-    shift: int
-
-    def error(self, message: str, node: ast.AST | None = None) -> ModelTextError:
-        """Return the error that points at `node`, or at the start of the expression."""
-        node = self.node if node is None else node
-        row, offset = node.lineno - 1, node.col_offset  # type: ignore[attr-defined]  # every expression has a place
-        line = self.code.split("\n")[row]
-        column = len(line.encode()[:offset].decode(errors="ignore"))
-        if (row, column) == (0, 0):  # a tuple or a comprehension takes our own bracket for its own
-            column = 1 + len(line[1:]) - len(line[1:].lstrip())
-        return self.error_at(message, row, column)
-
-    def error_at(self, message: str, row: int = 0, column: int = 0) -> ModelTextError:
-        """Return the error that points at a place in the code."""
-        return self.source.error(message, self.row + row, max(0, column - (self.shift if row == 0 else 0)))
-
-    def text(self, node: ast.AST) -> str:
-        """Return a piece as the user wrote it, for a message."""
-        segment = ast.get_source_segment(self.code + "\n)", node) or "this"
-        if (node.lineno, node.col_offset) == (1, 0):  # type: ignore[attr-defined]  # as in `error`
-            segment = segment[1:-1]
-        text = " ".join(segment.split())
-        return repr(text if len(text) <= 60 else text[:57] + "...")
-
-    def names(self) -> list[ast.Name]:
-        """Return the names that occur, in the order in which they are read, functions and constants aside."""
-        heads = {id(n.func) for n in ast.walk(self.node) if isinstance(n, ast.Call)}
-        names = [n for n in ast.walk(self.node) if isinstance(n, ast.Name) and id(n) not in heads and n.id != "pi"]
-        return sorted(names, key=lambda n: (n.lineno, n.col_offset))
-
-
-def parse_tree(lines: list[str], source: Source, row: int, shift: int) -> Tree:
-    """Return the tree of an expression whose first line is line `row` of the source.
-
-    Parameters
-    ----------
-    lines : list of str
-        The lines without comments, brackets balanced (see `clean_line`); what precedes the expression is blank.
-        The first begins with "(", of which `shift` characters are not in the source.
-    """
-    code = "\n".join(lines)
-    place = Tree(ast.Constant(0.0, lineno=1, col_offset=0), code, source, row, shift)
-    if len(code) > MAX_EXPRESSION:
-        raise place.error_at(f"this is longer than {MAX_EXPRESSION} characters; split it into assignments")
-    _check_words(place)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # SyntaxWarnings and DeprecationWarnings about the user's text
-            node = ast.parse(code + "\n)", mode="eval").body
-    except (MemoryError, RecursionError):
-        raise _too_deep(place) from None
-    except (SyntaxError, ValueError) as error:  # ValueError: characters that no Python source may hold
-        raise _unreadable(place, error) from None
-    return Tree(node, code, source, row, shift)
-
-
-def _too_deep(tree: Tree) -> ModelTextError:
-    return tree.error_at("this is too long or too deeply nested; split it into assignments")
-
-
-def _check_words(place: Tree) -> None:
-    """Refuse Python's words and endless numbers, before the parser speaks of its own syntax."""
-    for i, line in enumerate(place.code.split("\n")):
-        for match in _NUMBER.finditer(line):
-            if len(match.group()) > MAX_NUMBER:
-                raise place.error_at(f"a number of more than {MAX_NUMBER} characters", i, match.start())
-        for match in _WORD.finditer(line):
-            if keyword.iskeyword(match.group()) and match.group() not in _WORDS_ALLOWED:
-                raise place.error_at(reserved_name(match.group()), i, match.start())
-
-
-def _unreadable(place: Tree, error: SyntaxError | ValueError) -> ModelTextError:
-    """Return our words for what Python's parser does not read."""
-    lines = place.code.split("\n")
-    row, column = (getattr(error, "lineno", None) or 1) - 1, (getattr(error, "offset", None) or 1) - 1
-    if row >= len(lines):  # the closing bracket that we added: the text stops where something more was expected
-        return place.error_at("the expression stops too early", len(lines) - 1, len(lines[-1].rstrip()))
-    said = str(getattr(error, "msg", error)).split(" (<")[0]
-    message = next((ours for theirs, ours in _MISREAD.items() if theirs in said), f"this cannot be read: {said}")
-    return place.error_at(message, row, column)
-
-
-def clean_line(line: str, source: Source, row: int, opened: list[tuple[str, int, int]]) -> str:
-    """Return a line without its comment, after checking its brackets and characters.
-
-    `opened` holds the brackets that are open, as (bracket, row, column), and is brought up to date.
-    """
-    for column, c in enumerate(line):
-        if c == "#":
-            return line[:column]
-        if c in "\"'`;":
-            why = "write one statement a line" if c == ";" else "text in quotes has no meaning in a model"
-            raise source.error(f"{c} is not allowed here: {why}", row, column)
-        if c in "([{":
-            opened.append((c, row, column))
-            if len(opened) > MAX_NESTING:
-                raise source.error(f"more than {MAX_NESTING} brackets inside one another", row, column)
-        elif c in ")]}" and (not opened or opened.pop()[0] + c not in ("()", "[]", "{}")):
-            raise source.error(f"{c!r} closes a bracket that was not opened", row, column)
-    return line
-
-
-def check_closed(source: Source, opened: list[tuple[str, int, int]]) -> None:
-    """Raise if a bracket is still open at the end of the text."""
-    if opened:
-        bracket, row, column = opened[-1]
-        raise source.error(f"{bracket!r} is never closed", row, column)
-
-
-# --- tree -> expression
 
 
 def _exponent(value: float) -> sympy.Number:
@@ -287,7 +126,7 @@ def convert(tree: Tree, known: Mapping[str, tuple[Value, int]] | None = None) ->
         if not isinstance(value, float):
             value = _finished(value, tree)
     except (MemoryError, RecursionError):
-        raise _too_deep(tree) from None
+        raise too_deep(tree) from None
     return value, converter.size
 
 

@@ -28,16 +28,8 @@ from typing import TYPE_CHECKING, Literal
 
 from fmepy.errors import ModelError, ModelTextError, check_choice, did_you_mean, listed
 from fmepy.expressions.source import Source
-from fmepy.expressions.text import (
-    Tree,
-    Value,
-    as_expr,
-    check_closed,
-    clean_line,
-    convert,
-    parse_tree,
-    reserved_name,
-)
+from fmepy.expressions.text import Value, as_expr, convert
+from fmepy.expressions.tree import Tree, check_closed, clean_line, parse_tree, reserved_name
 from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.definition.given import Given
 
