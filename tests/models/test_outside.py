@@ -73,7 +73,7 @@ def test_a_delay_model_is_filtered_where_that_is_a_run(model, data):
     assert "log-likelihood" in repr(flt)
     assert cost.simulate(fit.par, seed=1)["y"].std() == pytest.approx(data["y"].std(), rel=0.2)
     typo = data.assign(y=data["y"].where(data["time"] != 3.0, 5.0))
-    assert fme.screen_bad_data(cost.replace(obs=typo), fit.par).frame["x"].tolist() == [3.0]
+    assert fme.screen_bad_data(cost.replace(obs=typo), fit.par).frame["time"].tolist() == [3.0]
 
 
 def test_what_a_filter_needs_beyond_is_said(model, data):
