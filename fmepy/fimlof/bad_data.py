@@ -213,7 +213,7 @@ def _jumps(flt: FilterResult, threshold: float, number: int) -> list[dict[str, A
         states = h.auxs if np.isfinite(h.auxs).any() else h.nusr
         for node, j in zip(*np.nonzero(flags_of(run, h, threshold)[1]), strict=True):
             out.append({"entity": run.label, "time": float(run.schedule.times[node]),
-                        "name": flt.cost.specification.space.states[j], "kind": "state", "row": None,
+                        "name": flt.bound.spec.space.states[j], "kind": "state", "row": None,
                         "value": np.nan, "magnitude": float(states[node, j]), "round": number,
                         "action": "reported"})  # fmt: skip
     return out

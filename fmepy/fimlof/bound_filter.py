@@ -25,8 +25,6 @@ from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["BoundFilter", "schedule_of", "settings_of"]
 
-_MADE_WHERE_NEEDED = ("scheme", "linear_scheme", "safe_scheme", "_functions", "_observe", "_sds", "_covariances")
-
 
 def schedule_of(
     spec: Specification, readings: Readings, rows: Vector | None = None
@@ -78,15 +76,25 @@ class BoundFilter:
 
     def __init__(self, spec: Specification) -> None:
         self.spec = spec
-        parameters = spec.parameters
-        n = len(spec.definition.states)
-        self._initial = ValueTable(spec.definition.initial, parameters)
-        self._events = ValueTable([e.value for e in spec.events], parameters) if spec.events else None
-        self._start_sds = numbers(spec.start.sds, parameters) if spec.start.covariance is None else None
         self._start_places = [spec.definition.states.index(k) for k in spec.start.keys]
         self._free = np.array(spec.free_states, dtype=np.intp)
-        self._n, self._total = n, len(spec.space.states)
-        self._first: dict[int, tuple[Readings, tuple[_FirstData, ...]]] = {}
+        self._n, self._total = len(spec.definition.states), len(spec.space.states)
+
+    @cached_property
+    def _initial(self) -> ValueTable:
+        return ValueTable(self.spec.definition.initial, self.spec.parameters)
+
+    @cached_property
+    def _events(self) -> ValueTable:
+        return ValueTable([e.value for e in self.spec.events], self.spec.parameters)
+
+    @cached_property
+    def _start_sds(self) -> Callable[[list[float]], Vector]:
+        return numbers(self.spec.start.sds, self.spec.parameters)
+
+    @cached_property
+    def _first(self) -> dict[int, tuple[Readings, tuple[_FirstData, ...]]]:
+        return {}
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -178,8 +186,7 @@ class BoundFilter:
 
     def event_values(self, p: Vector) -> Vector:
         """Return the values of the events, and the zero of resets."""
-        values = np.empty(0) if self._events is None else self._events.value(p.tolist())
-        return np.append(values, 0.0)
+        return np.append(self._events.value(p.tolist()), 0.0)
 
     def correlation(self, p: Vector) -> Matrix:
         """Return the correlation of the measurement errors by observed variable; empty if they are independent."""
@@ -210,7 +217,7 @@ class BoundFilter:
         x, P = np.zeros(self._total), np.zeros((self._total, self._total))
         x[: self._n] = self._initial.value(plain)
         at = self._start_places
-        if self._start_sds is not None:
+        if self.spec.start.covariance is None:
             P[at, at] = self._start_sds(plain) ** 2
         else:
             P[np.ix_(at, at)] = self._covariance(self.spec.start)(plain)
@@ -286,7 +293,8 @@ class BoundFilter:
         return sd
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in _MADE_WHERE_NEEDED}
+        made = {k for k, v in vars(type(self)).items() if isinstance(v, cached_property)}
+        return {k: v for k, v in self.__dict__.items() if k not in made}
 
 
 @dataclass(frozen=True, slots=True)

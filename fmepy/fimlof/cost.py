@@ -312,7 +312,7 @@ class FimlofCost(AddableCost):
         from fmepy.fimlof.result import filter_result
 
         theta = merge_parameters(self.parms, parms)
-        return filter_result(self, theta, smooth)
+        return filter_result(self, self._bound, theta, smooth)
 
     def repeats(self, other: object) -> bool:
         """Tell whether another cost holds the same model against the same data."""

@@ -14,7 +14,7 @@ from fmepy.fimlof.specification import Specification
 from fmepy.models.running.switches import as_choices
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["StateFunctions", "names_of_sums", "output_functions", "outputs_of"]
+__all__ = ["StateFunctions", "names_of_sums", "on_own_scale", "output_functions", "outputs_of"]
 
 _STEP = 6e-6
 """Relative step of differences: the cube root of the machine epsilon."""
@@ -134,4 +134,15 @@ def names_of_sums(spec: Specification) -> dict[str, str]:
         name = spec.variables[a.variable]
         is_sum = spec.space.readings[a.variable] == symbol(spec.space.states[a.state])
         out[name] = f"{'sum' if is_sum else 'mean'} of {name}"
+    return out
+
+
+def on_own_scale(values: Any, spec: Specification) -> Any:
+    """Return readings, shape (..., n_var), on the data's own scale."""
+    out = np.array(values, dtype=float)
+    for v, how in enumerate(spec.transforms):
+        if how == "log":
+            out[..., v] = np.exp(out[..., v])
+        elif how == "sqrt":
+            out[..., v] = np.maximum(out[..., v], 0.0) ** 2
     return out

@@ -106,7 +106,7 @@ def _title(flt: FilterResult) -> str:
 
 
 def _what(flt: FilterResult) -> list[str]:
-    spec = flt.cost.specification
+    spec = flt.bound.spec
     times = flt.residuals["x"]
     count = len(flt.entities)
     of = f" of {count} entities" if count > 1 else ""
@@ -267,7 +267,7 @@ def _weak(flt: FilterResult, frame: pd.DataFrame, moments: pd.DataFrame) -> list
         blind = [str(name) for name in seen.index[~seen.astype(bool)]]
         if blind:
             out.append(f"The data say nothing of {', '.join(blind)}: those states are the equations' own.")
-    zero = [k for k, v in flt.parms.items() if str(k).split("[")[0] in flt.cost.specification.scales and abs(v) < 1e-8]
+    zero = [k for k, v in flt.parms.items() if str(k).split("[")[0] in flt.bound.spec.scales and abs(v) < 1e-8]
     if zero:
         out.append(f"Without noise: {', '.join(map(str, zero))} = 0; those equations are taken as exact.")
     strange = flt.samples[flt.samples["p"] * max(len(flt.samples), 1) < 1e-3]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, check_choice, did_you_mean
+from fmepy.errors import ArgumentError, did_you_mean
 from fmepy.filtering.smoothing import History, history_of
-from fmepy.fimlof import tables
 from fmepy.fimlof.bands import positive_names
+from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.diagnostics import (
     Correlations,
     Normality,
@@ -26,13 +26,13 @@ from fmepy.fimlof.diagnostics import (
     scale_is_estimated,
     whitened,
 )
-from fmepy.fimlof.entity_run import EntityRun
+from fmepy.fimlof.filtered import Filtered
 from fmepy.fimlof.forecasting import Forecast, forecast
-from fmepy.fimlof.outputs import StateFunctions, names_of_sums, output_functions, outputs_of
+from fmepy.fimlof.outputs import names_of_sums, outputs_of
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names
-from fmepy.types import Cube, Matrix, Seed, Vector
+from fmepy.types import Seed, Vector
 
 if TYPE_CHECKING:
     from fmepy.plotting.axes import AxesArray
@@ -43,7 +43,7 @@ KINDS = ("predicted", "filtered", "smoothed")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FilterResult:
+class FilterResult(Filtered):
     """Result of ``FimlofCost.filter``: a filter run at some parameters.
 
     Attributes
@@ -66,6 +66,8 @@ class FilterResult:
         What went wrong, with time and sample; None if nothing did.
     variables : tuple of str
         What was observed.
+    cost : FimlofCost
+        What was filtered.
 
     Notes
     -----
@@ -92,162 +94,6 @@ class FilterResult:
     1   1.0  1.250
     2   2.0  2.125
     """
-
-    parms: pd.Series
-    smooth: bool
-    variables: tuple[str, ...]
-    runs: tuple[EntityRun, ...] = field(repr=False)
-    histories: tuple[History, ...] = field(repr=False)
-    cost: Any = field(repr=False)
-
-    # --- the likelihood
-
-    @property
-    def failure(self) -> str | None:
-        """What went wrong, in a sentence; None if nothing did."""
-        return next((r.failure for r in self.runs if r.failure is not None), None)
-
-    @property
-    def loglik(self) -> float:
-        """Log-likelihood of all data, full Gaussian; -inf if the filter broke down."""
-        return self._total("loglik", -np.inf)
-
-    @property
-    def xi(self) -> float:
-        """Log-likelihood without its constant, as Peterson has it."""
-        return self._total("xi", -np.inf)
-
-    @property
-    def sumsq(self) -> float:
-        """Sum of squared standardised innovations."""
-        return self._total("sumsq", np.nan)
-
-    @property
-    def nobs(self) -> int:
-        """Scalar data that count in the likelihood."""
-        return sum(len(r.schedule.readings) for r in self.runs) - len(self.runs) * len(self._spec.free_states)
-
-    @property
-    def log_jacobian(self) -> float:
-        """Sum of log |dT/dz| of transformed data."""
-        return float(sum(r.log_jacobian for r in self.runs))
-
-    def _total(self, name: str, broken: float) -> float:
-        if self.failure is not None:
-            return broken
-        return float(sum(getattr(r.likelihood, name) for r in self.runs))
-
-    @property
-    def _spec(self) -> Any:
-        return self.cost.specification
-
-    # --- tables of data
-
-    @cached_property
-    def residuals(self) -> pd.DataFrame:
-        """One row a datum: [entity,] name, x, obs, mod, innovation, sd, standardized, NUMR, AUXM, flag.
-
-        `mod` is predicted from all data before this time, ``innovation = obs - mod``, `sd` that of the innovation,
-        ``standardized = innovation / sd``. NUMR and AUXM are the deleted residuals of the datum, in their sds: it minus
-        what everything else until its time (NUMR), or all other data (AUXM), say of it. `flag` marks suspected data:
-        beyond the cost's `threshold`, and the largest of their sample, states included. All on the scale of comparison
-        (of a transform). Data that the start uses up have no prediction.
-        """
-        return tables.residual_table(self.runs, self.histories, self.variables, self.entity_column, self.threshold)
-
-    @cached_property
-    def shocks(self) -> pd.DataFrame:
-        """Jumps of states that the data ask for: [entity,] time, state, NUSR, AUXS, flag.
-
-        In their sds: with the data until then, and with all. A first row that stands out says that the start is wrong.
-        """
-        names = self._state_names
-        return tables.shock_table(self.runs, self.histories, names, self.entity_column, self.threshold)
-
-    @cached_property
-    def samples(self) -> pd.DataFrame:
-        """One row a sample: [entity,] time, n, chi2, p: delta' S^-1 delta is chi-squared with n degrees of freedom."""
-        return tables.sample_table(self.runs, self.histories, self.entity_column)
-
-    @cached_property
-    def contributions(self) -> pd.DataFrame:
-        """What every variable adds to the log-likelihood: n, loglik, sumsq, mean_square (1 for a right model).
-
-        A variable is given those before it in the same sample. With an unknown start the data it uses up are not
-        counted, and the row "start" is what the determinant of their information adds.
-        """
-        return tables.contribution_table(self.runs, self.histories, self.variables, self.loglik)
-
-    # --- tables of states
-
-    @cached_property
-    def predicted(self) -> pd.DataFrame:
-        """States and outputs from the data before: [entity,] time, states, outputs."""
-        return self._states("predicted")
-
-    @cached_property
-    def filtered(self) -> pd.DataFrame:
-        """States and outputs with the data of their time too; NaN while an unknown start is not determined."""
-        return self._states("filtered")
-
-    @cached_property
-    def smoothed(self) -> pd.DataFrame:
-        """States and outputs with all data; NaN with ``smooth=False``."""
-        return self._states("smoothed")
-
-    def sd(self, kind: str = "smoothed") -> pd.DataFrame:
-        """Return the standard deviations that belong to a table of states; of outputs the root of H P H'.
-
-        Parameters
-        ----------
-        kind : {"smoothed", "filtered", "predicted"}
-        """
-        check_choice(kind, KINDS, "kind")
-        sds = []
-        for run, history in zip(self.runs, self.histories, strict=True):
-            x, P = _states_of(history, kind)
-            _, H = self._outputs.at(run.schedule.times, x, run.p, run.schedule.inputs)
-            sds.append(np.concatenate([_roots(np.einsum("tii->ti", P)), _roots(tables.propagated(H, P))], axis=1))
-        return self._table(sds)
-
-    @property
-    def predicted_cov(self) -> Cube:
-        """Covariances of the states, shape (n_time, n, n), in the rows of `predicted`."""
-        return np.concatenate([h.P_predicted for h in self.histories])
-
-    @property
-    def filtered_cov(self) -> Cube:
-        """Covariances of the states, shape (n_time, n, n), in the rows of `filtered`."""
-        return np.concatenate([h.P_filtered for h in self.histories])
-
-    @property
-    def smoothed_cov(self) -> Cube:
-        """Covariances of the states, shape (n_time, n, n), in the rows of `smoothed`."""
-        return np.concatenate([h.P_smoothed for h in self.histories])
-
-    @property
-    def gains(self) -> Cube:
-        """Gains K, shape (n_time, n, n_var), in the rows of the state tables; NaN where a variable was not read."""
-        return np.concatenate([h.gains for h in self.histories])
-
-    def _states(self, kind: str) -> pd.DataFrame:
-        values = []
-        for run, history in zip(self.runs, self.histories, strict=True):
-            x, _ = _states_of(history, kind)
-            y, _ = self._outputs.at(run.schedule.times, x, run.p, run.schedule.inputs)
-            values.append(np.concatenate([x, y], axis=1))
-        return self._table(values)
-
-    def _table(self, values: Sequence[Matrix]) -> pd.DataFrame:
-        return tables.state_table(self.runs, values, (*self._state_names, *self._outputs.names), self.entity_column)
-
-    @property
-    def _state_names(self) -> tuple[str, ...]:
-        return tuple(self._spec.space.states)
-
-    @cached_property
-    def _outputs(self) -> StateFunctions:
-        return output_functions(self._spec)
 
     # --- do model and data agree
 
@@ -330,7 +176,7 @@ class FilterResult:
             The filter breaks down.
         """
         labels = self.entities
-        table: pd.DataFrame = self.cost.bind().nonlinearity(
+        table: pd.DataFrame = self.bound.nonlinearity(
             self.parms.to_numpy(dtype=float), None if labels == [None] else labels
         )
         return table
@@ -379,22 +225,6 @@ class FilterResult:
     def values(self) -> dict[str, float]:
         """The parameters as a dict."""
         return {str(k): float(v) for k, v in self.parms.items()}
-
-    @property
-    def xlabel(self) -> str:
-        """What the data call time."""
-        return str(self.cost.x)
-
-    @property
-    def threshold(self) -> float:
-        """Of the flags, in standard deviations."""
-        return float(self.cost.threshold)
-
-    @property
-    def entity_column(self) -> str | None:
-        """The column of the tables that names the entity; None if there is but one."""
-        name: str | None = self.cost.entity
-        return name
 
     @cached_property
     def positive(self) -> set[str]:
@@ -531,11 +361,10 @@ class FilterResult:
             raise ArgumentError(f"`times` must hold finite times from the model's start at {start:g} on.")
         if self._spec.definition.kind == "difference":
             whole_steps(further, start)
-        return filter_result(self.cost, self.parms, self.smooth, self.entities, further)
+        return replace(self, **_run(self.bound, self.parms, self.smooth, self.entities, further))
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("parms", "smooth", "variables", "runs", "histories", "cost")
-        return {name: self.__dict__[name] for name in names}
+        return {f.name: self.__dict__[f.name] for f in fields(self)}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
@@ -561,32 +390,34 @@ def _near(entity: Any, labels: Sequence[Any]) -> str:
     return f" Did you mean {same[0]!r}, a {type(same[0]).__name__}?" if same else did_you_mean(entity, labels)
 
 
-def _states_of(history: History, kind: str) -> tuple[Matrix, Cube]:
-    return getattr(history, f"x_{kind}"), getattr(history, f"P_{kind}")
-
-
-def _roots(variances: Matrix) -> Matrix:
-    return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
-
-
-def filter_result(
-    cost: Any, theta: pd.Series, smooth: bool, labels: Sequence[Any] | None = None, further: Vector | None = None
-) -> FilterResult:
-    """Return the result of a filter at parameters `theta`.
+def filter_result(cost: Any, bound: BoundFimlof, parms: pd.Series, smooth: bool) -> FilterResult:
+    """Return the result of a filter.
 
     Parameters
     ----------
     cost : FimlofCost
-    theta : Series
-        All of its parameters.
+    bound : BoundFimlof
+        The same, of all its parameters.
+    parms : Series
+        Their values.
     smooth : bool
-    labels : sequence, optional
-        Those entities only.
-    further : ndarray, optional
-        Times besides those of the table and the model.
     """
-    spec = cost.specification
-    runs = tuple(cost.bind().records(theta.to_numpy(dtype=float), labels, further))
+    return FilterResult(
+        parms.copy(), bool(smooth), bound.spec.variables, **_run(bound, parms, smooth), bound=bound, cost=cost,
+        xlabel=cost.x, entity_column=cost.entity, threshold=float(cost.threshold),
+    )  # fmt: skip
+
+
+def _run(
+    bound: BoundFimlof,
+    parms: pd.Series,
+    smooth: bool,
+    labels: Sequence[Any] | None = None,
+    further: Vector | None = None,
+) -> dict[str, Any]:
+    """Return runs and histories of all entities, or of some, at the times of their tables and further ones."""
+    spec = bound.spec
+    runs = tuple(bound.records(parms.to_numpy(dtype=float), labels, further))
     n, m = len(spec.space.states), len(spec.variables)
     free = np.array(spec.free_states, dtype=np.intp)
     histories = tuple(
@@ -595,4 +426,4 @@ def filter_result(
         else History.empty(len(r.schedule.times), len(r.schedule.readings), n, m)
         for r in runs
     )
-    return FilterResult(theta.copy(), bool(smooth), tuple(spec.variables), runs, histories, cost)
+    return {"runs": runs, "histories": histories}

@@ -339,3 +339,6 @@ class Runs:
     @cached_property
     def _together(self) -> _Together:
         return _Together(self._spec)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_errors", "_together")}

@@ -1,0 +1,197 @@
+"""What a filter gives at some parameters, in numbers: the likelihood, tables of the data, tables of the states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import check_choice
+from fmepy.filtering.smoothing import History
+from fmepy.fimlof import tables
+from fmepy.fimlof.bound import BoundFimlof
+from fmepy.fimlof.entity_run import EntityRun
+from fmepy.fimlof.outputs import StateFunctions, output_functions
+from fmepy.fimlof.specification import Specification
+from fmepy.types import Cube, Matrix
+
+__all__ = ["Filtered"]
+
+KINDS = ("predicted", "filtered", "smoothed")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Filtered:
+    """A filter run at some parameters; see `fmepy.fimlof.result.FilterResult`."""
+
+    parms: pd.Series
+    smooth: bool
+    variables: tuple[str, ...]
+    runs: tuple[EntityRun, ...] = field(repr=False)
+    histories: tuple[History, ...] = field(repr=False)
+    bound: BoundFimlof = field(repr=False)
+    cost: Any = field(repr=False)  # for the user: nothing here asks it anything
+    xlabel: str
+    entity_column: str | None
+    threshold: float
+
+    # --- the likelihood
+
+    @property
+    def failure(self) -> str | None:
+        """What went wrong, in a sentence; None if nothing did."""
+        return next((r.failure for r in self.runs if r.failure is not None), None)
+
+    @property
+    def loglik(self) -> float:
+        """Log-likelihood of all data, full Gaussian; -inf if the filter broke down."""
+        return self._total("loglik", -np.inf)
+
+    @property
+    def xi(self) -> float:
+        """Log-likelihood without its constant, as Peterson has it."""
+        return self._total("xi", -np.inf)
+
+    @property
+    def sumsq(self) -> float:
+        """Sum of squared standardised innovations."""
+        return self._total("sumsq", np.nan)
+
+    @property
+    def nobs(self) -> int:
+        """Scalar data that count in the likelihood."""
+        return sum(len(r.schedule.readings) for r in self.runs) - len(self.runs) * len(self._spec.free_states)
+
+    @property
+    def log_jacobian(self) -> float:
+        """Sum of log |dT/dz| of transformed data."""
+        return float(sum(r.log_jacobian for r in self.runs))
+
+    def _total(self, name: str, broken: float) -> float:
+        if self.failure is not None:
+            return broken
+        return float(sum(getattr(r.likelihood, name) for r in self.runs))
+
+    @property
+    def _spec(self) -> Specification:
+        return self.bound.spec
+
+    # --- tables of data
+
+    @cached_property
+    def residuals(self) -> pd.DataFrame:
+        """One row a datum: [entity,] name, x, obs, mod, innovation, sd, standardized, NUMR, AUXM, flag.
+
+        `mod` is predicted from all data before this time, ``innovation = obs - mod``, `sd` that of the innovation,
+        ``standardized = innovation / sd``. NUMR and AUXM are the deleted residuals of the datum, in their sds: it minus
+        what everything else until its time (NUMR), or all other data (AUXM), say of it. `flag` marks suspected data:
+        beyond the cost's `threshold`, and the largest of their sample, states included. All on the scale of comparison
+        (of a transform). Data that the start uses up have no prediction.
+        """
+        return tables.residual_table(self.runs, self.histories, self.variables, self.entity_column, self.threshold)
+
+    @cached_property
+    def shocks(self) -> pd.DataFrame:
+        """Jumps of states that the data ask for: [entity,] time, state, NUSR, AUXS, flag.
+
+        In their sds: with the data until then, and with all. A first row that stands out says that the start is wrong.
+        """
+        names = self._state_names
+        return tables.shock_table(self.runs, self.histories, names, self.entity_column, self.threshold)
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """One row a sample: [entity,] time, n, chi2, p: delta' S^-1 delta is chi-squared with n degrees of freedom."""
+        return tables.sample_table(self.runs, self.histories, self.entity_column)
+
+    @cached_property
+    def contributions(self) -> pd.DataFrame:
+        """What every variable adds to the log-likelihood: n, loglik, sumsq, mean_square (1 for a right model).
+
+        A variable is given those before it in the same sample. With an unknown start the data it uses up are not
+        counted, and the row "start" is what the determinant of their information adds.
+        """
+        return tables.contribution_table(self.runs, self.histories, self.variables, self.loglik)
+
+    # --- tables of states
+
+    @cached_property
+    def predicted(self) -> pd.DataFrame:
+        """States and outputs from the data before: [entity,] time, states, outputs."""
+        return self._states("predicted")
+
+    @cached_property
+    def filtered(self) -> pd.DataFrame:
+        """States and outputs with the data of their time too; NaN while an unknown start is not determined."""
+        return self._states("filtered")
+
+    @cached_property
+    def smoothed(self) -> pd.DataFrame:
+        """States and outputs with all data; NaN with ``smooth=False``."""
+        return self._states("smoothed")
+
+    def sd(self, kind: str = "smoothed") -> pd.DataFrame:
+        """Return the standard deviations that belong to a table of states; of outputs the root of H P H'.
+
+        Parameters
+        ----------
+        kind : {"smoothed", "filtered", "predicted"}
+        """
+        check_choice(kind, KINDS, "kind")
+        sds = []
+        for run, history in zip(self.runs, self.histories, strict=True):
+            x, P = _states_of(history, kind)
+            _, H = self._outputs.at(run.schedule.times, x, run.p, run.schedule.inputs)
+            sds.append(np.concatenate([_roots(np.einsum("tii->ti", P)), _roots(tables.propagated(H, P))], axis=1))
+        return self._table(sds)
+
+    @property
+    def predicted_cov(self) -> Cube:
+        """Covariances of the states, shape (n_time, n, n), in the rows of `predicted`."""
+        return np.concatenate([h.P_predicted for h in self.histories])
+
+    @property
+    def filtered_cov(self) -> Cube:
+        """Covariances of the states, shape (n_time, n, n), in the rows of `filtered`."""
+        return np.concatenate([h.P_filtered for h in self.histories])
+
+    @property
+    def smoothed_cov(self) -> Cube:
+        """Covariances of the states, shape (n_time, n, n), in the rows of `smoothed`."""
+        return np.concatenate([h.P_smoothed for h in self.histories])
+
+    @property
+    def gains(self) -> Cube:
+        """Gains K, shape (n_time, n, n_var), in the rows of the state tables; NaN where a variable was not read."""
+        return np.concatenate([h.gains for h in self.histories])
+
+    def _states(self, kind: str) -> pd.DataFrame:
+        values = []
+        for run, history in zip(self.runs, self.histories, strict=True):
+            x, _ = _states_of(history, kind)
+            y, _ = self._outputs.at(run.schedule.times, x, run.p, run.schedule.inputs)
+            values.append(np.concatenate([x, y], axis=1))
+        return self._table(values)
+
+    def _table(self, values: Sequence[Matrix]) -> pd.DataFrame:
+        return tables.state_table(self.runs, values, (*self._state_names, *self._outputs.names), self.entity_column)
+
+    @property
+    def _state_names(self) -> tuple[str, ...]:
+        return tuple(self._spec.space.states)
+
+    @cached_property
+    def _outputs(self) -> StateFunctions:
+        return output_functions(self._spec)
+
+
+def _states_of(history: History, kind: str) -> tuple[Matrix, Cube]:
+    return getattr(history, f"x_{kind}"), getattr(history, f"P_{kind}")
+
+
+def _roots(variances: Matrix) -> Matrix:
+    return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
