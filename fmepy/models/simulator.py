@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fmepy.errors import ArgumentError, SimulationError, listed
-from fmepy.models.base import bound_to, keep_within, simulate_many
+from fmepy.models.base import bound_to, engine_of, keep_within, simulate_many
 from fmepy.models.mapped import BoundMappedModel
 from fmepy.models.user_table import UserTable, as_user_table
 from fmepy.parameters.functions import UserFunction
@@ -89,6 +89,11 @@ class Simulator:
         Asking a compiled model may compile its sensitivity equations.
         """
         return self.source.exact
+
+    @property
+    def engine(self) -> str:
+        """What runs the model; "" of a function of the user's."""
+        return engine_of(self.source.bound) if isinstance(self.source, BoundAnew) else ""
 
     @property
     def is_model(self) -> bool:

@@ -47,6 +47,8 @@ class ModCRL(Framed):
         One row per failed run: `run`, `parameters`, `error`, `message`.
     interrupted : bool
         True if Ctrl-C ended it; the sets that were not run are failures named "Interrupted".
+    engine : str
+        What ran the model; "" of a function of yours.
     """
 
     frame: pd.DataFrame
@@ -55,6 +57,7 @@ class ModCRL(Framed):
     pset: IntVector
     failures: pd.DataFrame
     interrupted: bool = False
+    engine: str = ""
 
     def __repr__(self) -> str:
         failed = f", {len(self.failures)} of them failed" if len(self.failures) else ""

@@ -176,10 +176,11 @@ class _OneRun:
 
 
 class Ran(NamedTuple):
-    """How the runs of an ensemble went: the table of failures, and whether Ctrl-C ended them."""
+    """How the runs of an ensemble went: the table of failures, whether Ctrl-C ended them, what ran the model."""
 
     failures: pd.DataFrame
     interrupted: bool
+    engine: str
 
     @staticmethod
     def told(result: Any) -> str:
@@ -225,7 +226,9 @@ class Ensemble:
         runs = spread(_OneRun(self.simulator, self.places), list(thetas), executor=executor, progress=progress)
         values = self._stacked(runs)
         failures = self._failures(_failed(runs), source)
-        return (values if len(thetas) == len(source) else values[source]), Ran(failures, runs.interrupted)
+        return (values if len(thetas) == len(source) else values[source]), Ran(
+            failures, runs.interrupted, self.simulator.engine
+        )
 
     def stream(self, take: Callable[[Matrix], None], rows: int, executor: Any, progress: Any) -> Ran:
         """Run `rows` sets at a time; hand their values, shape (n, n_output), to `take` and forget them.
@@ -250,7 +253,7 @@ class Ensemble:
                 if len(thetas) < len(source):
                     values = values[source[np.searchsorted(source, begin) : np.searchsorted(source, end)] - begin]
                 take(values)
-        return Ran(self._failures(failed, source), stopped)
+        return Ran(self._failures(failed, source), stopped, self.simulator.engine)
 
     def _distinct(self) -> tuple[Matrix, IntVector]:
         """Return the sets that differ from the one before, and for every set the number of its run."""

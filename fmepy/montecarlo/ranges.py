@@ -139,6 +139,8 @@ class SensRange(Framed):
         The variables that carry observation errors.
     interrupted : bool
         True if Ctrl-C ended it; the sets that were not run are failures named "Interrupted".
+    engine : str
+        What ran the model; "" of a function of yours.
     """
 
     frame: pd.DataFrame
@@ -152,6 +154,7 @@ class SensRange(Framed):
     kind: str = PARAMETERS
     predicted: tuple[str, ...] = ()
     interrupted: bool = False
+    engine: str = ""
     _summary: RangeSummary | None = None
 
     def __repr__(self) -> str:
@@ -407,7 +410,7 @@ def sensRange(
     seed : int, Generator or None
         Of the sets; the same for any number of workers.
     executor : None, int, or Executor
-        Where the runs go, see `run_many`.
+        Where the runs go, see `run_many`. Many runs of a compiled model share threads, which costs nothing to begin.
     progress : bool or callable
     keep : {"all", "summary"}
         "summary" keeps no run: values go to a scratch file on disk (8 bytes a number, in the folder of TMPDIR), a
@@ -466,11 +469,13 @@ def sensRange(
         nothing = np.empty((0, len(var), len(x)))
         return SensRange(
             pars, nothing, pars, x, var, ensemble.sets.pset, ran.failures, x_name,
-            interrupted=ran.interrupted, _summary=summary,
+            interrupted=ran.interrupted, engine=ran.engine, _summary=summary,
         )  # fmt: skip
     values, ran = ensemble.run(executor, progress)
     frame, pset = _frame(pars, values, var, x), ensemble.sets.pset
-    return SensRange(frame, values, pars, x, var, pset, ran.failures, x_name, interrupted=ran.interrupted)
+    return SensRange(
+        frame, values, pars, x, var, pset, ran.failures, x_name, interrupted=ran.interrupted, engine=ran.engine
+    )
 
 
 def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSummary, Ran]:

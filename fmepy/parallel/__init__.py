@@ -1,4 +1,4 @@
-"""Many independent runs of one function, on nothing, on processes, or on any executor.
+"""Many independent runs of one function, on nothing, on threads or processes, or on any executor.
 
 The only place of fmepy where work is spread. What holds wherever it runs:
 
@@ -6,6 +6,9 @@ The only place of fmepy where work is spread. What holds wherever it runs:
   ``i`` draws from the ``i``-th child of the seed;
 * the function travels to a worker once, not with every run; a worker that does not have it yet asks for it;
 * cheap runs travel in batches, whose size follows the time that runs take;
+* a function that offers ``many(inputs)``, which runs some inputs together without Python's lock and returns their
+  outcomes ((True, result) or (False, (name of the error, message))), is run so, and on threads: nothing has to travel
+  then, and what it returns does not depend on how inputs are put together;
 * a run that raises or exits is kept as a failure, the others go on; so is a run whose process dies, or hangs;
 * Ctrl-C returns what is done.
 
@@ -66,8 +69,9 @@ def run_many(
         A table is one run per row: the function receives a dict by column, or an ndarray if the columns are exactly
         p1, p2, ... The items of a sequence are passed as they are.
     executor : None, int, Dask client, or concurrent.futures.Executor
-        None: one after the other, here. A number: so many processes of this machine. A client of a Dask cluster, or
-        anything with the Executor face, such as a pool of threads; it stays open.
+        None: one after the other, here. A number: so many workers of this machine: threads for many runs of a compiled
+        model, which leave Python's lock to each other (the functions of this package see to that), else processes. A
+        client of a Dask cluster, or anything with the Executor face, such as a pool of threads; it stays open.
     progress : bool or callable
         True: a bar. A callable gets ``(done, total)`` after each batch, in this process.
     seed : int, Generator or None
@@ -75,7 +79,7 @@ def run_many(
     force : bool
         With a number of processes, the first few runs are timed here, and if starting the processes would take longer
         than what they save, the rest stays here too (told at INFO level). ``force=True`` uses the processes in any
-        case and runs nothing here.
+        case and runs nothing here. Threads are used in any case.
     timeout : float, optional
         Seconds after which a run is ended and kept as a failure named "TimedOut". It needs a number of processes, and
         uses them in any case. What runs beside it begins anew, so it is for hangs, not for choosing quick runs.

@@ -71,6 +71,8 @@ class GlobalIndices(Framed):
         One row per failed run: run, parameters, error, message.
     interrupted : bool
         True if Ctrl-C ended the runs: the indices are those of the blocks that were complete.
+    engine : str
+        What ran the model; "" of a function of yours.
     """
 
     frame: pd.DataFrame
@@ -83,6 +85,7 @@ class GlobalIndices(Framed):
     runs: int
     failures: pd.DataFrame
     interrupted: bool = False
+    engine: str = ""
 
     def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
         """Draw the indices, one panel a variable: bars, or lines over x; return the Axes."""
@@ -232,6 +235,7 @@ def global_indices(
         runs=len(runs),
         failures=_named(runs.failures, names),
         interrupted=runs.interrupted,
+        engine=simulator.engine,
     )
     if dropped and not runs.interrupted:
         logger.warning("global_indices, %s.", result.told())
