@@ -30,7 +30,7 @@ from fmepy.montecarlo.samplers import (
     as_ranges,
 )
 from fmepy.parallel import Runs, spread
-from fmepy.parallel.pools import as_executor
+from fmepy.parallel.pools import POOL_START, as_executor
 from fmepy.parallel.progress import Progress
 from fmepy.parameters.named import generated_names
 from fmepy.parameters.scales import check_scale, scale_taken
@@ -42,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 DISTRIBUTIONS = ("unif", "norm", "latin", "grid", "sobol", "halton")
 _TIMED_RUNS = 8  # of a streamed ensemble, to see whether processes are worth their start
-_POOL_START = 1.0  # seconds; as in fmepy.parallel
 _INTERRUPTED = ("Interrupted", "Stopped by Ctrl-C before it was done.")
 
 
@@ -303,7 +302,7 @@ def _chunks(thetas: Matrix, rows: int, executor: Any, timed: bool) -> Iterator[t
         yield 0, _TIMED_RUNS, None, False
         seconds = (time.perf_counter() - began) / _TIMED_RUNS
         begin = _TIMED_RUNS
-        force = seconds * (len(thetas) - begin) * (1 - 1 / executor) > _POOL_START
+        force = seconds * (len(thetas) - begin) * (1 - 1 / executor) > POOL_START
         if not force:
             executor = None
     while begin < len(thetas):

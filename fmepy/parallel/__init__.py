@@ -29,7 +29,7 @@ import pandas as pd
 from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError
 from fmepy.parallel.interruption import interruptible, outermost
-from fmepy.parallel.pools import GivenPool, LokyPool, as_executor, worker_count
+from fmepy.parallel.pools import POOL_START, GivenPool, LokyPool, as_executor, worker_count
 from fmepy.parallel.progress import Progress
 from fmepy.parallel.runs import Collected, Runs, as_items, as_tasks
 from fmepy.parallel.spreading import Spread
@@ -41,7 +41,6 @@ __all__ = ["Runs", "run_many", "spread"]
 logger = logging.getLogger(__name__)
 
 # Times in seconds, counts without unit.
-_POOL_START = 1.0  # starting two processes that import numpy and pandas took 1.0 s on a 2-core machine
 _TRIAL = 0.2  # at most so long the first runs are timed before it is decided where the rest goes
 _TRIAL_RUNS = 5
 _TOLD = 0.1  # between reports of progress
@@ -192,7 +191,7 @@ def _begin_here(
     tried, spent = _trial(function, tasks, collected, report)
     tasks = tasks[tried:]
     saved = spent * (len(tasks) - -(-len(tasks) // workers))
-    if not tasks or saved > _POOL_START:
+    if not tasks or saved > POOL_START:
         return tasks
     logger.info(
         "run_many: %d runs of about %.2g s stay in this process; starting %d processes would take longer than they "

@@ -11,8 +11,13 @@ import numpy as np
 from fmepy.errors import ArgumentError
 from fmepy.parallel.worker import begin
 
-__all__ = ["GivenPool", "LokyPool", "as_executor", "worker_count"]
+__all__ = ["POOL_START", "GivenPool", "LokyPool", "as_executor", "worker_count"]
 
+POOL_START = 2.5
+"""Seconds until two new processes have done their first run: numpy, pandas and this package imported, a model loaded.
+
+Processes are begun where they save more than that, so that they do not take longer than what they are to shorten.
+"""
 _IDLE = 60  # seconds after which idle worker processes end
 _UNKNOWN_WORKERS = 64  # for executors that do not say how many workers they have
 

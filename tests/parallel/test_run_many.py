@@ -185,7 +185,7 @@ def test_cheap_runs_stay_here_and_it_says_so(caplog):
 
 
 def test_long_runs_are_spread(monkeypatch):
-    monkeypatch.setattr(parallel, "_POOL_START", 0.1)
+    monkeypatch.setattr(parallel, "POOL_START", 0.1)
     monkeypatch.setattr(parallel, "_TRIAL", 0.01)
 
     def pid(_):
