@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
@@ -47,10 +48,12 @@ import pandas as pd
 
 from fmepy.costs.data_identity import ObservedData
 from fmepy.errors import SimulationError
+from fmepy.models.base import engine_of
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 __all__ = [
     "AddableCost",
+    "AroundBound",
     "BoundCost",
     "Cost",
     "CostData",
@@ -149,43 +152,51 @@ def joined_data(pieces: Sequence[CostData]) -> dict[str, Any]:
     }
 
 
+def _field(name: str) -> Any:
+    return property(lambda bound: getattr(bound.data, name), doc=f"That of `data`, see `CostData.{name}`.")
+
+
 class OfData:
     """What reads its `data` under the names of its fields: ``bound.weights`` is ``bound.data.weights``."""
 
-    @property
+    data: Any  # a CostData
+    names: tuple[str, ...] = _field("names")
+    x: Vector = _field("x")
+    weights: Vector = _field("weights")
+    groups: IntVector = _field("groups")
+    scales: Vector = _field("scales")
+    group_names: tuple[str, ...] = _field("group_names")
+
+
+class AroundBound(OfData):
+    """What is evaluated by another bound cost, `bound`, and says of itself what that one says."""
+
+    bound: Any
+
+    @cached_property
     def data(self) -> CostData:
         """What is fixed of the data."""
-        raise NotImplementedError
+        return cost_data(self.bound)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Variable of every observation."""
-        return self.data.names
+    def exact(self) -> bool | None:
+        """True if the cost's own Jacobian is of exact sensitivities; None where nobody says."""
+        return getattr(self.bound, "exact", None)
 
     @property
-    def x(self) -> Vector:
-        """Where they were observed, shape (n_obs,)."""
-        return self.data.x
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return int(getattr(self.bound, "retries", 0))
 
     @property
-    def weights(self) -> Vector:
-        """1 / error, shape (n_obs,)."""
-        return self.data.weights
+    def engine(self) -> str:
+        """The engine that runs the model, as far as it says."""
+        return engine_of(self.bound)
 
     @property
-    def groups(self) -> IntVector:
-        """Row of ``var`` of every observation."""
-        return self.data.groups
-
-    @property
-    def scales(self) -> Vector:
-        """1/n_j under ``scaleVar``, else 1, shape (n_group,)."""
-        return self.data.scales
-
-    @property
-    def group_names(self) -> tuple[str, ...]:
-        """Names of the rows of ``var``."""
-        return self.data.group_names
+    def nobs(self) -> float:
+        """Number of data: of residuals, or what a cost that is a number says of itself; NaN if it does not."""
+        return float(getattr(self.bound, "nobs", np.nan)) if self.bound.is_scalar else float(len(self.data))
 
 
 def is_scored(bound: Any) -> bool:
@@ -227,23 +238,12 @@ class BoundCost(Protocol):
         Runs so far that the first engine could not finish and another one did.
     """
 
-    @property
-    def parameter_names(self) -> tuple[str, ...]: ...
-
-    @property
-    def theta0(self) -> Vector: ...
-
-    @property
-    def lower(self) -> Vector: ...
-
-    @property
-    def upper(self) -> Vector: ...
-
-    @property
-    def is_scalar(self) -> bool: ...
-
-    @property
-    def has_jacobian(self) -> bool: ...
+    parameter_names: tuple[str, ...]
+    theta0: Vector
+    lower: Vector
+    upper: Vector
+    is_scalar: bool
+    has_jacobian: bool
 
     @property
     def data(self) -> CostData: ...

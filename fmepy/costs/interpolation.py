@@ -1,7 +1,7 @@
 """How a model's run becomes values at the observations: picked rows, linear interpolation, or means.
 
-A run is ``Y``, shape (n_time, n_var), its sensitivities ``S``, shape (n_time, n_var, n_par). All readings are linear in
-``Y``, so one reading serves both::
+A run is ``Y``, shape (n_time, n_var), its sensitivities ``S``, shape (n_time, n_var, n_par). All lookups are linear in
+``Y``, so one lookup serves both::
 
     Picked        mod_i = Y[row_i, col_i]                                        the run has a row at every observation
     Interpolated  mod_i = (1 - w_i) Y[low_i, col_i] + w_i Y[high_i, col_i]       FME's way, on the model's own times
@@ -21,8 +21,8 @@ from fmepy.types import Cube, IntVector, Matrix, Vector
 __all__ = [
     "Averaged",
     "Interpolated",
+    "Lookup",
     "Picked",
-    "Reading",
     "Stacked",
     "brackets",
     "merge_times",
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 
-def values_of_many(reading: Reading, Y: Cube) -> Matrix:
+def values_of_many(lookup: Lookup, Y: Cube) -> Matrix:
     """Return the model's values of many runs, shape (n_run, n_obs)."""
-    if isinstance(reading, Picked):
-        return Y.reshape(len(Y), -1).take(reading.flat, axis=1)
-    return np.array([reading.values(one) for one in Y]).reshape(len(Y), -1)
+    if isinstance(lookup, Picked):
+        return Y.reshape(len(Y), -1).take(lookup.flat, axis=1)
+    return np.array([lookup.values(one) for one in Y]).reshape(len(Y), -1)
 
 
-class Reading(Protocol):
+class Lookup(Protocol):
     """Values at the observations, from a run."""
 
     def values(self, Y: Matrix) -> Vector:
@@ -110,27 +110,27 @@ class Averaged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stacked:
-    """Several readings of the same run, one after the other."""
+    """Several lookups of the same run, one after the other."""
 
-    readings: tuple[Reading, ...]
+    lookups: tuple[Lookup, ...]
 
     def values(self, Y: Matrix) -> Vector:
         """Return the model's values, shape (n_obs,)."""
-        return np.concatenate([r.values(Y) for r in self.readings])
+        return np.concatenate([r.values(Y) for r in self.lookups])
 
     def sensitivities(self, S: Cube) -> Matrix:
         """Return their derivatives, shape (n_obs, n_par)."""
-        return np.concatenate([r.sensitivities(S) for r in self.readings])
+        return np.concatenate([r.sensitivities(S) for r in self.lookups])
 
 
-def stack(readings: Sequence[Reading]) -> Reading:
-    """Return several readings of the same run as one, in the fastest form."""
-    if len(readings) == 1:
-        return readings[0]
-    picked = [r for r in readings if isinstance(r, Picked)]
-    if len(picked) == len(readings):
+def stack(lookups: Sequence[Lookup]) -> Lookup:
+    """Return several lookups of the same run as one, in the fastest form."""
+    if len(lookups) == 1:
+        return lookups[0]
+    picked = [r for r in lookups if isinstance(r, Picked)]
+    if len(picked) == len(lookups):
         return Picked(np.concatenate([r.flat for r in picked]))
-    return Stacked(tuple(readings))
+    return Stacked(tuple(lookups))
 
 
 def resolution(times: Vector) -> float:

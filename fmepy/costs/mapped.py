@@ -8,15 +8,14 @@ With ``full(theta)`` a map of parameters (`fmepy.parameters.maps`) and D its der
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.base import AddableCost, Cost, CostData, OfData, cost_data, is_scored, modcost_at, residuals_many
+from fmepy.costs.base import AddableCost, AroundBound, Cost, is_scored, modcost_at, residuals_many
 from fmepy.errors import ArgumentError
-from fmepy.models.base import Model, bound_to, engine_of, keep_within, tightened
+from fmepy.models.base import Model, bound_to, keep_within, tightened
 from fmepy.models.mapped import MappedModel
 from fmepy.parameters.functions import TransformedFunction
 from fmepy.parameters.maps import Map, Mapped, Transforms, many_of, pull_both, transforms_of
@@ -25,59 +24,39 @@ from fmepy.types import BoolVector, Matrix, UserParameters, Vector
 __all__ = ["BoundMapped", "BoundMappedLikelihood", "MappedCost", "mapped", "transformed"]
 
 
-def mapped(inner: Any, map: Map, cost: Any = None) -> BoundMapped:
+def mapped(bound: Any, map: Map, cost: Any = None) -> BoundMapped:
     """Return a bound cost as a function of the parameters of `map`.
 
     Parameters
     ----------
-    inner : BoundCost
+    bound : BoundCost
         Of ``map.full_names``, in order.
     map : Map
     cost : Cost, optional
         The cost that was bound; asked for a `ModCost` where the bound one gives none.
     """
-    return (BoundMappedLikelihood if is_scored(inner) else BoundMapped)(inner, map, cost)
+    return (BoundMappedLikelihood if is_scored(bound) else BoundMapped)(bound, map, cost)
 
 
-class BoundMapped(OfData):
+class BoundMapped(AroundBound):
     """A bound cost as a function of other parameters; see `fmepy.costs.base.BoundCost`."""
 
-    def __init__(self, inner: Any, map: Map, cost: Any = None) -> None:
-        self.inner, self.map, self._cost = inner, map, cost
+    def __init__(self, bound: Any, map: Map, cost: Any = None) -> None:
+        self.bound, self.map, self._cost = bound, map, cost
         self.parameter_names = tuple(map.names)
-        self.theta0 = map.start(np.asarray(inner.theta0, dtype=float))
-        self.lower, self.upper = map.bounds(np.asarray(inner.lower), np.asarray(inner.upper))
-        self.is_scalar, self.has_jacobian = bool(inner.is_scalar), bool(inner.has_jacobian)
+        self.theta0 = map.start(np.asarray(bound.theta0, dtype=float))
+        self.lower, self.upper = map.bounds(np.asarray(bound.lower), np.asarray(bound.upper))
+        self.is_scalar, self.has_jacobian = bool(bound.is_scalar), bool(bound.has_jacobian)
         self._full = map.full  # both looked up once: a chain asks thousands of times
-        self._residuals = getattr(inner, "residuals", None)  # a likelihood need not have any
-
-    @cached_property
-    def data(self) -> CostData:
-        """What is fixed of the data."""
-        return cost_data(self.inner)
-
-    @property
-    def exact(self) -> bool | None:
-        """True if the Jacobian is of exact sensitivities; None where nobody says."""
-        return getattr(self.inner, "exact", None)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return int(getattr(self.inner, "retries", 0))
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        return engine_of(self.inner)
+        self._residuals = getattr(bound, "residuals", None)  # a likelihood need not have any
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
-        keep_within(self.inner, *self.map.box(lower, upper))
+        keep_within(self.bound, *self.map.box(lower, upper))
 
     def tightened(self) -> Any:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        return self._of(tightened(self.inner))
+        return self._of(tightened(self.bound))
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,)."""
@@ -87,22 +66,22 @@ class BoundMapped(OfData):
 
     def residuals_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return r of many theta, and why they failed, see `fmepy.costs.base.residuals_many`."""
-        return many_of(self.map, Theta, lambda full: residuals_many(self.inner, full))
+        return many_of(self.map, Theta, lambda full: residuals_many(self.bound, full))
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par)."""
-        return np.asarray(self.map.pull(theta, self.inner.jacobian(self._full(theta))))
+        return np.asarray(self.map.pull(theta, self.bound.jacobian(self._full(theta))))
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L."""
-        return float(self.inner.minus2loglik(self._full(theta)))
+        return float(self.bound.minus2loglik(self._full(theta)))
 
     def modcost(self, theta: Vector) -> Any:
         """Return the `ModCost` at theta."""
-        return modcost_at(self._cost, self.inner, self._full(theta))
+        return modcost_at(self._cost, self.bound, self._full(theta))
 
-    def _of(self, inner: Any) -> Any:
-        return None if inner is None else type(self)(inner, self.map, self._cost)
+    def _of(self, bound: Any) -> Any:
+        return None if bound is None else type(self)(bound, self.map, self._cost)
 
 
 class BoundMappedLikelihood(BoundMapped):
@@ -110,32 +89,27 @@ class BoundMappedLikelihood(BoundMapped):
 
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, shape (n_par,)."""
-        return np.asarray(self.map.pull(theta, self.inner.score(self._full(theta), rough)))
+        return np.asarray(self.map.pull(theta, self.bound.score(self._full(theta), rough)))
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the expected information of theta, shape (n_par, n_par)."""
-        return pull_both(self.map, theta, self.inner.information(self._full(theta), rough))
+        return pull_both(self.map, theta, self.bound.information(self._full(theta), rough))
 
     def sensitivity_rows(self, theta: Vector) -> tuple[list[str], Vector, Matrix]:
         """Return variable, x and row of what the expected information is made of."""
-        names, x, rows = self.inner.sensitivity_rows(self._full(theta))
+        names, x, rows = self.bound.sensitivity_rows(self._full(theta))
         return names, x, np.asarray(self.map.pull(theta, rows))
-
-    @property
-    def nobs(self) -> float:
-        """Scalar data that count; NaN where the cost does not say."""
-        return float(getattr(self.inner, "nobs", np.nan))
 
     @property
     def scale_parameters(self) -> BoolVector:
         """Parameters that scale noise."""
-        mine = getattr(self.inner, "scale_parameters", None)
+        mine = getattr(self.bound, "scale_parameters", None)
         none = np.zeros(len(self.theta0), dtype=bool)
         return none if mine is None else self.map.scale_parameters(np.asarray(mine, dtype=bool), self.theta0)
 
     def inflated(self, factor: float) -> Any:
         """Return the same with the process noise inflated, see `fmepy.costs.base`; None where there is none."""
-        return self._of(self.inner.inflated(factor) if hasattr(self.inner, "inflated") else None)
+        return self._of(self.bound.inflated(factor) if hasattr(self.bound, "inflated") else None)
 
 
 class MappedCost(Mapped, AddableCost):

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from fmepy.costs.base import CostData, OfData, cost_data, is_scored, modcost_at, residuals_many
+from fmepy.costs.base import AroundBound, is_scored, modcost_at, residuals_many
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.models.base import engine_of, keep_within, tightened
+from fmepy.models.base import keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel.interruption import check_stop
 from fmepy.parameters.named import Parameters
@@ -32,7 +31,7 @@ __all__ = ["Objective"]
 _MUCH_NOISIER = 100.0  # a search with steps for so much less noise is taken up again
 
 
-class Objective(OfData):
+class Objective(AroundBound):
     """A cost as a function of a plain vector, with its parameters; it satisfies `fmepy.costs.base.BoundCost`.
 
     Attributes
@@ -151,31 +150,6 @@ class Objective(OfData):
     def modcost(self, theta: Vector) -> Any:
         """Return the ModCost at theta, None if the cost has none."""
         return modcost_at(self.f, self.bound, theta)
-
-    @cached_property
-    def data(self) -> CostData:
-        """What is fixed of the data."""
-        return cost_data(self.bound)
-
-    @property
-    def exact(self) -> bool | None:
-        """True if the cost's own Jacobian is of exact sensitivities; None where nobody says."""
-        return getattr(self.bound, "exact", None)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return int(getattr(self.bound, "retries", 0))
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        return engine_of(self.bound)
-
-    @property
-    def nobs(self) -> float:
-        """Number of data: of residuals, or what a cost that is a number says of itself; NaN if it does not."""
-        return float(getattr(self.bound, "nobs", np.nan)) if self.is_scalar else float(self.n_obs)
 
     @property
     def n_obs(self) -> int:

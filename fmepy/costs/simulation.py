@@ -7,7 +7,7 @@ For observation i of variable j, T the variable's transform (identity if none)::
     -2 log L = sum_i r_i^2 + log(2 pi) + 2 log e_i
 
 What is fixed when the cost is built - matched names, used observations, weights - is a `Comparison`; what is fixed
-when it is bound - where the observations stand in a run - a `Reading`. An evaluation is numpy alone.
+when it is bound - where the observations stand in a run - a `Lookup`. An evaluation is numpy alone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from fmepy.costs.base import AddableCost, OfData
 from fmepy.costs.interpolation import (
     Averaged,
     Interpolated,
+    Lookup,
     Picked,
-    Reading,
     brackets,
     merge_times,
     nearest_rows,
@@ -55,8 +55,8 @@ class BoundSimulation(OfData):
     Parameters
     ----------
     model : BoundModel
-        The model, with the rows that the reading needs.
-    reading : Reading
+        The model, with the rows that the lookup needs.
+    lookup : Lookup
         Where the observations stand in a run.
     pieces : sequence of Comparison
         One or more, in the order of the residuals.
@@ -64,7 +64,7 @@ class BoundSimulation(OfData):
         All parameters of the model at its own values (told when a run fails).
     """
 
-    def __init__(self, model: BoundModel, reading: Reading, pieces: Sequence[Comparison], fixed: dict[str, float]):
+    def __init__(self, model: BoundModel, lookup: Lookup, pieces: Sequence[Comparison], fixed: dict[str, float]):
         c = concatenate(pieces)
         self.parameter_names = tuple(model.names)
         self.theta0 = np.array(model.theta0, dtype=float)
@@ -76,7 +76,7 @@ class BoundSimulation(OfData):
         self._comparison = c
         self._weights = c.weights
         self._model = model
-        self._reading = reading
+        self._lookup = lookup
         self._scale = None if c.scale.is_identity else c.scale
         self._obs = c.obs
         self._constant = float(len(c) * np.log(2 * np.pi) - 2 * np.log(c.weights).sum())
@@ -120,7 +120,7 @@ class BoundSimulation(OfData):
     def residuals_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return r of many theta, shape (n, n_obs), and why they failed; see `fmepy.costs.base.residuals_many`."""
         Y, why = simulate_many(self._model, Theta)
-        mod = values_of_many(self._reading, Y)
+        mod = values_of_many(self._lookup, Y)
         for i in np.flatnonzero(why == ""):
             try:
                 mod[i] = self._scaled(mod[i], Theta[i])
@@ -131,9 +131,9 @@ class BoundSimulation(OfData):
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par), from the model's sensitivities."""
         Y, S = self._model.sensitivities(theta)
-        mod = self._reading.values(Y)
+        mod = self._lookup.values(Y)
         self._check(mod, theta)
-        J = self._reading.sensitivities(S)
+        J = self._lookup.sensitivities(S)
         if self._scale is not None:
             J = self._chained(self._scale.slope(mod), J, theta)
         if not np.isfinite(J).all():
@@ -159,7 +159,7 @@ class BoundSimulation(OfData):
 
     def _compared(self, theta: Vector) -> Vector:
         """Return the model at the observations, on the scale of comparison."""
-        return self._scaled(self._reading.values(self._model.simulate(theta)), theta)
+        return self._scaled(self._lookup.values(self._model.simulate(theta)), theta)
 
     def _scaled(self, mod: Vector, theta: Vector) -> Vector:
         self._check(mod, theta)
@@ -353,9 +353,9 @@ class SimulationCost(AddableCost):
         times = None if on_grid else merge_times(*(part._rows_wanted(grid) for part in parts))
         bound = bound_to(model, names, runs=runs, times=times, hold_engine=hold_engine)
         rows = np.asarray(bound.times, dtype=float)
-        reading = stack([part._reading(rows, grid, bound.var_names) for part in parts])
+        lookup = stack([part._lookup(rows, grid, bound.var_names) for part in parts])
         fixed = {str(k): float(v) for k, v in model.parms.items()}
-        return BoundSimulation(bound, reading, [part.comparison for part in parts], fixed)
+        return BoundSimulation(bound, lookup, [part.comparison for part in parts], fixed)
 
     def replace(self, **arguments: Any) -> SimulationCost:
         """Return a copy with some arguments of the constructor changed; dicts are merged."""
@@ -396,7 +396,7 @@ class SimulationCost(AddableCost):
         low, high, weight = brackets(grid, self.comparison.x)
         return np.where(low == high, grid[low], self.comparison.x) if weight.size else grid
 
-    def _reading(self, rows: Vector, grid: Vector, var_names: Sequence[str]) -> Reading:
+    def _lookup(self, rows: Vector, grid: Vector, var_names: Sequence[str]) -> Lookup:
         """Return where the observations stand in a run with these `rows`."""
         position = {name: k for k, name in enumerate(var_names)}
         cols = np.array([position[name] for name in self.comparison.names], dtype=np.intp)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,19 +24,6 @@ from fmepy.parameters.named import Parameters, check_names
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 __all__ = ["BoundAnew", "Many", "Simulator", "TableFunction"]
-
-
-class Source(Protocol):
-    """What stands behind a Simulator."""
-
-    @property
-    def exact(self) -> bool: ...
-
-    @property
-    def retries(self) -> int: ...
-
-    def run(self, theta: Vector) -> Matrix: ...
-    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]: ...
 
 
 Many = Callable[[Sequence[Vector]], list[tuple[bool, Any]]]
@@ -80,7 +67,7 @@ class Simulator:
     x_place: int | None
     is_single_row: bool
     rtol: float | None
-    source: Source
+    source: BoundAnew | TableFunction
 
     @property
     def exact(self) -> bool:

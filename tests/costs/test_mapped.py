@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 
 from fmepy.costs import Cost, SimulationCost
-from fmepy.costs.mapped import transformed
+from fmepy.costs.mapped import MappedCost, transformed
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.models.base import Model
+from fmepy.models.mapped import MappedModel
+from fmepy.parameters.maps import HeldValues
 
 DATA = {"time": [0.5, 1.5, 2.5], "A": [8.0, 5.0, 3.0]}
 HOWS = ["log", "log10", {"k": "logit"}, {"A0": "log10", "k": "log"}]
@@ -183,3 +185,36 @@ def test_score_and_information_follow_the_chain_rule(decay):
     J = transformed(cost, "log").bind().jacobian(theta)
     assert bound.information(theta) == pytest.approx(J.T @ J)
     assert not hasattr(transformed(cost, "log").bind(), "score")
+
+
+def test_maps_of_a_cost_can_be_put_on_each_other(decay):
+    cost = SimulationCost(decay, DATA)
+    both = MappedCost(transformed(cost, {"k": "log"}), HeldValues(pd.Series({"k": np.log(0.3), "A0": 9.0})))
+    assert both.transforms == {"k": "log"}
+    assert both.parms.tolist() == pytest.approx([9.0, np.log(0.3)])
+    bound = both.bind(["A0"])
+    assert bound.residuals(np.array([9.0])) == pytest.approx(cost.bind().residuals(np.array([9.0, 0.3])))
+    assert bound.jacobian(np.array([9.0])) == pytest.approx(
+        cost.bind(["A0", "k"]).jacobian(np.array([9.0, 0.3]))[:, :1]
+    )
+    assert "as a function of log(k), with k = -1.2" in repr(both)
+
+
+def test_the_data_of_a_cost_pass_through_every_map(decay):
+    cost = SimulationCost(decay, DATA, weight="std")
+    bound, inner = transformed(cost, "log").bind(), cost.bind()
+    assert bound.data is inner.data
+    assert (bound.names, bound.group_names) == (inner.names, inner.group_names)
+    assert bound.weights.tolist() == inner.weights.tolist()
+    assert bound.data.observed.values.tolist() == DATA["A"]
+
+
+def test_a_held_model_is_the_model_at_other_values(decay):
+    held = MappedModel(decay, HeldValues(pd.Series({"k": 0.25})))
+    pd.testing.assert_frame_equal(held(), decay({"k": 0.25}))
+    bound = held.bind(["A0"])
+    assert bound.names == ("A0",)
+    assert bound.sensitivities(np.array([10.0]))[1].shape[2] == 1
+    assert bound.simulate(np.array([10.0])) == pytest.approx(
+        decay.bind(["A0", "k"]).simulate(np.array([10.0, 0.25])), nan_ok=True
+    )

@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
+from fmepy.costs.mapped import transformed
+from fmepy.costs.sum import SumCost
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.numerics.differences import Differences, magnitudes
@@ -238,3 +240,42 @@ def test_sizes_are_positive():
     np.testing.assert_array_equal(
         magnitudes(np.array([-2.0, 0.0, 0.0]), np.array([-5.0, 0, -np.inf]), np.array([5.0, 4, 1])), [2.0, 0.4, 1.0]
     )
+
+
+def test_a_cost_written_elsewhere_gives_its_constants_one_by_one():
+    class Bound:
+        parameter_names, theta0 = ("a",), np.array([2.0])
+        lower, upper = np.array([-np.inf]), np.array([np.inf])
+        is_scalar, has_jacobian, retries = False, False, 0
+        names, x, weights, groups = ["y", "z"], [0.0, 1.0], [2.0, 4.0], [0, 1]
+        scales, group_names = [1.0, 0.5], ["y", "z"]
+
+        def residuals(self, theta):
+            return [2 * (theta[0] - 1), 4 * theta[0]]
+
+        def minus2loglik(self, theta):
+            return 0.0
+
+    class Elsewhere:
+        parms = pd.Series({"a": 2.0})
+        lower, upper = pd.Series({"a": -np.inf}), pd.Series({"a": np.inf})
+
+        def __call__(self, parms=None):
+            return "a ModCost"
+
+        def bind(self, names=None, *, hold_engine=False):
+            return Bound()
+
+        def replace(self, **arguments):
+            return self
+
+    objective = as_objective(Elsewhere(), ["a"])
+    assert objective.data.weights.tolist() == [2.0, 4.0]
+    assert (objective.names, objective.group_names) == (("y", "z"), ("y", "z"))
+    assert objective.residuals(np.array([2.0])).tolist() == [2.0, 8.0]
+    assert objective.modcost(np.array([2.0])) == "a ModCost"
+    bound = transformed(Elsewhere(), "log").bind()
+    assert bound.residuals(np.log([2.0])) == pytest.approx([2.0, 8.0])
+    assert bound.data.groups.tolist() == [0, 1]
+    assert bound.modcost(bound.theta0) == "a ModCost"
+    assert SumCost((Elsewhere(),)).bind().weights.tolist() == [2.0, 4.0]

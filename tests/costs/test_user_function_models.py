@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import cloudpickle
 import lmfit
 import numpy as np
@@ -200,3 +202,18 @@ def test_a_failed_run_of_a_model_carries_its_parameters():
     with pytest.raises(SimulationError) as told:
         as_simulator(hiv_model(), varied=["bet"]).run(np.array([1e300]))
     assert told.value.parameters["bet"] == 1e300
+
+
+def test_a_model_of_tied_parameters_keeps_its_sensitivities(decay):
+    p = lmfit.Parameters()
+    p.add("k", value=0.3)
+    p.add("A0", expr="20 * k")
+    simulator = as_simulator(decay, p)
+    assert (simulator.names, simulator.is_model) == (("k",), True)
+    theta = simulator.theta0
+    assert simulator.run(theta) == pytest.approx(decay.bind(["A0", "k"]).simulate(np.array([6.0, 0.3])), nan_ok=True)
+    _, S = simulator.sensitivities(theta)
+    differences = (simulator.run(theta + 1e-6) - simulator.run(theta - 1e-6)) / 2e-6
+    assert S[:, :, 0] == pytest.approx(differences, rel=1e-5, abs=1e-7, nan_ok=True)
+    again = pickle.loads(pickle.dumps(simulator))
+    assert again.run(theta) == pytest.approx(simulator.run(theta), nan_ok=True)
