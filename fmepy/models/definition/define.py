@@ -11,9 +11,9 @@ import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.expressions.equations import Equations, names_in
-from fmepy.models.definition.definition import Definition, Draft, Found
+from fmepy.models.definition.definition import Definition, Draft, Found, Readable
 from fmepy.models.definition.function import read_function
-from fmepy.models.definition.given import Given, Kind, as_parms, as_state, read_outputs
+from fmepy.models.definition.given import Given, Kind, as_outputs, as_parms, as_state, read_outputs
 from fmepy.models.definition.text import read_text
 from fmepy.models.running.events import as_events
 from fmepy.models.running.forcings import as_forcings
@@ -41,8 +41,9 @@ def define(
     Parameters
     ----------
     kind : {"ode", "difference"}
-    source : callable, str or Equations
-        ``f(t, <states>, <parameters>, <forcings>)`` by name, ``f(t, y, p)``, text, or the equations of another model.
+    source : callable, str, Equations or Readable
+        ``f(t, <states>, <parameters>, <forcings>)`` by name, ``f(t, y, p)``, text, the equations of another model, or
+        what can draft itself.
     state : mapping, Series or sequence
         Initial values: numbers, parameter names or expressions of parameters. Text may hold them itself.
     parms : mapping or Series
@@ -66,15 +67,15 @@ def define(
         Whatever is wrong with the definition, with the nearest name where a name is unknown.
     """
     given = Given(
-        kind,
-        as_state(state),
-        as_parms(parms),
-        as_forcings(forcings),
-        outputs,
-        start,
-        trace,
-        most_states,
-        like is not None,
+        kind=kind,
+        initial=as_state(state),
+        parms=as_parms(parms),
+        forcings=as_forcings(forcings),
+        outputs=as_outputs(outputs),
+        start=start,
+        trace=trace,
+        most_states=most_states,
+        is_copy=like is not None,
     )
     draft = _read(source, given)
     _check_apart(draft, given)
@@ -98,7 +99,7 @@ def define(
         note=found.note,
         function=draft.function,
         time=draft.time,
-        given_outputs=outputs,
+        given_outputs=given.outputs,
     )
     _check_used(draft, definition)
     return definition
@@ -110,6 +111,8 @@ def _read(source: Any, given: Given) -> Draft:
         return read_text(source, given)
     if isinstance(source, Equations):
         return _read_equations(source, given)
+    if isinstance(source, Readable):
+        return source.draft(given)
     if callable(source):
         return read_function(source, given)
     raise ModelError(f"A model is a Python function, text or Equations; got {type(source).__name__}.")
@@ -167,7 +170,7 @@ def _check_apart(draft: Draft, given: Given, outputs: Sequence[str] = ()) -> Non
         for name in a:
             if name in b:
                 raise ModelError(f"{name!r} is both {one} and {other}; give one of them another name.")
-    if "time" in (*draft.states, *outputs, *(given.outputs or ())):
+    if "time" in (*draft.states, *outputs, *given.outputs):
         raise ModelError(
             "A state or output is called 'time', like the first column of the result; choose another name."
         )

@@ -3,7 +3,7 @@
 A definition comes about in three steps, which `define.define` takes: a *reader* turns a source (text, a function, the
 equations of another model) into a `Draft`, which says what states, parameters and initial values there are, and how to
 find the expressions of the rates; the draft's names and values are checked, the same way for every source; and with the
-expressions it becomes a `Definition`. A new kind of source is one more reader.
+expressions it becomes a `Definition`. A new kind of source is one more reader: a class with a method ``draft``.
 
 The equations hold no numbers, so a changed copy of a model (other initial values, parameters, forcings) shares them.
 """
@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
 from fmepy.errors import ModelError
 from fmepy.expressions.equations import Equations
-from fmepy.models.definition.given import Kind
+from fmepy.models.definition.given import Given, Kind
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import Forcing
 
-__all__ = ["Definition", "Draft", "Found"]
+__all__ = ["Definition", "Draft", "Found", "Readable"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +79,15 @@ class Draft:
     error: Callable[[str, str], ModelError] = lambda message, name: ModelError(message)
 
 
+@runtime_checkable
+class Readable(Protocol):
+    """A source of a kind of its own, such as one of a room above this, that reads itself."""
+
+    def draft(self, given: Given) -> Draft:
+        """Return what it holds, beside what was given."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Definition:
     """A model's names and values.
@@ -86,7 +95,7 @@ class Definition:
     Attributes
     ----------
     kind : {"ode", "difference"}
-    source : callable, str or Equations
+    source : callable, str, Equations or Readable
         What the user gave.
     states : tuple of str
     parms : Series

@@ -18,7 +18,7 @@ from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
 
-__all__ = ["Given", "Kind", "as_parms", "as_state", "read_outputs"]
+__all__ = ["Given", "Kind", "as_outputs", "as_parms", "as_state", "read_outputs"]
 
 Kind = Literal["ode", "difference"]
 
@@ -34,7 +34,7 @@ class Given:
         Initial values by state, as far as they were given.
     parms : dict of str to float
     forcings : tuple of Forcing
-    outputs : mapping or None
+    outputs : dict of str to (str, number or callable)
         As the user gave them; `read_outputs` reads them where all names are known.
     start : float
         Time of the initial values.
@@ -50,7 +50,7 @@ class Given:
     initial: dict[str, Any]
     parms: dict[str, float]
     forcings: tuple[Forcing, ...]
-    outputs: Any
+    outputs: dict[str, Any]
     start: float
     trace: bool
     most_states: int
@@ -116,25 +116,30 @@ def _initial_value(name: str, value: Any) -> Any:
     return number
 
 
-def read_outputs(outputs: Any, known: Sequence[str], defined: Mapping[str, Any]) -> dict[str, Any]:
+def as_outputs(outputs: Any) -> dict[str, Any]:
+    """Return what was given as outputs by name; what they are is read later, see `read_outputs`."""
+    if outputs is None:
+        return {}
+    if not isinstance(outputs, Mapping):
+        raise ModelError(f"`outputs` must be a dict of name and expression; got {type(outputs).__name__}.")
+    return {normal_name(name): value for name, value in outputs.items()}
+
+
+def read_outputs(outputs: Mapping[str, Any], known: Sequence[str], defined: Mapping[str, Any]) -> dict[str, Any]:
     """Return outputs as expressions; each may use the ones before it (they are put in its place).
 
     Parameters
     ----------
-    outputs : mapping of name to expression or function, or None
+    outputs : mapping of str to (str, number or callable)
     known : sequence of str
         What they may use: states, parameters, forcings, time.
     defined : mapping of str to sympy.Expr
         Outputs that the model's source defines; they may use these too.
     """
-    if outputs is None:
-        return {}
-    if not isinstance(outputs, Mapping):
-        raise ModelError(f"`outputs` must be a dict of name and expression; got {type(outputs).__name__}.")
     out: dict[str, Any] = {}
     earlier = {symbol(k): e for k, e in defined.items()}
-    for key, value in outputs.items():
-        name, names = normal_name(key), [*known, *defined, *out]
+    for name, value in outputs.items():
+        names = [*known, *defined, *out]
         if name in names:
             raise ModelError(f"The output {name!r} has the name of something else in the model; choose another.")
         expression = _output_expression(name, value, names)

@@ -8,6 +8,8 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ModelError, ModelTextError, ParameterError, SimulationError
+from fmepy.expressions.equations import symbol
+from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode
@@ -43,6 +45,7 @@ def model(source=logistic, **changes):
         ({"outputs": {"logN": "log(M)"}}, ModelError, "uses 'M', which the model does not have"),
         ({"outputs": {"N": "2 * r"}}, ModelError, "name of something else"),
         ({"outputs": {"a": lambda M: M}}, ModelError, "argument 'M'"),
+        ({"outputs": pd.Series({"a": "N"})}, ModelError, "must be a dict"),
         ({"outputs": {"a": lambda N: 1 if N > 0 else 0}}, ModelError, "cannot be turned into an expression"),
         ({"forcings": {"u": ([0, 1], [1, 2])}}, ModelError, "forcing 'u' is used nowhere"),
         ({"forcings": {"K": ([1, 0], [1, 2])}}, ModelError, "must increase"),
@@ -351,6 +354,35 @@ SOURCES = {
     "function of arrays": lambda: consumer_of_arrays,
     "equations": lambda: OdeModel(CONSUMER, **GIVEN | {"outputs": None}).equations,
 }
+
+
+class Reactions:
+    """A further kind of source: reactions of first order, written as "A -> B" with the names of their rates."""
+
+    def __init__(self, **reactions):
+        self.reactions = {k: arrow.split(" -> ") for k, arrow in reactions.items()}
+
+    def draft(self, given):
+        states = tuple(dict.fromkeys(s for pair in self.reactions.values() for s in pair))
+        rates = dict.fromkeys(states, 0)
+        for k, (educt, product) in self.reactions.items():
+            rates[educt] -= symbol(k) * symbol(educt)
+            rates[product] += symbol(k) * symbol(educt)
+        start = dict.fromkeys(states, 0.0) | given.initial
+        return Draft(states, given.parms, start, lambda: Found(tuple(rates.values())))
+
+
+def test_a_further_kind_of_source_drafts_itself_and_is_finished_like_the_others():
+    chain = Reactions(k1="A -> B", k2="B -> C")
+    model = OdeModel(
+        chain, state={"A": "A0"}, times=[0, 1, 2], parms={"k1": 1.0, "k2": 0.5, "A0": 3}, outputs={"all": "A+B+C"}
+    )
+    assert (model.states, model.var_names) == (("A", "B", "C"), ("A", "B", "C", "all"))
+    np.testing.assert_allclose(model()["A"], 3 * np.exp([0, -1, -2]), rtol=1e-5)
+    np.testing.assert_allclose(model()["all"], 3.0, rtol=1e-5)
+    assert model.replace(parms={"k1": 2.0}).equations is model.equations
+    with pytest.raises(ModelError, match="'k2' has no value"):
+        OdeModel(chain, state={"A": 1}, times=[0, 1], parms={"k1": 1.0})
 
 
 @pytest.mark.parametrize("source", SOURCES)
