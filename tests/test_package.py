@@ -295,3 +295,59 @@ def test_what_texts_name_exists(root):
             except (ImportError, AttributeError):
                 missing.append(f"{path.relative_to(root)}: {name}")
     assert not missing
+
+
+# --- small pieces
+
+MOST_LINES_OF_CODE = 90  # of a function, without blank lines, comments and its docstring
+KERNELS = {  # loops that are compiled as one piece: a call of a further function costs there, or cannot be inlined
+    "filtering/loop.py:_loop",
+    "filtering/square_root_loop.py:_loop",
+}
+MOST_LINES = 500  # of a file; a longer one holds one idea
+LONG = {
+    "costs/observations.py": "one idea: a table of observations, checked and matched with a model's variables",
+    "costs/sum.py": "one idea: a sum of costs that solves a shared model once",
+    "expressions/text.py": "one idea: what may stand in an expression written as text, and nothing else",
+    "montecarlo/samplers.py": "to be split",
+    "fimlof/forecasting.py": "one idea: what a filter says beyond the data",
+    "fimlof/result.py": "one idea: what a filter says of the data, all its tables and pictures",
+    "models/adapter.py": "one idea: whatever a user calls a model, as one simulator",
+    "sensitivity/sensfun.py": "one idea: the local sensitivities, their scales and the table that shows them",
+    "transforms.py": "one idea: a model and a cost on transformed scales",
+}
+
+
+def lines_of_code(node: ast.AST, code: str) -> int:
+    """Return how many lines of a function hold code: neither blank nor comment nor docstring."""
+    inner = [n for n in ast.walk(node) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    docs = [n.body[0] for n in inner if ast.get_docstring(n) is not None]
+    silent = {line for d in docs for line in range(d.lineno, d.end_lineno + 1)}
+    lines = code.splitlines()
+    own = range(node.lineno, node.end_lineno + 1)
+    return sum(1 for i in own if i not in silent and lines[i - 1].strip() and not lines[i - 1].lstrip().startswith("#"))
+
+
+def long_functions(name: str, code: str) -> list[str]:
+    functions = [n for n in ast.walk(ast.parse(code)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    sizes = {f"{name}:{n.name}": lines_of_code(n, code) for n in functions}
+    return [f"{k} has {n} lines of code" for k, n in sizes.items() if n > MOST_LINES_OF_CODE and k not in KERNELS]
+
+
+def sources() -> dict[str, str]:
+    return {p.relative_to(PACKAGE).as_posix(): p.read_text(encoding="utf-8") for p in PACKAGE.rglob("*.py")}
+
+
+def test_no_function_is_longer_than_one_can_read():
+    assert not [line for name, code in sources().items() for line in long_functions(name, code)]
+
+
+def test_a_long_function_is_seen_and_its_docstring_does_not_count():
+    code = 'def f():\n    """What."""\n\n' + "    # why\n" * 50 + "    x = 1\n" * MOST_LINES_OF_CODE
+    assert long_functions("a.py", code) == [f"a.py:f has {MOST_LINES_OF_CODE + 1} lines of code"]
+    assert not long_functions("a.py", code.replace("    x = 1\n", "", 1))
+
+
+def test_a_file_past_500_lines_has_a_reason():
+    long = {name for name, code in sources().items() if len(code.splitlines()) > MOST_LINES}
+    assert not long - set(LONG), "split it along its ideas, or say in LONG which one idea it holds"
