@@ -29,8 +29,7 @@ def whole_number(value: Any, argument: str, least: int = 0, most: int | None = N
     if number.is_integer() and least <= number and (most is None or number <= most):
         return int(value)
     limits = f"at least {least}" if most is None else f"from {least} to {most}"
-    kind = "" if number.is_integer() else "a whole number, "
-    raise ArgumentError(f"`{argument}={value!r}` must be {kind}{limits}{hint}.")
+    raise ArgumentError(f"`{argument}={value!r}` must be a whole number, {limits}{hint}.")
 
 
 def positive_number(

@@ -312,9 +312,7 @@ LONG = {
     "montecarlo/samplers.py": "to be split",
     "fimlof/forecasting.py": "one idea: what a filter says beyond the data",
     "fimlof/result.py": "one idea: what a filter says of the data, all its tables and pictures",
-    "models/adapter.py": "one idea: whatever a user calls a model, as one simulator",
     "sensitivity/sensfun.py": "one idea: the local sensitivities, their scales and the table that shows them",
-    "transforms.py": "one idea: a model and a cost on transformed scales",
 }
 
 

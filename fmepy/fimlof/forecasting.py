@@ -24,6 +24,7 @@ from fmepy.fimlof.ahead import Future, future_of
 from fmepy.fimlof.drawn import drawn_paths
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.forecast_tables import rows_of_entity
+from fmepy.numerics.differences import central_differences
 from fmepy.parameters.scales import check_scale
 from fmepy.results.tables import Framed, readable
 from fmepy.types import Cube, Matrix, Seed, Vector
@@ -188,19 +189,22 @@ def _covariance(given: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
 
 
 def _slopes(flt: FilterResult, futures: Sequence[Future], theta: Vector, at: Sequence[Any], se: Vector) -> list[Cube]:
-    """Return d forecast / d theta of every entity, shape (n_time, k, n_par), by central differences."""
-    out: list[list[Matrix]] = [[] for _ in futures]
-    for j, sd in zip(at, se, strict=True):
-        h = 0.01 * float(sd) if sd > 0 else 1e-6 * max(abs(float(theta[j])), 1e-3)
-        sides = []
-        for sign in (1.0, -1.0):
-            moved = theta.copy()
-            moved[j] += sign * h
-            runs = [_sound(run) for run in flt.bound.records(moved, flt.entities)]
-            sides.append([f.run(run, flt.bound.spec).mean for f, run in zip(futures, runs, strict=True)])
-        for k, (up, down) in enumerate(zip(*sides, strict=True)):
-            out[k].append((up - down) / (2 * h))
-    return [np.stack(columns, axis=-1) for columns in out]
+    """Return d forecast / d theta of every entity, shape (n_time, k, n_par), by differences inside the bounds."""
+    bound, places = flt.bound, list(at)
+    shapes: list[tuple[int, ...]] = []
+
+    def means(moved: Vector) -> Vector:
+        full = theta.copy()
+        full[places] = moved
+        runs = [_sound(run) for run in bound.records(full, flt.entities)]
+        ahead = [f.run(run, bound.spec).mean for f, run in zip(futures, runs, strict=True)]
+        shapes[:] = [a.shape for a in ahead]
+        return np.concatenate([a.ravel() for a in ahead])
+
+    steps = np.where(se > 0, 0.01 * se, 1e-6 * np.maximum(np.abs(theta[places]), 1e-3))
+    S = central_differences(means, theta[places], steps, (bound.lower[places], bound.upper[places]))
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+    return [part.reshape(*shape, len(places)) for part, shape in zip(np.split(S, ends), shapes, strict=True)]
 
 
 def _sound(run: EntityRun) -> EntityRun:

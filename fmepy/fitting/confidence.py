@@ -12,7 +12,7 @@ import pandas as pd
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, ConvergenceError, SimulationError, listed
 from fmepy.fitting.result import ModFit
-from fmepy.numerics.differences import derivatives, roomy_steps
+from fmepy.numerics.differences import central_differences
 from fmepy.parameters.named import check_names, generated_names
 from fmepy.types import Vector
 
@@ -194,15 +194,11 @@ def _tied_errors(params: Any, names: Sequence[str], cov: Any) -> dict[str, float
     theta = np.array([params[n].value for n in names])
     box = np.array([params[n].min for n in names]), np.array([params[n].max for n in names])
 
-    def values(points: list[Vector]) -> list[Vector]:
-        out = []
-        for point in points:
-            moved = params.copy()
-            for n, value in zip(names, point, strict=True):
-                moved[n].set(value=float(value))
-            out.append(np.array([float(moved[t].value) for t in tied]))
-        return out
+    def values(point: Vector) -> Vector:
+        moved = params.copy()
+        for n, value in zip(names, point, strict=True):
+            moved[n].set(value=float(value))
+        return np.array([float(moved[t].value) for t in tied])
 
-    steps = roomy_steps(1e-5 * np.maximum(np.abs(theta), 1e-8), *box)
-    D = np.column_stack(derivatives(values, theta, steps, *box, central=True))
+    D = central_differences(values, theta, 1e-5 * np.maximum(np.abs(theta), 1e-8), box)
     return dict(zip(tied, np.sqrt(np.diag(D @ cov @ D.T)).tolist(), strict=True))

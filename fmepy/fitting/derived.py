@@ -21,7 +21,7 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
-from fmepy.numerics.differences import derivatives, roomy_steps
+from fmepy.numerics.differences import central_differences
 
 __all__ = ["derived", "sandwich"]
 
@@ -81,13 +81,12 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
     C = np.where(np.outer(known, known), C, 0.0)
     labels, value = _named(function(fit.par.copy()))
     theta, box = fit.par.to_numpy(dtype=float), (fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float))
-    steps = roomy_steps(_STEP * np.maximum(np.abs(theta), 1e-3 * np.sqrt(np.diag(C))), *box)
-    slopes = np.column_stack(
-        derivatives(
-            lambda points: [_named(function(pd.Series(q, index=fit.par.index)))[1] for q in points],
-            theta, np.where(known, steps, 0.0), *box, central=True, base=np.asarray(value, dtype=float),
-        )
-    )  # fmt: skip
+    steps = np.where(known, _STEP * np.maximum(np.abs(theta), 1e-3 * np.sqrt(np.diag(C))), 0.0)
+
+    def values(q: Any) -> Any:
+        return _named(function(pd.Series(q, index=fit.par.index)))[1]
+
+    slopes = central_differences(values, theta, steps, box, base=np.asarray(value, dtype=float))
     se = np.sqrt(np.einsum("ij,jk,ik->i", slopes, C, slopes))
     width = float(ndtri(0.5 + level / 2))
     return pd.DataFrame(

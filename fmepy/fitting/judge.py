@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmepy.errors import SimulationError, listed
-from fmepy.fitting.covariance import Spectra
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.response import falls_along, lost_rank, silent, sizes
+from fmepy.numerics.covariance import Spectra
 from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = ["Verdict", "judge"]

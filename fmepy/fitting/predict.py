@@ -20,7 +20,7 @@ from fmepy.checks import between_0_and_1
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.models.base import keep_within
-from fmepy.numerics.differences import derivatives, roomy_steps
+from fmepy.numerics.differences import central_differences
 from fmepy.parameters.named import generated_names
 from fmepy.results.tables import Framed
 from fmepy.types import Matrix, Vector
@@ -190,12 +190,9 @@ def _of_function(model: Any, fit: ModFit) -> _Parts:
     step = np.where(np.isfinite(se) & (se > 0), 0.01 * se, 1e-5 * np.maximum(np.abs(theta), 1e-8))
     box = fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float)
     values = base.iloc[:, 1:].to_numpy(dtype=float)
-    columns = derivatives(
-        lambda points: [table(q).iloc[:, 1:].to_numpy(dtype=float) for q in points],
-        theta, roomy_steps(step, *box), *box, central=True, base=values,
-    )  # fmt: skip
+    slopes = central_differences(lambda q: table(q).iloc[:, 1:].to_numpy(dtype=float), theta, step, box, base=values)
     variables = [str(c) for c in base.columns[1:]]
-    return str(base.columns[0]), base.iloc[:, 0].to_numpy(), variables, values, np.stack(columns, axis=-1), names
+    return str(base.columns[0]), base.iloc[:, 0].to_numpy(), variables, values, slopes, names
 
 
 def _check_scale(model: Any, fit: ModFit, used: list[str]) -> None:

@@ -28,8 +28,9 @@ import numpy as np
 
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.fitting.covariance import covariance_of, second_differences, whitened_second_differences
+from fmepy.numerics.covariance import covariance_of
 from fmepy.numerics.differences import magnitudes
+from fmepy.numerics.second_differences import second_differences, whitened_second_differences
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 

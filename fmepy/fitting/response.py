@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.fitting.covariance import Spectra, rank_of
+from fmepy.numerics.covariance import Spectra, rank_of
 from fmepy.types import BoolVector, Matrix, Vector
 
 if TYPE_CHECKING:

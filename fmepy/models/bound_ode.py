@@ -12,7 +12,6 @@ import numpy as np
 from fmepy.errors import SimulationError
 from fmepy.models.base import one_by_one
 from fmepy.models.bound import BoundDynamic
-from fmepy.models.dynamic import central_differences
 from fmepy.models.engines import explicit, registry
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
@@ -23,6 +22,7 @@ from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.runners import Runner, make_runner
 from fmepy.models.running.system import Outputs
 from fmepy.models.running.timeline import Timeline
+from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -226,7 +226,8 @@ class BoundOde(BoundDynamic):
         fixed = bool(self._model._engine.steps)
         relative = (np.finfo(float).eps if fixed else self._model.options.tightened().rtol) ** (1 / 3)
         Y = self.simulate(theta)
-        return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, relative, Y.shape, self._box)
+        steps = steps_beside(theta, relative)
+        return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, steps, self._box)
 
     def _with_output_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
         if not self._definition.outputs:

@@ -13,11 +13,12 @@ from fmepy.expressions.equations import Equations, symbols
 from fmepy.models.bound import BoundDynamic
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
-from fmepy.models.dynamic import DynamicModel, central_differences
+from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines.difference_kernels import Kernels
 from fmepy.models.running.accuracy import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.switches import as_choices
+from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 __all__ = ["BoundDifference", "DifferenceModel"]
@@ -273,7 +274,8 @@ class BoundDifference(BoundDynamic):
     def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and central differences."""
         Y = self.simulate(theta)
-        return Y, central_differences(self.simulate, theta, DIFFERENCE_STEP, Y.shape, self._box)
+        steps = steps_beside(theta, DIFFERENCE_STEP)
+        return Y, central_differences(self.simulate, theta, steps, self._box, base=Y)
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}

@@ -7,7 +7,7 @@ rest of the contract of `models.base.Model` is here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -21,13 +21,12 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.given import Kind
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.forcings import tell_outside
-from fmepy.numerics.differences import derivatives, roomy_steps
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
-from fmepy.types import Cube, Matrix, UserParameters, Vector
+from fmepy.types import UserParameters, Vector
 
-__all__ = ["DynamicModel", "Runnable", "central_differences"]
+__all__ = ["DynamicModel", "Runnable"]
 
 logger = logging.getLogger(__name__)
 
@@ -251,22 +250,3 @@ class DynamicModel(Runnable):
 
 def _is_named(value: Any) -> bool:
     return isinstance(value, Mapping | pd.Series)
-
-
-def central_differences(
-    simulate: Callable[[Vector], Matrix],
-    theta: Vector,
-    relative_step: float,
-    shape: tuple[int, ...],
-    box: tuple[Vector, Vector] | None = None,
-) -> Cube:
-    """Return dY/dtheta, shape ``(*shape, n_par)``, by central differences; at zero the step is absolute.
-
-    No run lies outside the `box`: there a third point on the other side serves.
-    """
-    if not theta.size:
-        return np.empty((*shape, 0))
-    lower, upper = (np.full(theta.size, -np.inf), np.full(theta.size, np.inf)) if box is None else box
-    steps = roomy_steps(relative_step * np.where(theta != 0, np.abs(theta), 1.0), lower, upper)
-    slopes = derivatives(lambda points: [simulate(p) for p in points], theta, steps, lower, upper, central=True)
-    return np.stack(slopes, axis=-1)

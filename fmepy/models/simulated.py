@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, FmepyError, SimulationError, listed
-from fmepy.models.dynamic import Runnable, central_differences
+from fmepy.models.dynamic import Runnable
+from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.types import Cube, Matrix, Vector
@@ -125,7 +126,8 @@ class BoundRuns:
         """Return Y and central differences, shape (n_time, n_var, n_par)."""
         theta = np.asarray(theta, dtype=float)
         Y = self.simulate(theta)
-        return Y, central_differences(self.simulate, theta, self._model.relative_step, Y.shape, self._box)
+        steps = steps_beside(theta, self._model.relative_step)
+        return Y, central_differences(self.simulate, theta, steps, self._box, base=Y)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""

@@ -45,10 +45,12 @@ from fmepy.types import Matrix, Vector
 __all__ = [
     "NOISE_FREE",
     "Differences",
+    "central_differences",
     "derivatives",
     "magnitudes",
     "measured_noise",
     "roomy_steps",
+    "steps_beside",
 ]
 
 NOISE_FREE = 1e-13
@@ -106,6 +108,11 @@ class Differences:
 
 
 # --- derivatives inside bounds
+
+
+def steps_beside(theta: Vector, relative: float) -> Vector:
+    """Return steps relative to the parameters, absolute where they are 0."""
+    return np.asarray(relative * np.where(theta != 0, np.abs(theta), 1.0))
 
 
 def roomy_steps(steps: Vector, lower: Vector, upper: Vector) -> Vector:
@@ -204,6 +211,43 @@ def _slope(found: dict[float, tuple[float, Any]], h: float, base: Any) -> Any:
         return (value - base) / step
     further = found[2 * near][1]
     return (4 * value - further - 3 * np.asarray(base, dtype=float)) / (2 * step)
+
+
+def central_differences(
+    function: Callable[[Vector], Any],
+    theta: Vector,
+    steps: Vector,
+    box: tuple[Vector, Vector] | None = None,
+    base: Any = None,
+) -> Any:
+    """Return d function / d theta, shape ``(*shape of its value, n_par)``, by central differences.
+
+    Parameters
+    ----------
+    function : callable
+        It raises where it fails; so does this.
+    theta : ndarray, shape (n_par,)
+    steps : ndarray, shape (n_par,)
+        Cut to a quarter of the box; zero for a parameter that does not move.
+    box : (lower, upper), optional
+        No point lies outside; there a third one on the other side serves.
+    base : optional
+        The function at theta, if it is known.
+
+    Examples
+    --------
+    >>> central_differences(lambda p: np.array([p[0] * p[1], p[0]]), np.array([2.0, 3.0]), np.full(2, 1e-5)).round(6)
+    array([[3., 2.],
+           [1., 0.]])
+    """
+    if not theta.size:
+        return np.empty((*np.shape(function(theta) if base is None else base), 0))
+    lower, upper = (np.full(theta.size, -np.inf), np.full(theta.size, np.inf)) if box is None else box
+    steps = roomy_steps(steps, lower, upper)
+    slopes = derivatives(
+        lambda points: [function(p) for p in points], theta, steps, lower, upper, central=True, base=base
+    )
+    return np.stack(slopes, axis=-1)
 
 
 # --- the noise of a function

@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ParameterError, SimulationError, check_choice
-from fmepy.numerics.differences import derivatives, roomy_steps
+from fmepy.numerics.differences import central_differences
 from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
 from fmepy.parameters.scales import marked
 from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
@@ -371,10 +371,8 @@ class Tied:
 
     def pull(self, theta: Vector, rows: Any) -> Any:
         """Return rows times the derivatives of all to the free ones, which are central differences (error 1e-10)."""
-        lower, upper = self._own_bounds()
-        steps = roomy_steps(6e-6 * np.maximum(np.abs(theta), 1e-8), lower, upper)
-        slopes = derivatives(lambda points: [self.full(p) for p in points], theta, steps, lower, upper, central=True)
-        return rows @ np.stack(slopes, axis=1)
+        steps = 6e-6 * np.maximum(np.abs(theta), 1e-8)
+        return rows @ central_differences(self.full, theta, steps, self._own_bounds())
 
     def start(self, full: Vector) -> Vector:
         """Return the values that lmfit has."""

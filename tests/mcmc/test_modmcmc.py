@@ -396,7 +396,7 @@ def test_memory_is_bounded_by_outputlength():
         ({"lower": [0, 0, 0]}, "3 values for 2 parameters"),
         ({"prior": lambda p: np.inf}, "zero probability: the prior excludes it"),
         ({"burninlength": 100, "niter": 100}, "leaves nothing of `niter=100`"),
-        ({"niter": 0}, "`niter=0` must be at least 1"),
+        ({"niter": 0}, "`niter=0` must be a whole number, at least 1"),
         ({"niter": 10.5}, "whole number"),
         ({"chains": 0}, "at least 1"),
         ({"var0": 1.0}, "`f` returns one number"),

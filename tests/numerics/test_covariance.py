@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fmepy.fitting.covariance import Spectrum, correlation_of, covariance_of, second_differences
+from fmepy.numerics.covariance import Spectrum, correlation_of, covariance_of
+from fmepy.numerics.second_differences import second_differences
 
 FREE = (np.full(2, -np.inf), np.full(2, np.inf))
 

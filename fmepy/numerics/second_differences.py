@@ -1,0 +1,145 @@
+"""Second derivatives by differences: of a noisy cost, and of a likelihood whose expected information is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fmepy.errors import SimulationError
+from fmepy.numerics.covariance import SINGULAR
+from fmepy.types import Matrix, Vector
+
+__all__ = ["second_differences", "whitened_second_differences"]
+
+_WHITE_STEP = 0.03
+
+
+def second_differences(
+    cost: Callable[[Vector], float], theta: Vector, lower: Vector, upper: Vector, scale: Vector, noise: float
+) -> Matrix:
+    """Return the second derivatives of a cost by central differences, steps fit to its noise and curvature.
+
+    Parameters
+    ----------
+    cost : callable
+    theta, lower, upper, scale : ndarray, shape (n_par,)
+        Probes stay inside the bounds: at a bound the centre is moved inside by one step.
+    noise : float
+        Noise of the cost, relative to its size.
+
+    Returns
+    -------
+    ndarray, shape (n_par, n_par)
+        NaN where a probe failed.
+
+    Notes
+    -----
+    A step h_j is chosen such that the cost changes by about ``sqrt(noise) |F|``: then rounding (noise / change) and
+    fourth derivatives both weigh little, whatever the parameter's size. Off the diagonal::
+
+        d2F / dj dk = (F(+h_j +h_k) - F(+h_j -h_k) - F(-h_j +h_k) + F(-h_j -h_k)) / (4 h_j h_k)
+    """
+    n = theta.size
+    noise = max(noise, 2e-16)
+    h = noise**0.25 * scale
+    room = 0.25 * (upper - lower)
+    h = np.minimum(h, room)
+    level = max(abs(cost(theta)), 1e-300)
+    target = np.sqrt(noise) * level
+    for j in range(n):
+        for _ in range(3):
+            centre = _centre(theta, h, lower, upper)
+            rise = abs(_along(cost, centre, h, j))
+            if not np.isfinite(rise) or 0.1 * target <= rise <= 10 * target:
+                break
+            factor = np.sqrt(target / rise) if rise > 0 else 10.0
+            h[j] = min(h[j] * float(np.clip(factor, 1e-4, 10.0)), room[j], 0.1 * scale[j])
+    centre = _centre(theta, h, lower, upper)
+    H = np.empty((n, n))
+    for j in range(n):
+        H[j, j] = 2 * _along(cost, centre, h, j) / h[j] ** 2
+        for k in range(j):
+            H[j, k] = H[k, j] = _mixed(cost, centre, h, j, k)
+    return H
+
+
+def whitened_second_differences(
+    cost: Callable[[Vector], float], theta: Vector, information: Matrix, lower: Vector, upper: Vector
+) -> Matrix:
+    """Return the second derivatives of -2 log L where its expected information is known.
+
+    Parameters
+    ----------
+    cost : callable
+    theta : ndarray, shape (n_par,)
+    information : ndarray, shape (n_par, n_par)
+        Expected; half the second derivatives to be found, about.
+    lower, upper : ndarray, shape (n_par,)
+        Probes stay inside: beside a bound the centre is moved inward, in a narrow box the steps are shorter.
+
+    Returns
+    -------
+    ndarray, shape (n_par, n_par)
+        Twice the expected information where a probe failed or directions carry no information.
+
+    Notes
+    -----
+    With information = B'B the coordinates psi = B (theta' - theta) have the expected information one. Central
+    differences with the step h = 0.03 in psi::
+
+        d2F/dpsi_j^2       = (F(+j) - 2 F + F(-j)) / h^2
+        d2F/dpsi_j dpsi_k  = (F(+j+k) + F(-j-k) - F(+j) - F(-j) - F(+k) - F(-k) + 2 F) / (2 h^2)
+    """
+    information = np.asarray(information, dtype=float)
+    expected = 2 * information
+    if not (np.diag(information) > 0).all() or not np.isfinite(information).all():
+        return expected
+    size = 1 / np.sqrt(np.diag(information))
+    values, vectors = np.linalg.eigh(information * np.outer(size, size))
+    if values[0] <= SINGULAR**2 * values[-1]:
+        return expected
+    back = size[:, None] * vectors / np.sqrt(values)  # theta - theta0 = back psi
+    forth = (vectors * np.sqrt(values)).T / size
+    n, h = theta.size, _WHITE_STEP
+    reach = 2 * h * np.abs(back).max(axis=1)
+    h *= min(1.0, float(np.min(0.5 * (upper - lower) / reach)))
+    steps, reach = h * back, 2 * h * np.abs(back).max(axis=1)
+    theta = np.clip(theta, lower + reach, upper - reach)
+
+    def at(change: Vector) -> float:
+        return cost(np.clip(theta + change, lower, upper))  # rounding may take a probe an ulp past a bound
+
+    try:
+        centre = cost(theta)
+        single = np.array([[at(sign * steps[:, j]) for sign in (1, -1)] for j in range(n)])
+        H = np.diag(single.sum(axis=1) - 2 * centre)
+        for j in range(n):
+            for k in range(j):
+                both = steps[:, j] + steps[:, k]
+                mixed = at(both) + at(-both) - single[j].sum() - single[k].sum() + 2 * centre
+                H[j, k] = H[k, j] = 0.5 * mixed
+    except SimulationError:
+        return expected
+    H = forth.T @ (H / h**2) @ forth
+    return np.asarray(0.5 * (H + H.T)) if np.isfinite(H).all() else expected
+
+
+def _centre(theta: Vector, h: Vector, lower: Vector, upper: Vector) -> Vector:
+    return np.asarray(np.clip(theta, lower + h, upper - h))
+
+
+def _along(cost: Callable[[Vector], float], theta: Vector, h: Vector, j: int) -> float:
+    """Return the mean rise of the cost one step to either side."""
+    e = np.zeros(theta.size)
+    e[j] = h[j]
+    with np.errstate(invalid="ignore"):
+        return float(0.5 * (cost(theta + e) + cost(theta - e)) - cost(theta))
+
+
+def _mixed(cost: Callable[[Vector], float], theta: Vector, h: Vector, j: int, k: int) -> float:
+    a, b = np.zeros(theta.size), np.zeros(theta.size)
+    a[j], b[k] = h[j], h[k]
+    with np.errstate(invalid="ignore"):
+        total = cost(theta + a + b) - cost(theta + a - b) - cost(theta - a + b) + cost(theta - a - b)
+    return float(total / (4 * h[j] * h[k]))
