@@ -307,11 +307,10 @@ KERNELS = {  # loops that are compiled as one piece: a call of a further functio
 MOST_LINES = 500  # of a file; a longer one holds one idea
 LONG = {
     "costs/observations.py": "one idea: a table of observations, checked and matched with a model's variables",
-    "costs/sum.py": "one idea: a sum of costs that solves a shared model once",
-    "expressions/text.py": "one idea: what may stand in an expression written as text, and nothing else",
-    "montecarlo/samplers.py": "to be split",
-    "fimlof/forecasting.py": "one idea: what a filter says beyond the data",
-    "fimlof/result.py": "one idea: what a filter says of the data, all its tables and pictures",
+    "fimlof/bound.py": "one idea: a FimlofCost as a function of a vector, its value, score and information",
+    "fimlof/specification.py": "one idea: what is typed for a FimlofCost, read and checked",
+    "montecarlo/samplers.py": "one idea: sets of parameters to try",
+    "parameters/maps.py": "one idea: maps of parameters, one contract and its kinds",
     "sensitivity/sensfun.py": "one idea: the local sensitivities, their scales and the table that shows them",
 }
 
