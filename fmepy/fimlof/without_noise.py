@@ -82,8 +82,10 @@ class _Errors:
 
     def sds(self, t: Vector, Y: Matrix, p: Vector, U: Matrix) -> Matrix:
         """Return the sd of a reading with error 1, shape (n_time, n_var)."""
-        found = self._values((t,), list(Y.T), p.tolist(), list(U.T))
-        return np.stack([np.broadcast_to(np.asarray(v, dtype=float), t.shape) for v in found], axis=1)
+        out = np.empty((len(t), self._m))
+        for v, sd in enumerate(self._values((t,), list(Y.T), p.tolist(), list(U.T))):
+            out[:, v] = sd
+        return out
 
     def slopes(self, t: Vector, Y: Matrix, p: Vector, U: Matrix, dY: Cube, dp: Matrix) -> Cube:
         """Return d sd / d theta, shape (n_time, n_var, n_par).
@@ -95,9 +97,9 @@ class _Errors:
         out = np.zeros((len(t), self._m, dp.shape[1]))
         found = self._slopes((t,), list(Y.T), p.tolist(), list(U.T))
         for (v, j), slope in zip(self._of_column, found, strict=False):
-            out[:, v] += np.broadcast_to(slope, t.shape)[:, None] * dY[:, j]
+            out[:, v] += np.asarray(slope)[..., None] * dY[:, j]
         for (v, i), slope in zip(self._of_parameter, found[len(self._of_column) :], strict=True):
-            out[:, v] += np.broadcast_to(slope, t.shape)[:, None] * dp[i]
+            out[:, v] += np.asarray(slope)[..., None] * dp[i]
         return out
 
 
@@ -241,7 +243,10 @@ class Runs:
         bound, theta = self._bounds[e.times.tobytes()], p[self._places]
         Y, S = bound.sensitivities(theta) if len(theta) else (bound.simulate(theta), None)
         likelihood, errors, factors = self._likelihood(e, p, Y)
-        dY = np.zeros((*Y.shape, dp.shape[1])) if S is None else S @ dp[self._places]
+        dY = np.zeros((*Y.shape, dp.shape[1]))
+        if S is not None:
+            mine, moved = np.nonzero(dp[self._places])  # every theta is one parameter of the model, or none
+            dY[:, :, moved] = S[:, :, mine]
         sds = self._errors.slopes(e.times, Y, p, e.inputs, dY, dp)
         r = e.readings
         d_errors = np.sign(errors)[:, None] * r.errors[:, None] * sds[e.at, r.variables]
