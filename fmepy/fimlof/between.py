@@ -18,7 +18,7 @@ from fmepy.filtering.schedule import Change, Readings, Schedule, build_schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
 from fmepy.types import Vector
 
-__all__ = ["NO_READINGS", "begins_of_side_paths", "with_side_paths"]
+__all__ = ["NO_READINGS", "begins_of_side_paths", "rows_until", "with_side_paths"]
 
 NO_READINGS = Readings(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), ())
 _NEAR = 1e-9
@@ -96,3 +96,25 @@ def with_side_paths(
         nodes_of_rows=np.searchsorted(merged, schedule.readings.times).astype(np.intp),
     )
     return wider_plan, replace(run, record=wider)
+
+
+def rows_until(grid: Vector, data: Vector, asked: Vector) -> Vector:
+    """Return the times of a grid until the last datum, without those that are data's own but for rounding.
+
+    Where states are asked for, at times without data, these too, and the grid until the last of them.
+    """
+    if len(asked):
+        grid = np.union1d(grid[grid <= max(asked[-1], data[-1] if len(data) else -np.inf)], asked)
+        own = np.isin(grid, asked)
+        near = np.abs(grid[:, None] - asked[None, :]).min(axis=1) <= 1e-9 * max(float(grid[-1] - grid[0]), 1e-300)
+        grid = grid[own | ~near]
+        if not len(data):
+            return grid
+        rows = grid
+    elif not len(data):
+        return grid[:1]
+    else:
+        rows = grid[grid <= data[-1]]
+    place = np.searchsorted(data, rows)
+    gap = np.minimum(np.abs(rows - data[place - 1]), np.abs(rows - data[np.minimum(place, len(data) - 1)]))
+    return np.asarray(rows[gap > 1e-9 * max(float(data[-1] - grid[0]), 1e-4 * abs(float(data[-1])))])

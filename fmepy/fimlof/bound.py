@@ -23,7 +23,7 @@ from fmepy.errors import SimulationError
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of, unknown_part
 from fmepy.filtering.run import VARIANCE_NOT_POSITIVE, Pass, run_filter
 from fmepy.filtering.schedule import Readings, Schedule
-from fmepy.fimlof.between import begins_of_side_paths, with_side_paths
+from fmepy.fimlof.between import begins_of_side_paths, rows_until, with_side_paths
 from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
 from fmepy.fimlof.data import EntityData
 from fmepy.fimlof.entity_run import EntityRun
@@ -54,28 +54,6 @@ def effective_readings(spec: Specification, entity: EntityData) -> Readings:
     with_error = np.array(uses_errors(spec))  # without a column of errors all of them are 1
     r = entity.readings
     return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
-
-
-def _rows_until(grid: Vector, data: Vector, asked: Vector) -> Vector:
-    """Return the times of a grid until the last datum, without those that are data's own but for rounding.
-
-    Where states are asked for, at times without data, these too, and the grid until the last of them.
-    """
-    if len(asked):
-        grid = np.union1d(grid[grid <= max(asked[-1], data[-1] if len(data) else -np.inf)], asked)
-        own = np.isin(grid, asked)
-        near = np.abs(grid[:, None] - asked[None, :]).min(axis=1) <= 1e-9 * max(float(grid[-1] - grid[0]), 1e-300)
-        grid = grid[own | ~near]
-        if not len(data):
-            return grid
-        rows = grid
-    elif not len(data):
-        return grid[:1]
-    else:
-        rows = grid[grid <= data[-1]]
-    place = np.searchsorted(data, rows)
-    gap = np.minimum(np.abs(rows - data[place - 1]), np.abs(rows - data[np.minimum(place, len(data) - 1)]))
-    return np.asarray(rows[gap > 1e-9 * max(float(data[-1] - grid[0]), 1e-4 * abs(float(data[-1])))])
 
 
 def _movement(ahead: Likelihood, behind: Likelihood, base: Likelihood) -> float:
@@ -325,7 +303,7 @@ class BoundFimlof(OfData):
         entity, spec = self.entities[k], self.spec
         readings = effective_readings(spec, entity)
         asked = np.union1d(entity.asked, np.setdiff1d(further, readings.times))
-        rows, beside = self._path(k, _rows_until(spec.grid, readings.times, asked))
+        rows, beside = self._path(k, rows_until(spec.grid, readings.times, asked))
         schedule, used = schedule_of(spec, readings, rows)
         p = values[self._take[k]]
         counted = replace(entity.counted(len(schedule.readings)), readings=schedule.readings)

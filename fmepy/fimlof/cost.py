@@ -35,7 +35,8 @@ from fmepy.errors import (
 )
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
-from fmepy.fimlof.specification import Specification, read_specification
+from fmepy.fimlof.specification import Specification
+from fmepy.fimlof.specify import read_specification
 from fmepy.models.base import Model
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
@@ -478,7 +479,7 @@ def _guess(entities: Sequence[EntityData], variable: str) -> float:
 
 def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:
     """Return the given parameters that the noise still uses, and those that were named just now."""
-    from fmepy.fimlof.specification import names_of_estimates, names_of_noise
+    from fmepy.fimlof.specify import names_of_estimates, names_of_noise
 
     noises = [arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd")]
     used = names_of_noise(*noises) | names_of_estimates(*noises[:2])

@@ -1,43 +1,30 @@
-"""What a filter is told of a model, checked and turned into equations: noise, start, accumulators, propagation.
+"""What a filter knows of a model: noise, start, accumulators, propagation, in equations.
 
 A `Specification` holds everything of a `FimlofCost` that does not depend on the data but for the names of what was
-observed. It is immutable and pickles; what is compiled from it is made where it is needed (`scheme`).
+observed. It is immutable and pickles; `specify` makes it, and what is compiled from it is made where it is needed
+(`bound_filter`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, ModelError, ParameterError, check_choice, did_you_mean, listed
-from fmepy.expressions.equations import Equations, names_in, symbol
-from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
-from fmepy.filtering.statespace import StateSpace, build_state_space
-from fmepy.fimlof.noise import ESTIMATE, Noise, read_noise, scale_parameters
+from fmepy.errors import ModelError
+from fmepy.expressions.equations import Equations, symbol
+from fmepy.filtering.numeric_statespace import UntracedSpace
+from fmepy.filtering.statespace import StateSpace
+from fmepy.fimlof.noise import Noise
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 from fmepy.types import Vector
 
-__all__ = [
-    "Accumulator",
-    "Specification",
-    "definition_of",
-    "names_of_estimates",
-    "names_of_noise",
-    "read_specification",
-]
+__all__ = ["FIXED", "Accumulator", "Specification", "definition_of", "uses_errors"]
 
 FIXED = ("euler", "rk4", "rk4_moment")
 """Propagations by fixed steps."""
-PROPAGATIONS = (*FIXED, "ode", "moment")
-UPDATES = ("ekf", "iterated", "second_order", "unscented")
-ALGORITHMS = ("sequential", "joint", "sqrt")
-PROCESS, MEASUREMENT = "sd_w_", "sd_v_"
-"""How the names begin of sds that are to be estimated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,144 +135,6 @@ class Specification:
         return tuple(i for i, s in enumerate(self.definition.states) if s not in self.start.keys)
 
 
-def names_of_noise(*given: Any) -> set[str]:
-    """Return the names that noise specifications use, as far as they can be read."""
-    from fmepy.expressions.text import parse_expression
-
-    texts: list[Any] = []
-    for one in given:
-        if isinstance(one, pd.DataFrame):
-            texts += list(one.to_numpy().ravel())
-        elif isinstance(one, Mapping | pd.Series):
-            texts += list(dict(one).values())
-    return names_in([parse_expression(t, where="noise") for t in texts if isinstance(t, str) and t != "estimate"])
-
-
-def names_of_estimates(process_noise: Any, measurement_noise: Any) -> set[str]:
-    """Return the parameters that "estimate" makes."""
-    out = set()
-    for given, prefix in ((process_noise, PROCESS), (measurement_noise, MEASUREMENT)):
-        if isinstance(given, Mapping | pd.Series):
-            out |= {
-                f"{prefix}{key}" for key, value in dict(given).items() if isinstance(value, str) and value == ESTIMATE
-            }
-    return out
-
-
-def read_specification(
-    model: Any,
-    variables: Sequence[str],
-    *,
-    process_noise: Any,
-    measurement_noise: Any,
-    has_errors: bool,
-    transforms: Sequence[str | None],
-    parms: Mapping[str, float],
-    initial: str,
-    initial_sd: Any,
-    noise_kind: str | None,
-    accumulate: Any,
-    propagation: str | None,
-    dt: float | None,
-    update: str,
-    algorithm: str,
-    guesses: Callable[[str], float],
-) -> Specification:
-    """Return the specification of a filter; for the arguments see `fmepy.fimlof.cost.FimlofCost`."""
-    definition = definition_of(model)
-    equations = definition.equations or nominal_equations(definition)
-    check_choice(update, UPDATES, "update")
-    check_choice(algorithm, ALGORITHMS, "algorithm")
-    asked = (propagation, dt, noise_kind)
-    propagation, dt, per_step = _propagation(model, definition, *asked)
-    _check_untraced(definition, update, accumulate)
-    if update == "unscented" and propagation in ("moment", "rk4_moment"):
-        raise ArgumentError(
-            f"`update='unscented'` carries points along: pass propagation='ode', 'rk4' or 'euler', not {propagation!r}."
-        )
-    if update == "second_order" and propagation == "rk4_moment":
-        raise ArgumentError(
-            "`update='second_order'` takes the curvature of the step itself: pass propagation='rk4', which integrates "
-            "the noise by the same stages, or 'moment', not 'rk4_moment'."
-        )
-    own = definition.parameters
-    _check_no_outputs(process_noise, equations, own)
-    noise = read_noise(process_noise, "process_noise", (*equations.states, *own), "state or parameter", PROCESS)
-    errors = read_noise(measurement_noise, "measurement_noise", variables, "observed variable", MEASUREMENT)
-    start = read_noise(initial_sd, "initial_sd", equations.states, "state", "sd_0_")
-    if start.made:
-        raise ArgumentError("`initial_sd` cannot be estimated from one start; give a number, or a parameter's name.")
-    made = {}
-    for name, key in (*noise.made, *errors.made):
-        made[name] = guesses(key) if key in variables else max(0.1 * abs(float(definition.parms.get(key, 0.0))), 0.1)
-    if definition.is_closed:
-        _check_closed(model, (noise, start), initial, asked)
-    values = _parameters(definition, parms, made, noise, errors, start)
-    accumulated, accumulators = _accumulators(accumulate, equations, variables)
-    sds = _error_sds(equations, variables, errors, has_errors, tuple(values), accumulated)
-    _check_names(noise, "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time))
-    _check_names(start, "initial_sd", tuple(values))
-    _check_enters(noise, definition, variables)
-    readings, direct = _readings(equations, variables, transforms, accumulated)
-    space = _space(definition, equations, tuple(values), noise, readings, sds, accumulated)
-    elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
-    elsewhere |= {e for c in (noise.covariance, errors.covariance, start.covariance) if c for e in names_in(c.entries)}
-    _check_some_noise(noise, errors, has_errors, variables)
-    events: tuple[Event, ...] = definition.events
-    elsewhere |= names_in([e.value for e in events])
-    return Specification(
-        definition=definition,
-        grid=model.times,
-        events=events,
-        parms=pd.Series(values, dtype=float),
-        space=space,
-        noise=noise,
-        errors=errors,
-        transforms=tuple(transforms),
-        variables=tuple(variables),
-        initial=initial,
-        start=start,
-        direct=direct,
-        accumulators=accumulators,
-        propagation=propagation,
-        dt=dt,
-        per_step=per_step,
-        update=update,
-        algorithm=algorithm,
-        scales=tuple(scale_parameters([*noise.sds, *sds, *start.sds], elsewhere)),
-        model=model,
-    )
-
-
-def _check_no_outputs(process_noise: Any, equations: Equations, parameters: Sequence[str]) -> None:
-    """Refuse noise of outputs: they follow from states, and what errs in reading them is no noise of the system."""
-    outputs = {name for name, _ in equations.outputs} - {*equations.states, *parameters}
-    for key in map(str, process_noise if isinstance(process_noise, Mapping | pd.DataFrame) else ()):
-        if key in outputs:
-            raise ArgumentError(
-                f"`process_noise`: {key!r} is an output, which follows from states and parameters. Give the noise to "
-                f"one of {listed([*equations.states, *parameters])}; errors of reading {key!r} are measurement_noise."
-            )
-
-
-def _space(
-    definition: Definition,
-    equations: Equations,
-    parameters: tuple[str, ...],
-    noise: Noise,
-    readings: list[Any],
-    sds: list[Any],
-    accumulated: Mapping[str, tuple[str, Any, Any]],
-) -> StateSpace | UntracedSpace:
-    """Return the model with its noise; sds of the noise may name outputs."""
-    outputs = {symbol(k): e for k, e in equations.outputs}
-    own = None if noise.covariance is not None else [e.xreplace(outputs) for e in noise.sds]
-    if definition.equations is None:
-        return UntracedSpace.build(definition, parameters, noise.keys, own, readings, sds)
-    summands = [(name, g) for name, g, _ in accumulated.values()]
-    return build_state_space(equations, parameters, noise.keys, own, readings, sds, summands)
-
-
 def definition_of(model: Any) -> Definition:
     """Return a model's definition; of one that offers none its names, all columns of its table as states."""
     own: Definition | None = getattr(model, "definition", None)
@@ -310,228 +159,7 @@ def definition_of(model: Any) -> Definition:
     )
 
 
-def _check_closed(model: Any, noises: Sequence[Noise], initial: str, asked: Sequence[Any]) -> None:
-    """Refuse what a model cannot give that offers nothing but its runs."""
-    entries = [e for n in noises for e in (n.covariance.entries if n.covariance is not None else n.sds)]
-    if initial != "known" or not all(e.is_zero for e in entries) or any(word is not None for word in asked):
-        raise ModelError(
-            f"A filter follows the rates of a model, and a {type(model).__name__} offers none: it has no attribute "
-            "`definition` (fmepy.models.base says what one is). Without process noise, from a known start, its own "
-            "runs will do: pass process_noise={}, and no `initial`, `initial_sd`, `propagation`, `dt`, `noise_kind`."
-        )
-
-
-def _check_untraced(definition: Definition, update: str, accumulate: Any) -> None:
-    """Refuse what only equations can give."""
-    if definition.equations is not None:
-        return
-    because = f"needs the model's equations, and the function gives none: {definition.note}"
-    if update == "second_order":
-        raise ModelError(
-            f"`update='second_order'` {because}. Use update='unscented', which takes no second derivatives."
-        )
-    if accumulate is not None:
-        raise ModelError(
-            f"`accumulate` {because}. Let the model sum up itself: a further state that grows by the variable, and "
-            "an event that sets it to zero."
-        )
-
-
-def _propagation(
-    model: Any, definition: Definition, propagation: str | None, dt: float | None, noise_kind: str | None
-) -> tuple[str, float | None, bool]:
-    """Return how the state goes on between samples, the fixed step, and whether noise is drawn once a step."""
-    if noise_kind is not None:
-        check_choice(noise_kind, ("brownian", "per_step"), "noise_kind")
-    if definition.kind == "difference":
-        for name, value in (("propagation", propagation), ("dt", dt)):
-            if value is not None:
-                raise ArgumentError(f"`{name}` is for differential equations; a DifferenceModel goes step by step.")
-        if noise_kind == "brownian":
-            raise ArgumentError("`noise_kind='brownian'` is for differential equations; here an sd is per step.")
-        return "difference", None, True
-    method = getattr(model, "method", None)
-    own = method if method in FIXED else None
-    chosen = check_choice(propagation, PROPAGATIONS, "propagation") if propagation is not None else own or "ode"
-    if chosen not in FIXED:
-        if dt is not None:
-            raise ArgumentError(f"`dt` is for propagation='euler', 'rk4' or 'rk4_moment'; here it is {chosen!r}.")
-        if noise_kind == "per_step":
-            raise ArgumentError(
-                f"`noise_kind='per_step'` needs fixed steps: pass propagation='euler' and dt; here it is {chosen!r}."
-            )
-        return chosen, None, False
-    if chosen == "rk4_moment" and noise_kind == "per_step":
-        raise ArgumentError(
-            "`propagation='rk4_moment'` integrates Brownian noise along the step: for a rate that is drawn once a step "
-            "pass propagation='rk4' or 'euler'."
-        )
-    step = dt if dt is not None else model.options.dt
-    if step is not None and not (np.isfinite(step) and step > 0):
-        raise ArgumentError(f"`dt={dt!r}` must be a positive number.")
-    return chosen, step, noise_kind == "per_step"
-
-
-def _parameters(
-    definition: Definition, given: Mapping[str, float], made: Mapping[str, float], *noises: Noise
-) -> dict[str, float]:
-    """Return all parameters: the model's, those of the noise in `given`, those that were made."""
-    out = {str(k): float(v) for k, v in definition.parms.items()}
-    used = set().union(*(n.names() for n in noises))
-    for name, value in given.items():
-        key = str(name)
-        if "[" in key:
-            continue
-        if key in out:
-            raise ParameterError(
-                f"`parms`: {key!r} is a parameter of the model. Change it there: model.replace(parms={{{key!r}: ...}})."
-            )
-        if key not in used and key not in made:
-            raise ParameterError(f"`parms`: {key!r} is used nowhere in the noise.{did_you_mean(key, used)}")
-        if not np.isfinite(float(value)):
-            raise ParameterError(f"`parms`: {key!r} is {value!r}; a finite number is needed.")
-        out[key] = float(value)
-    for name, value in made.items():
-        if name in definition.parms.index:
-            raise ParameterError(f"'estimate' would make a parameter {name!r}, which the model has already.")
-        out.setdefault(name, float(value))
-    return out
-
-
-def _check_names(noise: Noise, argument: str, known: Sequence[str]) -> None:
-    for name in sorted(noise.names()):
-        if name not in known:
-            raise ArgumentError(
-                f"`{argument}` uses {name!r}, which has no value. Give it in `parms`.{did_you_mean(name, known)}"
-            )
-
-
-def _check_enters(noise: Noise, definition: Definition, variables: Sequence[str]) -> None:
-    """Refuse noise of a parameter that no equation of a state holds, or that a reading holds too."""
-    if definition.equations is None:
-        return
-    used = names_in(definition.equations.rates)
-    for key in noise.keys:
-        if key not in definition.equations.states and key not in used:
-            raise ArgumentError(
-                f"`process_noise`: {key!r} is in no equation of a state, so its noise would do nothing. Noise of what "
-                "is read belongs to `measurement_noise`, which may be an expression of states."
-            )
-        for name, reading in definition.equations.outputs:
-            if name in variables and key not in definition.equations.states and key in names_in([reading]):
-                raise ArgumentError(
-                    f"`process_noise`: {key!r} stands in the rates and in the reading {name!r} too, but noise enters "
-                    "the rates alone. Write the reading with a parameter of its own, or of states."
-                )
-
-
-def _error_sds(
-    equations: Equations,
-    variables: Sequence[str],
-    errors: Noise,
-    has_errors: bool,
-    parameters: Sequence[str],
-    accumulated: Mapping[str, tuple[str, Any, Any]],
-) -> list[Any]:
-    """Return the sd of every observed variable, of one reading with error 1 where it has an own."""
-    import sympy
-
-    outputs = {symbol(k): e for k, e in equations.outputs}
-    known = (*parameters, *equations.states, *equations.forcings, equations.time, *(k for k, _ in equations.outputs))
-    err = symbol("err")
-    out = []
-    for name in variables:
-        if name not in errors.keys:
-            if not has_errors:
-                raise ArgumentError(
-                    f"`measurement_noise` says nothing of {name!r}, and there is no column of errors. Give its sd, "
-                    f"such as measurement_noise={{{name!r}: 0.1}} or 'estimate', or name the column: err=."
-                )
-            out.append(sympy.Float(1.0))
-            continue
-        sd = errors.sds[errors.keys.index(name)]
-        for used in sorted(names_in([sd])):
-            if used not in known and used != "err":
-                raise ArgumentError(
-                    f"`measurement_noise[{name!r}]` uses {used!r}, which has no value. Give it in `parms`."
-                    f"{did_you_mean(used, known)}"
-                )
-        if err in sd.free_symbols:
-            if not has_errors:
-                raise ArgumentError(f"`measurement_noise[{name!r}]` uses 'err': name the column of errors, err=.")
-            if err in sympy.cancel(sd / err).free_symbols:
-                raise ArgumentError(
-                    f"`measurement_noise[{name!r}]` must be proportional to 'err', such as 'scale * err'; it is {sd}."
-                )
-            sd = sympy.cancel(sd / err)  # the datum's own error multiplies it
-        own = {symbol(name): accumulated[name][2]} if name in accumulated else {}  # of a sum: in proportion to it
-        out.append(sd.xreplace({**outputs, **own}))
-    return out
-
-
 def uses_errors(specification: Specification) -> list[bool]:
     """Tell of every observed variable whether the errors of its data multiply its sd."""
     keys, sds = specification.errors.keys, specification.errors.sds
     return [name not in keys or symbol("err") in sds[keys.index(name)].free_symbols for name in specification.variables]
-
-
-def _accumulators(
-    given: Any, equations: Equations, variables: Sequence[str]
-) -> tuple[dict[str, tuple[str, Any, Any]], tuple[Accumulator, ...]]:
-    """Return (state, summand, reading) by variable, and the accumulators."""
-    if given is None:
-        return {}, ()
-    if not isinstance(given, Mapping):
-        raise ArgumentError(f"`accumulate` must be a dict of variable and length; got {type(given).__name__}.")
-    outputs = dict(equations.outputs)
-    found: dict[str, tuple[str, Any, Any]] = {}
-    accumulators: list[Accumulator] = []
-    for key, value in given.items():
-        name = str(key)
-        if name not in variables:
-            raise ArgumentError(f"`accumulate`: {name!r} is no observed variable.{did_you_mean(name, variables)}")
-        length, kind = value if isinstance(value, tuple | list) and len(value) == 2 else (value, "sum")
-        check_choice(kind, ("sum", "mean"), f"accumulate[{name!r}] kind")
-        if (
-            isinstance(length, bool)
-            or not isinstance(length, int | float | np.number)
-            or not 0 < float(length) < np.inf
-        ):
-            raise ArgumentError(f"`accumulate[{name!r}]` is {length!r}; a length of time above zero is needed.")
-        if equations.kind == "difference" and float(length) != round(float(length)):
-            raise ArgumentError(f"`accumulate[{name!r}]` is {length!r}; difference equations sum whole steps.")
-        state = f"sum of {name}"
-        g = outputs.get(name, symbol(name))
-        found[name] = (state, g, symbol(state) / float(length) if kind == "mean" else symbol(state))
-        accumulators.append(
-            Accumulator(list(variables).index(name), len(equations.states) + len(accumulators), float(length))
-        )
-    return found, tuple(accumulators)
-
-
-def _readings(
-    equations: Equations,
-    variables: Sequence[str],
-    transforms: Sequence[str | None],
-    accumulated: Mapping[str, tuple[str, Any, Any]],
-) -> tuple[list[Any], tuple[tuple[int, int], ...]]:
-    """Return what is read, on the scale of comparison, and which states are measured directly."""
-    import sympy
-
-    outputs = dict(equations.outputs)
-    readings, direct = [], []
-    for i, (name, how) in enumerate(zip(variables, transforms, strict=True)):
-        e = accumulated[name][2] if name in accumulated else outputs.get(name, symbol(name))
-        if name not in accumulated and getattr(e, "is_Symbol", False) and e.name in equations.states:
-            direct.append((i, equations.states.index(e.name)))
-        readings.append(sympy.log(e) if how == "log" else sympy.sqrt(e) if how == "sqrt" else e)
-    return readings, tuple(direct)
-
-
-def _check_some_noise(noise: Noise, errors: Noise, has_errors: bool, variables: Sequence[str]) -> None:
-    exact = [v for v in variables if v in errors.keys and errors.sds[errors.keys.index(v)].is_zero]
-    if exact and all(sd.is_zero for sd in noise.sds):
-        raise ArgumentError(
-            f"Neither the process nor the measurement of {listed(exact)} has any noise, so its prediction has no "
-            "variance. Give `process_noise` or `measurement_noise` an sd above zero."
-        )
