@@ -39,17 +39,22 @@ from fmepy.parameters.maps import HeldValues, Selected, Tied, ties_of
 from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
-__all__ = ["as_objective", "as_simulator", "is_cost", "is_model"]
+__all__ = ["as_objective", "as_simulator", "is_cost", "is_model", "is_ours"]
 
 
 def is_cost(f: Any) -> bool:
     """Tell whether `f` is a fmepy cost: it can be bound, and it is not a model."""
-    return callable(getattr(f, "bind", None)) and hasattr(f, "parms") and not is_model(f)
+    return is_ours(f) and not is_model(f)
 
 
 def is_model(f: Any) -> bool:
     """Tell whether `f` is a fmepy model: it can be bound, and it names its variables."""
-    return callable(getattr(f, "bind", None)) and hasattr(f, "var_names")
+    return is_ours(f) and hasattr(f, "var_names")
+
+
+def is_ours(f: Any) -> bool:
+    """Tell whether `f` is a fmepy model or cost, and knows its parameters."""
+    return callable(getattr(f, "bind", None)) and hasattr(f, "parms")
 
 
 def _refuse_further(args: Any, kwargs: Any, what: str) -> None:

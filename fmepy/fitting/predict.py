@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import between_0_and_1
+from fmepy.costs.user_function import is_cost, is_model
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.models.base import keep_within
@@ -108,13 +109,13 @@ def predict(model: Any, fit: ModFit, *, times: Any = None, level: float = 0.95, 
     from scipy.special import ndtri, stdtrit
 
     level = between_0_and_1(level, "level")
-    if hasattr(model, "bind") and not hasattr(model, "var_names"):
+    if is_cost(model):
         filtered = " The filter's own bands: cost.filter(fit.par).plot() and .forecast()."
         raise ArgumentError(
             f"`model` must be a model, such as the one that the cost was made with; got {type(model).__name__}."
             f"{filtered if hasattr(model, 'filter') else ''}"
         )
-    if callable(getattr(model, "bind", None)):
+    if is_model(model):
         x_name, x, variables, Y, S, used = _of_model(model, fit, times)
     elif callable(model):
         if times is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fmepy.checks import positive_number, seed_sequence, whole_number
 from fmepy.costs.objective import Objective
-from fmepy.costs.user_function import as_objective
+from fmepy.costs.user_function import as_objective, is_ours
 from fmepy.errors import ArgumentError, check_choice
 from fmepy.mcmc.arguments import (
     as_control,
@@ -334,7 +334,7 @@ def resume_mcmc(
 
 
 def _objective_of(kept: Kept, f: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Objective:
-    if kept.positional and hasattr(f, "bind"):
+    if kept.positional and is_ours(f):
         raise ArgumentError("The checkpoint is of a function of an array; `f` is a fmepy cost. Give the same `f`.")
     start = kept.starts[0]
     first: Any = start.copy() if kept.positional else dict(zip(kept.names, map(float, start), strict=True))

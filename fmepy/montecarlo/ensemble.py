@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
-from fmepy.costs.user_function import as_simulator
+from fmepy.costs.user_function import as_simulator, is_ours
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice, listed
 from fmepy.models.simulator import Simulator
 from fmepy.montecarlo.samplers import (
@@ -340,8 +340,7 @@ def prepare(
     sets = parameter_sets(dist, parInput, parRange, parMean, parCovar, num, as_rng(seed))
     taken = scale_taken(func, sets.table.columns)
     check_scale(sets.table if parInput is None else parInput, taken, "parMean" if parInput is None else "parInput")
-    is_model = callable(getattr(func, "bind", None))
-    start = sets.start if parms is None and not is_model else parms
+    start = sets.start if parms is None and not is_ours(func) else parms
     simulator = as_simulator(
         func, start, varied=list(sets.table.columns), map=map, args=args, kwargs=kwargs, runs=len(sets.table)
     )

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
-from fmepy.costs.user_function import as_simulator
+from fmepy.costs.user_function import as_simulator, is_ours
 from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
 from fmepy.models.simulator import Many, Simulator
 from fmepy.parallel import spread
@@ -200,7 +200,7 @@ def global_indices(
     _check_num(num, method)
     _need_salib()
     start = parms
-    if parms is None and not callable(getattr(func, "bind", None)):
+    if parms is None and not is_ours(func):
         start = dict(zip(names, (0.5 * (low + high)).tolist(), strict=True))
     rng = as_rng(seed)
     kind = _METHODS[method](low, high, names, int(num), rng)

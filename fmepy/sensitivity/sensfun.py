@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import between_0_and_1
+from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.models.simulator import Simulator
@@ -455,7 +456,7 @@ def _returns_modcost(func: Any, parms: Any, args: Any, kwargs: Any) -> bool:
         result = func(parameters.given(parameters.values), *args, **(kwargs or {}))
     except (Exception, SystemExit):
         return False
-    return hasattr(result, "model") and hasattr(result, "residuals") and hasattr(result, "var")
+    return isinstance(result, ModCost)
 
 
 def _of_cost(func: Any, parms: Any, senspar: Any, tiny: float | None, given: Any, spread: Any) -> _Outputs:
