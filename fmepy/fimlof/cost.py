@@ -60,6 +60,7 @@ class FimlofCost(AddableCost):
     ----------
     model : OdeModel or DifferenceModel
         Its outputs are what may be observed; its start holds at ``model.times[0]``. Data may go on after its last time.
+        Without process noise, from a known start, any model will do (`fmepy.models.base` says what one is).
     obs : DataFrame, or mapping of names to columns
         The data, wide or long, as `modCost` takes them. Several rows of one time are several readings. A row without
         any reading (NaN) asks for the states at its time: it appears in the tables of `filter`, and does nothing else
@@ -135,6 +136,10 @@ class FimlofCost(AddableCost):
 
     Notes
     -----
+    Without process noise (none given, or zero and not among the parameters that are bound) and from a known start the
+    filter of a difference model, or by an adaptive solver, is a run of the model, and its score comes from the model's
+    sensitivities: the same numbers within the model's own tolerances.
+
     A filter that breaks down (a state or covariance not finite, an innovation without variance) gives infinite cost;
     `filter` says where. `cost.bind(names)` offers ``score`` and ``information`` (Fisher's, expected).
 
