@@ -309,7 +309,6 @@ LONG = {
     "costs/observations.py": "one idea: a table of observations, checked and matched with a model's variables",
     "fimlof/bound.py": "one idea: a FimlofCost as a function of a vector, its value, score and information",
     "fimlof/specification.py": "one idea: what is typed for a FimlofCost, read and checked",
-    "montecarlo/samplers.py": "one idea: sets of parameters to try",
     "parameters/maps.py": "one idea: maps of parameters, one contract and its kinds",
     "sensitivity/sensfun.py": "one idea: the local sensitivities, their scales and the table that shows them",
 }

@@ -186,10 +186,10 @@ def _method_for(method: str | None, objective: Objective, prior: Prior | None) -
             f"method={method!r} takes normal priors only, as residuals. For this prior use a method of the scalar "
             "cost: 'BFGS', 'Port', 'Nelder-Mead'."
         )
-    if method == "scoring" and not objective.has_score:
+    if METHODS[method].needs_score and not objective.has_score:
         raise ArgumentError(
-            "method='scoring' needs a cost with a score and an expected information (a FimlofCost). For residuals use "
-            "'Marq', for a number 'BFGS' or 'Port'."
+            f"method={method!r} needs a cost with a score and an expected information (a FimlofCost). For residuals "
+            "use 'Marq', for a number 'BFGS' or 'Port'."
         )
     return method
 

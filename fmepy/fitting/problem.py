@@ -363,6 +363,8 @@ class Method:
         True if it works on residuals, and so never on a scalar cost.
     box : bool
         True if it needs finite bounds.
+    needs_score : bool
+        True if it needs a cost with a score and an expected information.
     """
 
     run: Callable[[Problem, Mapping[str, Any]], Outcome]
@@ -370,6 +372,7 @@ class Method:
     aliases: Mapping[str, str] = field(default_factory=dict)
     least_squares: bool = False
     box: bool = False
+    needs_score: bool = False
 
 
 OPTIM = {"maxit": "maxiter", "iterlim": "maxiter", "iter_max": "maxiter", "rel_tol": "reltol", "ftol": "reltol"}

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.solver_error import told_error
-from fmepy.fitting.printing import coefficient_table, fixed_matrix, significant
 from fmepy.numerics.covariance import Spectrum, correlation_of
 from fmepy.parameters.scales import marked, marked_covariance
+from fmepy.results.printing import coefficient_table, fixed_matrix, significant
 from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:

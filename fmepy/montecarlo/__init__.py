@@ -1,8 +1,9 @@
 """What would happen? Parameter sets to try, and what a model makes of them."""
 
 from fmepy.montecarlo.crl import ModCRL, modCRL
+from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.ranges import RangeSummary, SensRange, sensRange
-from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Norm, Sobol, Unif
+from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif
 
 __all__ = [
     "Grid",

@@ -19,16 +19,8 @@ from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice, listed
 from fmepy.models.simulator import Simulator
-from fmepy.montecarlo.samplers import (
-    Grid,
-    Halton,
-    Latinhyper,
-    Norm,
-    Sobol,
-    Unif,
-    as_mean_and_covariance,
-    as_ranges,
-)
+from fmepy.montecarlo.normal import Norm, as_mean_and_covariance
+from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif, as_ranges
 from fmepy.parallel import Runs, spread
 from fmepy.parallel.pools import POOL_START, as_executor
 from fmepy.parallel.progress import Progress

@@ -14,9 +14,9 @@ import pandas as pd
 from fmepy.checks import positive_number, whole_number
 from fmepy.errors import ArgumentError, listed
 from fmepy.parallel.progress import Progress
+from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
-from fmepy.sensitivity.printing import two_digits
 from fmepy.sensitivity.selection import chosen
 from fmepy.sensitivity.sensfun import SensFun
 from fmepy.types import Matrix

@@ -29,8 +29,8 @@ from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationEr
 from fmepy.models.simulator import Many, Simulator
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import interruptible
+from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed
-from fmepy.sensitivity.printing import two_digits
 from fmepy.sensitivity.selection import chosen
 from fmepy.types import BoolVector, Matrix, Seed, UserParameters, Vector
 

@@ -24,10 +24,10 @@ import pandas as pd
 
 from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError
+from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed
 from fmepy.sensitivity.collin import sensitivities_of, warn_of_zeros
 from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, subset_blocks
-from fmepy.sensitivity.printing import two_digits
 from fmepy.sensitivity.sensfun import SensFun
 from fmepy.types import Matrix, Vector
 

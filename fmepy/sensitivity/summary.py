@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import check_choice
+from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed
-from fmepy.sensitivity.printing import two_digits
 from fmepy.types import Matrix
 
 if TYPE_CHECKING:

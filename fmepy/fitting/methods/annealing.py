@@ -21,7 +21,6 @@ def simulated_annealing(problem: Problem, control: Mapping[str, Any]) -> Outcome
     """
     from scipy.optimize import dual_annealing
 
-    problem.need_finite_box("SANN")
     unit = abs(problem.cost(problem.start)) or 1.0
     width, moving = problem.upper - problem.lower, problem.moving
 

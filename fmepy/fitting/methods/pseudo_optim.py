@@ -298,7 +298,6 @@ def pseudoOptim(
 
 def pseudo(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     """Minimise by Price's controlled random search: the method of `modFit`."""
-    problem.need_finite_box("Pseudo")
     centroid = int(control["centroid"])
     npop = population_size(control["npop"], problem.start.size, centroid)
     population = first_population(problem.start, problem.lower, problem.upper, npop, problem.rng)

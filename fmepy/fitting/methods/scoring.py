@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import ArgumentError, SimulationError
+from fmepy.errors import SimulationError
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached, second_differences_of
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -56,11 +56,6 @@ class _Climb:
 
 def scoring(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     """Minimise -2 log L by Fisher scoring, from several sides where there is process noise."""
-    if not problem.objective.has_score:
-        raise ArgumentError(
-            "method='scoring' needs a cost with a score and an expected information: a FimlofCost. For residuals use "
-            "'Marq', for other numbers 'BFGS' or 'Port'."
-        )
     first = _search(problem, problem.start, control)
     if first is None:
         best = _climb(problem, problem.start, control)
@@ -283,5 +278,8 @@ def _vanished(problem: Problem, theta: Vector, value: float, logs: BoolVector, f
 
 
 SCORING = Method(
-    scoring, {"maxiter": 500, "reltol": 1e-10, "inflate": 10.0, "agree": 0.05, "tries": 6}, {"maxit": "maxiter"}
+    scoring,
+    {"maxiter": 500, "reltol": 1e-10, "inflate": 10.0, "agree": 0.05, "tries": 6},
+    {"maxit": "maxiter"},
+    needs_score=True,
 )

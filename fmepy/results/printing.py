@@ -1,14 +1,15 @@
-"""Numbers as R prints them: coefficient tables, p-values, matrices."""
+"""Numbers as R prints them: coefficient tables, p-values, matrices, tables of two significant digits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from fmepy.types import Matrix, Vector
 
-__all__ = ["coefficient_table", "fixed_matrix", "significant"]
+__all__ = ["coefficient_table", "fixed_matrix", "significant", "two_digits"]
 
 _EPSILON = 2.220446e-16
 
@@ -114,3 +115,23 @@ def laid_out(rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequen
     for name, row in zip(rows, cells, strict=True):
         lines.append(name.ljust(left) + " " + " ".join(t.rjust(w) for t, w in zip(row, widths, strict=True)))
     return "\n".join(lines)
+
+
+def two_digits(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of texts: numbers of a column in one format with at least two significant digits.
+
+    Examples
+    --------
+    >>> two_digits(pd.DataFrame({"a": [0.012345, 1.5], "b": [1, 2]}))
+           a  b
+    0  0.012  1
+    1  1.500  2
+    """
+    out = {}
+    for i in range(frame.shape[1]):
+        column = frame.iloc[:, i]
+        is_float = pd.api.types.is_float_dtype(column)
+        out[i] = common(column.to_list(), 2) if is_float else column.astype(str).to_list()
+    table = pd.DataFrame(out, index=frame.index)
+    table.columns = pd.Index(np.asarray(frame.columns, dtype=object))
+    return table

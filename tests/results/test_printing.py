@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fmepy.fitting.printing import coefficient_table, common, fixed_matrix, p_values, significant
+from fmepy.results.printing import coefficient_table, common, fixed_matrix, p_values, significant
 
 
 def test_a_column_shares_its_decimals():
