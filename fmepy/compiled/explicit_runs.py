@@ -1,33 +1,19 @@
-"""Many runs of one model by the explicit method: one call, which lets other threads run meanwhile.
-
-The loop (`compiled.explicit_loop`) is compiled by numba once on a machine and kept as an object file, which LLVM reads
-back in milliseconds: a process that finds it there does without numba.
-"""
+"""Many runs of one model by the explicit method: one call, which lets other threads run meanwhile."""
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import logging
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.folder import folder_in_use, prune, read_kept, write_kept
-from fmepy.compiled.machine import Code, versions
+from fmepy.compiled.c_loops import address, c_loop
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["ExplicitRuns", "Functions"]
 
-logger = logging.getLogger(__name__)
-
 WORK = 14
 """Rows of the array that a run works in."""
-_SOURCES = ("dormand_prince.py", "explicit_loop.py", "kernels.py", "machine.py", "status.py")
-"""Of the loop: it is compiled anew when one of them changes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,8 +52,9 @@ class ExplicitRuns:
     def __init__(self, functions: Functions, n_states: int, rtol: float, atol: Vector, max_step: float) -> None:
         self._functions, self._n_states, self._rtol, self._max_step = functions, n_states, rtol, max_step
         self._atol = np.array(atol, dtype=float)
-        self._atol_at = _address(self._atol)
-        self._loop = _loop(functions.n_watched > 0)
+        self._atol_at = address(self._atol)
+        name = "run_watched" if functions.n_watched else "run_smooth"
+        self._loop = c_loop("explicit_loop", name, "i" * 9 + "d" * 3 + "p" * 8, "the explicit solver")
         self._at_times: tuple[Any, int] = (None, 0)
 
     def one(self, t: float, z: Vector, inputs: Vector, times: Vector, most_steps: int) -> tuple[Matrix, list[float]]:
@@ -76,9 +63,9 @@ class ExplicitRuns:
         own = np.empty(n + m + 3 + WORK * n + 2 * n_watched)  # one array, for every address takes time
         own[:n], own[n : n + m] = z, inputs
         out = np.empty((len(times), n))
-        start = _address(own)
+        start = address(own)
         told, work, marks = start + 8 * (n + m), start + 8 * (n + m + 3), start + 8 * (n + m + 3 + WORK * n)
-        self._call(1, n, m, most_steps, t, times, start, start + 8 * n, work, marks, _address(out), told)
+        self._call(1, n, m, most_steps, t, times, start, start + 8 * n, work, marks, address(out), told)
         return out, own[n + m : n + m + 3].tolist()
 
     def many(self, t: float, starts: Matrix, inputs: Matrix, times: Vector, most_steps: int) -> tuple[Cube, Matrix]:
@@ -102,7 +89,7 @@ class ExplicitRuns:
         (n_runs, n), n_watched = starts.shape, self._functions.n_watched
         out, told = np.empty((n_runs, len(times), n)), np.empty((n_runs, 3))
         work = np.empty(WORK * n + 2 * n_watched)
-        addresses = [_address(a) for a in (starts, inputs, work, work[WORK * n :], out, told)]
+        addresses = [address(a) for a in (starts, inputs, work, work[WORK * n :], out, told)]
         self._call(n_runs, n, inputs.shape[1], most_steps, t, times, *addresses)
         for r in np.flatnonzero(told[:, 1] < len(times)):
             out[r, int(told[r, 1]) :] = np.nan
@@ -113,7 +100,7 @@ class ExplicitRuns:
         known, at = self._at_times
         if known is not times:  # a run asks for the same ones again and again
             wanted = np.ascontiguousarray(times, dtype=float)
-            at = _address(wanted)
+            at = address(wanted)
             if wanted is times:
                 self._at_times = times, at
         f = self._functions
@@ -121,29 +108,3 @@ class ExplicitRuns:
             f.rates, f.watch, n_runs, n, self._n_states, n_inputs, len(times), f.n_watched, most_steps,
             t, self._rtol, self._max_step, starts, inputs, at, self._atol_at, work, marks, out, told,
         )  # fmt: skip
-
-
-def _address(a: Any) -> int:
-    address: int = a.__array_interface__["data"][0]
-    return address
-
-
-@cache
-def _loop(watched: bool) -> Any:
-    """Return the compiled loop; the first time on a machine this takes some seconds."""
-    sources = [(Path(__file__).parent / name).read_bytes() for name in _SOURCES]
-    digest = hashlib.sha256(b"\n".join([versions().encode(), *sources])).hexdigest()[:32]
-    path = folder_in_use() / f"explicit{'_watching' if watched else ''}-{digest}.o"
-    made = read_kept(path)
-    if made is None:
-        logger.info("Compiling the explicit solver for the first time; this takes a few seconds.")
-        from fmepy.compiled.explicit_loop import compiled_loop
-
-        made = compiled_loop(watched)
-        write_kept(path, made)
-        prune(path.parent)
-    code = Code(made)
-    kinds = [ctypes.c_int64] * 9, [ctypes.c_double] * 3, [ctypes.c_void_p] * 8
-    function = ctypes.CFUNCTYPE(None, *[kind for kinds in kinds for kind in kinds])(code.address("run"))
-    function.code = code  # type: ignore[attr-defined]  # it lives as long
-    return function

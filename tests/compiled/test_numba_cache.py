@@ -47,12 +47,12 @@ def test_a_file_in_the_current_directory_leads_no_compiled_code_elsewhere(tmp_pa
     (tmp_path / "here" / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'elsewhere'}\n{locators}\n")
     assert run(tmp_path, tmp_path / "here", before) == VALUE
     assert list((tmp_path / "elsewhere").iterdir()) == []
-    assert list((tmp_path / "fmepy" / "compiled").glob("*.nbc"))
+    assert list((tmp_path / "fmepy" / "compiled").glob("*.o"))
 
 
 def test_the_environment_may_name_the_folder(tmp_path):
     assert run(tmp_path, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "mine")) == VALUE
-    assert list((tmp_path / "mine").glob("*.nbc"))
+    assert list((tmp_path / "mine").glob("*.o"))
 
 
 SPOILT = {

@@ -4,242 +4,132 @@ With x[n] = f(x[n-1], u[n], n; p) and outputs h(x[n], u[n], n; p)::
 
     S[n] = F S[n-1] + df/dp,  F = df/dx at x[n-1]          dh/dp = (dh/dx) S[n] + dh/dp
 
-States are local variables of the loop; of F and the other matrices only the entries that are not zero are written out.
-With very many entries that compiles slower and slower, so large systems are written in blocks: small functions that
-fill one vector with all entries, and loops over it.
+The loops (`compiled.difference_loop`) serve all models; of a model two functions are compiled, the step and the
+outputs. Of F and the other matrices they compute the entries that are not zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from fmepy.compiled.numba_code import HEADER, load, straight_line
+import numpy as np
+
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.llvm_code import Place, Program
+from fmepy.compiled.machine import Code, compiled
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol
 from fmepy.models.running.switches import as_choices
+from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["Kernels"]
 
-MOST_STRAIGHT = 500
-"""Most entries of all matrices together that become local variables. 1,800 compiled in 227 s so, in 27 s as blocks."""
-BLOCK = 40
-"""Entries that one function computes in large systems."""
-
-_SENS = "run_sens(y, S, p, U, t0, keep, out, slopes)"
-_DECORATOR = '@njit(cache=True, error_model="numpy")'
+_Entry = tuple[int, int, Any]
 
 
 class Kernels:
-    """Compiled loops, loaded at first use; they return -1, or the step at which a state became NaN or infinite."""
+    """Compiled loops, made at first use; they return -1, or the step at which a state became NaN or infinite."""
 
     def __init__(self, equations: Equations, names: tuple[str, ...]) -> None:
         self._equations, self._names = equations, names
-        self._what = f"a difference model of {len(equations.states)} states"
+        self._sizes = len(equations.states), len(equations.outputs), len(equations.parameters), len(equations.forcings)
+
+    def run(self, y: Vector, p: Vector, U: Matrix, t0: float, keep: Any, out: Matrix) -> int:
+        """Run the model.
+
+        Parameters
+        ----------
+        y : array, shape (n_state,)
+            Initial states.
+        p : array
+            All parameters.
+        U : array, shape (n_step + 1, n_forcing)
+        t0 : float
+        keep : array of int
+            The steps that are rows, increasing.
+        out : array, shape (n_row, n_var)
+            The result.
+        """
+        step, write, *_ = self._plain
+        q, work, told, keep = _inputs(p, U), np.concatenate([y, y]), np.empty(1), np.asarray(keep, dtype=np.int64)
+        loop = c_loop(
+            "difference_loop", "run", "i" * 7 + "d" + "p" * 2 + "q" + "p" * 3, "the loop of difference models"
+        )
+        loop(step, write, *self._sizes, len(keep), t0, *map(address, (q, U, keep, work, out, told)))
+        return int(told[0])
+
+    def run_sens(
+        self, y: Vector, S: Matrix, p: Vector, U: Matrix, t0: float, keep: Any, out: Matrix, slopes: Cube
+    ) -> int:
+        """Run the model with sensitivities.
+
+        S are the derivatives of y, shape (n_state, n_par), `slopes` is the result, shape (n_row, n_var, n_par); the
+        rest as in `run`.
+        """
+        step, write, counts, places, _ = self._sensitive
+        n_par, (n, m) = len(self._names), self._sizes[:2]
+        x, both = np.array(y, dtype=float), np.concatenate([S, S])
+        v, w = np.empty(n + counts[0] + counts[1]), np.empty(m + counts[2] + counts[3])
+        q, told, keep = _inputs(p, U), np.empty(1), np.asarray(keep, dtype=np.int64)
+        kinds = "i" * 12 + "d" + "pp" + "qq" + "p" * 7
+        loop = c_loop("difference_loop", "run_sens", kinds, "the loop of difference models with sensitivities")
+        arrays = (q, U, keep, places, x, both, v, w, out, slopes, told)
+        loop(step, write, *self._sizes, n_par, *counts, len(keep), t0, *map(address, arrays))
+        return int(told[0])
 
     @cached_property
-    def run(self) -> Callable[..., int]:
-        """The plain loop.
-
-        ``run(y, p, U, t0, keep, out)``: initial states; all parameters; forcings, shape (n_step + 1, n_forcing); start;
-        the steps that are rows, increasing; result, shape (n_row, n_var).
-        """
-        loop: Callable[..., int] = load(_run_source(self._equations), self._what).run
-        return loop
+    def _plain(self) -> _Model:
+        return _compiled(self._equations, ())
 
     @cached_property
-    def run_sens(self) -> Callable[..., int]:
-        """The loop with sensitivities.
+    def _sensitive(self) -> _Model:
+        return _compiled(self._equations, self._names)
 
-        ``run_sens(y, S, p, U, t0, keep, out, slopes)``: S the derivatives of y, shape (n_state, n_par); `slopes` the
-        result, shape (n_row, n_var, n_par); the rest as in `run`.
-        """
-        source = _sens_source(self._equations, self._names)
-        loop: Callable[..., int] = load(source, f"{self._what}, with sensitivities").run_sens
-        return loop
+
+class _Model(NamedTuple):
+    """A model's functions by address, how many entries each matrix has, and their rows and columns."""
+
+    step: int
+    write: int
+    counts: list[int]
+    places: Any
+    code: Code
+
+
+def _inputs(p: Vector, U: Matrix) -> Vector:
+    """Return the parameters, and room for the forcings."""
+    return np.concatenate([p, np.empty(U.shape[1])])
 
 
 @lru_cache(maxsize=64)
-def _run_source(equations: Equations) -> str:
-    """Return the source of the plain loop."""
-    e = _Written(equations)
-    step = [*e.computed([("n", e.rates)]), *e.advanced()]
-    row = [*e.computed([("o", e.outputs)]), *e.stored()]
-    return e.module("run(y, p, U, t0, keep, out)", [], step, row)
+def _compiled(equations: Equations, names: tuple[str, ...]) -> _Model:
+    """Return the functions ``step`` and ``write`` of a model, and the entries of F, df/dp, dh/dx and dh/dp.
+
+    q holds parameters and forcings; behind the next states, or the outputs, stand the entries of the matrices.
+    """
+    states, p = [symbol(s) for s in equations.states], [symbol(k) for k in names]
+    rates, outputs = [as_choices(e) for e in equations.rates], [as_choices(e) for _, e in equations.outputs]
+    where: dict[Any, Place] = {symbol(equations.time): "t"}
+    where |= {s: ("x", i) for i, s in enumerate(states)}
+    where |= {symbol(k): ("q", i) for i, k in enumerate([*equations.parameters, *equations.forcings])}
+    matrices = tuple(
+        _entries(expressions, symbols)
+        for expressions in (rates, outputs)
+        for symbols in (states if names else [], p)
+    )  # fmt: skip
+    program = Program(["t"], ["x", "q", "out"])
+    for name, expressions, (own, others) in (("step", rates, matrices[:2]), ("write", outputs, matrices[2:])):
+        listed = [*expressions, *(e for _, _, e in own), *(e for _, _, e in others)]
+        program.function(name, [("out", i, e) for i, e in enumerate(listed)], where)
+    code = compiled(program.text())
+    places = np.array([(i, j) for m in matrices for i, j, _ in m], dtype=np.int64)
+    return _Model(code.address("step"), code.address("write"), [len(m) for m in matrices], places, code)
 
 
-@lru_cache(maxsize=64)
-def _sens_source(equations: Equations, names: tuple[str, ...]) -> str:
-    """Return the source of the loop with sensitivities."""
-    e = _Written(equations)
-    p = [symbol(k) for k in names]
-    n = len(e.states)
-    F, fp = _Sparse("f", e.rates, e.states), _Sparse("d", e.rates, p)
-    G, gp = _Sparse("g", e.outputs, e.states), _Sparse("h", e.outputs, p)
-    if sum(len(m.entries) for m in (F, fp, G, gp)) > MOST_STRAIGHT:
-        return _blocked_source(e, F, fp, G, gp)
-    columns = [f"a{i} = A[j, {i}]" for i in range(n)]
-    step = [
-        *e.computed([("n", e.rates)], F, fp),
-        "for j in range(A.shape[0]):",
-        *_indented([*columns, *(f"A[j, {i}] = {F.times_column(i)}" for i in range(n))]),
-        *(f"A[{j}, {i}] += {name}" for i, j, name in fp.named()),
-        *e.advanced(),
-    ]
-    place = "slopes[row, {}, {}]".format
-    row = [
-        *e.computed([("o", e.outputs)], G, gp),
-        *e.stored(),
-        "for j in range(A.shape[0]):",
-        *_indented([*columns, *(f"{place(i, 'j')} = a{i}" for i in range(n))]),
-        *_indented([f"{place(n + i, 'j')} = {G.times_column(i)}" for i in range(len(e.outputs))]),
-        *(f"{place(n + i, j)} += {name}" for i, j, name in gp.named()),
-    ]
-    # A holds the transpose of S, so that one sweep over the parameters updates it in place
-    return e.module(_SENS, ["A = S.T.copy()"], step, row)
-
-
-def _blocked_source(e: _Written, F: _Sparse, fp: _Sparse, G: _Sparse, gp: _Sparse) -> str:
-    """Return the source of the loop with sensitivities for a large system; the signature is the same."""
-    n, m = len(e.states), len(e.outputs)
-    fill_step, step_blocks = e.blocks("step", "v", [*e.rates, *F.values(), *fp.values()])
-    fill_row, row_blocks = e.blocks("row", "w", [*e.outputs, *G.values(), *gp.values()])
-    advance = [
-        *fill_step,
-        "B[:] = 0.0",
-        *_indexed_sum("B[{i}]", f"v[{n} + e]", F, "F", times="A"),
-        *_indexed_sum("B[{i}, {j}]", f"v[{n + len(F.entries)} + e]", fp, "D"),
-        "A, B = B, A",
-        f"for i in range({n}):",
-        "    x[i] = v[i]",
-        "    if not math.isfinite(x[i]):",
-        "        return k",
-    ]
-    write = [
-        *fill_row,
-        f"out[row, :{n}] = x",
-        f"out[row, {n}:] = w[:{m}]",
-        f"slopes[row, :{n}] = A",
-        f"slopes[row, {n}:] = 0.0",
-        *_indexed_sum(f"slopes[row, {n} + {{i}}]", f"w[{m} + e]", G, "G", times="A"),
-        *_indexed_sum(f"slopes[row, {n} + {{i}}, {{j}}]", f"w[{m + len(G.entries)} + e]", gp, "H"),
-        "row += 1",
-    ]
-    loop = ["t = t0 + k", "u = U[k]", "if k > 0:", *_indented(advance), "if keep[row] == k:", *_indented(write)]
-    body = [
-        "x, A, B = y.copy(), S.copy(), np.empty_like(S)",
-        f"v, w = np.empty({n + len(F.entries) + len(fp.entries)}), np.empty({m + len(G.entries) + len(gp.entries)})",
-        "row = 0",
-        "for k in range(keep[-1] + 1):",
-        *_indented(loop),
-        "return -1",
-    ]
-    tables = [line for letter, m in (("F", F), ("D", fp), ("G", G), ("H", gp)) for line in m.tables(letter)]
-    return HEADER + "\n".join([*tables, *step_blocks, *row_blocks, *_function(_SENS, body)])
-
-
-def _indexed_sum(target: str, entry: str, matrix: _Sparse, letter: str, times: str = "") -> list[str]:
-    """Return the loop that adds the entries of a matrix (times rows of another) to their places."""
-    if not matrix.entries:
-        return []
-    place = target.format(i=f"{letter}I[e]", j=f"{letter}J[e]")
-    factor = f" * {times}[{letter}J[e]]" if times else ""
-    return [f"for e in range({len(matrix.entries)}):", f"    {place} += {entry}{factor}"]
-
-
-class _Sparse:
-    """The derivatives of some expressions to some symbols, under names such as f3_0; zeros are left out."""
-
-    def __init__(self, letter: str, expressions: Sequence[Any], symbols: Sequence[Any]) -> None:
-
-        self.entries: dict[tuple[int, int], tuple[str, Any]] = {}
-        for i, e in enumerate(expressions):
-            for j, s in enumerate(symbols):
-                if s in e.free_symbols and (d := derivative(e, s)) != 0:
-                    self.entries[i, j] = (f"{letter}{i}_{j}", d)
-
-    def values(self) -> list[Any]:
-        """Return the entries."""
-        return [d for _, d in self.entries.values()]
-
-    def tables(self, letter: str) -> list[str]:
-        """Return the lines of two tables, rows and columns of the entries."""
-        rows, columns = [i for i, _ in self.entries], [j for _, j in self.entries]
-        return [f"{letter}{a} = np.array({v}, dtype=np.int64)" for a, v in (("I", rows), ("J", columns))]
-
-    def named(self) -> list[tuple[int, int, str]]:
-        """Return (row, column, name) of all entries."""
-        return [(i, j, name) for (i, j), (name, _) in self.entries.items()]
-
-    def times_column(self, i: int) -> str:
-        """Return row i times the vector a0, a1, ..."""
-        return " + ".join(f"{name} * a{j}" for k, j, name in self.named() if k == i) or "0.0"
-
-
-class _Written:
-    """A model's expressions, and the generated names of everything in them."""
-
-    def __init__(self, equations: Equations) -> None:
-        self.equations = equations
-        self.states = [symbol(s) for s in equations.states]
-        self.rates = [as_choices(e) for e in equations.rates]
-        self.outputs = [as_choices(e) for _, e in equations.outputs]
-        self.used = {s for e in (*self.rates, *self.outputs) for s in e.free_symbols}
-        self.names = {symbol(equations.time): "t"}
-        for letter, group in (("y", equations.states), ("p", equations.parameters), ("u", equations.forcings)):
-            self.names.update({symbol(k): f"{letter}{i}" for i, k in enumerate(group)})
-
-    def computed(self, vectors: Sequence[tuple[str, Sequence[Any]]], *matrices: _Sparse) -> list[str]:
-        """Return the lines that compute vectors (letter and number) and matrices."""
-        targets = [(f"{letter}{i}", e) for letter, expressions in vectors for i, e in enumerate(expressions)]
-        return straight_line(targets + [t for m in matrices for t in m.entries.values()], self.names)
-
-    def advanced(self) -> list[str]:
-        """Return the lines that make the next states the present ones, and stop if one is not finite."""
-        n = range(len(self.states))
-        zeros = " + ".join(f"0.0 * y{i}" for i in n)  # NaN as soon as one state is infinite or NaN
-        return [*[f"y{i} = n{i}" for i in n], f"if not {zeros} == 0.0:", "    return k"]
-
-    def stored(self) -> list[str]:
-        """Return the lines that write a row."""
-        n = len(self.states)
-        states = [f"out[row, {i}] = y{i}" for i in range(n)]
-        return states + [f"out[row, {n + i}] = o{i}" for i in range(len(self.outputs))]
-
-    def blocks(self, what: str, target: str, expressions: Sequence[Any]) -> tuple[list[str], list[str]]:
-        """Return the calls that fill the vector `target` with expressions, and the functions that they call."""
-        calls, functions = [], []
-        for start in range(0, len(expressions), BLOCK):
-            some = expressions[start : start + BLOCK]
-            used = {s for e in some for s in e.free_symbols}
-            read = [f"{name} = {name[0]}[{name[1:]}]" for s, name in self.names.items() if s in used and name != "t"]
-            lines = straight_line([(f"{target}[{start + i}]", e) for i, e in enumerate(some)], self.names)
-            functions += _function(f"{what}{start}(t, y, p, u, {target})", [*read, *lines])
-            calls.append(f"{what}{start}(t, x, p, u, {target})")
-        return calls, functions
-
-    def module(self, signature: str, before: list[str], step: list[str], row: list[str]) -> str:
-        """Return the module with one loop."""
-        e = self.equations
-        read = [f"y{i} = y[{i}]" for i in range(len(e.states))]
-        read += [f"p{i} = p[{i}]" for i, k in enumerate(e.parameters) if symbol(k) in self.used]
-        forced = [f"u{i} = U[k, {i}]" for i, k in enumerate(e.forcings) if symbol(k) in self.used]
-        loop = [
-            "t = t0 + k",
-            *forced,
-            "if k > 0:",
-            *_indented(step),
-            "if keep[row] == k:",
-            *_indented([*row, "row += 1"]),
-        ]
-        body = [*before, *read, "row = 0", "for k in range(keep[-1] + 1):", *_indented(loop), "return -1"]
-        return HEADER + "\n".join(_function(signature, body))
-
-
-def _function(signature: str, body: list[str]) -> list[str]:
-    return ["", "", _DECORATOR, f"def {signature}:", *_indented(body), ""]
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
+def _entries(expressions: Sequence[Any], symbols: Sequence[Any]) -> list[_Entry]:
+    """Return (row, column, derivative) where it is not zero."""
+    pairs = [(i, j) for i, e in enumerate(expressions) for j, s in enumerate(symbols) if s in e.free_symbols]
+    found = [(i, j, derivative(expressions[i], symbols[j])) for i, j in pairs]
+    return [entry for entry in found if entry[2] != 0]

@@ -1,0 +1,123 @@
+# mypy: ignore-errors
+"""The loops of difference models: states, outputs, and their exact sensitivities. What is compiled of them.
+
+A model's functions come as addresses of C functions ``void f(double t, double* x, double* q, double* out)``, q holding
+parameters and forcings. `told` becomes -1, or the step at which a state became NaN or infinite.
+"""
+
+from __future__ import annotations
+
+from numba import carray
+
+from fmepy.compiled.kernels import call, part
+
+__all__ = ["run", "run_sens"]
+
+
+@part
+def _is_finite(x, n):
+    total = 0.0
+    for i in range(n):
+        total += 0.0 * x[i]  # NaN as soon as one is infinite or NaN
+    return total == 0.0
+
+
+@part
+def _clear(B):
+    for i in range(B.shape[0]):
+        for j in range(B.shape[1]):  # (numba's own way to set an array raises errors, and so needs Python)
+            B[i, j] = 0.0
+
+
+@part
+def _add_entries(B, A, v, at):
+    """Add M A to B, v the entries of M, at their rows and columns."""
+    for e in range(at.shape[0]):
+        i, j = at[e, 0], at[e, 1]
+        for k in range(B.shape[1]):
+            B[i, k] += v[e] * A[j, k]
+
+
+@part
+def _add_own(B, v, at):
+    """Add the entries v to B, at their rows and columns."""
+    for e in range(at.shape[0]):
+        B[at[e, 0], at[e, 1]] += v[e]
+
+
+def run(step, write, n, n_out, n_p, n_u, n_rows, t0, q, forcings, keep, work, out, told):
+    """Run a model: `step` sets the next states, `write` the outputs.
+
+    q : parameters, and room for the forcings;  keep : the steps that are rows, increasing;
+    work : 2 n, the initial states first;  out : shape (n_rows, n + n_out).
+    """
+    steps, Q, W = carray(keep, (1, n_rows))[0], carray(q, (1, n_p + n_u))[0], carray(work, (2, n))
+    last = steps[n_rows - 1]
+    U, rows, ended = carray(forcings, (last + 1, n_u)), carray(out, (n_rows, n + n_out)), carray(told, (1, 1))
+    x, new, row = W[0], W[1], 0
+    ended[0, 0] = -1.0
+    for k in range(last + 1):
+        for i in range(n_u):
+            Q[n_p + i] = U[k, i]
+        if k > 0:
+            call(step, t0 + k, x, Q, new)
+            for i in range(n):
+                x[i] = new[i]
+            if not _is_finite(x, n):
+                ended[0, 0] = k
+                return
+        if steps[row] == k:
+            for i in range(n):
+                rows[row, i] = x[i]
+            call(write, t0 + k, x, Q, rows[row, n:])
+            row += 1
+
+
+def run_sens(
+    step, write, n, n_out, n_p, n_u, n_par, n_F, n_D, n_G, n_H, n_rows, t0,
+    q, forcings, keep, places, x_work, S_work, v_work, w_work, out, slopes, told,
+):  # fmt: skip
+    """Run a model with sensitivities, S[n] = F S[n-1] + D.
+
+    `step` sets the next states, then the entries of F = df/dx and D = df/dp; `write` the outputs, then those of
+    G = dh/dx and H = dh/dp. Their rows and columns are `places`, shape (n_F + n_D + n_G + n_H, 2).
+
+    S_work : shape (2, n, n_par), the initial S first;  slopes : shape (n_rows, n + n_out, n_par).
+    """
+    steps, Q = carray(keep, (1, n_rows))[0], carray(q, (1, n_p + n_u))[0]
+    last = steps[n_rows - 1]
+    U, rows, ended = carray(forcings, (last + 1, n_u)), carray(out, (n_rows, n + n_out)), carray(told, (1, 1))
+    x, S = carray(x_work, (1, n))[0], carray(S_work, (2 * n, n_par))
+    v, w = carray(v_work, (1, n + n_F + n_D))[0], carray(w_work, (1, n_out + n_G + n_H))[0]
+    at, all_slopes = carray(places, (n_F + n_D + n_G + n_H, 2)), carray(slopes, (n_rows * (n + n_out), n_par))
+    F, D, G, H = at[:n_F], at[n_F : n_F + n_D], at[n_F + n_D : n_F + n_D + n_G], at[n_F + n_D + n_G :]
+    A, B, row = S[:n], S[n:], 0
+    ended[0, 0] = -1.0
+    for k in range(last + 1):
+        for i in range(n_u):
+            Q[n_p + i] = U[k, i]
+        if k > 0:
+            call(step, t0 + k, x, Q, v)
+            _clear(B)
+            _add_entries(B, A, v[n:], F)
+            _add_own(B, v[n + n_F :], D)
+            A, B = B, A
+            for i in range(n):
+                x[i] = v[i]
+            if not _is_finite(x, n):
+                ended[0, 0] = k
+                return
+        if steps[row] == k:
+            call(write, t0 + k, x, Q, w)
+            here = all_slopes[row * (n + n_out) : (row + 1) * (n + n_out)]
+            for i in range(n):
+                rows[row, i] = x[i]
+            for i in range(n_out):
+                rows[row, n + i] = w[i]
+            _clear(here)
+            for i in range(n):
+                for j in range(n_par):
+                    here[i, j] = A[i, j]
+            _add_entries(here[n:], A, w[n_out:], G)
+            _add_own(here[n:], w[n_out + n_G :], H)
+            row += 1
