@@ -18,7 +18,8 @@ from fmepy.errors import ArgumentError
 from fmepy.models.base import Model, bound_to, keep_within, tightened
 from fmepy.models.mapped import MappedModel
 from fmepy.parameters.functions import TransformedFunction
-from fmepy.parameters.maps import Map, Mapped, Transforms, many_of, pull_both, transforms_of
+from fmepy.parameters.mapped import Mapped, Transforms, transforms_of
+from fmepy.parameters.maps import Map, many_of, pull_both
 from fmepy.types import BoolVector, Matrix, UserParameters, Vector
 
 __all__ = ["BoundMapped", "BoundMappedLikelihood", "MappedCost", "mapped", "transformed"]

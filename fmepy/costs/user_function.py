@@ -35,7 +35,8 @@ from fmepy.models.base import bound_to
 from fmepy.models.mapped import MappedModel
 from fmepy.models.simulator import BoundAnew, Simulator, TableFunction
 from fmepy.parameters.functions import UserFunction
-from fmepy.parameters.maps import HeldValues, Selected, Tied, ties_of
+from fmepy.parameters.mapped import HeldValues
+from fmepy.parameters.maps import Selected, Tied, ties_of
 from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.models.base import bound_to, engine_of, keep_within, simulate_many, tightened
-from fmepy.parameters.maps import Map, Mapped, many_of
+from fmepy.parameters.mapped import Mapped
+from fmepy.parameters.maps import Map, many_of
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
 __all__ = ["BoundMappedModel", "MappedModel"]

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.parameters.maps import Elementwise, transforms_of
+from fmepy.parameters.mapped import transforms_of
+from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import Parameters, generated_names
 from fmepy.types import Vector
 

@@ -25,7 +25,7 @@ from fmepy.errors import ArgumentError
 from fmepy.fitting import ModFit, modFit
 from fmepy.parallel.interruption import interruptible, outermost
 from fmepy.parameters.functions import UserFunction, held_function
-from fmepy.parameters.maps import HeldValues
+from fmepy.parameters.mapped import HeldValues
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
 from fmepy.sensitivity.identifiability import Identifiability, identifiability
 from fmepy.sensitivity.sensfun import sensFun

@@ -11,7 +11,7 @@ from fmepy.costs.mapped import MappedCost, transformed
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
 from fmepy.models.base import Model
 from fmepy.models.mapped import MappedModel
-from fmepy.parameters.maps import HeldValues
+from fmepy.parameters.mapped import HeldValues
 
 DATA = {"time": [0.5, 1.5, 2.5], "A": [8.0, 5.0, 3.0]}
 HOWS = ["log", "log10", {"k": "logit"}, {"A0": "log10", "k": "log"}]

@@ -13,7 +13,7 @@ import pytest
 import fmepy as fme
 from fmepy.costs.mapped import MappedCost
 from fmepy.errors import ArgumentError, ParameterError
-from fmepy.parameters.maps import HeldValues
+from fmepy.parameters.mapped import HeldValues
 from fmepy.sensitivity import collin, identifiable_fit, sensFun
 from tests.sensitivity.references import hiv_cost
 

@@ -1,0 +1,121 @@
+"""A model or a cost whose parameters are mapped, by name: transformed ones, values that stand for its own.
+
+What a model and a cost share of that is `Mapped`; see `fmepy.models.mapped` and `fmepy.costs.mapped`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from fmepy.errors import check_choice
+from fmepy.parameters.maps import TRANSFORM_NAMES, Elementwise, Map, Selected
+from fmepy.parameters.named import as_parameters, check_names, merge_parameters
+from fmepy.parameters.scales import marked
+from fmepy.types import UserParameters
+
+__all__ = ["HeldValues", "Mapped", "Transforms", "transforms_of"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transforms:
+    """Which parameters are transformed, by name: an `Elementwise` map of whatever is bound."""
+
+    kinds: dict[str, str]
+
+    def over(self, own: pd.Series, names: Sequence[str]) -> Elementwise:
+        """Return the map to the parameters `names` of a model or cost whose own values are `own`."""
+        return Elementwise(tuple(names), {n: k for n, k in self.kinds.items() if n in names})
+
+    def __str__(self) -> str:
+        return "as a function of " + ", ".join(f"{kind}({name})" for name, kind in self.kinds.items())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldValues:
+    """Values of some parameters that stand for a model's or cost's own."""
+
+    values: pd.Series
+    kinds: dict[str, str] = field(init=False, default_factory=dict)
+
+    def over(self, own: pd.Series, names: Sequence[str]) -> Selected:
+        """Return the map to the parameters `names`, and to those that are held elsewhere than at their `own` values."""
+        whole = merge_parameters(own, self.values)
+        moved = [str(n) for n in self.values.index if n not in names and self.values[n] != own[n]]
+        return Selected.by_name(names, {n: n for n in names}, whole[[*names, *moved]])
+
+    def __str__(self) -> str:
+        return "with " + ", ".join(f"{name} = {value:g}" for name, value in self.values.items())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mapped:
+    """A model or a cost as a function of other parameters than its own; base of the two.
+
+    Attributes
+    ----------
+    inner : Model or Cost
+        The model or cost itself.
+    how : Transforms or HeldValues
+        What is made of its parameters.
+    """
+
+    inner: Any
+    how: Transforms | HeldValues
+
+    def __post_init__(self) -> None:
+        _ = self.parms  # what cannot be mapped is told here
+
+    @property
+    def transforms(self) -> dict[str, str]:
+        """How parameters are transformed, by name."""
+        return {**getattr(self.inner, "transforms", {}), **self.how.kinds}
+
+    @property
+    def parms(self) -> pd.Series:
+        """All parameters, mapped."""
+        own = self.inner.parms
+        out = pd.Series(self.map().start(own.to_numpy(dtype=float)), index=own.index)
+        out.attrs.update(own.attrs)  # what a sum says of its parts
+        return marked(out, self.transforms)
+
+    def map(self, names: Sequence[str] | None = None) -> Map:
+        """Return the map to the parameters `names` (None: all, whatever they are), and to what else moves."""
+        own = self.inner.parms
+        return self.how.over(own, [str(n) for n in own.index] if names is None else names)
+
+    def checked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the names of parameters to be bound, as they are spelled here."""
+        return as_parameters(names if names is None else [str(n) for n in names], self.parms, argument="names").names
+
+    def inner_parms(self, parms: UserParameters) -> dict[str, float]:
+        """Return the parameters of the model or cost itself, from what the user gave of the mapped ones."""
+        map = self.map()
+        full = map.full(merge_parameters(self.parms, parms).to_numpy(dtype=float))
+        return dict(zip(map.full_names, full.tolist(), strict=True))
+
+    def replace(self, **arguments: Any) -> Any:
+        """Return a copy with some arguments of the inner model or cost changed."""
+        return type(self)(self.inner.replace(**arguments), self.how)
+
+    def __repr__(self) -> str:
+        return f"{self.inner!r}, {self.how}"
+
+
+def transforms_of(how: Any, names: Sequence[str] | str | None, known: Sequence[str] | None) -> dict[str, str]:
+    """Return the transform by parameter, of the words of `transformed`; `known` None: only what is named."""
+    some = None if names is None else [names] if isinstance(names, str) else [str(n) for n in names]
+    if isinstance(how, Mapping):
+        kinds = {str(k): check_choice(v, TRANSFORM_NAMES, "how") for k, v in how.items()}
+        if some is not None:
+            kinds = {k: kinds[k] for k in check_names(some, kinds, argument="names")}
+    else:
+        kind = check_choice(how, TRANSFORM_NAMES, "how")
+        kinds = dict.fromkeys(some if some is not None else known or [], kind)
+    if known is not None:
+        argument = "names" if some is not None and not isinstance(how, Mapping) else "how"
+        kinds = dict(zip(check_names(kinds, known, argument=argument), kinds.values(), strict=True))
+    return kinds
