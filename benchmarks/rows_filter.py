@@ -126,7 +126,7 @@ def no_process_noise() -> Row:
         return theta * (1 + 1e-3 * rng.standard_normal(theta.size))
 
     value, score, one = side_by_side(
-        lambda: bound.minus2loglik(near()), lambda: bound.score(near()), lambda: run.simulate(near()), rounds=2
+        lambda: bound.minus2loglik(near()), lambda: bound.score(near()), lambda: run.simulate(near())
     )
     goals = [at_most(value / one, 2, "{:.1f} runs"), at_most(score / one, 12, "its score {:.1f} runs")]
     return Row("the same without process noise, Boehm's 8 states: a value", value, "one run", one, goals)

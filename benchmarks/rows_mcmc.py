@@ -192,11 +192,11 @@ def beside_emcee() -> Row:
     """Draw with emcee's ensemble: through modMCMC, and with a likelihood by hand given to emcee itself."""
     import emcee
 
-    case, plain, walkers, steps = CASES["hiv_dr"], hiv.plain_residuals(), 12, 100
+    case, plain, walkers, steps = CASES["hiv_dr"], hiv.plain_residuals(), 20, 50
     start, point = case["inputs"]["p"], np.array(list(case["inputs"]["p"].values()))
     jump = np.array(case["inputs"]["args"]["jump"]["matrix"])
     cost = fme.transformed(hiv.cost(hiv.model()), "log")
-    settings: dict[str, Any] = {"method": "emcee", "chains": walkers, "niter": steps, "seed": 1}
+    settings: dict[str, Any] = {"method": "emcee", "control": {"walkers": walkers}, "niter": steps, "seed": 1}
 
     def ours() -> Any:
         return modMCMC(cost, start, jump=jump, var0={"logV": 0.2025, "T": 20.25}, **settings)
@@ -215,7 +215,7 @@ def beside_emcee() -> Row:
 
     long = case["outputs"]["long_chain"]
     assert all(abs(ours().pars[k].mean() - long["mean"][k]) < 2 * long["sd"][k] for k in start)
-    seconds, peer = side_by_side(ours, theirs, rounds=3)
+    seconds, peer = side_by_side(ours, theirs, rounds=2)
     goals = [at_least(peer / seconds, 12, "{:.1f} times the peer's speed")]
     work = f"modMCMC(method='emcee') HIV, {walkers} walkers, {steps} steps"
     return Row(work, seconds, "emcee, odeint by hand", peer, goals)
