@@ -115,7 +115,7 @@ def scores() -> list[Line]:
         )
         own.append(score)
         differences.append((2 * n + 1) * value)
-    return [("score", PARAMETERS, own), ("so many passes as central differences take", PARAMETERS, differences)]
+    return [("score", PARAMETERS, own), ("central differences of values", PARAMETERS, differences)]
 
 
 def draw(path: Path) -> None:
@@ -130,13 +130,13 @@ def draw(path: Path) -> None:
         ("A filter's value by states and samples", "states, samples", filters()),
         ("A score by its parameters\n(10 states, 1,000 samples)", "parameters", scores()),
     ]
-    fig, axes = plt.subplots(1, 3, figsize=(13, 4.4), layout="constrained")
+    fig, axes = plt.subplots(1, 3, figsize=(13, 5), layout="constrained")
     for ax, (title, unit, lines) in zip(axes, panels, strict=True):
         for name, x, seconds in lines:
             slope = np.polyfit(np.log(x[-3:]), np.log(seconds[-3:]), 1)[0]
-            ax.loglog(x, 1e3 * np.array(seconds), "o-", label=f"{name}: at the end as n^{slope:.1f}")
+            ax.loglog(x, 1e3 * np.array(seconds), "o-", label=f"{name}: n^{slope:.1f} at the end")
         ax.set(title=title, xlabel=unit, ylabel="milliseconds")
         ax.grid(which="both", alpha=0.25)
-        ax.legend(fontsize=8)
+        ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False)  # below: it hides nothing
     fig.savefig(path)
     plt.close(fig)
