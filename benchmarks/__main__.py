@@ -16,7 +16,7 @@ from benchmarks.row import Row
 
 ROOMS = (rows_costs, rows_sensitivity, rows_montecarlo, rows_mcmc, rows_filter, rows_first_use)
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several
-means, taken in turn with the peer's. What fmepy is asked is what a user types: no engine and no propagation is named.
+means, taken in turn with the peer's, of the processor's time where no workers help. What fmepy is asked is what a user types: no engine and no propagation is named.
 "The same through odeint" is the same fmepy call on the same model as a plain Python function that scipy's odeint
 solves; "odeint by hand" is a function that a user would write without fmepy. "Met" is judged by ratios alone: a goal in
 seconds counts for a machine on which the HIV cost by odeint by hand takes 0.9 ms, and is stretched by what it takes in
