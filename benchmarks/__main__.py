@@ -16,11 +16,12 @@ from benchmarks.row import Row
 
 ROOMS = (rows_costs, rows_sensitivity, rows_montecarlo, rows_mcmc, rows_filter, rows_first_use)
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several
-means, taken in turn with the peer's, of the processor's time where no workers help. What fmepy is asked is what a user types: no engine and no propagation is named.
-"The same through odeint" is the same fmepy call on the same model as a plain Python function that scipy's odeint
-solves; "odeint by hand" is a function that a user would write without fmepy. "Met" is judged by ratios alone: a goal in
-seconds counts for a machine on which the HIV cost by odeint by hand takes 0.9 ms, and is stretched by what it takes in
-the same run. R's figures (FME 1.3.6.4 on R 4.2.2, another machine, models as R functions) are for orientation."""
+means, taken in turn with the peer's, of the processor's time where no workers help. What fmepy is asked is what a user
+types: no engine and no propagation is named. "The same through odeint" is the same fmepy call on the same model as a
+plain Python function that scipy's odeint solves; "odeint by hand" is a function that a user would write without fmepy.
+"Met" is judged by ratios alone: a goal in seconds counts for a machine on which the HIV cost by odeint by hand takes
+0.9 ms, and is stretched by what it takes in the same run. R's figures (FME 1.3.6.4 on R 4.2.2, another machine, models
+as R functions) are for orientation."""
 VERSIONS = [
     "fmepy",
     "numpy",
