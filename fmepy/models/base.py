@@ -16,6 +16,9 @@ A new kind of model provides
 
 `models.dynamic.Runnable` has the table and the checks; `models.simulated.SimulatedModel` is complete but for the run.
 
+A bound model may also offer ``simulate_many(Theta)`` (without it many runs are a loop, `simulate_many` asks), with
+``runs_on_threads`` where that leaves Python's lock to others, and ``engine``, the name of what runs it (`engine_of`).
+
 That is all that costs, fits, sensitivities, ranges and chains ask for, and filters whose process has no noise and whose
 start is known. To be filtered with process noise a model further says what it is made of:
 

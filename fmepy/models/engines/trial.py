@@ -22,8 +22,8 @@ from fmepy.types import Matrix, Vector
 
 __all__ = ["TRIAL", "TrialStepper", "runs_that_pay"]
 
-COMPILE, COMPILE_EQUATION = 0.03, 0.005
-"""Seconds that the functions of a model take to compile and load: of any, and more for each equation."""
+COMPILE, COMPILE_EQUATION = 0.02, 0.002
+"""Seconds that the functions of a model take to compile, and the trial to run: of any, and more for each equation."""
 SAVED = 1.5e-4
 """Seconds that a run of a small model takes less on the explicit engine."""
 MOST_PER_STEP = 3
@@ -38,7 +38,7 @@ def runs_that_pay(n_equations: int) -> int:
     Examples
     --------
     >>> runs_that_pay(3), runs_that_pay(30)
-    (300, 1200)
+    (173, 533)
     """
     return round((COMPILE + COMPILE_EQUATION * n_equations) / SAVED)
 
