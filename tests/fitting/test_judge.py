@@ -163,7 +163,7 @@ def test_a_limit_is_told_with_what_to_type(method, control, typed, bounded):
 
 
 def test_scoring_tells_its_limit_too():
-    from tests.fitting.test_methods import FakeLikelihood
+    from tests.fitting.methods.test_methods import FakeLikelihood
 
     fit = modFit(FakeLikelihood(np.random.default_rng(1).normal(3.0, 0.5, size=40)), control={"maxiter": 1})
     assert "control={'maxiter': 10}" in fit.message

@@ -387,12 +387,12 @@ def test_numbers_do_not_depend_on_the_number_of_workers(bact, keep, numbers):
 
 
 def slow_line(p):
-    time.sleep(0.05)
+    time.sleep(0.15)
     return line(p)
 
 
 def test_runs_that_take_long_go_to_processes_and_come_back_the_same(caplog):
-    args = {"parms": {"a": 1.0, "b": 0.0}, "parRange": {"a": (0, 1)}, "num": 60, "seed": 1}
+    args = {"parms": {"a": 1.0, "b": 0.0}, "parRange": {"a": (0, 1)}, "num": 50, "seed": 1}
     caplog.set_level("INFO")
     spread = sensRange(slow_line, **args, executor=2)
     assert "stay in this process" not in caplog.text
