@@ -30,10 +30,7 @@ from fmepy.compiled import status
 from fmepy.compiled.kernels import part
 from fmepy.compiled.status import CROSSED, DONE, EXPLODED, NO_RATES, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS
 
-__all__ = ["WORK", "dense", "drive", "first_step", "prepare_dense", "size_of_error", "step"]
-
-WORK = 14
-"""Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial."""
+__all__ = ["dense", "drive", "first_step", "prepare_dense", "size_of_error", "step"]
 
 FIRST_LOOK = 1000
 """Accepted steps before the loop looks for stiffness: a run of fewer is over before another engine has begun."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from numba import carray
 
-from fmepy.compiled.dormand_prince import WORK, drive
+from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, part
+from fmepy.compiled.status import WORK
 
 __all__ = ["run_smooth", "run_watched"]
 

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.status import WORK
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["ExplicitRuns", "Functions"]
-
-WORK = 14
-"""Rows of the array that a run works in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,14 +3,8 @@
 
 Source is generated from expressions (never from a user's text: every name in it is ours) and compiled under a name
 that is a hash of it and of the versions that compile it. Compiled code is kept under that name (`numba_cache`), so that
-a second process starts at once; the source lies beside it for whoever wants to read it, and is never read back.
-
-The folder holds code that is run, so it must be private: owned by the user, writable by nobody else, no symbolic link.
-If it cannot be had, a fresh temporary folder serves for this process.
-
-**What is removed.** When something new is compiled, at most once a day: whatever was not used for 90 days, then the
-least recently used until the folder is below 500 MB; never what is younger than an hour, which another process may just
-be writing. A process whose files are removed goes on; the next one compiles anew.
+a second process starts at once; the source lies beside it for whoever wants to read it, and is never read back. The
+folder is that of `compiled.folder`.
 """
 
 from __future__ import annotations

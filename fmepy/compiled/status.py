@@ -1,4 +1,4 @@
-"""How a compiled run ends, and what counts as an explosion."""
+"""What the compiled solver and those who call it agree upon: room to work in, how a run ends, what an explosion is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ __all__ = [
     "STEP_TOO_SMALL",
     "STIFF",
     "TOO_MANY_STEPS",
+    "WORK",
     "has_exploded",
 ]
 
@@ -22,6 +23,9 @@ STEP_TOO_SMALL = 3
 STIFF = 4
 NO_RATES = 5
 EXPLODED = 6
+
+WORK = 14
+"""Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial."""
 
 MOST_GROWTH = 1e3
 """A state that has grown by more, of its start or of atol/rtol, and grows as fast as SHORTEST says, has exploded."""

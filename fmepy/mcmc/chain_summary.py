@@ -26,6 +26,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.diagnostics import chain_diagnostics
+from fmepy.results.tables import Framed
 
 if TYPE_CHECKING:
     from fmepy.types import BoolVector, Matrix, Vector
@@ -90,7 +91,7 @@ class Chain(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ChainSummary:
+class ChainSummary(Framed):
     """A table of what was sampled, and advice.
 
     Attributes
@@ -112,17 +113,6 @@ class ChainSummary:
     diagnostics: pd.DataFrame
     n_chain: int
     n_draw: int
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.frame[key]
-
-    @property
-    def columns(self) -> pd.Index:
-        """Columns of the frame."""
-        return self.frame.columns
 
     def __repr__(self) -> str:
         parts = [self.frame.to_string(), f"{self.n_draw} draws, {_chains(self.n_chain)}"]

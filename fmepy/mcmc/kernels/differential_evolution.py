@@ -128,7 +128,29 @@ def first_population(
     return population
 
 
-class DEMCZ:
+class OfPopulation:
+    """What kernels whose state is a population share."""
+
+    target: Target
+
+    def record(self, state: Population) -> Record:
+        """Return one row per member."""
+        return state.record(self.target)
+
+    def counts(self, state: Population) -> Counts:
+        """Return what was counted so far."""
+        return state.counts()
+
+    def arrays(self, state: Population) -> dict[str, Any]:
+        """Return the state as plain arrays."""
+        return state.arrays()
+
+    def restore(self, arrays: Mapping[str, Any]) -> Population:
+        """Return the state that `arrays` was made of."""
+        return Population.restore(arrays)
+
+
+class DEMCZ(OfPopulation):
     """The kernel behind ``method="demcz"``.
 
     Parameters
@@ -217,22 +239,6 @@ class DEMCZ:
         away = y - pole
         ratio = float(away @ away) / length2
         return y, 0.5 * (x.size - 1) * log(ratio) if ratio > 0 else -np.inf
-
-    def record(self, state: Population) -> Record:
-        """Return one row per member."""
-        return state.record(self.target)
-
-    def counts(self, state: Population) -> Counts:
-        """Return what was counted so far."""
-        return state.counts()
-
-    def arrays(self, state: Population) -> dict[str, Any]:
-        """Return the state as plain arrays."""
-        return state.arrays()
-
-    def restore(self, arrays: Mapping[str, Any]) -> Population:
-        """Return the state that `arrays` was made of."""
-        return Population.restore(arrays)
 
 
 # --- what is known of the sampler

@@ -11,22 +11,21 @@ Foreman-Mackey, D. et al. (2013). emcee: the MCMC hammer. PASP 125, 306-312.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from fmepy.checks import positive_number, whole_number
 from fmepy.errors import ArgumentError
-from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
-from fmepy.mcmc.kernels.differential_evolution import Population, first_population
+from fmepy.mcmc.kernels.base import Dispersion, Info, Sampler, Settings
+from fmepy.mcmc.kernels.differential_evolution import OfPopulation, Population, first_population
 from fmepy.mcmc.target import Target
 from fmepy.types import Matrix, Vector
 
 __all__ = ["SAMPLER", "Ensemble"]
 
 
-class Ensemble:
+class Ensemble(OfPopulation):
     """The kernel behind ``method="emcee"``.
 
     Parameters
@@ -79,22 +78,6 @@ class Ensemble:
             if point is not None:
                 log_posterior[i], blobs[i, 0], blobs[i, 1:] = point.log_posterior, point.prior, point.SS
         return log_posterior, blobs
-
-    def record(self, state: Population) -> Record:
-        """Return one row per walker."""
-        return state.record(self.target)
-
-    def counts(self, state: Population) -> Counts:
-        """Return what was counted so far."""
-        return state.counts()
-
-    def arrays(self, state: Population) -> dict[str, Any]:
-        """Return the state as plain arrays."""
-        return state.arrays()
-
-    def restore(self, arrays: Mapping[str, Any]) -> Population:
-        """Return the state that `arrays` was made of."""
-        return Population.restore(arrays)
 
 
 def _rebuilt(target: Target, dispersion: Dispersion, walkers: int, stretch: float) -> Ensemble:
