@@ -7,13 +7,13 @@ For observation i of variable j, T the variable's transform (identity if none)::
     -2 log L = sum_i r_i^2 + log(2 pi) + 2 log e_i
 
 What is fixed when the cost is built - matched names, used observations, weights - is a `Comparison`; what is fixed
-when it is bound - where the observations stand in a run - a `Lookup`. An evaluation is numpy alone.
+when it is bound - the model, and where the observations stand in its run - are `Predictions`. An evaluation is numpy
+alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -31,14 +31,14 @@ from fmepy.costs.interpolation import (
     merge_times,
     nearest_rows,
     stack,
-    values_of_many,
 )
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
+from fmepy.costs.predictions import Predictions
 from fmepy.costs.tables import as_table
-from fmepy.errors import ArgumentError, SimulationError, check_choice, did_you_mean, listed
-from fmepy.models.base import BoundModel, Model, bound_to, engine_of, keep_within, simulate_many, tightened
+from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
+from fmepy.models.base import Model, bound_to
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
@@ -48,98 +48,69 @@ _ARGUMENTS = ("model", "obs", "x", "y", "err", "weight", "scaleVar", "transform"
 
 
 class BoundSimulation(OfData):
-    """Simulation costs of one model as a function of a plain vector.
+    """Simulation costs of one model as a function of a plain vector: predictions, and residuals of known errors.
 
     It is what `SimulationCost.bind` returns; see `fmepy.costs.base.BoundCost` for what it offers.
 
     Parameters
     ----------
-    model : BoundModel
-        The model, with the rows that the lookup needs.
-    lookup : Lookup
-        Where the observations stand in a run.
+    predictions : Predictions
+        The model at the observations.
     pieces : sequence of Comparison
-        One or more, in the order of the residuals.
-    fixed : dict of str to float
-        All parameters of the model at its own values (told when a run fails).
+        One or more, in the order of the residuals: what the data of the predictions were joined from.
     """
 
-    def __init__(self, model: BoundModel, lookup: Lookup, pieces: Sequence[Comparison], fixed: dict[str, float]):
-        c = concatenate(pieces)
-        self.parameter_names = tuple(model.names)
-        self.theta0 = np.array(model.theta0, dtype=float)
+    def __init__(self, predictions: Predictions, pieces: Sequence[Comparison]) -> None:
+        c = predictions.data
+        self.parameter_names, self.theta0 = predictions.parameter_names, predictions.theta0
         self.lower = np.full(len(self.parameter_names), -np.inf)
         self.upper = np.full(len(self.parameter_names), np.inf)
-        self.is_scalar = False
-        self.has_jacobian = True
-        self.pieces = tuple(pieces)
-        self._comparison = c
-        self._weights = c.weights
-        self._model = model
-        self._lookup = lookup
-        self._scale = None if c.scale.is_identity else c.scale
-        self._obs = c.obs
+        self.is_scalar, self.has_jacobian = False, True
+        self.predictions, self.pieces = predictions, tuple(pieces)
+        self._obs, self._weights = c.obs, c.weights
         self._constant = float(len(c) * np.log(2 * np.pi) - 2 * np.log(c.weights).sum())
-        self._x_name = c.x_name
-        self._fixed = fixed
 
     @property
     def exact(self) -> bool:
         """True if the model solves its sensitivity equations."""
-        return self._model.exact
+        return self.predictions.exact
 
     @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
-        return self._model.retries
+        return self.predictions.retries
 
     @property
     def engine(self) -> str:
         """The engine that runs the model, as far as it says."""
-        return engine_of(self._model)
+        return self.predictions.engine
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
-        keep_within(self._model, lower, upper)
+        self.predictions.keep_within(lower, upper)
 
     def tightened(self) -> BoundSimulation | None:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        out = copy(self)
-        out._model = tightened(self._model)
-        return None if out._model is None else out
+        tight = self.predictions.tightened()
+        return None if tight is None else BoundSimulation(tight, self.pieces)
 
     @property
     def data(self) -> Comparison:
         """What is fixed of the data."""
-        return self._comparison
+        return self.predictions.data
 
     def residuals(self, theta: Vector) -> Vector:
         """Return r, shape (n_obs,): weighted, not scaled."""
-        return (self._compared(theta) - self._obs) * self._weights
+        return (self.predictions.compared(theta) - self._obs) * self._weights
 
     def residuals_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return r of many theta, shape (n, n_obs), and why they failed; see `fmepy.costs.base.residuals_many`."""
-        Y, why = simulate_many(self._model, Theta)
-        mod = values_of_many(self._lookup, Y)
-        for i in np.flatnonzero(why == ""):
-            try:
-                mod[i] = self._scaled(mod[i], Theta[i])
-            except SimulationError as error:
-                mod[i], why[i] = np.nan, str(error)
-        return (mod - self._obs) * self.weights, why
+        mod, why = self.predictions.compared_many(Theta)
+        return (mod - self._obs) * self._weights, why
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par), from the model's sensitivities."""
-        Y, S = self._model.sensitivities(theta)
-        mod = self._lookup.values(Y)
-        self._check(mod, theta)
-        J = self._lookup.sensitivities(S)
-        if self._scale is not None:
-            J = self._chained(self._scale.slope(mod), J, theta)
-        if not np.isfinite(J).all():
-            i = int(np.flatnonzero(~np.isfinite(J).all(axis=1))[0])
-            raise self._failure(i, theta, "has no finite derivative")
-        return J * self.weights[:, None]
+        return self.predictions.compared_with_slopes(theta)[1] * self._weights[:, None]
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L for normal errors of the given size."""
@@ -149,49 +120,13 @@ class BoundSimulation(OfData):
 
     def modcost(self, theta: Vector) -> ModCost:
         """Return the `ModCost` at theta; obs and mod are on the scale of comparison."""
-        return tabulate(self._comparison, self._compared(theta))
+        return tabulate(self.data, self.predictions.compared(theta))
 
     def modcosts(self, theta: Vector) -> list[ModCost]:
         """Return the `ModCost` of every piece, from one run."""
-        mod = self._compared(theta)
+        mod = self.predictions.compared(theta)
         ends = np.cumsum([len(c) for c in self.pieces])
         return [tabulate(c, part) for c, part in zip(self.pieces, np.split(mod, ends[:-1]), strict=True)]
-
-    def _compared(self, theta: Vector) -> Vector:
-        """Return the model at the observations, on the scale of comparison."""
-        return self._scaled(self._lookup.values(self._model.simulate(theta)), theta)
-
-    def _scaled(self, mod: Vector, theta: Vector) -> Vector:
-        self._check(mod, theta)
-        return mod if self._scale is None else self._scale.forward(mod)
-
-    def _check(self, mod: Vector, theta: Vector) -> None:
-        """Raise a SimulationError if a compared value is not finite or cannot be transformed."""
-        finite = np.isfinite(mod)
-        if not finite.all():
-            i = int(np.argmin(finite))
-            raise self._failure(i, theta, f"is {mod[i]:g}; a finite number is needed")
-        if self._scale is not None and not self._scale.is_defined(mod):
-            first = self._scale.first_undefined(mod)
-            i = 0 if first is None else first
-            kind = "log" if i in self._scale.log else "sqrt"
-            raise self._failure(i, theta, f"is {mod[i]:g}, which has no {kind} (transform={kind!r})")
-
-    def _chained(self, slope: Vector, J: Matrix, theta: Vector) -> Matrix:
-        """Return T'(mod) dmod/dp; a value of zero that no parameter moves stays unmoved under the square root."""
-        steep = np.isinf(slope)
-        for i in np.flatnonzero(steep):
-            if np.any(J[i] != 0):
-                raise self._failure(int(i), theta, "is 0, where the square root has no derivative")
-        return np.where(steep, 0.0, slope)[:, None] * J
-
-    def _failure(self, i: int, theta: Vector, what: str) -> SimulationError:
-        where = "" if self._x_name is None else f" at {self._x_name} = {self.x[i]:g}"
-        return SimulationError(
-            f"The model's value of {self.names[i]!r}{where} {what}.",
-            parameters={**self._fixed, **dict(zip(self.parameter_names, map(float, theta), strict=True))},
-            time=None if self._x_name is None else float(self.x[i]),
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -355,7 +290,8 @@ class SimulationCost(AddableCost):
         rows = np.asarray(bound.times, dtype=float)
         lookup = stack([part._lookup(rows, grid, bound.var_names) for part in parts])
         fixed = {str(k): float(v) for k, v in model.parms.items()}
-        return BoundSimulation(bound, lookup, [part.comparison for part in parts], fixed)
+        pieces = [part.comparison for part in parts]
+        return BoundSimulation(Predictions(bound, lookup, concatenate(pieces), fixed), pieces)
 
     def replace(self, **arguments: Any) -> SimulationCost:
         """Return a copy with some arguments of the constructor changed; dicts are merged."""

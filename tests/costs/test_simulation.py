@@ -261,8 +261,9 @@ def test_an_evaluation_adds_few_calls_to_the_run(decay, transform):
     t = np.linspace(0.1, 4, 60)
     data = {"time": t, "A": 10 * np.exp(-0.5 * t), "B": 10 - 10 * np.exp(-0.5 * t)}
     bound = SimulationCost(decay, data, transform=transform).bind()
-    Y = bound._model.simulate(bound.theta0)
-    bound._model.simulate = lambda theta: Y
+    model = bound.predictions.model
+    Y = model.simulate(bound.theta0)
+    model.simulate = lambda theta: Y
     theta = bound.theta0
     bound.residuals(theta)
     calls = []
