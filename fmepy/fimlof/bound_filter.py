@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
+from fmepy.costs.noise import Noise, numbers
 from fmepy.errors import ModelError
 from fmepy.expressions.equations import symbol
 from fmepy.filtering.run import Functions, Scheme, Start
 from fmepy.filtering.schedule import EVENT_KINDS, Change, Readings, Schedule, build_schedule
-from fmepy.fimlof.noise import Noise, numbers
 from fmepy.fimlof.specification import FIXED, Accumulator, Specification
 from fmepy.models.definition.values import ValueTable
 from fmepy.numerics.covariance import semidefinite_factor

@@ -24,6 +24,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng, positive_number
 from fmepy.costs.base import AddableCost
+from fmepy.costs.noise import names_of_estimates, names_of_noise
 from fmepy.errors import (
     ArgumentError,
     DataError,
@@ -484,8 +485,6 @@ def _guess(entities: Sequence[EntityData], variable: str) -> float:
 
 def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:
     """Return the given parameters that the noise still uses, and those that were named just now."""
-    from fmepy.fimlof.specify import names_of_estimates, names_of_noise
-
     noises = [arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd")]
     used = names_of_noise(*noises) | names_of_estimates(*noises[:2])
     bare = {k: str(k).split("[")[0] for k in arguments["parms"]}

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.noise import names_of_estimates, names_of_noise
 from fmepy.costs.sum import SumCost
 from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.expressions.equations import Equations, names_in
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.data import EntityData
-from fmepy.fimlof.specify import names_of_estimates, names_of_noise
 from fmepy.parameters.named import check_names
 from fmepy.types import Vector
 

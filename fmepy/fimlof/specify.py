@@ -8,46 +8,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, ModelError, ParameterError, check_choice, did_you_mean, listed
+from fmepy.costs.noise import (
+    MEASUREMENT,
+    PROCESS,
+    Noise,
+    check_error_sd,
+    check_names_of_noise,
+    no_error_said,
+    read_noise,
+    scale_parameters,
+    with_noise_parameters,
+)
+from fmepy.errors import ArgumentError, ModelError, check_choice, did_you_mean, listed
 from fmepy.expressions.equations import Equations, names_in, symbol
 from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
 from fmepy.filtering.statespace import StateSpace, build_state_space
-from fmepy.fimlof.noise import ESTIMATE, Noise, read_noise, scale_parameters
 from fmepy.fimlof.specification import FIXED, Accumulator, Specification, definition_of
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 
-__all__ = ["names_of_estimates", "names_of_noise", "read_specification"]
+__all__ = ["read_specification"]
 
 PROPAGATIONS = (*FIXED, "ode", "moment")
 UPDATES = ("ekf", "iterated", "second_order", "unscented")
 ALGORITHMS = ("sequential", "joint", "sqrt")
-PROCESS, MEASUREMENT = "sd_w_", "sd_v_"
-"""How the names begin of sds that are to be estimated."""
-
-
-def names_of_noise(*given: Any) -> set[str]:
-    """Return the names that noise specifications use, as far as they can be read."""
-    from fmepy.expressions.text import parse_expression
-
-    texts: list[Any] = []
-    for one in given:
-        if isinstance(one, pd.DataFrame):
-            texts += list(one.to_numpy().ravel())
-        elif isinstance(one, Mapping | pd.Series):
-            texts += list(dict(one).values())
-    return names_in([parse_expression(t, where="noise") for t in texts if isinstance(t, str) and t != "estimate"])
-
-
-def names_of_estimates(process_noise: Any, measurement_noise: Any) -> set[str]:
-    """Return the parameters that "estimate" makes."""
-    out = set()
-    for given, prefix in ((process_noise, PROCESS), (measurement_noise, MEASUREMENT)):
-        if isinstance(given, Mapping | pd.Series):
-            out |= {
-                f"{prefix}{key}" for key, value in dict(given).items() if isinstance(value, str) and value == ESTIMATE
-            }
-    return out
 
 
 def read_specification(
@@ -98,11 +82,11 @@ def read_specification(
         made[name] = guesses(key) if key in variables else max(0.1 * abs(float(definition.parms.get(key, 0.0))), 0.1)
     if definition.is_closed:
         _check_closed(model, (noise, start), initial, asked)
-    values = _parameters(definition, parms, made, noise, errors, start)
+    values = with_noise_parameters(dict(definition.parms), parms, made, noise, errors, start)
     accumulated, accumulators = _accumulators(accumulate, equations, variables)
     sds = _error_sds(equations, variables, errors, has_errors, tuple(values), accumulated)
-    _check_names(noise, "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time))
-    _check_names(start, "initial_sd", tuple(values))
+    check_names_of_noise(noise, "process_noise", (*values, *equations.var_names, *equations.forcings, equations.time))
+    check_names_of_noise(start, "initial_sd", tuple(values))
     _check_enters(noise, definition, variables)
     readings, direct = _readings(equations, variables, transforms, accumulated)
     space = _space(definition, equations, tuple(values), noise, readings, sds, accumulated)
@@ -226,40 +210,6 @@ def _propagation(
     return chosen, step, noise_kind == "per_step"
 
 
-def _parameters(
-    definition: Definition, given: Mapping[str, float], made: Mapping[str, float], *noises: Noise
-) -> dict[str, float]:
-    """Return all parameters: the model's, those of the noise in `given`, those that were made."""
-    out = {str(k): float(v) for k, v in definition.parms.items()}
-    used = set().union(*(n.names() for n in noises))
-    for name, value in given.items():
-        key = str(name)
-        if "[" in key:
-            continue
-        if key in out:
-            raise ParameterError(
-                f"`parms`: {key!r} is a parameter of the model. Change it there: model.replace(parms={{{key!r}: ...}})."
-            )
-        if key not in used and key not in made:
-            raise ParameterError(f"`parms`: {key!r} is used nowhere in the noise.{did_you_mean(key, used)}")
-        if not np.isfinite(float(value)):
-            raise ParameterError(f"`parms`: {key!r} is {value!r}; a finite number is needed.")
-        out[key] = float(value)
-    for name, value in made.items():
-        if name in definition.parms.index:
-            raise ParameterError(f"'estimate' would make a parameter {name!r}, which the model has already.")
-        out.setdefault(name, float(value))
-    return out
-
-
-def _check_names(noise: Noise, argument: str, known: Sequence[str]) -> None:
-    for name in sorted(noise.names()):
-        if name not in known:
-            raise ArgumentError(
-                f"`{argument}` uses {name!r}, which has no value. Give it in `parms`.{did_you_mean(name, known)}"
-            )
-
-
 def _check_enters(noise: Noise, definition: Definition, variables: Sequence[str]) -> None:
     """Refuse noise of a parameter that no equation of a state holds, or that a reading holds too."""
     if definition.equations is None:
@@ -297,22 +247,11 @@ def _error_sds(
     for name in variables:
         if name not in errors.keys:
             if not has_errors:
-                raise ArgumentError(
-                    f"`measurement_noise` says nothing of {name!r}, and there is no column of errors. Give its sd, "
-                    f"such as measurement_noise={{{name!r}: 0.1}} or 'estimate', or name the column: err=."
-                )
+                raise no_error_said(name)
             out.append(sympy.Float(1.0))
             continue
         sd = errors.sds[errors.keys.index(name)]
-        for used in sorted(names_in([sd])):
-            if used not in known and used != "err":
-                raise ArgumentError(
-                    f"`measurement_noise[{name!r}]` uses {used!r}, which has no value. Give it in `parms`."
-                    f"{did_you_mean(used, known)}"
-                )
-        if err in sd.free_symbols:
-            if not has_errors:
-                raise ArgumentError(f"`measurement_noise[{name!r}]` uses 'err': name the column of errors, err=.")
+        if check_error_sd(name, sd, known, has_errors):
             if err in sympy.cancel(sd / err).free_symbols:
                 raise ArgumentError(
                     f"`measurement_noise[{name!r}]` must be proportional to 'err', such as 'scale * err'; it is {sd}."

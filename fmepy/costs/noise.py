@@ -19,15 +19,33 @@ import numpy as np
 import pandas as pd
 
 from fmepy.compiled.python_code import scalar_function
-from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
+from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you_mean, listed
 from fmepy.expressions.equations import names_in, symbol
 from fmepy.expressions.text import parse_expression
 from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Covariance", "Noise", "read_noise", "scale_parameters"]
+__all__ = [
+    "MEASUREMENT",
+    "PROCESS",
+    "Covariance",
+    "Noise",
+    "check_error_sd",
+    "check_names_of_noise",
+    "names_of_estimates",
+    "names_of_noise",
+    "no_error_said",
+    "numbers",
+    "read_noise",
+    "scale_parameters",
+    "with_noise_parameters",
+]
 
 ESTIMATE = "estimate"
+PROCESS, MEASUREMENT = "sd_w_", "sd_v_"
+"""How the names begin of sds that are to be estimated."""
+ERR = "err"
+"""What the datum's own error is called in an expression."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +143,90 @@ def read_noise(given: Any, argument: str, known: Sequence[str], what: str, prefi
     return Noise(tuple(keys), tuple(sds), None, tuple(made))
 
 
+def names_of_noise(*given: Any) -> set[str]:
+    """Return the names that noise specifications use, as far as they can be read."""
+    texts: list[Any] = []
+    for one in given:
+        if isinstance(one, pd.DataFrame):
+            texts += list(one.to_numpy().ravel())
+        elif isinstance(one, Mapping | pd.Series):
+            texts += list(dict(one).values())
+    return names_in([parse_expression(t, where="noise") for t in texts if isinstance(t, str) and t != ESTIMATE])
+
+
+def names_of_estimates(process_noise: Any, measurement_noise: Any) -> set[str]:
+    """Return the parameters that "estimate" makes."""
+    out = set()
+    for given, prefix in ((process_noise, PROCESS), (measurement_noise, MEASUREMENT)):
+        if isinstance(given, Mapping | pd.Series):
+            out |= {
+                f"{prefix}{key}" for key, value in dict(given).items() if isinstance(value, str) and value == ESTIMATE
+            }
+    return out
+
+
+def with_noise_parameters(
+    own: Mapping[str, float], given: Mapping[str, float], made: Mapping[str, float], *noises: Noise
+) -> dict[str, float]:
+    """Return all parameters: the model's `own`, those of the noise in `given`, those that "estimate" made.
+
+    Raises
+    ------
+    ParameterError
+        A given one that the model has, that no noise uses, or that is not finite; a made one that the model has.
+    """
+    out = {str(k): float(v) for k, v in own.items()}
+    used = set().union(*(n.names() for n in noises))
+    for name, value in given.items():
+        key = str(name)
+        if "[" in key:
+            continue
+        if key in out:
+            raise ParameterError(
+                f"`parms`: {key!r} is a parameter of the model. Change it there: model.replace(parms={{{key!r}: ...}})."
+            )
+        if key not in used and key not in made:
+            raise ParameterError(f"`parms`: {key!r} is used nowhere in the noise.{did_you_mean(key, used)}")
+        if not np.isfinite(float(value)):
+            raise ParameterError(f"`parms`: {key!r} is {value!r}; a finite number is needed.")
+        out[key] = float(value)
+    for name, value in made.items():
+        if name in own:
+            raise ParameterError(f"'estimate' would make a parameter {name!r}, which the model has already.")
+        out.setdefault(name, float(value))
+    return out
+
+
+def check_names_of_noise(noise: Noise, argument: str, known: Sequence[str]) -> None:
+    """Raise an ArgumentError for a name in the noise that has no value."""
+    _check_names(noise.names(), argument, known)
+
+
+def _check_names(names: set[str], argument: str, known: Sequence[str]) -> None:
+    for name in sorted(names):
+        if name not in known:
+            raise ArgumentError(
+                f"`{argument}` uses {name!r}, which has no value. Give it in `parms`.{did_you_mean(name, known)}"
+            )
+
+
+def check_error_sd(name: str, sd: Any, known: Sequence[str], has_errors: bool) -> bool:
+    """Tell whether the sd of an observed variable uses the data's own errors; refuse names that have no value."""
+    where, used = f"measurement_noise[{name!r}]", names_in([sd])
+    _check_names(used - {ERR}, where, known)
+    if ERR in used and not has_errors:
+        raise ArgumentError(f"`{where}` uses 'err': name the column of errors, err=.")
+    return ERR in used
+
+
+def no_error_said(name: str) -> ArgumentError:
+    """Return the error for an observed variable of whose noise nothing is said."""
+    return ArgumentError(
+        f"`measurement_noise` says nothing of {name!r}, and there is no column of errors. Give its sd, such as "
+        f"measurement_noise={{{name!r}: 0.1}} or 'estimate', or name the column: err=."
+    )
+
+
 def _check_key(name: str, argument: str, known: Sequence[str], what: str) -> None:
     if name not in known:
         raise ArgumentError(
@@ -200,7 +302,7 @@ def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
 
     out = []
     for s in sorted({s for e in sds for s in e.free_symbols}, key=lambda s: s.name):
-        if s.name in elsewhere or s.name == "err":
+        if s.name in elsewhere or s.name == ERR:
             continue
         with_it = [e for e in sds if s in e.free_symbols]
         if all(s not in sympy.cancel(e / s).free_symbols for e in with_it):
