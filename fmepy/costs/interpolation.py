@@ -23,6 +23,7 @@ __all__ = [
     "Interpolated",
     "Lookup",
     "Picked",
+    "Places",
     "Stacked",
     "brackets",
     "merge_times",
@@ -131,6 +132,51 @@ def stack(lookups: Sequence[Lookup]) -> Lookup:
     if len(picked) == len(lookups):
         return Picked(np.concatenate([r.flat for r in picked]))
     return Stacked(tuple(lookups))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """What is looked up in a run: variables, and where.
+
+    Attributes
+    ----------
+    names : tuple of str, length n_obs
+    x : ndarray, shape (n_obs,), or None
+        None: the means over the model's own times.
+    on_grid : bool
+        Interpolate between the model's own times, rather than run to the times themselves.
+    x_name : str or None
+        What x is called in messages.
+    """
+
+    names: tuple[str, ...]
+    x: Vector | None
+    on_grid: bool = False
+    x_name: str | None = "time"
+
+    @property
+    def reads_grid(self) -> bool:
+        """True if the model's own times serve."""
+        return self.x is None or self.on_grid
+
+    def rows_wanted(self, grid: Vector) -> Vector:
+        """Return the times at which rows are needed; those on the model's own times are taken from there."""
+        if self.x is None or self.on_grid:
+            return grid
+        low, high, weight = brackets(grid, self.x)
+        return np.where(low == high, grid[low], self.x) if weight.size else grid
+
+    def lookup(self, rows: Vector, grid: Vector, var_names: Sequence[str]) -> Lookup:
+        """Return where they stand in a run with these `rows`, of a model whose own times are `grid`."""
+        position = {name: k for k, name in enumerate(var_names)}
+        cols = np.array([position[name] for name in self.names], dtype=np.intp)
+        own, n_var = nearest_rows(rows, grid), len(var_names)
+        if self.x is None:
+            return Averaged(own, cols)
+        if not self.on_grid:
+            return Picked(nearest_rows(rows, self.x) * n_var + cols)
+        low, high, weight = brackets(grid, self.x)
+        return Interpolated(own[low] * n_var + cols, own[high] * n_var + cols, weight)
 
 
 def resolution(times: Vector) -> float:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -62,6 +62,8 @@ class ObservedVariable:
         Standard errors of the observations, None if the table has none.
     rows : tuple
         The table's label of every observation, for messages.
+    places : ndarray of int, shape (n_obs,)
+        The position of every observation's row in the table.
     n_missing : int
         Number of missing values that were dropped.
     """
@@ -71,7 +73,16 @@ class ObservedVariable:
     values: Vector
     errors: Vector | None
     rows: tuple[Any, ...]
+    places: IntVector
     n_missing: int
+
+    def only(self, keep: BoolVector) -> ObservedVariable:
+        """Return the variable with some of its observations."""
+        rows = tuple(r for r, k in zip(self.rows, keep, strict=True) if k)
+        errors = None if self.errors is None else self.errors[keep]
+        return replace(
+            self, x=self.x[keep], values=self.values[keep], errors=errors, rows=rows, places=self.places[keep]
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +122,10 @@ class Comparison(CostData):
         Name of the independent variable.
     with_error : ndarray of bool, shape (n_obs,), or None
         Observations whose error stands in the table; None: nobody's does.
+    places : ndarray of int, shape (n_obs,), or None
+        The position of every observation's row in its table.
+    entities : tuple, length n_obs, or None
+        The entity of every observation; None: there is but one.
 
     The others are those of `CostData`; its groups are the variables, in the order of ``ModCost.var``.
     """
@@ -121,6 +136,8 @@ class Comparison(CostData):
     n_outside: IntVector
     x_name: str | None
     with_error: BoolVector | None = None
+    places: IntVector | None = None
+    entities: tuple[Any, ...] | None = None
 
     def repeats(self, other: Comparison) -> bool:
         """Tell whether the same data are compared in the same way."""
@@ -129,6 +146,26 @@ class Comparison(CostData):
             and np.array_equal(self.obs, other.obs)
             and np.array_equal(self.x, other.x)
             and np.array_equal(self.weights, other.weights)
+            and self.entities == other.entities
+        )
+
+    def only(self, rows: IntVector) -> Comparison:
+        """Return the comparison with some of its observations, in this order; its groups stay, and how many are lost.
+
+        It is for what is evaluated in parts and put together again.
+        """
+        kinds = self.scale.kinds
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in rows),
+            x=self.x[rows],
+            obs=self.obs[rows],
+            weights=self.weights[rows],
+            groups=self.groups[rows],
+            scale=observation_scale([kinds.get(i) for i in rows.tolist()]),
+            with_error=None if self.with_error is None else self.with_error[rows],
+            places=None if self.places is None else self.places[rows],
+            entities=None if self.entities is None else tuple(self.entities[i] for i in rows),
         )
 
     @property
@@ -245,6 +282,7 @@ def read_table(table: Columns, *, x: str | None, y: str | None, err: str | None)
                 values,
                 None if errors is None else errors[take],
                 [rows[i] for i in take],
+                take,
                 "x" if x is None else x,
             )
         )
@@ -298,7 +336,7 @@ def _long_cells(table: Columns, x: str | None, y: str, err: str | None) -> dict[
 
 
 def _observed(
-    name: str, x: Vector, values: Vector, errors: Vector | None, rows: list[Any], x_name: str
+    name: str, x: Vector, values: Vector, errors: Vector | None, rows: list[Any], places: IntVector, x_name: str
 ) -> ObservedVariable:
     """Return the variable without its missing observations, every number checked."""
     there = ~np.isnan(values)
@@ -307,10 +345,10 @@ def _observed(
             f"No observations of {name!r} are left: all {len(values)} are missing. Leave the variable out of `obs`."
         )
     n_missing = len(there) - int(np.count_nonzero(there))
+    v = ObservedVariable(name, x, values, errors, tuple(rows), places, n_missing)
     if n_missing:
-        rows = [r for r, keep in zip(rows, there, strict=True) if keep]
-        x, values = x[there], values[there]
-        errors = None if errors is None else errors[there]
+        v = v.only(there)
+    rows, x, values, errors = list(v.rows), v.x, v.values, v.errors
     _refuse(
         np.isinf(values), values, f"The observation of {name!r}", rows, "A finite number or a missing one is needed."
     )
@@ -318,7 +356,7 @@ def _observed(
     if errors is not None:
         bad = ~(np.isfinite(errors) & (errors > 0))
         _refuse(bad, errors, f"The error of {name!r}", rows, "Errors are standard deviations: finite and above zero.")
-    return ObservedVariable(name, x, values, errors, tuple(rows), n_missing)
+    return v
 
 
 def _warn_of_repeated_rows(v: ObservedVariable, x_name: str) -> None:
@@ -367,6 +405,7 @@ def prepare(
     scaleVar: bool = False,
     outside: str = "error",
     transforms: Mapping[str, str | None] | None = None,
+    experiments: IntVector | None = None,
 ) -> Comparison:
     """Return what is fixed before a model is compared with the observations.
 
@@ -386,6 +425,8 @@ def prepare(
         What to do with observations outside the model's range.
     transforms : mapping of variable to "log", "sqrt" or None
         Transform of the observations; errors are on the transformed scale.
+    experiments : ndarray of int, optional
+        The experiment of every row of the table: without an independent variable a mean is of one experiment each.
 
     Raises
     ------
@@ -402,19 +443,20 @@ def prepare(
         kept, n_outside = variable, 0
         if ranges is not None:
             kept, n_outside = _inside(variable, ranges[variable.name], observations.x_name, outside)
-        x, values = kept.x, _transformed(kept, transforms.get(variable.name))
+        x, values, places = kept.x, _transformed(kept, transforms.get(variable.name)), kept.places
         errors = _errors(kept, values, weight)
         if ranges is None:
-            x, values, errors = _means(kept, values, errors, transforms.get(variable.name))
-        parts.append((variable, x, values, errors))
+            kind = transforms.get(variable.name)
+            x, values, errors, places = _means(kept, values, errors, kind, experiments)
+        parts.append((variable, x, values, errors, places))
         dropped.append((variable.n_missing, n_outside))
-    sizes = [len(values) for _, _, values, _ in parts]
+    sizes = [len(values) for _, _, values, *_ in parts]
     names = tuple(chain.from_iterable([v.name] * n for (v, *_), n in zip(parts, sizes, strict=True)))
     return Comparison(
         names=names,
-        x=np.concatenate([x for _, x, _, _ in parts]),
-        obs=np.concatenate([values for _, _, values, _ in parts]),
-        weights=np.concatenate([1.0 / errors for _, _, _, errors in parts]),
+        x=np.concatenate([x for _, x, *_ in parts]),
+        obs=np.concatenate([values for _, _, values, *_ in parts]),
+        weights=np.concatenate([1.0 / errors for *_, errors, _ in parts]),
         groups=np.repeat(np.arange(len(parts)), sizes),
         group_names=observations.names,
         scales=1.0 / np.array(sizes, dtype=float) if scaleVar else np.ones(len(parts)),
@@ -423,6 +465,7 @@ def prepare(
         n_outside=np.array([o for _, o in dropped], dtype=np.intp),
         x_name=observations.x_name,
         with_error=np.repeat([v.errors is not None for v, *_ in parts], sizes),
+        places=np.concatenate([places for *_, places in parts]),
     )
 
 
@@ -447,9 +490,7 @@ def _inside(
         )
     if not keep.any():
         raise DataError(f"No observations of {v.name!r} are left: all lie outside the model's range. {both}")
-    rows = tuple(r for r, k in zip(v.rows, keep, strict=True) if k)
-    errors = None if v.errors is None else v.errors[keep]
-    return ObservedVariable(v.name, v.x[keep], v.values[keep], errors, rows, v.n_missing), n_outside
+    return v.only(keep), n_outside
 
 
 def _transformed(v: ObservedVariable, kind: str | None) -> Vector:
@@ -489,15 +530,19 @@ def _errors(v: ObservedVariable, values: Vector, weight: str) -> Vector:
     return np.full(len(values), error)
 
 
-def _means(v: ObservedVariable, values: Vector, errors: Vector, kind: str | None) -> tuple[Vector, Vector, Vector]:
-    """Return x, value and error of the mean observation, which stands for all where there is no x."""
-    if v.errors is not None and len(values) > 1:
+def _means(
+    v: ObservedVariable, values: Vector, errors: Vector, kind: str | None, experiments: IntVector | None
+) -> tuple[Vector, Vector, Vector, IntVector]:
+    """Return x, value, error and place of the mean observation, which stands for all of its experiment without an x."""
+    of = np.zeros(len(values), dtype=np.intp) if experiments is None else experiments[v.places]
+    found, first, counts = np.unique(of, return_index=True, return_counts=True)
+    if v.errors is not None and counts.max() > 1:
         raise DataError(
-            f"x=None compares the mean of {v.name!r} with the mean of the model, but `err` gives {len(values)} errors. "
-            "Give one observation per variable, or name the column of `x`."
+            f"x=None compares the mean of {v.name!r} with the mean of the model, but `err` gives {counts.max()} "
+            "errors. Give one observation per variable, or name the column of `x`."
         )
-    mean = observation_scale([kind]).forward(np.array([v.values.mean()]))
-    return np.zeros(1), mean, errors[:1]
+    mean = observation_scale([kind] * len(found)).forward(np.array([v.values[of == k].mean() for k in found]))
+    return np.zeros(len(found)), mean, errors[first], v.places[first]
 
 
 def warn_of_copy(told: str) -> None:
@@ -530,4 +575,7 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         with_error=np.concatenate(
             [np.zeros(len(c), bool) if c.with_error is None else c.with_error for c in comparisons]
         ),
+        entities=None
+        if all(c.entities is None for c in comparisons)
+        else tuple(chain.from_iterable(c.entities or (None,) * len(c) for c in comparisons)),
     )

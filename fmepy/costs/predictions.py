@@ -12,19 +12,19 @@ never asks how they were made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Self
 
 import numpy as np
 
-from fmepy.costs.interpolation import Lookup, values_of_many
+from fmepy.costs.interpolation import Lookup, Places, merge_times, stack, values_of_many
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
-from fmepy.models.base import BoundModel, engine_of, keep_within, simulate_many, tightened
+from fmepy.models.base import BoundModel, bound_to, engine_of, keep_within, simulate_many, tightened
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Predictions"]
+__all__ = ["Predictions", "predictions_of"]
 
 
 class Predictions:
@@ -36,8 +36,10 @@ class Predictions:
         With the rows that the lookup needs.
     lookup : Lookup
         Where the observations stand in a run.
+    places : sequence of Places
+        The same in words, for messages: variable and x of every value.
     data : Comparison
-        The observations: their names and places, for messages, and the scale on which they are compared.
+        The observations; the scale on which they are compared. Values may go on behind those of the data.
     fixed : mapping of str to float
         All parameters of the model at its own values (told when a run fails).
 
@@ -50,12 +52,19 @@ class Predictions:
         As given.
     """
 
-    def __init__(self, model: BoundModel, lookup: Lookup, data: Comparison, fixed: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        model: BoundModel,
+        lookup: Lookup,
+        places: Sequence[Places],
+        data: Comparison,
+        fixed: Mapping[str, float],
+    ) -> None:
         self.parameter_names = tuple(model.names)
         self.theta0: Vector = np.array(model.theta0, dtype=float)
         self.data = data
         self._scale = None if data.scale.is_identity else data.scale
-        self.model, self.lookup, self._fixed = model, lookup, dict(fixed)
+        self.model, self.lookup, self._places, self._fixed = model, lookup, tuple(places), dict(fixed)
 
     @property
     def exact(self) -> bool:
@@ -142,13 +151,17 @@ class Predictions:
     # ---
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
-        """Return the error of a prediction that will not do: `what` is wrong with that of observation `i`."""
-        c = self.data
-        where = "" if c.x_name is None else f" at {c.x_name} = {c.x[i]:g}"
+        """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
+        for at in self._places:
+            if i < len(at.names):
+                break
+            i -= len(at.names)
+        x = None if at.x is None else float(at.x[i])
+        where = "" if x is None else f" at {at.x_name} = {x:g}"
         return SimulationError(
-            f"The model's value of {c.names[i]!r}{where} {what}.",
+            f"The model's value of {at.names[i]!r}{where} {what}.",
             parameters={**self._fixed, **dict(zip(self.parameter_names, map(float, theta), strict=True))},
-            time=None if c.x_name is None else float(c.x[i]),
+            time=x,
         )
 
     def _checked(self, mod: Vector, theta: Vector) -> Vector:
@@ -173,3 +186,27 @@ class Predictions:
             except SimulationError as error:
                 mod[i], why[i] = np.nan, str(error)
         return mod, why
+
+
+def predictions_of(
+    model: Any, places: Sequence[Places], data: Comparison, names: Sequence[str], *, runs: int = 1, **words: Any
+) -> Predictions:
+    """Return what a model predicts at several places, one after the other, from one run.
+
+    Parameters
+    ----------
+    model : Model
+    places : sequence of Places
+    data : Comparison
+        The observations, those of all places; further places may follow.
+    names : sequence of str
+        The parameters that theta shall hold.
+    runs, **words
+        Of the model's ``bind``.
+    """
+    grid = np.asarray(model.times, dtype=float)
+    times = None if all(p.reads_grid for p in places) else merge_times(*(p.rows_wanted(grid) for p in places))
+    bound = bound_to(model, names, runs=runs, times=times, **words)
+    rows = np.asarray(bound.times, dtype=float)
+    lookup = stack([p.lookup(rows, grid, bound.var_names) for p in places])
+    return Predictions(bound, lookup, places, data, {str(k): float(v) for k, v in model.parms.items()})

@@ -22,23 +22,14 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import AddableCost, OfData
-from fmepy.costs.interpolation import (
-    Averaged,
-    Interpolated,
-    Lookup,
-    Picked,
-    brackets,
-    merge_times,
-    nearest_rows,
-    stack,
-)
+from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
-from fmepy.costs.predictions import Predictions
+from fmepy.costs.predictions import Predictions, predictions_of
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
-from fmepy.models.base import Model, bound_to
+from fmepy.models.base import Model
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
@@ -282,16 +273,10 @@ class SimulationCost(AddableCost):
         cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
     ) -> BoundSimulation:
         """Return costs of the same model as one function; the model is run once for all of them."""
-        model = parts[0].model
-        grid = np.asarray(model.times, dtype=float)
-        on_grid = all(part._reads_grid for part in parts)
-        times = None if on_grid else merge_times(*(part._rows_wanted(grid) for part in parts))
-        bound = bound_to(model, names, runs=runs, times=times, hold_engine=hold_engine)
-        rows = np.asarray(bound.times, dtype=float)
-        lookup = stack([part._lookup(rows, grid, bound.var_names) for part in parts])
-        fixed = {str(k): float(v) for k, v in model.parms.items()}
         pieces = [part.comparison for part in parts]
-        return BoundSimulation(Predictions(bound, lookup, concatenate(pieces), fixed), pieces)
+        places = [part.places for part in parts]
+        words: dict[str, Any] = {"hold_engine": hold_engine, "runs": runs}
+        return BoundSimulation(predictions_of(parts[0].model, places, concatenate(pieces), names, **words), pieces)
 
     def replace(self, **arguments: Any) -> SimulationCost:
         """Return a copy with some arguments of the constructor changed; dicts are merged."""
@@ -321,29 +306,10 @@ class SimulationCost(AddableCost):
         return self.bind()
 
     @property
-    def _reads_grid(self) -> bool:
-        """True if the model's own times serve: means, and interpolation between them."""
-        return self.x is None or self.interpolate == "grid"
-
-    def _rows_wanted(self, grid: Vector) -> Vector:
-        """Return the times at which this cost needs rows; those on the model's own times are taken from there."""
-        if self._reads_grid:
-            return grid
-        low, high, weight = brackets(grid, self.comparison.x)
-        return np.where(low == high, grid[low], self.comparison.x) if weight.size else grid
-
-    def _lookup(self, rows: Vector, grid: Vector, var_names: Sequence[str]) -> Lookup:
-        """Return where the observations stand in a run with these `rows`."""
-        position = {name: k for k, name in enumerate(var_names)}
-        cols = np.array([position[name] for name in self.comparison.names], dtype=np.intp)
-        own = nearest_rows(rows, grid)
-        if self.x is None:
-            return Averaged(own, cols)
-        n_var = len(var_names)
-        if self.interpolate == "exact":
-            return Picked(nearest_rows(rows, self.comparison.x) * n_var + cols)
-        low, high, weight = brackets(grid, self.comparison.x)
-        return Interpolated(own[low] * n_var + cols, own[high] * n_var + cols, weight)
+    def places(self) -> Places:
+        """What is looked up in a run."""
+        c = self.comparison
+        return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name)
 
 
 def _check_model(model: Any) -> None:

@@ -1,8 +1,12 @@
 """Predictions are the model at the observations with their derivatives, whatever is made of them afterwards."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from fmepy.costs.interpolation import Places
+from fmepy.costs.observations import prepare, read_observations
+from fmepy.costs.predictions import predictions_of
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import SimulationError
 from fmepy.models.ode import OdeModel
@@ -53,3 +57,24 @@ def test_what_has_no_transform_is_a_failed_run_that_names_the_datum(model):
     with pytest.raises(SimulationError, match=r"'A' at time = 0.5 is -0.8\d+, which has no log"):
         p.compared(np.array([0.4]))
     assert np.isfinite(p.values(np.array([0.4]))).all()
+
+
+def test_further_places_are_looked_up_in_the_same_run_behind_the_data(model):
+    cost = SimulationCost(model, {"time": TIMES, "A": [7.0, 6.0, 3.0]})
+    beside = Places(("B", "B"), np.array([0.25, 2.5]), x_name="time")
+    p = predictions_of(model, [cost.places, beside], cost.comparison, ["k"])
+    mod, slopes = p.with_slopes(np.array([0.4]))
+    np.testing.assert_allclose(mod[3:], np.sqrt(10 * np.exp(-0.4 * beside.x)), rtol=1e-8)
+    np.testing.assert_allclose(slopes[3:, 0], -0.5 * beside.x * mod[3:], rtol=1e-6)
+    assert p.failure(4, np.array([0.4]), "is odd").time == 2.5
+    assert "'B' at time = 2.5 is odd" in str(p.failure(4, np.array([0.4]), "is odd"))
+
+
+def test_an_observation_knows_its_row_of_the_table():
+    table = pd.DataFrame(
+        {"time": [0, 1, 2, 3], "A": [1.0, None, 3.0, 4.0], "B": [None, 2.0, None, 5.0]}, index=list("abcd")
+    )
+    c = prepare(read_observations(table), {"A": (0, 2), "B": (0, 2)}, outside="drop")
+    assert c.names == ("A", "A", "B")
+    assert c.places.tolist() == [0, 2, 1]
+    assert c.only(np.array([2, 0])).obs.tolist() == [2.0, 1.0]
