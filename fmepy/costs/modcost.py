@@ -37,6 +37,7 @@ from fmepy.costs.observations import (
 )
 from fmepy.costs.tables import Columns
 from fmepy.errors import ArgumentError, DataError, SimulationError, listed
+from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Vector
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ __all__ = ["ModCost", "modCost", "tabulate"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ModCost:
+class ModCost(Shown):
     """A model held against data: sums of squares, likelihood, residuals.
 
     Attributes
@@ -138,26 +139,12 @@ class ModCost:
     def __radd__(self, other: object) -> ModCost:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # the start of sum([...])
 
-    def __repr__(self) -> str:
-        return (
-            f"Cost of {len(self.residuals)} observations\n"
-            f"model:   {self.model:.7g}\n"
-            f"minlogp: {self.minlogp:.7g}\n\n"
-            f"var:\n{self.var.to_string(index=False)}\n\n"
-            f"dropped:{self._dropped_text()}"
-        )
-
-    def _dropped_text(self) -> str:
-        some = self.dropped[(self.dropped[["missing", "outside"]] > 0).any(axis=1)]
-        return "\n" + some.to_string(index=False) if len(some) else " none"
-
-    def _repr_html_(self) -> str:
+    def shown(self) -> list[str | Part]:
+        """Return the cost, its variables, and what was dropped."""
         dropped = self.dropped[(self.dropped[["missing", "outside"]] > 0).any(axis=1)]
-        return (
-            f"<p>Cost of {len(self.residuals)} observations: model <b>{self.model:.7g}</b>, "
-            f"minlogp {self.minlogp:.7g}</p>{self.var.to_html(index=False)}"
-            + (f"<p>dropped</p>{dropped.to_html(index=False)}" if len(dropped) else "<p>dropped: none</p>")
-        )
+        told = ["dropped:", table(dropped, index=False)] if len(dropped) else ["dropped: none"]
+        head = [f"Cost of {len(self.residuals)} observations", f"model:   {self.model:.7g}"]
+        return [*head, f"minlogp: {self.minlogp:.7g}", "", "var:", table(self.var, index=False), "", *told]
 
     def plot(self, legpos: str | None = "above", *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw the weighted residuals against x, one symbol and colour per variable; return the Axes.

@@ -25,7 +25,7 @@ from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.result import FilterResult
 from fmepy.fimlof.tables import flags_of, magnitudes
 from fmepy.parameters.named import merge_parameters
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,8 +81,9 @@ class BadData(Framed):
         panel: Axes = plot_screening(self, ax=ax, **kwargs)
         return panel
 
-    def __repr__(self) -> str:
-        return self.message if not len(self.log) else f"{self.message}\n{self.log.to_string()}"
+    def shown(self) -> list[str | Part]:
+        """Return how it ended, and the log."""
+        return [self.message, table(self.log)] if len(self.log) else [self.message]
 
 
 def screen_bad_data(

@@ -27,7 +27,7 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.entity_run import EntityRun
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, table
 from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -189,9 +189,11 @@ class Correlations(Framed):
         panels: AxesArray = plot_correlations(self, which, axes=axes, **kwargs)
         return panels
 
-    def __repr__(self) -> str:
+    def shown(self) -> list[str | Part]:
+        """Return the portmanteau test and the time constants."""
         head = f"portmanteau {self.statistic:.4g} on {self.df} degrees of freedom, p = {self.p_value:.3g}"
-        return f"Correlations of whitened innovations, lags 0 to {len(self.values) - 1}: {head}\n{self.time_constants}"
+        lags = f"lags 0 to {len(self.values) - 1}"
+        return [f"Correlations of whitened innovations, {lags}: {head}", table(self.time_constants)]
 
 
 def correlations_of(w: Whitened, variables: tuple[str, ...], max_lag: int, parameters: int) -> Correlations:

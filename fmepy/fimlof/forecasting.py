@@ -26,7 +26,7 @@ from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.forecast_tables import rows_of_entity
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.scales import check_scale
-from fmepy.results.tables import Framed, readable
+from fmepy.results.tables import Framed, Part, long_table
 from fmepy.types import Cube, Matrix, Seed, Vector
 
 if TYPE_CHECKING:
@@ -82,21 +82,13 @@ class Forecast(Framed):
 
         return plot_forecast(self, which, axes=axes, **kwargs)
 
-    def _told(self) -> str:
+    def shown(self) -> list[str | Part]:
+        """Return what the bands are of, and the table."""
         parameters = "with the uncertainty of the parameters" if self.with_parameters else "parameters taken as known"
         n_draws = 0 if self.draws is None else self.draws["draw"].nunique()
         drawn = f", from {n_draws} draws" if n_draws else ""
-        return (
-            f"Forecast, {100 * self.level:.4g}% bands of the state or output (lower, upper) and of a reading; "
-            f"{parameters}{drawn}"
-        )
-
-    def __repr__(self) -> str:
-        return f"{self._told()}\n{readable(self.frame)}"
-
-    def _repr_html_(self) -> str:
-        table = self.frame.to_html(max_rows=20, float_format="{:.5g}".format, show_dimensions=True)
-        return f"<p>{self._told()}</p>{table}"
+        head = f"Forecast, {100 * self.level:.4g}% bands of the state or output (lower, upper) and of a reading"
+        return [f"{head}; {parameters}{drawn}", long_table(self.frame)]
 
 
 def forecast(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+
+from fmepy.results.tables import Part, Shown, bullets, table
 
 if TYPE_CHECKING:
     from fmepy.fimlof.result import FilterResult
@@ -21,13 +22,12 @@ _STRONG = 3.5
 """Standard deviations of a single correlation that are told whatever the test of all says."""
 _BIAS = 3.5
 """Standard errors of a mean that are told."""
-_WIDTH = 100
 _MOST = 8
 """Findings that are written out; the others are counted."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FilterSummary:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FilterSummary(Shown):
     """A filter on one page.
 
     Attributes
@@ -46,26 +46,12 @@ class FilterSummary:
     frame: pd.DataFrame
     agrees: bool
 
-    def __repr__(self) -> str:
-        lines = [self.title]
+    def shown(self) -> list[str | Part]:
+        """Return the sentences under their headings, and the table by variable."""
+        parts: list[str | Part] = [Part(self.title, f"<p><b>{escape(self.title)}</b></p>")]
         for heading, sentences in self.sections.items():
-            lines += ["", heading, *(_wrapped(s) for s in sentences)]
-        if len(self.frame):
-            lines += ["", "By variable", self.frame.to_string(float_format="{:.3g}".format)]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        parts = [f"<p><b>{escape(self.title)}</b></p>"]
-        for heading, sentences in self.sections.items():
-            items = "".join(f"<li>{escape(s)}</li>" for s in sentences)
-            parts.append(f"<p><b>{escape(heading)}</b></p><ul>{items}</ul>")
-        table = self.frame.to_html(float_format="{:.3g}".format) if len(self.frame) else ""
-        return "".join(parts) + str(table)
-
-
-def _wrapped(sentence: str) -> str:
-    return textwrap.fill(sentence, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False,
-                         break_long_words=False)  # fmt: skip
+            parts += ["", Part(heading, f"<p><b>{escape(heading)}</b></p>"), *bullets(sentences)]
+        return [*parts, "", "By variable", table(self.frame, "{:.3g}")] if len(self.frame) else parts
 
 
 def summary_of(flt: FilterResult, estimated: Any = None) -> FilterSummary:

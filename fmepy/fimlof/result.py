@@ -32,6 +32,7 @@ from fmepy.fimlof.outputs import names_of_sums, outputs_of
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names
+from fmepy.results.tables import as_html
 from fmepy.types import Seed, Vector
 
 if TYPE_CHECKING:
@@ -370,7 +371,7 @@ class FilterResult(Filtered):
         self.__dict__.update(state)
 
     def _repr_html_(self) -> str:
-        return self.summary()._repr_html_()
+        return as_html(self.summary().shown())
 
     def __repr__(self) -> str:
         of = f" of {len(self.runs)} entities" if self.entity_column is not None and len(self.runs) > 1 else ""

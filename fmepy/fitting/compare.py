@@ -24,7 +24,7 @@ import pandas as pd
 
 from fmepy.costs.data_identity import difference
 from fmepy.errors import ArgumentError, did_you_mean, listed
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,17 +61,12 @@ class FitComparison(Framed):
         panel: Axes = plot_comparison(self, ax=ax, **kwargs)
         return panel
 
-    def __repr__(self) -> str:
-        tests = (
-            ""
-            if not len(self.tests)
-            else f"\n\nLikelihood ratios of nested fits:\n{self.tests.to_string(float_format='{:.4g}'.format)}"
-        )
-        return f"{self.frame.to_string(float_format='{:.6g}'.format)}{tests}"
-
-    def _repr_html_(self) -> str:
-        tests = "" if not len(self.tests) else self.tests.to_html(float_format="{:.4g}".format)
-        return str(self.frame.to_html(float_format="{:.6g}".format)) + tests
+    def shown(self) -> list[str | Part]:
+        """Return the table, and the tests of nested fits if there are any."""
+        parts: list[str | Part] = [table(self.frame, "{:.6g}")]
+        if len(self.tests):
+            parts += ["", "Likelihood ratios of nested fits:", table(self.tests, "{:.4g}")]
+        return parts
 
 
 def compare_fits(

@@ -23,7 +23,7 @@ from fmepy.fitting.result import ModFit
 from fmepy.models.base import keep_within
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.named import generated_names
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, long_table
 from fmepy.types import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Prediction", "predict"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Prediction(Framed):
     """A fitted curve with its band.
 
@@ -50,12 +50,10 @@ class Prediction(Framed):
     level: float
     reading: bool
 
-    def __repr__(self) -> str:
+    def shown(self) -> list[str | Part]:
+        """Return what the band is of, and the table."""
         what = "a reading" if self.reading else "the curve"
-        return f"Prediction, {self.level:.0%} band of {what}\n{self.frame!r}"
-
-    def _repr_html_(self) -> str:
-        return str(self.frame.to_html(max_rows=20))
+        return [f"Prediction, {self.level:.0%} band of {what}", long_table(self.frame)]
 
     def plot(self, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
         """Draw one panel per variable: curve, band, observations; return the Axes."""

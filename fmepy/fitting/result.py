@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from fmepy.costs.solver_error import told_error
 from fmepy.numerics.covariance import Spectrum, correlation_of
 from fmepy.parameters.scales import marked, marked_covariance
 from fmepy.results.printing import coefficient_table, fixed_matrix, significant
+from fmepy.results.tables import Part, Shown, as_html, table, wrapped
 from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ __all__ = ["ModFit", "ModFitSummary"]
 _COLUMNS = ["Estimate", "Std. Error", "t value", "Pr(>|t|)"]
 
 
-@dataclass(frozen=True, eq=False)  # no slots: its tables are made when they are first asked for
-class ModFit:
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: its tables are made when they are first asked for
+class ModFit(Shown):
     """Result of `modFit`.
 
     Attributes
@@ -323,22 +322,17 @@ class ModFit:
 
         return as_lmfit_result(self)
 
-    def __repr__(self) -> str:
+    def shown(self) -> list[str | Part]:
+        """Return how it was fitted, the estimates (in a notebook their summary), and how it ended."""
         values = "\n".join(f"  {n:<12s} {v: .6g}" for n, v in self.par.items())
         cost = f"-2 log L {self.minus2loglik:.7g}" if self.is_scalar else f"ssr {self.ssr:.7g}"
         verdict = "converged" if self.converged else "NOT converged"
-        return f"ModFit by {self.method} ({self.engine}): {cost}, {verdict}\n{values}\n{_wrapped(self.message)}"
-
-    def _repr_html_(self) -> str:
-        return self.summary()._repr_html_()
+        head = f"ModFit by {self.method} ({self.engine}): {cost}, {verdict}"
+        return [head, Part(values, as_html(self.summary().shown())), wrapped(self.message)]
 
 
-def _wrapped(message: str) -> str:
-    return textwrap.fill(message, 100, break_on_hyphens=False, break_long_words=False)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ModFitSummary:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ModFitSummary(Shown):
     """R's summary of a fit.
 
     Attributes
@@ -396,32 +390,29 @@ class ModFitSummary:
             )
         return line
 
-    def __repr__(self) -> str:
+    def shown(self) -> list[str | Part]:
+        """Return the coefficients as R prints them, the residual error, correlations, and what to hold in mind."""
         names = [str(n) for n in self.par.index]
-        out = "Parameters:\n" + coefficient_table(names, self.par.to_numpy(), _COLUMNS)
-        out += f"\n\n{self._tail()}\n"
+        coefficients = coefficient_table(names, self.par.to_numpy(), _COLUMNS)
+        parts: list[str | Part] = ["Parameters:", Part(coefficients, table(self.par, "{:.4g}").html), "", self._tail()]
         if self.at_bound:
-            out += f"{_wrapped(self._of_bounds())}\n"
+            parts += [wrapped(self._of_bounds())]
         if np.isfinite(self.correlation.to_numpy()).any():
-            out += f"\nParameter correlation:\n{fixed_matrix(names, self.correlation.to_numpy())}\n"
+            matrix = fixed_matrix(names, self.correlation.to_numpy())
+            parts += ["", "Parameter correlation:", Part(matrix, table(self.correlation, "{:.4g}").html)]
         else:
-            out += f"\n{_wrapped(f'No covariance{self.no_covariance}')}\n"
+            parts += ["", wrapped(f"No covariance{self.no_covariance}")]
         if not self.info:
-            out += f"\n{_wrapped(f'NOT converged: {self.stopmess}')}\n"
+            parts += ["", wrapped(f"NOT converged: {self.stopmess}")]
         if self.solver_note and (self.info or self.solver_note not in self.stopmess):
-            out += f"\n{_wrapped(self.solver_note)}\n"
-        return out
+            parts += ["", wrapped(self.solver_note)]
+        return [*parts, ""]
 
     def _of_bounds(self) -> str:
         return (
             f"NA: {', '.join(self.at_bound)} on a bound, where t and p have no meaning; the standard errors of the "
             "others hold for a value fixed there."
         )
-
-    def _repr_html_(self) -> str:
-        verdict = f"<p>{escape(self._of_bounds())}</p>" if self.at_bound else ""
-        verdict += "" if self.info else f"<p><b>Not converged:</b> {escape(self.stopmess)}</p>"
-        return f"{self.par.to_html(float_format='{:.4g}'.format)}<p>{escape(self._tail())}</p>{verdict}"
 
 
 def by_variable(values: Mapping[str, Any] | Any, names: Sequence[str]) -> pd.Series:

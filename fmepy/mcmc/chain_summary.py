@@ -16,7 +16,6 @@ A sample is not believed when (thresholds of Vehtari et al. 2021 for the first t
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,7 +25,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.diagnostics import chain_diagnostics
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, bullets, table
 
 if TYPE_CHECKING:
     from fmepy.types import BoolVector, Matrix, Vector
@@ -114,20 +113,9 @@ class ChainSummary(Framed):
     n_chain: int
     n_draw: int
 
-    def __repr__(self) -> str:
-        parts = [self.frame.to_string(), f"{self.n_draw} draws, {_chains(self.n_chain)}"]
-        parts += [
-            textwrap.fill(a, 100, initial_indent="! ", subsequent_indent="  ", break_on_hyphens=False)
-            for a in self.advice
-        ]
-        return "\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        import html
-
-        items = "".join(f"<li>{html.escape(a)}</li>" for a in self.advice)
-        told = f"<ul>{items}</ul>" if items else ""
-        return f"{self.frame.to_html()}<p>{self.n_draw} draws, {_chains(self.n_chain)}</p>{told}"
+    def shown(self) -> list[str | Part]:
+        """Return the table, how many draws it is of, and the advice."""
+        return [table(self.frame), f"{self.n_draw} draws, {_chains(self.n_chain)}", *bullets(self.advice, "! ")]
 
 
 def summarise(chain: Chain, remove: Remove = None) -> ChainSummary:

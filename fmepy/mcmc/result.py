@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
+from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Cube
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["ModMCMC"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModMCMC:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ModMCMC(Shown):
     """Result of `modMCMC`: draws from the posterior, one row per draw, indexed (chain, iteration).
 
     `pars`, `SS`, `sig`, `prior` and `log_posterior` share that index; the iteration counts from 1, burn-in included.
@@ -269,13 +269,9 @@ class ModMCMC:
             {"mean": whole.mean().to_numpy(), "sd": whole.std().to_numpy()}, index=whole.columns
         ).assign(best=[*self.bestpar, *[np.nan] * (whole.shape[1] - len(self.bestpar))])
 
-    def __repr__(self) -> str:
-        table = self._table().to_string(float_format="{:.6g}".format, na_rep="")
-        return "\n".join([self._head(), table] + ([self.message] if self.message else []))
-
-    def _repr_html_(self) -> str:
-        table = self._table().to_html(float_format="{:.6g}".format, na_rep="")
-        return f"<p>{escape(self._head())}</p>{table}" + (f"<p>{escape(self.message)}</p>" if self.message else "")
+    def shown(self) -> list[str | Part]:
+        """Return what ran, mean, sd and best value of each parameter, and how it ended."""
+        return [self._head(), table(self._table(), "{:.6g}", na_rep=""), *filter(None, [self.message])]
 
 
 def _like(values: Any, table: pd.DataFrame) -> pd.DataFrame:

@@ -20,9 +20,9 @@ import pandas as pd
 from fmepy.errors import ArgumentError, listed
 from fmepy.montecarlo.ensemble import Ran, prepare
 from fmepy.montecarlo.ranges import RangeSummary, summarise
-from fmepy.montecarlo.summaries import statistics
+from fmepy.montecarlo.summaries import counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, long_table
 from fmepy.types import IntVector, Seed, UserParameters
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ class ModCRL(Framed):
     interrupted: bool = False
     engine: str = ""
 
-    def __repr__(self) -> str:
-        failed = f", {len(self.failures)} of them failed" if len(self.failures) else ""
-        return f"{len(self.pars)} runs{failed}\n{self.frame!r}"
+    def shown(self) -> list[str | Part]:
+        """Return how many runs there were, and their table."""
+        return [counted_runs(self), long_table(self.frame)]
 
     def summary(self) -> RangeSummary:
         """Return mean, standard deviation, extremes and quantiles of every output, failed runs left out."""

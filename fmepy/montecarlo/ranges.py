@@ -25,10 +25,10 @@ import pandas as pd
 from fmepy.checks import as_rng
 from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
-from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, statistics
+from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import check_names
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, long_table
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
 if TYPE_CHECKING:
@@ -157,10 +157,10 @@ class SensRange(Framed):
     engine: str = ""
     _summary: RangeSummary | None = None
 
-    def __repr__(self) -> str:
-        failed = f", {len(self.failures)} of them failed" if len(self.failures) else ""
+    def shown(self) -> list[str | Part]:
+        """Return what the runs are, and their table."""
         dropped = "; only their summary was kept" if self._summary is not None else ""
-        return f"{len(self.pars)} runs{failed}: {self.kind} of {', '.join(self.var)}{dropped}\n{self.frame!r}"
+        return [f"{counted_runs(self)}: {self.kind} of {', '.join(self.var)}{dropped}", long_table(self.frame)]
 
     def summary(self) -> RangeSummary:
         """Return mean, standard deviation, extremes and quantiles of every output, failed runs left out."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,11 @@ def statistics(columns: Matrix) -> Matrix:
     out[:, 2], out[:, 3] = columns.min(axis=1), columns.max(axis=1)
     out[:, 4:-1] = np.quantile(columns, list(QUANTILES.values()), axis=1).T
     return out
+
+
+def counted_runs(runs: Any) -> str:
+    """Return how many runs a result holds, and how many of them failed."""
+    return f"{len(runs.pars)} runs" + (f", {len(runs.failures)} of them failed" if len(runs.failures) else "")
 
 
 def column_groups(values: Matrix, ok: BoolVector) -> Iterator[Matrix]:

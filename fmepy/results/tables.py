@@ -1,15 +1,19 @@
-"""What results that hold a table have in common."""
+"""What results have in common: how they print and show in a notebook, and the table that many of them hold."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import textwrap
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-__all__ = ["Framed", "readable"]
+__all__ = ["Framed", "Part", "Shown", "as_html", "bullets", "long_table", "readable", "table", "wrapped"]
 
 _MOST_ROWS, _MOST_COLUMNS = 60, 14
 _WIDTH = 120
+_SENTENCE = 100
 
 
 def readable(frame: pd.DataFrame) -> str:
@@ -30,7 +34,63 @@ def readable(frame: pd.DataFrame) -> str:
     return f"{text}\n[{len(frame)} rows; `frame` holds them all]" if is_long else text
 
 
-class Framed:
+def wrapped(sentence: str, first: str = "", others: str = "") -> str:
+    """Return a sentence in lines of at most 100 letters; words and names stay whole."""
+    return textwrap.fill(
+        sentence, _SENTENCE, initial_indent=first, subsequent_indent=others, break_on_hyphens=False,
+        break_long_words=False,
+    )  # fmt: skip
+
+
+class Part(NamedTuple):
+    """Something that a result shows: as text, and in a notebook."""
+
+    text: str
+    html: str
+
+
+def table(frame: pd.DataFrame, float_format: str | None = None, **kwargs: Any) -> Part:
+    """Return a table that is shown whole; further arguments as of ``DataFrame.to_string``."""
+    if float_format is not None:
+        kwargs["float_format"] = float_format.format
+    return Part(frame.to_string(**kwargs), frame.to_html(**kwargs))
+
+
+def long_table(frame: pd.DataFrame) -> Part:
+    """Return a table of which the ends are shown where it is long."""
+    return Part(readable(frame), frame.to_html(max_rows=20, max_cols=20, show_dimensions=True))
+
+
+def bullets(sentences: Iterable[str], mark: str = "  - ") -> list[Part]:
+    """Return sentences that are shown one below another, each behind a mark: one part, or none without sentences."""
+    sentences = list(sentences)
+    text = "\n".join(wrapped(s, mark, " " * len(mark)) for s in sentences)
+    items = "".join(f"<li>{escape(s)}</li>" for s in sentences)
+    return [Part(text, f"<ul>{items}</ul>")] if sentences else []
+
+
+class Shown:
+    """A result that says once what it shows; how it prints and how it shows in a notebook follow from it."""
+
+    __slots__ = ()
+
+    def shown(self) -> Iterable[str | Part]:
+        """Return what stands one below another: sentences, tables, lists; an empty sentence is an empty line."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return "\n".join(part if isinstance(part, str) else part.text for part in self.shown())
+
+    def _repr_html_(self) -> str:
+        return as_html(self.shown())
+
+
+def as_html(parts: Iterable[str | Part]) -> str:
+    """Return what a result shows, for a notebook."""
+    return "".join(p.html if isinstance(p, Part) else f"<p>{escape(p.strip())}</p>" for p in parts if p)
+
+
+class Framed(Shown):
     """A result with a DataFrame `frame`: `len`, ``[]`` and `columns` reach through to it, and it shows as the table."""
 
     __slots__ = ()
@@ -51,8 +111,6 @@ class Framed:
         """Columns of the frame."""
         return self.frame.columns
 
-    def __repr__(self) -> str:
-        return readable(self.frame)
-
-    def _repr_html_(self) -> str:
-        return str(self.frame.to_html(max_rows=20, max_cols=20))
+    def shown(self) -> Iterable[str | Part]:
+        """Return the table."""
+        return [long_table(self.frame)]

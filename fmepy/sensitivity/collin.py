@@ -15,7 +15,7 @@ from fmepy.checks import positive_number, whole_number
 from fmepy.errors import ArgumentError, listed
 from fmepy.parallel.progress import Progress
 from fmepy.results.printing import two_digits
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, table
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
 from fmepy.sensitivity.selection import chosen
 from fmepy.sensitivity.sensfun import SensFun
@@ -30,7 +30,7 @@ __all__ = ["Collin", "collin"]
 _SHOWN = 60  # rows of a printed table; more are cut in the middle
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Collin(Framed):
     """Collinearity of sets of parameters; made by `collin`.
 
@@ -81,11 +81,9 @@ class Collin(Framed):
 
         return plot_collinearity(self, log=log, threshold=threshold, ax=ax, **kwargs)
 
-    def __repr__(self) -> str:
-        return _shown(self.frame).to_string()
-
-    def _repr_html_(self) -> str:
-        return str(_shown(self.frame).to_html())
+    def shown(self) -> list[str | Part]:
+        """Return the table with two digits, of a long one its ends."""
+        return [table(_shown(self.frame))]
 
 
 def _shown(frame: pd.DataFrame) -> pd.DataFrame:

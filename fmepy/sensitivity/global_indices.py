@@ -30,7 +30,7 @@ from fmepy.models.simulator import Many, Simulator
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import interruptible
 from fmepy.results.printing import two_digits
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, table
 from fmepy.sensitivity.selection import chosen
 from fmepy.types import BoolVector, Matrix, Seed, UserParameters, Vector
 
@@ -44,8 +44,10 @@ logger = logging.getLogger(__name__)
 _LEVELS = 4  # of a trajectory's grid, as Morris and SALib have it
 _HARMONICS = 4  # of a search curve, as in SALib
 
+_MOST_ROWS = 60  # that are printed
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GlobalIndices(Framed):
     """Global sensitivity indices; made by `global_indices`.
 
@@ -104,15 +106,13 @@ class GlobalIndices(Framed):
             )
         return text
 
-    def __repr__(self) -> str:
-        table = self.frame if len(self.frame) <= 60 else pd.concat([self.frame.head(30), self.frame.tail(30)])
-        lines = two_digits(table).to_string()
-        if len(self.frame) > 60:
-            lines += f"\n({len(self.frame)} rows; the first and last 30 are shown)"
-        return f"{lines}\n({self.told()})"
-
-    def _repr_html_(self) -> str:
-        return f"{two_digits(self.frame.head(60)).to_html()}<p>{self.told()}</p>"
+    def shown(self) -> list[str | Part]:
+        """Return the indices with two digits, how many runs they are of and what failed."""
+        if len(self.frame) <= _MOST_ROWS:
+            return [table(two_digits(self.frame)), f"({self.told()})"]
+        ends = pd.concat([self.frame.head(_MOST_ROWS // 2), self.frame.tail(_MOST_ROWS // 2)])
+        told = f"({len(self.frame)} rows; the first and last {_MOST_ROWS // 2} are shown)"
+        return [table(two_digits(ends)), told, f"({self.told()})"]
 
 
 @interruptible(lambda found: f"{found.told()}.")

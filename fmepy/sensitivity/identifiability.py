@@ -25,7 +25,7 @@ import pandas as pd
 from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError
 from fmepy.results.printing import two_digits
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, table
 from fmepy.sensitivity.collin import sensitivities_of, warn_of_zeros
 from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, subset_blocks
 from fmepy.sensitivity.sensfun import SensFun
@@ -39,7 +39,7 @@ __all__ = ["Identifiability", "identifiability"]
 _NAMED = 0.1  # a parameter belongs to a combination if its component exceeds this (components have length 1)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Identifiability(Framed):
     """What sensitivities say of the parameters together; made by `identifiability`.
 
@@ -94,31 +94,25 @@ class Identifiability(Framed):
 
         return plot_identifiability(self, axes=axes, **kwargs)
 
-    def __repr__(self) -> str:
-        n = len(self.frame)
-        lines = [two_digits(self.frame).to_string(), ""]
+    def shown(self) -> list[str | Part]:
+        """Return the table, whether all parameters together are identifiable, and if not what is undetermined."""
         verdict = "identifiable" if self.collinearity < self.threshold else "NOT identifiable"
-        lines.append(
-            f"All {n} together: collinearity {_number(self.collinearity)}, {verdict} (threshold {self.threshold:g})."
-        )
+        together = f"All {len(self.frame)} together: collinearity {_number(self.collinearity)}, {verdict}"
+        parts: list[str | Part] = [table(two_digits(self.frame)), "", f"{together} (threshold {self.threshold:g})."]
         if self.collinearity >= self.threshold:
             for gamma, text in zip(self.combinations.iloc[:, 0], self.told(), strict=True):
-                lines.append(f"Undetermined: {text} (collinearity {_number(gamma)})")
+                parts.append(f"Undetermined: {text} (collinearity {_number(gamma)})")
             size = len(self.largest[0]) if self.largest else 0
             how = "" if self.is_exhaustive else " found (not all were tried)"
-            lines.append(f"Largest identifiable sets{how}: {len(self.sets)} of {size} parameters")
-            lines += [f"  {', '.join(s)}" for s in self.largest[:5]]
+            parts.append(f"Largest identifiable sets{how}: {len(self.sets)} of {size} parameters")
+            parts += [f"  {', '.join(s)}" for s in self.largest[:5]]
             if len(self.sets) > 5:
-                lines.append("  ... all are in .sets")
+                parts.append("  ... all are in .sets")
         if not self.weighted:
-            lines.append(
+            parts.append(
                 "Standard errors are for errors of the size of varscale; weighted=True in sensFun uses the data's."
             )
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        tail = "".join(f"<li>{text}</li>" for text in self.told())
-        return f"{two_digits(self.frame).to_html()}<p>Undetermined combinations:</p><ul>{tail or 'none'}</ul>"
+        return parts
 
 
 def _number(value: float) -> str:

@@ -27,6 +27,7 @@ from fmepy.parallel.interruption import interruptible, outermost
 from fmepy.parameters.functions import UserFunction, held_function
 from fmepy.parameters.mapped import HeldValues
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
+from fmepy.results.tables import Part, Shown, table
 from fmepy.sensitivity.identifiability import Identifiability, identifiability
 from fmepy.sensitivity.sensfun import sensFun
 from fmepy.types import UserBounds, UserParameters, Vector
@@ -36,8 +37,8 @@ __all__ = ["IdentifiableFit", "identifiable_fit"]
 _EQUAL = 0.01  # sets whose importance differs by less are equals: else rounding would send the loop from one to another
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IdentifiableFit:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IdentifiableFit(Shown):
     """What `identifiable_fit` arrived at.
 
     Attributes
@@ -70,13 +71,10 @@ class IdentifiableFit:
     identifiability: Identifiability
     interrupted: bool = False
 
-    def __repr__(self) -> str:
-        shown = self.history.copy()
-        shown["parameters"] = [", ".join(names) for names in shown["parameters"]]
-        return f"{self.message}\n{shown.to_string(float_format='{:.4g}'.format)}\n\n{self.fit!r}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self.message}</p>{self.history.to_html(float_format='{:.4g}'.format)}{self.fit._repr_html_()}"
+    def shown(self) -> list[str | Part]:
+        """Return how the selection ended, its history, and the fit."""
+        history = self.history.assign(parameters=[", ".join(names) for names in self.history["parameters"]])
+        return [self.message, table(history, "{:.4g}"), "", *self.fit.shown()]
 
 
 @interruptible(lambda found: found.message)

@@ -27,7 +27,7 @@ from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_mo
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.models.simulator import Simulator
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside, check_names
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, long_table
 from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences
 from fmepy.sensitivity.selection import chosen
 from fmepy.sensitivity.summary import SensFunSummary, summarise
@@ -163,11 +163,9 @@ class SensFun(Framed):
 
         return plot_ranking(self, by, ax=ax, **kwargs)
 
-    def __repr__(self) -> str:
-        return f"{self.frame!r}\n({self.method})"
-
-    def _repr_html_(self) -> str:
-        return f"{self.frame._repr_html_()}<p>{self.method}</p>"  # type: ignore[operator]    # pandas-stubs: callable
+    def shown(self) -> list[str | Part]:
+        """Return the table, and how it was computed."""
+        return [long_table(self.frame), f"({self.method})"]
 
 
 def sensFun(

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fmepy.errors import check_choice
 from fmepy.results.printing import two_digits
-from fmepy.results.tables import Framed
+from fmepy.results.tables import Framed, Part, table
 from fmepy.types import Matrix
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ __all__ = ["SensFunSummary", "summarise"]
 MEASURES = ("L1", "L2", "Mean", "Min", "Max")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SensFunSummary(Framed):
     """Summary of sensitivities; printed with two significant digits, as R does.
 
@@ -48,11 +48,9 @@ class SensFunSummary(Framed):
 
         return plot_summary(self, axes=axes, **kwargs)
 
-    def __repr__(self) -> str:
-        return two_digits(self.frame).to_string()
-
-    def _repr_html_(self) -> str:
-        return str(two_digits(self.frame).to_html())
+    def shown(self) -> list[str | Part]:
+        """Return the table with two digits."""
+        return [table(two_digits(self.frame))]
 
 
 def summarise(
