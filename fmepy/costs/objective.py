@@ -156,6 +156,17 @@ class Objective(AroundBound):
         """Number of residuals; 0 for a number."""
         return 0 if self.is_scalar else len(self.data)
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes a problem the same as another, as JSON keeps it; its values are not looked at."""
+        return {
+            "parameters": list(self.parameter_names),
+            "kind of cost": "-2 log likelihood" if self.is_scalar else "residuals",
+            "number of residuals": self.n_obs,
+            "variables": list(self.group_names),
+            "engine": self.engine,
+        }
+
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, where the cost has it."""
         return np.asarray(self.bound.score(theta, rough), dtype=float)

@@ -59,7 +59,7 @@ def header_of(
             "sampled": var.sampled,
             "grouping": var.grouping,
         },
-        "problem": _identity(objective),
+        "problem": objective.identity,
         "at_start": {"SS": point.SS.tolist(), "prior": point.prior},
         "jump": None if isinstance(proposal, JumpFunction) else proposal.tolist(),
         "settings": dict(settings),
@@ -79,17 +79,6 @@ def header_of(
             }
             for j in jobs
         ],
-    }
-
-
-def _identity(objective: Objective) -> dict[str, Any]:
-    """Return what makes a problem the same as another, as JSON keeps it."""
-    return {
-        "parameters": list(objective.parameter_names),
-        "kind of cost": "-2 log likelihood" if objective.is_scalar else "residuals",
-        "number of residuals": objective.n_obs,
-        "variables": list(objective.group_names),
-        "engine": objective.engine,
     }
 
 
@@ -178,7 +167,7 @@ class Kept:
 
     def check_problem(self, objective: Objective) -> None:
         """Raise an ArgumentError if `objective` is another problem, by its parameters, its kind, its data."""
-        now = _identity(objective)
+        now = objective.identity
         for name, value in self.problem.items():
             if value != now.get(name):
                 raise ArgumentError(

@@ -33,7 +33,7 @@ from fmepy.parallel.pools import POOL_START, GivenPool, LokyPool, as_executor, w
 from fmepy.parallel.progress import Progress
 from fmepy.parallel.runs import Collected, Runs, as_items, as_tasks
 from fmepy.parallel.spreading import Spread
-from fmepy.parallel.worker import Task, in_batches, run_batch, runs_in_batches
+from fmepy.parallel.worker import Outcome, Task, in_batches, run_batch, runs_in_batches
 from fmepy.types import Seed
 
 __all__ = ["Runs", "run_many", "spread"]
@@ -136,6 +136,8 @@ def spread(
     force: bool = False,
     timeout: float | None = None,
     patience: float = 0.0,
+    known: Mapping[int, Outcome] | None = None,
+    keep: Callable[[int, Outcome], object] | None = None,
 ) -> Runs:
     """Return what `run_many` does, for other verbs: what was interrupted is theirs to tell.
 
@@ -143,6 +145,10 @@ def spread(
     ----------
     patience : float
         Seconds that it is waited after Ctrl-C for runs under way; for those that can stop halfway (`Stopped`).
+    known : dict of int to outcome, optional
+        What is known of runs, by number: these are not run.
+    keep : callable, optional
+        Gets the number and the outcome of every other run, here and one after the other.
     """
     if not callable(function):
         raise ArgumentError(f"`function` must be callable; got {type(function).__name__}.")
@@ -150,10 +156,13 @@ def spread(
     executor = as_executor(executor)
     if timeout is not None:
         _check_timeout(timeout, executor)
-    collected = Collected(tasks)
-    with Progress(progress, len(tasks)) as report:
+    collected = Collected(tasks, known or {}, keep)
+    tasks = [task for task in tasks if collected.outcomes[task.number] is None]
+    with Progress(progress, len(collected.tasks)) as report:
+        if known:
+            report(collected.done)
         try:
-            if executor is None:
+            if executor is None or not tasks:
                 _run_here(function, tasks, collected, report)
             elif isinstance(executor, int) and timeout is None and runs_in_batches(function, tasks):
                 with cf.ThreadPoolExecutor(executor) as threads:
@@ -236,4 +245,4 @@ def _trial(
         if now - began > (_TRIAL if n > 1 else 10 * _TRIAL):
             break
     report(collected.done)
-    return collected.done, float(least)
+    return n, float(least)

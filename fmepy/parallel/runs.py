@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,12 +101,17 @@ def as_items(inputs: Any) -> list[Any]:
 
 
 class Collected:
-    """The outcomes so far, by the number of the run."""
+    """The outcomes so far, by the number of the run; `keep(number, outcome)` is told of those that are not known."""
 
-    def __init__(self, tasks: list[Task]) -> None:
-        self.tasks = tasks
-        self.outcomes: list[Outcome | None] = [None] * len(tasks)
-        self.done = 0
+    def __init__(
+        self,
+        tasks: list[Task],
+        known: Mapping[int, Outcome],
+        keep: Callable[[int, Outcome], object] | None = None,
+    ) -> None:
+        self.tasks, self.keep = tasks, keep
+        self.outcomes: list[Outcome | None] = [known.get(task.number) for task in tasks]
+        self.done = len(known)
         self.interrupted = False
 
     def add(self, number: int, outcome: Outcome) -> None:
@@ -114,6 +119,8 @@ class Collected:
         if self.outcomes[number] is None:
             self.outcomes[number] = outcome
             self.done += 1
+            if self.keep is not None:
+                self.keep(number, outcome)
 
     def fill(self, error: str, message: str) -> None:
         """Mark whatever is not done as failed."""

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from fmepy.errors import ArgumentError
-from fmepy.mcmc import checkpoint, lock, modMCMC, resume_mcmc
+from fmepy.mcmc import modMCMC, resume_mcmc
+from fmepy.parallel import folder as kept_folder
+from fmepy.parallel import lock
 from tests.mcmc.problems import normal3
 from tests.mcmc.test_checkpoint import assert_same
 
@@ -309,7 +311,7 @@ def full_after(monkeypatch, writes, until=10**9):
             raise OSError(errno.ENOSPC, "No space left on device")
         savez(file, **arrays)
 
-    monkeypatch.setattr(checkpoint.np, "savez", refused)
+    monkeypatch.setattr(kept_folder.np, "savez", refused)
 
 
 def test_a_full_disk_does_not_end_the_chain(tmp_path, monkeypatch, caplog, whole):
@@ -354,7 +356,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_chain_begins(tmp_pat
     def refused(self, name, write):
         raise OSError(kind, os.strerror(kind))
 
-    monkeypatch.setattr(checkpoint.Folder, "_write", refused)
+    monkeypatch.setattr(kept_folder.KeptFolder, "write", refused)
     with pytest.raises(ArgumentError, match=r"cannot be written: .*name another folder"):
         chain(tmp_path / "c")
 
@@ -374,7 +376,7 @@ def test_a_read_only_folder_gives_the_chain_that_is_complete(folder, whole, monk
         return open(file, mode, *args, **kwargs)
 
     monkeypatch.setattr(lock, "open", refused, raising=False)
-    monkeypatch.setattr(checkpoint, "open", refused, raising=False)
+    monkeypatch.setattr(kept_folder, "open", refused, raising=False)
     before = {f: f.read_bytes() for f in folder.iterdir()}
     assert_same(resume_mcmc(normal3, folder), whole)
     with pytest.raises(ArgumentError, match=r"read-only, and a chain is at iteration 600 of 900\. Copy the folder"):

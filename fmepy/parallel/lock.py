@@ -31,7 +31,7 @@ def owned(folder: Path) -> Iterator[bool]:
     Raises
     ------
     ArgumentError
-        Another process, or another chain of this one, holds it.
+        Another process, or another piece of work of this one, holds it.
     OSError
         The file of the lock cannot be made, other than by a lack of permission.
 
@@ -53,8 +53,8 @@ def owned(folder: Path) -> Iterator[bool]:
         except OSError as error:
             if error.errno in _HELD:
                 raise ArgumentError(
-                    f"`checkpoint`: the folder {str(folder)!r} is in use by {_owner(file)}. Two chains would mix: wait "
-                    "until that one ends (or end it), or name another folder."
+                    f"`checkpoint`: the folder {str(folder)!r} is in use by {_owner(file)}. Two writers would mix: "
+                    "wait until that one ends (or end it), or name another folder."
                 ) from None
             logger.warning("%s cannot be locked (%s); see that nobody else writes to the folder.", file, error)
         handle.truncate(0)
