@@ -21,6 +21,7 @@ from fmepy.types import IntVector, Vector
 __all__ = ["ObservedData", "difference", "joined"]
 
 _SAME_VALUE = 1e-9  # relative: what a logarithm and back, or a text file, may change
+_SAID = {0: "a reading", -1: "a limit above the reading", 1: "a limit below the reading"}
 _SAME_TIME = 1e-6  # of the range: filters round times to steps
 
 
@@ -40,6 +41,8 @@ class ObservedData:
         The transform g: "log", "sqrt" or None.
     log_jacobian : float
         See the module's text; 0 without transforms.
+    marks : ndarray of int, shape (n_obs,), or None
+        -1, 1 where the value is a limit below, above which the reading lies; None: there are none.
     """
 
     names: tuple[str, ...]
@@ -48,6 +51,7 @@ class ObservedData:
     errors: Vector
     kinds: tuple[str | None, ...]
     log_jacobian: float
+    marks: IntVector | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -55,7 +59,13 @@ class ObservedData:
     def _order(self) -> IntVector:
         """Return the rows by variable, then by x, then by value; what differs by rounding alone is one x."""
         step = _SAME_TIME * max(_extent(self.x), 1e-300)
-        return np.lexsort((self.values, np.rint((self.x - self.x.min()) / step), np.array(self.names)))
+        at = np.rint((self.x - self.x.min()) / step)
+        return np.lexsort((self.all_marks, self.values, at, np.array(self.names)))
+
+    @property
+    def all_marks(self) -> IntVector:
+        """The marks, zeros where there are none."""
+        return np.zeros(len(self), dtype=np.intp) if self.marks is None else self.marks
 
 
 def joined(parts: Sequence[ObservedData | None]) -> ObservedData | None:
@@ -70,6 +80,7 @@ def joined(parts: Sequence[ObservedData | None]) -> ObservedData | None:
         np.concatenate([p.errors for p in known]),
         tuple(chain.from_iterable(p.kinds for p in known)),
         float(sum(p.log_jacobian for p in known)),
+        None if all(p.marks is None for p in known) else np.concatenate([p.all_marks for p in known]),
     )
 
 
@@ -113,6 +124,9 @@ def difference(a: ObservedData, b: ObservedData, called: tuple[str, str]) -> str
                 else f"an x of {a.names[i[k]]!r}"
             )
             return f"{of} is {one[k]:.10g} in {in_a}, and {two[k]:.10g} in {in_b}"
+    for k in np.flatnonzero(a.all_marks[i] != b.all_marks[j])[:1]:
+        said = [_SAID[int(m)] for m in (a.all_marks[i[k]], b.all_marks[j[k]])]
+        return f"the value of {a.names[i[k]]!r} at {a.x[i[k]]:.10g} is {said[0]} in {in_a}, and {said[1]} in {in_b}"
     return _difference_of_errors(a, b, i, j, (in_a, in_b))
 
 

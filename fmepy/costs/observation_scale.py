@@ -14,7 +14,7 @@ import numpy as np
 
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
 from fmepy.parameters.names import normal_name
-from fmepy.types import IntVector, Vector
+from fmepy.types import BoolVector, IntVector, Vector
 
 __all__ = ["TRANSFORMS", "ObservationScale", "observation_scale", "transforms_by_variable"]
 
@@ -70,10 +70,11 @@ class ObservationScale:
         out[self.sqrt] = compared[self.sqrt] ** 2
         return out
 
-    def log_jacobian(self, values: Vector) -> float:
-        """Return the sum of log |T'(values)|; infinite with the square root of zero."""
+    def log_jacobian(self, values: Vector, counted: BoolVector | None = None) -> float:
+        """Return the sum of log |T'(values)|, of those that count; infinite with the square root of zero."""
         with np.errstate(divide="ignore"):
-            return float(np.sum(np.log(self.slope(values))))
+            logs = np.log(self.slope(values))
+        return float(np.sum(logs if counted is None else logs[counted]))
 
     @property
     def kinds(self) -> dict[int, str]:

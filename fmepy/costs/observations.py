@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import CostData, joined_data
+from fmepy.costs.censored import mark_columns, marks_by_variable
 from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
@@ -66,6 +67,8 @@ class ObservedVariable:
         The position of every observation's row in the table.
     n_missing : int
         Number of missing values that were dropped.
+    marks : ndarray of int, shape (n_obs,), or None
+        -1 where the value is a limit below which the reading lies, 1 above, 0 of a plain one; None: all are plain.
     """
 
     name: str
@@ -75,14 +78,15 @@ class ObservedVariable:
     rows: tuple[Any, ...]
     places: IntVector
     n_missing: int
+    marks: IntVector | None = None
 
     def only(self, keep: BoolVector) -> ObservedVariable:
         """Return the variable with some of its observations."""
         rows = tuple(r for r, k in zip(self.rows, keep, strict=True) if k)
         errors = None if self.errors is None else self.errors[keep]
-        return replace(
-            self, x=self.x[keep], values=self.values[keep], errors=errors, rows=rows, places=self.places[keep]
-        )
+        marks = None if self.marks is None else self.marks[keep]
+        x, values, places = self.x[keep], self.values[keep], self.places[keep]
+        return replace(self, x=x, values=values, errors=errors, rows=rows, places=places, marks=marks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +130,8 @@ class Comparison(CostData):
         The position of every observation's row in its table.
     entities : tuple, length n_obs, or None
         The entity of every observation; None: there is but one.
+    marks : ndarray of int, shape (n_obs,), or None
+        -1 where the value is a limit below which the reading lies, 1 above, 0 of a plain one; None: all are plain.
 
     The others are those of `CostData`; its groups are the variables, in the order of ``ModCost.var``.
     """
@@ -138,6 +144,7 @@ class Comparison(CostData):
     with_error: BoolVector | None = None
     places: IntVector | None = None
     entities: tuple[Any, ...] | None = None
+    marks: IntVector | None = None
 
     def repeats(self, other: Comparison) -> bool:
         """Tell whether the same data are compared in the same way."""
@@ -146,6 +153,8 @@ class Comparison(CostData):
             and np.array_equal(self.obs, other.obs)
             and np.array_equal(self.x, other.x)
             and np.array_equal(self.weights, other.weights)
+            and (self.marks is None) == (other.marks is None)
+            and (self.marks is None or other.marks is None or np.array_equal(self.marks, other.marks))
             and self.entities == other.entities
         )
 
@@ -166,6 +175,7 @@ class Comparison(CostData):
             with_error=None if self.with_error is None else self.with_error[rows],
             places=None if self.places is None else self.places[rows],
             entities=None if self.entities is None else tuple(self.entities[i] for i in rows),
+            marks=None if self.marks is None else self.marks[rows],
         )
 
     @property
@@ -178,14 +188,22 @@ class Comparison(CostData):
             else np.where(self.with_error, 1 / self.weights, np.nan)
         )
         of = tuple(kinds.get(i) for i in range(len(self))) if kinds else (None,) * len(self)
-        return ObservedData(self.names, self.x, raw, errors, of, self.scale.log_jacobian(raw))
+        plain = None if self.marks is None else self.marks == 0  # a probability has no unit: no Jacobian of a limit
+        log_jacobian = self.scale.log_jacobian(raw, plain)
+        return ObservedData(self.names, self.x, raw, errors, of, log_jacobian, self.marks)
 
 
 # ---------------------------------------------------------------------------------------------------- reading tables
 
 
 def read_observations(
-    obs: Any, *, x: str | None = "time", y: str | None = None, err: str | None = None
+    obs: Any,
+    *,
+    x: str | None = "time",
+    y: str | None = None,
+    err: str | None = None,
+    censored: Any = None,
+    noisy: Collection[str] = (),
 ) -> Observations:
     """Return a data table by variable; missing observations are dropped, with their errors, and counted.
 
@@ -199,6 +217,10 @@ def read_observations(
         Column of the values of a long table.
     err : str, optional
         Column of standard errors. In a wide table it serves every variable.
+    censored : str, or mapping of variable to str, optional
+        Column of marks, see `fmepy.costs.censored`. A mapping is for wide tables, whose rows hold several variables.
+    noisy : collection of str
+        Variables whose noise is said elsewhere: a long table may leave all their errors out.
 
     Raises
     ------
@@ -220,7 +242,7 @@ def read_observations(
     table = Columns(obs)
     if len(set(table.names)) < len(table.names):
         refuse_copies(table.frame)
-    return read_table(table, x=x, y=y, err=err)
+    return read_table(table, x=x, y=y, err=err, censored=censored, noisy=noisy)
 
 
 _ENOUGH_TO_TELL = 5
@@ -259,7 +281,15 @@ def _equal_numbers(a: pd.Series, b: pd.Series) -> bool:
     return np.allclose(one[both], two[both], rtol=1e-13, atol=0.0, equal_nan=True)
 
 
-def read_table(table: Columns, *, x: str | None, y: str | None, err: str | None) -> Observations:
+def read_table(
+    table: Columns,
+    *,
+    x: str | None,
+    y: str | None,
+    err: str | None,
+    censored: Any = None,
+    noisy: Collection[str] = (),
+) -> Observations:
     """Return what `read_observations` does, of the columns of a table."""
     x_position = None if x is None else table.position(x, "x")
     err_position = None if err is None else table.position(err, "err")
@@ -268,24 +298,18 @@ def read_table(table: Columns, *, x: str | None, y: str | None, err: str | None)
     x_values = np.zeros(len(table)) if x_position is None else table.numbers(x_position)
     errors = None if err_position is None else table.numbers(err_position)
     rows = table.rows
+    columns_of_marks = mark_columns(table, censored, y)
     if y is None:
-        taken = {x_position, err_position}
+        taken = {x_position, err_position, *columns_of_marks.values()}
         cells = _wide_cells(table, [j for j in range(len(table.names)) if j not in taken])
     else:
         cells = _long_cells(table, x, y, err)
+    marks = marks_by_variable(table, columns_of_marks, cells)
     variables = []
     for name, (values, take) in cells.items():
-        variables.append(
-            _observed(
-                name,
-                x_values[take],
-                values,
-                None if errors is None else errors[take],
-                [rows[i] for i in take],
-                take,
-                "x" if x is None else x,
-            )
-        )
+        own = None if errors is None or (name in noisy and np.isnan(errors[take]).all()) else errors[take]
+        v = _observed(name, x_values[take], values, own, [rows[i] for i in take], take, "x" if x is None else x)
+        variables.append(replace(v, marks=marks[name][v.places]) if name in marks else v)
         if x is not None:
             _warn_of_repeated_rows(variables[-1], x)
     return Observations(tuple(variables), x)
@@ -361,6 +385,8 @@ def _observed(
 
 def _warn_of_repeated_rows(v: ObservedVariable, x_name: str) -> None:
     """Warn if every row is there equally often: a table stacked on itself. Replicates hardly all agree."""
+    if v.marks is not None:
+        v = v.only(v.marks == 0)  # replicates beyond one limit do agree
     n, xs = len(v.x), v.x.tolist()
     if n < 2 * _FEWEST_REPEATED or 2 * len(set(xs)) > n:
         return
@@ -438,7 +464,7 @@ def prepare(
     check_choice(weight, WEIGHTS, "weight")
     check_choice(outside, OUTSIDE, "outside")
     transforms = transforms or {}
-    parts, dropped = [], []
+    parts, dropped, marks = [], [], []
     for variable in observations.variables:
         kept, n_outside = variable, 0
         if ranges is not None:
@@ -449,6 +475,7 @@ def prepare(
             kind = transforms.get(variable.name)
             x, values, errors, places = _means(kept, values, errors, kind, experiments)
         parts.append((variable, x, values, errors, places))
+        marks.append(np.zeros(len(values), dtype=np.intp) if kept.marks is None else kept.marks)
         dropped.append((variable.n_missing, n_outside))
     sizes = [len(values) for _, _, values, *_ in parts]
     names = tuple(chain.from_iterable([v.name] * n for (v, *_), n in zip(parts, sizes, strict=True)))
@@ -466,7 +493,14 @@ def prepare(
         x_name=observations.x_name,
         with_error=np.repeat([v.errors is not None for v, *_ in parts], sizes),
         places=np.concatenate([places for *_, places in parts]),
+        marks=_joined_marks(marks),
     )
+
+
+def _joined_marks(marks: Sequence[IntVector]) -> IntVector | None:
+    """Return marks one after the other, None if there are none."""
+    together = np.concatenate(marks)
+    return together if together.any() else None
 
 
 def _inside(
@@ -578,4 +612,5 @@ def concatenate(comparisons: Sequence[Comparison]) -> Comparison:
         entities=None
         if all(c.entities is None for c in comparisons)
         else tuple(chain.from_iterable(c.entities or (None,) * len(c) for c in comparisons)),
+        marks=_joined_marks([np.zeros(len(c), dtype=np.intp) if c.marks is None else c.marks for c in comparisons]),
     )
