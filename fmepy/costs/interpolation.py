@@ -147,12 +147,20 @@ class Places:
         Interpolate between the model's own times, rather than run to the times themselves.
     x_name : str or None
         What x is called in messages.
+    runs : ndarray of int, shape (n_obs,), or None
+        In which of several runs; None: there is one.
     """
 
     names: tuple[str, ...]
     x: Vector | None
     on_grid: bool = False
     x_name: str | None = "time"
+    runs: IntVector | None = None
+
+    def only(self, rows: IntVector) -> Places:
+        """Return some of them, as places of one run."""
+        names = tuple(self.names[i] for i in rows)
+        return Places(names, None if self.x is None else self.x[rows], self.on_grid, self.x_name)
 
     @property
     def reads_grid(self) -> bool:

@@ -60,8 +60,8 @@ class ModCost(Shown):
         One row per variable of every call: ``name, scale, N, SSR.unweighted, SSR.unscaled, SSR``.
     residuals : DataFrame
         One row per observation: ``name, x, obs, mod, weight, res.unweighted, res``; ``res`` is (mod - obs) * weight.
-        Variable by variable, within a variable in the order of the data. Of a `SumCost` also ``part``, which of its
-        parts, counted from 0.
+        Variable by variable, within a variable in the order of the data. Of several experiments also ``entity``; of a
+        `SumCost` also ``part``, which of its parts, counted from 0.
     dropped : DataFrame
         Observations that were not used, rows as in `var`: ``name, missing, outside`` (the model's range).
 
@@ -215,7 +215,7 @@ def _table_of_variables(c: Comparison, mod: Vector) -> pd.DataFrame:
 
 def _table_of_residuals(c: Comparison, mod: Vector) -> pd.DataFrame:
     unweighted = mod - c.obs
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "name": list(c.names),
             "x": c.x,
@@ -226,6 +226,9 @@ def _table_of_residuals(c: Comparison, mod: Vector) -> pd.DataFrame:
             "res": unweighted * c.weights,
         }
     )
+    if c.entities is not None:
+        table["entity"] = list(c.entities)
+    return table
 
 
 def _table_of_dropped(c: Comparison) -> pd.DataFrame:

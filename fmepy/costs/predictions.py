@@ -12,7 +12,7 @@ never asks how they were made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -22,90 +22,82 @@ from fmepy.costs.interpolation import Lookup, Places, merge_times, stack, values
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
 from fmepy.models.base import BoundModel, bound_to, engine_of, keep_within, simulate_many, tightened
-from fmepy.types import Matrix, Vector
+from fmepy.models.entity import EntityModel
+from fmepy.parameters.named import values_by_name
+from fmepy.types import IntVector, Matrix, Vector
 
-__all__ = ["Predictions", "predictions_of"]
+__all__ = [
+    "Predictions",
+    "PredictionsByEntity",
+    "PredictionsOfRun",
+    "predictions_by_entity",
+    "predictions_of",
+]
 
 
 class Predictions:
-    """A bound model, and where the observations stand in its run.
-
-    Parameters
-    ----------
-    model : BoundModel
-        With the rows that the lookup needs.
-    lookup : Lookup
-        Where the observations stand in a run.
-    places : sequence of Places
-        The same in words, for messages: variable and x of every value.
-    data : Comparison
-        The observations; the scale on which they are compared. Values may go on behind those of the data.
-    fixed : mapping of str to float
-        All parameters of the model at its own values (told when a run fails).
+    """The model at the observations; a base that has what follows from its values.
 
     Attributes
     ----------
     parameter_names : tuple of str
         The parameters that ``theta`` holds, in order.
     theta0 : ndarray, shape (n_par,)
-    model, lookup, data
-        As given.
+    data : Comparison
+        The observations. Values may go on behind those of the data.
+    exact : bool
+        True if the model solves its sensitivity equations.
+    retries : int
+        Runs so far that the first engine could not finish and another one did.
+    engine : str
+        The engine that runs the model, as far as it says.
     """
 
-    def __init__(
-        self,
-        model: BoundModel,
-        lookup: Lookup,
-        places: Sequence[Places],
-        data: Comparison,
-        fixed: Mapping[str, float],
-    ) -> None:
-        self.parameter_names = tuple(model.names)
-        self.theta0: Vector = np.array(model.theta0, dtype=float)
+    parameter_names: tuple[str, ...]
+    theta0: Vector
+
+    def __init__(self, data: Comparison) -> None:
         self.data = data
         self._scale = None if data.scale.is_identity else data.scale
-        self.model, self.lookup, self._places, self._fixed = model, lookup, tuple(places), dict(fixed)
 
     @property
     def exact(self) -> bool:
         """True if the model solves its sensitivity equations."""
-        return self.model.exact
+        raise NotImplementedError
 
     @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
-        return self.model.retries
+        raise NotImplementedError
 
     @property
     def engine(self) -> str:
         """The engine that runs the model, as far as it says."""
-        return engine_of(self.model)
+        raise NotImplementedError
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
-        keep_within(self.model, lower, upper)
+        raise NotImplementedError
 
     def tightened(self) -> Self | None:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        out = copy(self)
-        out.model = tightened(self.model)
-        return None if out.model is None else out
+        raise NotImplementedError
 
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,); raise SimulationError if the run fails or one of them is not finite."""
-        return self._checked(self.lookup.values(self.model.simulate(theta)), theta)
+        raise NotImplementedError
 
     def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return mod of many theta, shape (n, n_obs), and why they failed, see `fmepy.costs.base.residuals_many`."""
-        Y, why = simulate_many(self.model, Theta)
-        mod = values_of_many(self.lookup, Y)
-        return self._each(mod, why, Theta, self._checked)
+        raise NotImplementedError
 
     def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
         """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
-        Y, S = self.model.sensitivities(theta)
-        mod, slopes = self._checked(self.lookup.values(Y), theta), self.lookup.sensitivities(S)
-        return mod, self._finite_slopes(slopes, theta)
+        raise NotImplementedError
+
+    def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
+        """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
+        raise NotImplementedError
 
     # --- on the scale of comparison
 
@@ -117,7 +109,7 @@ class Predictions:
     def compared_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return T(mod) of many theta, shape (n, n_obs), and why they failed."""
         mod, why = self.values_many(Theta)
-        return (mod, why) if self._scale is None else self._each(mod, why, Theta, self.scaled)
+        return (mod, why) if self._scale is None else _each(mod, why, Theta, self.scaled)
 
     def compared_with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
         """Return T(mod), shape (n_obs,), and its derivatives, shape (n_obs, n_par)."""
@@ -148,7 +140,100 @@ class Predictions:
                 raise self.failure(int(i), theta, "is 0, where the square root has no derivative")
         return np.where(steep, 0.0, of_scale)[:, None] * slopes
 
-    # ---
+    # --- checks
+
+    def _checked(self, mod: Vector, theta: Vector) -> Vector:
+        finite = np.isfinite(mod)
+        if not finite.all():
+            i = int(np.argmin(finite))
+            raise self.failure(i, theta, f"is {mod[i]:g}; a finite number is needed")
+        return mod
+
+    def _finite_slopes(self, slopes: Matrix, theta: Vector) -> Matrix:
+        if not np.isfinite(slopes).all():
+            i = int(np.flatnonzero(~np.isfinite(slopes).all(axis=1))[0])
+            raise self.failure(i, theta, "has no finite derivative")
+        return slopes
+
+
+def _each(mod: Matrix, why: Any, Theta: Matrix, what: Callable[[Vector, Vector], Vector]) -> tuple[Matrix, Any]:
+    """Return ``what(mod, theta)`` of the rows that came to their end; those that raise have failed."""
+    for i in np.flatnonzero(why == ""):
+        try:
+            mod[i] = what(mod[i], Theta[i])
+        except SimulationError as error:
+            mod[i], why[i] = np.nan, str(error)
+    return mod, why
+
+
+class PredictionsOfRun(Predictions):
+    """A bound model, and where the observations stand in its run.
+
+    Parameters
+    ----------
+    model : BoundModel
+        With the rows that the lookup needs.
+    lookup : Lookup
+        Where the observations stand in a run.
+    places : sequence of Places
+        The same in words, for messages: variable and x of every value.
+    data : Comparison
+    fixed : mapping of str to float
+        All parameters of the model at its own values (told when a run fails).
+    """
+
+    def __init__(
+        self,
+        model: BoundModel,
+        lookup: Lookup,
+        places: Sequence[Places],
+        data: Comparison,
+        fixed: Mapping[str, float],
+    ) -> None:
+        super().__init__(data)
+        self.parameter_names = tuple(model.names)
+        self.theta0 = np.array(model.theta0, dtype=float)
+        self.model, self.lookup, self._places, self._fixed = model, lookup, tuple(places), dict(fixed)
+
+    @property
+    def exact(self) -> bool:
+        """True if the model solves its sensitivity equations."""
+        return self.model.exact
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return self.model.retries
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs the model, as far as it says."""
+        return engine_of(self.model)
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        keep_within(self.model, lower, upper)
+
+    def tightened(self) -> Self | None:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        out = copy(self)
+        out.model = tightened(self.model)
+        return None if out.model is None else out
+
+    def values(self, theta: Vector) -> Vector:
+        """Return mod, shape (n_obs,)."""
+        return self._checked(self.lookup.values(self.model.simulate(theta)), theta)
+
+    def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
+        """Return mod of many theta, shape (n, n_obs), and why they failed."""
+        Y, why = simulate_many(self.model, Theta)
+        return _each(values_of_many(self.lookup, Y), why, Theta, self._checked)
+
+    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
+        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
+        Y, S = self.model.sensitivities(theta)
+        mod, slopes = self._checked(self.lookup.values(Y), theta), self.lookup.sensitivities(S)
+        return mod, self._finite_slopes(slopes, theta)
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
@@ -164,33 +249,110 @@ class Predictions:
             time=x,
         )
 
-    def _checked(self, mod: Vector, theta: Vector) -> Vector:
-        finite = np.isfinite(mod)
-        if not finite.all():
-            i = int(np.argmin(finite))
-            raise self.failure(i, theta, f"is {mod[i]:g}; a finite number is needed")
-        return mod
 
-    def _finite_slopes(self, slopes: Matrix, theta: Vector) -> Matrix:
-        if not np.isfinite(slopes).all():
-            i = int(np.flatnonzero(~np.isfinite(slopes).all(axis=1))[0])
-            raise self.failure(i, theta, "has no finite derivative")
-        return slopes
+class PredictionsByEntity(Predictions):
+    """Predictions of several runs, put together in the order of the observations.
 
-    @staticmethod
-    def _each(mod: Matrix, why: Any, Theta: Matrix, what: Any) -> tuple[Matrix, Any]:
-        """Return ``what(mod, theta)`` of the rows that came to their end; those that raise have failed."""
-        for i in np.flatnonzero(why == ""):
-            try:
-                mod[i] = what(mod[i], Theta[i])
-            except SimulationError as error:
-                mod[i], why[i] = np.nan, str(error)
-        return mod, why
+    Parameters
+    ----------
+    parts : sequence of PredictionsOfRun
+        All of the same parameters.
+    rows : sequence of ndarray of int
+        Where the values of each belong.
+    told : sequence of str
+        What each is of, for messages.
+    theta0 : ndarray, shape (n_par,)
+    data : Comparison
+        All observations.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[PredictionsOfRun],
+        rows: Sequence[IntVector],
+        told: Sequence[str],
+        theta0: Vector,
+        data: Comparison,
+    ) -> None:
+        super().__init__(data)
+        self.parts, self.rows, self._told = tuple(parts), tuple(rows), tuple(told)
+        self.parameter_names, self.theta0 = parts[0].parameter_names, theta0
+        self._size = sum(map(len, rows))
+
+    @property
+    def exact(self) -> bool:
+        """True if the model solves its sensitivity equations."""
+        return all(part.exact for part in self.parts)
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return sum(part.retries for part in self.parts)
+
+    @property
+    def engine(self) -> str:
+        """The engines that run the models, as far as they say."""
+        return ", ".join(dict.fromkeys(filter(None, (part.engine for part in self.parts))))
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        for part in self.parts:
+            part.keep_within(lower, upper)
+
+    def tightened(self) -> Self | None:
+        """Return the same at smaller tolerances where a part has any."""
+        tight = [part.tightened() for part in self.parts]
+        if all(t is None for t in tight):
+            return None
+        out = copy(self)
+        out.parts = tuple(part if t is None else t for part, t in zip(self.parts, tight, strict=True))
+        return out
+
+    def values(self, theta: Vector) -> Vector:
+        """Return mod, shape (n_obs,)."""
+        out = np.empty(self._size)
+        for part, rows, told in zip(self.parts, self.rows, self._told, strict=True):
+            out[rows] = _of(told, part.values, theta)
+        return out
+
+    def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
+        """Return mod of many theta, shape (n, n_obs), and why they failed."""
+        out, why = np.empty((len(Theta), self._size)), np.full(len(Theta), "", dtype=object)
+        for part, rows, told in zip(self.parts, self.rows, self._told, strict=True):
+            out[:, rows], failed = part.values_many(Theta)
+            for i in np.flatnonzero((why == "") & (failed != "")):
+                why[i] = f"{told}: {failed[i]}"
+        return out, why
+
+    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
+        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
+        mod, slopes = np.empty(self._size), np.empty((self._size, len(self.parameter_names)))
+        for part, rows, told in zip(self.parts, self.rows, self._told, strict=True):
+            mod[rows], slopes[rows] = _of(told, part.with_slopes, theta)
+        return mod, slopes
+
+    def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
+        """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
+        k = next(k for k, rows in enumerate(self.rows) if i in rows)
+        place = int(np.flatnonzero(self.rows[k] == i)[0])
+        return _renamed(self.parts[k].failure(place, theta, what), self._told[k])
+
+
+def _of(told: str, run: Callable[[Vector], Any], theta: Vector) -> Any:
+    """Return ``run(theta)``; an error says of what it was."""
+    try:
+        return run(theta)
+    except SimulationError as error:
+        raise _renamed(error, told) from error
+
+
+def _renamed(error: SimulationError, told: str) -> SimulationError:
+    return SimulationError(f"{told}: {error}", parameters=error.parameters, time=error.time, exploded=error.exploded)
 
 
 def predictions_of(
     model: Any, places: Sequence[Places], data: Comparison, names: Sequence[str], *, runs: int = 1, **words: Any
-) -> Predictions:
+) -> PredictionsOfRun:
     """Return what a model predicts at several places, one after the other, from one run.
 
     Parameters
@@ -209,4 +371,32 @@ def predictions_of(
     bound = bound_to(model, names, runs=runs, times=times, **words)
     rows = np.asarray(bound.times, dtype=float)
     lookup = stack([p.lookup(rows, grid, bound.var_names) for p in places])
-    return Predictions(bound, lookup, places, data, {str(k): float(v) for k, v in model.parms.items()})
+    return PredictionsOfRun(bound, lookup, places, data, {str(k): float(v) for k, v in model.parms.items()})
+
+
+def predictions_by_entity(
+    models: Sequence[EntityModel],
+    places: Sequence[Places],
+    data: Comparison,
+    names: Sequence[str],
+    **words: Any,
+) -> PredictionsByEntity:
+    """Return what the models of several entities predict.
+
+    Parameters
+    ----------
+    models : sequence of EntityModel
+    places : sequence of Places
+        Their `runs` are places in `models`.
+    data, names, **words
+        As for `predictions_of`.
+    """
+    starts = np.cumsum([0, *(len(p.names) for p in places)])
+    parts, rows = [], []
+    for k, model in enumerate(models):
+        mine = [np.flatnonzero(p.runs == k) for p in places]
+        rows.append(np.concatenate([own + start for own, start in zip(mine, starts, strict=False)]))
+        at = [p.only(own) for p, own in zip(places, mine, strict=True)]
+        parts.append(predictions_of(model, at, data.only(rows[-1][rows[-1] < len(data)]), names, **words))
+    theta0 = values_by_name(models[0].parameters.parms, names)
+    return PredictionsByEntity(parts, rows, [f"Entity {model.label!r}" for model in models], theta0, data)

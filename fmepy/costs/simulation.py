@@ -13,7 +13,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,20 +22,35 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import AddableCost, OfData
+from fmepy.costs.entities import (
+    EntityColumn,
+    Experiments,
+    check_given,
+    check_needed,
+    given_values,
+    read_entity_column,
+    read_experiments,
+)
 from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
-from fmepy.costs.predictions import Predictions, predictions_of
+from fmepy.costs.predictions import Predictions, predictions_by_entity, predictions_of
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
 from fmepy.models.base import Model
+from fmepy.models.entity import EntityModel
 from fmepy.parameters.named import check_names, merge_parameters
+from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, UserParameters, Vector
 
 __all__ = ["BoundSimulation", "SimulationCost"]
 
-_ARGUMENTS = ("model", "obs", "x", "y", "err", "weight", "scaleVar", "transform", "interpolate", "outside")
+_ARGUMENTS = (
+    *("model", "obs", "x", "y", "err", "weight", "scaleVar", "transform", "interpolate", "outside"),
+    *("parms", "entity", "entity_parms", "conditions"),
+)
+_MERGED = ("transform", "parms")
 
 
 class BoundSimulation(OfData):
@@ -149,13 +164,26 @@ class SimulationCost(AddableCost):
         as `modCost` does. They agree if every observation lies on the grid.
     outside : {"error", "drop"}
         Observations outside ``[model.times[0], model.times[-1]]``: an error, or left out and counted.
+    parms : mapping, optional
+        Values of the parameters that the model does not have: those that `conditions` name, and starts of local ones
+        (``{"ka[3]": 1.2}``; otherwise the model's value).
+    entity : str, optional
+        Column that names the experiment of a row (subject, batch, rat): each runs by itself.
+    entity_parms : sequence of str
+        Parameters that every entity has for itself, as ``name[entity]``; all others are shared.
+    conditions : DataFrame or mapping of columns, optional
+        One row an entity, named by the index or by a column called as `entity`. Columns are parameters (initial values
+        that are parameters among them): a number holds the parameter there, a name is the parameter of the cost that
+        it takes its value from. What conditions set in every entity is no parameter of the cost.
 
     Attributes
     ----------
     parms, lower, upper : Series
-        The model's parameters; this cost declares no bounds.
+        All parameters: the model's, local ones in their place; this cost declares no bounds.
     comparison : Comparison
         What is fixed: the observations in use, their weights and groups.
+    experiments : Experiments or None
+        Which parameters every entity has.
 
     Raises
     ------
@@ -193,6 +221,14 @@ class SimulationCost(AddableCost):
     >>> bound.jacobian(bound.theta0).round(3)
     array([[-3.894],
            [-7.163]])
+
+    Two vessels with different starts and a rate each:
+
+    >>> vessels = {"vessel": ["a", "a", "b"], "time": [1, 2, 1], "A": [6.0, 4.0, 1.6]}
+    >>> cost = SimulationCost(model.replace(state={"A": "A0"}, parms={"A0": 10.0}), vessels, entity="vessel",
+    ...                       entity_parms=["k"], conditions={"vessel": ["a", "b"], "A0": [10, 2]})
+    >>> cost.parms.to_dict()
+    {'k[a]': 0.5, 'k[b]': 0.5}
     """
 
     model: Any
@@ -206,13 +242,22 @@ class SimulationCost(AddableCost):
     transform: Any = None
     interpolate: str = "exact"
     outside: str = "error"
+    parms: Any = None  # given as a mapping, kept as the Series of all parameters
+    entity: str | None = None
+    entity_parms: Sequence[str] = ()
+    conditions: Any = None
     comparison: Comparison = field(init=False)
+    experiments: Experiments | None = field(init=False)
+    _given: dict[str, float] = field(init=False)
 
     def __post_init__(self) -> None:
         _check_model(self.model)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
         table = as_table(self.obs)
-        observations = read_observations(table, x=self.x, y=self.y, err=self.err)
+        check_needed(self.entity, entity_parms=self.entity_parms, conditions=self.conditions)
+        column = None if self.entity is None else read_entity_column(table, self.entity)
+        used = table if self.entity is None else table.drop(columns=normal_name(self.entity))
+        observations = read_observations(used, x=self.x, y=self.y, err=self.err)
         check_observed(observations.names, self.model.var_names)
         first, last = float(self.model.times[0]), float(self.model.times[-1])
         comparison = prepare(
@@ -222,25 +267,38 @@ class SimulationCost(AddableCost):
             scaleVar=self.scaleVar,
             outside=self.outside,
             transforms=transforms_by_variable(self.transform, observations.names),
+            experiments=None if column is None else column.of_row,
         )
         object.__setattr__(self, "obs", table.copy())
-        object.__setattr__(self, "comparison", comparison)
+        object.__setattr__(self, "_given", given_values(self.parms))
+        experiments = self._read_experiments(column)
+        object.__setattr__(self, "experiments", experiments)
+        object.__setattr__(self, "comparison", comparison if column is None else column.of(comparison))
+        parms = self.model.parms.copy() if experiments is None else experiments.parameters.parms
+        check_given(self._given, self.model.parms, parms.index)
+        object.__setattr__(self, "parms", parms)
 
-    @property
-    def parms(self) -> pd.Series:
-        """The model's parameters."""
-        parms: pd.Series = self.model.parms
-        return parms.copy()
+    def _read_experiments(self, column: EntityColumn | None) -> Experiments | None:
+        """Return what is said of several experiments, None if there is one."""
+        return read_experiments(
+            column,
+            self.entity,
+            self.model.parms,
+            entity_parms=self.entity_parms,
+            conditions=self.conditions,
+            given=self._given,
+            states=self.model.states,
+        )
 
     @property
     def lower(self) -> pd.Series:
         """Lower bounds: none."""
-        return pd.Series(-np.inf, index=self.model.parms.index)
+        return pd.Series(-np.inf, index=self.parms.index)
 
     @property
     def upper(self) -> pd.Series:
         """Upper bounds: none."""
-        return pd.Series(np.inf, index=self.model.parms.index)
+        return pd.Series(np.inf, index=self.parms.index)
 
     def __call__(self, parms: UserParameters = None) -> ModCost:
         """Return the `ModCost`.
@@ -248,15 +306,25 @@ class SimulationCost(AddableCost):
         Parameters
         ----------
         parms : dict, Series, ...
-            Some or all of the parameters; the others stay at the model's values.
+            Some or all of the parameters; the others stay at the cost's values.
         """
-        return self._bound.modcost(merge_parameters(self.model.parms, parms).to_numpy(dtype=float))
+        return self._bound.modcost(merge_parameters(self.parms, parms).to_numpy(dtype=float))
 
     def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundSimulation:
         """Return the cost as a function of the parameters `names` (None: all)."""
-        known = self.model.parms.index
+        known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
-        return self.bind_together([self], wanted, hold_engine=hold_engine, runs=runs)
+        words: dict[str, Any] = {"hold_engine": hold_engine, "runs": runs}
+        if self.experiments is None:
+            return self.bind_together([self], wanted, **words)
+        found = predictions_by_entity(self.models, [self.places], self.comparison, wanted, **words)
+        return BoundSimulation(found, [self.comparison])
+
+    @cached_property
+    def models(self) -> tuple[EntityModel, ...]:
+        """The model as every run of an entity has it; entities that differ in nothing share one."""
+        assert self.experiments is not None, "asked of costs of several experiments"
+        return tuple(EntityModel(self.model, self.experiments.parameters, k) for k in self.experiments.apart[0])
 
     def repeats(self, other: object) -> bool:
         """Tell whether another cost holds the same model against the same data."""
@@ -264,9 +332,9 @@ class SimulationCost(AddableCost):
             return False
         return self.model is other.model and self.comparison.repeats(other.comparison)
 
-    def shared_run(self) -> object:
-        """Return the model: costs of the same model object share its runs."""
-        return self.model
+    def shared_run(self) -> object | None:
+        """Return the model: costs of the same model object share its runs; those of several experiments do not."""
+        return self.model if self.experiments is None else None
 
     @classmethod
     def bind_together(
@@ -286,9 +354,11 @@ class SimulationCost(AddableCost):
                     f"SimulationCost has no argument {name!r}.{did_you_mean(name, _ARGUMENTS)} There are "
                     f"{listed(_ARGUMENTS)}."
                 )
-        new = {name: getattr(self, name) for name in _ARGUMENTS} | arguments
-        if isinstance(self.transform, dict) and isinstance(arguments.get("transform"), dict):
-            new["transform"] = self.transform | arguments["transform"]
+        new = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
+        for name, value in arguments.items():
+            old = new[name]
+            merges = name in _MERGED and isinstance(value, Mapping) and isinstance(old, Mapping)
+            new[name] = {**old, **value} if merges else value
         return SimulationCost(new.pop("model"), new.pop("obs"), **new)
 
     def __repr__(self) -> str:
@@ -296,10 +366,11 @@ class SimulationCost(AddableCost):
         counts = np.bincount(c.groups, minlength=len(c.group_names))
         told = ", ".join(f"{name} ({n})" for name, n in zip(c.group_names, counts, strict=True))
         lost = int(c.n_missing.sum() + c.n_outside.sum())
-        return f"SimulationCost: {told}; {len(self.model.parms)} parameters" + (f"; {lost} dropped" if lost else "")
+        of = "" if self.experiments is None else f" of {len(self.experiments.column.labels)} entities ({self.entity!r})"
+        return f"SimulationCost: {told}{of}; {len(self.parms)} parameters" + (f"; {lost} dropped" if lost else "")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_bound"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "models")}
 
     @cached_property
     def _bound(self) -> BoundSimulation:
@@ -308,8 +379,11 @@ class SimulationCost(AddableCost):
     @property
     def places(self) -> Places:
         """What is looked up in a run."""
-        c = self.comparison
-        return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name)
+        c, runs = self.comparison, None
+        if self.experiments is not None:
+            assert c.places is not None, "prepared from a table"
+            runs = self.experiments.apart[1][self.experiments.column.of_row[c.places]]
+        return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)
 
 
 def _check_model(model: Any) -> None:

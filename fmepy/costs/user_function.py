@@ -24,7 +24,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fmepy.costs.base import CostData, KnownData, OfData
 from fmepy.costs.mapped import mapped
@@ -32,10 +31,9 @@ from fmepy.costs.modcost import ModCost
 from fmepy.costs.objective import Objective, count_bad
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import bound_to
-from fmepy.models.mapped import MappedModel
+from fmepy.models.mapped import with_values
 from fmepy.models.simulator import BoundAnew, Simulator, TableFunction
 from fmepy.parameters.functions import UserFunction
-from fmepy.parameters.mapped import HeldValues
 from fmepy.parameters.maps import Selected, Tied, ties_of
 from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
@@ -363,11 +361,8 @@ def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | 
         source = BoundAnew(model, tied.full_names, [tied, some], runs)
     else:
         names = given.names if varied is None else _varied(varied, tuple(map(str, start.index)))
-        values, held = {} if parms is None else given.expand(given.values), model
-        if values:  # the `replace` of a mapped model speaks of the inner one's scale
-            speaks = not isinstance(model, MappedModel)
-            held = model.replace(parms=values) if speaks else MappedModel(model, HeldValues(pd.Series(values)))
-        source = BoundAnew(held, names, (), runs)
+        values = {} if parms is None else given.expand(given.values)
+        source = BoundAnew(with_values(model, values), names, (), runs)
     return Simulator(
         names=names,
         theta0=start[list(names)].to_numpy(dtype=float, copy=True),

@@ -7,18 +7,18 @@ With ``full(theta)`` a map of parameters (`fmepy.parameters.maps`) and D its der
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.models.base import bound_to, engine_of, keep_within, simulate_many, tightened
-from fmepy.parameters.mapped import Mapped
+from fmepy.parameters.mapped import HeldValues, Mapped
 from fmepy.parameters.maps import Map, many_of
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
-__all__ = ["BoundMappedModel", "MappedModel"]
+__all__ = ["BoundMappedModel", "MappedModel", "with_values"]
 
 
 class BoundMappedModel:
@@ -114,3 +114,12 @@ class MappedModel(Mapped):
         """Return the model as a function of the mapped parameters `names` (None: all)."""
         map = self.map(self.checked_names(names))
         return BoundMappedModel(bound_to(self.inner, map.full_names, **words), map)
+
+
+def with_values(model: Any, values: Mapping[str, float]) -> Any:
+    """Return a model with other values of some of its parameters, on its own scale."""
+    if not values:
+        return model
+    # the `replace` of a mapped model speaks of the inner one's scale
+    speaks = not isinstance(model, MappedModel)
+    return model.replace(parms=dict(values)) if speaks else MappedModel(model, HeldValues(pd.Series(values)))

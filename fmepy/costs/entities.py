@@ -1,0 +1,371 @@
+"""Several experiments in one table: the column that tells them apart, and the conditions that they were made under.
+
+What a user says with ``entity=``, ``entity_parms=`` and ``conditions=`` is read here, for every kind of cost::
+
+    entity        a column of the data: which experiment (subject, batch, rat) a row is of
+    entity_parms  parameters that every entity has for itself; all others are shared
+    conditions    a table, one row an entity; its columns are parameters, its cells numbers or names of parameters
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.observations import Comparison
+from fmepy.costs.tables import as_table, column_position
+from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean, listed
+from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text
+from fmepy.parameters.named import as_parameters
+from fmepy.parameters.names import normal_name
+from fmepy.types import IntVector
+
+__all__ = [
+    "Conditions",
+    "EntityColumn",
+    "Experiments",
+    "check_given",
+    "check_needed",
+    "given_values",
+    "read_conditions",
+    "read_entity_column",
+    "read_experiments",
+]
+
+STEADY, FROM = "steady_before", "start_from"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntityColumn:
+    """Which entity every row of a table is of.
+
+    Attributes
+    ----------
+    labels : tuple
+        The entities, in order of first appearance, as they stand in the table.
+    of_row : ndarray of int, shape (n_row,)
+    """
+
+    labels: tuple[Any, ...]
+    of_row: IntVector
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The entities as text."""
+        return tuple(map(entity_text, self.labels))
+
+    def of(self, comparison: Comparison) -> Comparison:
+        """Return a comparison whose observations know their entity; DataError if one of them has none left."""
+        assert comparison.places is not None, "prepared from a table"
+        of_obs = self.of_row[comparison.places]
+        for k in np.setdiff1d(np.arange(len(self.labels)), of_obs):
+            raise DataError(
+                f"No observations of entity {self.labels[k]!r} are left: all are missing, or outside the model's "
+                "range. Drop its rows."
+            )
+        return replace(comparison, entities=tuple(self.labels[k] for k in of_obs))
+
+
+def read_entity_column(table: pd.DataFrame, entity: Any) -> EntityColumn:
+    """Return which entity every row of the data is of.
+
+    Raises
+    ------
+    DataError
+        No such column (the nearest is named), a missing name, two names that read alike.
+    """
+    column = table.iloc[:, column_position(table, entity, "entity")]
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise DataError(
+            f"`entity={entity!r}`: the name is missing in row {table.index[int(np.argmax(missing))]} "
+            f"({int(missing.sum())} of {len(table)} rows). Fill it in, or drop the rows: "
+            f"obs.dropna(subset=[{entity!r}])."
+        )
+    of_row, found = pd.factorize(column)
+    labels = tuple(found.tolist())
+    seen: dict[str, Any] = {}
+    for label in labels:
+        if seen.setdefault(entity_text(label), label) is not label:
+            raise DataError(
+                f"`entity={entity!r}`: {seen[entity_text(label)]!r} and {label!r} read alike. Write them in one way, "
+                f"such as obs[{entity!r}].astype(str)."
+            )
+    return EntityColumn(labels, of_row.astype(np.intp))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conditions:
+    """A table of conditions, read.
+
+    Attributes
+    ----------
+    cells : dict of parameter to (dict of entity, as text, to a number or a name)
+    rows : tuple of str
+        All of its entities, those without data too.
+    starts : dict of str to str
+        By entity the row in whose steady state it starts.
+    """
+
+    cells: dict[str, dict[str, float | str]]
+    rows: tuple[str, ...]
+    starts: dict[str, str]
+
+
+def read_conditions(
+    given: Any, entity: str, texts: Sequence[str], known: Sequence[str], others: Mapping[str, str]
+) -> Conditions:
+    """Return the conditions of some entities.
+
+    Parameters
+    ----------
+    given : DataFrame, mapping of columns, or None
+        One row an entity: named by the index, or by a column called as the data's.
+    entity : str
+        That column.
+    texts : sequence of str
+        The entities of the data.
+    known : sequence of str
+        The parameters that may be set.
+    others : mapping of str to str
+        Names that users may take for parameters, and what to do about them.
+
+    Raises
+    ------
+    DataError
+        An entity without a row, a row without data, a row given twice, a column that names no parameter, a cell that
+        is neither a number nor a name.
+    """
+    if given is None:
+        return Conditions({}, tuple(texts), {})
+    table = _by_entity(given, entity)
+    rows = tuple(table.index)
+    starts = _starts(table, rows)
+    _check_rows(rows, texts, starts, given, entity)
+    table = table.drop(columns=[c for c in (STEADY, FROM) if c in table.columns])
+    for name in table.columns:
+        if name not in known:
+            why = others.get(name, "")
+            raise DataError(
+                f"`conditions`: the column {name!r} is no parameter.{why or did_you_mean(name, known)} There are "
+                f"{listed(known)}. Leave columns that only describe out of it."
+            )
+    needed = [r for r in rows if r in texts or r in starts.values()]
+    cells = {
+        str(name): {row: _cell(table[name][row], str(name), row) for row in needed} for name in table.columns.tolist()
+    }
+    order = (*texts, *(r for r in needed if r not in texts))
+    return Conditions(cells, order, starts)
+
+
+def _by_entity(given: Any, entity: str) -> pd.DataFrame:
+    """Return the table with the entities, as text, as its index."""
+    table = as_table(given, "conditions")
+    name = normal_name(entity)
+    if name in table.columns:
+        table = table.set_index(name)
+    elif not isinstance(given, pd.DataFrame | pd.Series):
+        raise DataError(
+            f"`conditions` has no column {entity!r}, which names the entity of a row."
+            f"{did_you_mean(name, table.columns)} Columns are {listed(table.columns)}."
+        )
+    if table.index.isna().any():
+        raise DataError(f"`conditions`: a row has no entity (column or index {entity!r}). Name it, or drop the row.")
+    if not table.columns.is_unique:
+        twice = table.columns[table.columns.duplicated()][0]
+        raise DataError(f"`conditions` has the column {twice!r} more than once. Leave one of them out.")
+    table.index = pd.Index([entity_text(label) for label in table.index])
+    if not table.index.is_unique:
+        twice = table.index[table.index.duplicated()][0]
+        raise DataError(
+            f"`conditions` has several rows of entity {twice!r}; one row an entity is needed, such as "
+            f"conditions.groupby({entity!r}).first()."
+        )
+    return table
+
+
+def _check_rows(rows: Sequence[str], texts: Sequence[str], starts: Mapping[str, str], given: Any, entity: str) -> None:
+    """Refuse entities of the data without a row, and rows without data that no other starts from."""
+    plain = isinstance(given, pd.DataFrame) and entity not in given.columns and given.index.name is None
+    hint = f" Its index is taken for the entities: conditions.set_index({entity!r}) names them." if plain else ""
+    without = [t for t in texts if t not in rows]
+    extra = [r for r in rows if r not in texts and r not in starts.values()]
+    if without:
+        near = did_you_mean(without[0], extra or rows)
+        raise DataError(
+            f"`conditions` has no row for {listed(without)} of the data (column {entity!r}).{near} Its rows are "
+            f"{listed(rows)}.{hint}"
+        )
+    if extra:
+        near = did_you_mean(extra[0], texts)
+        raise DataError(
+            f"`conditions`: there are no data of {listed(extra)}.{near} The data (column {entity!r}) are of "
+            f"{listed(texts)}. Drop the rows without data, such as conditions.loc[obs[{entity!r}].unique()]."
+        )
+
+
+def _cell(value: Any, name: str, row: str) -> float | str:
+    """Return a cell as a number or a name."""
+    where = f"`conditions`: {name!r} of entity {row!r}"
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            number = float(text)
+        except ValueError:
+            text = normal_name(text)
+            if text.split("[")[0].isidentifier():
+                return text
+            raise DataError(f"{where} is {value!r}; a number or the name of a parameter is needed.") from None
+    elif isinstance(value, bool | np.bool_):
+        raise DataError(f"{where} is {value}; a number or the name of a parameter is needed.")
+    else:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise DataError(f"{where} is {value!r}; a number or the name of a parameter is needed.") from None
+    if np.isnan(number):
+        raise DataError(
+            f"{where} is missing; a number or the name of a parameter is needed. {name!r} itself, as a name, leaves it "
+            "to be shared."
+        )
+    if np.isinf(number):
+        raise DataError(f"{where} is {number:g}; a finite number or the name of a parameter is needed.")
+    return number
+
+
+def _starts(table: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
+    """Return by entity the row in whose steady state it starts, of the columns that say so."""
+    if STEADY not in table.columns and FROM not in table.columns:
+        return {}
+    if FROM not in table.columns:
+        raise DataError(f"`conditions` has a column {STEADY!r}, but none called {FROM!r}, which names the row whose "
+                        "steady state is the start.")  # fmt: skip
+    out = {}
+    for row in rows:
+        begins, source = table[STEADY][row] if STEADY in table.columns else True, table[FROM][row]
+        if STEADY in table.columns and not isinstance(begins, bool | np.bool_) and begins not in (0, 1):
+            raise DataError(f"`conditions`: {STEADY!r} of entity {row!r} is {begins!r}; True or False is needed.")
+        if pd.isna(source) or source == "":
+            if begins and STEADY in table.columns:
+                raise DataError(f"`conditions`: {STEADY!r} of entity {row!r} is True, and {FROM!r} names no row.")
+            continue
+        if not begins:
+            continue
+        source = entity_text(source)
+        if source not in rows:
+            raise DataError(
+                f"`conditions`: {FROM!r} of entity {row!r} is {source!r}, which is no row.{did_you_mean(source, rows)} "
+                f"Rows are {listed(rows)}."
+            )
+        out[row] = source
+    for row, source in out.items():
+        if source in out:
+            raise DataError(
+                f"`conditions`: entity {row!r} starts from the steady state of {source!r}, which itself starts from "
+                f"that of {out[source]!r}. A row to start from starts from the model's initial values."
+            )
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Experiments:
+    """What is said of several experiments.
+
+    Attributes
+    ----------
+    column : EntityColumn
+        Of the data.
+    parameters : EntityParameters
+        Of the entities of the data, in order, then of rows that others start from.
+    starts : tuple of (int or None)
+        By entity of the data, the one in whose steady state it starts.
+    """
+
+    column: EntityColumn
+    parameters: EntityParameters
+    starts: tuple[int | None, ...]
+
+    @cached_property
+    def apart(self) -> tuple[tuple[int, ...], IntVector]:
+        """Entities that differ from each other in a parameter or the start, one of each kind; the kind of every one."""
+        n = len(self.parameters.parms)
+        values = self.parameters.values
+        kinds: dict[Any, int] = {}
+        of, first = [], []
+        for k, start in enumerate(self.starts):
+            key = (start, *((int(t), 0.0) if t < n else (-1, values[t]) for t in self.parameters.take[k]))
+            if key not in kinds:
+                first.append(k)
+            of.append(kinds.setdefault(key, len(kinds)))
+        return tuple(first), np.array(of, dtype=np.intp)
+
+
+def read_experiments(
+    column: EntityColumn | None,
+    entity: str | None,
+    full: pd.Series,
+    *,
+    entity_parms: Any,
+    conditions: Any,
+    given: Mapping[str, float],
+    states: Sequence[str],
+) -> Experiments | None:
+    """Return what is said of several experiments; None if there is but one.
+
+    Parameters
+    ----------
+    column, entity
+        The entities of the data, and the name of their column; None if there is one experiment.
+    full : Series
+        All parameters of a run, with their values.
+    entity_parms, conditions
+        As the user gives them.
+    given : mapping of str to float
+        Values of parameters that are not among the full ones.
+    states : sequence of str
+        Those of the model, for messages.
+    """
+    if column is None or entity is None:
+        return None
+    initial = {
+        s: f" It is a state: make its initial value a parameter, state={{{s!r}: {s + '0'!r}}}, and set that."
+        for s in states
+    }
+    read = read_conditions(conditions, entity, column.texts, tuple(map(str, full.index)), initial)
+    parameters = entity_parameters(full, read.rows, local=entity_parms, conditions=read.cells, given=given)
+    starts = [read.starts.get(t) for t in column.texts]
+    return Experiments(column, parameters, tuple(None if s is None else read.rows.index(s) for s in starts))
+
+
+def check_needed(entity: str | None, **arguments: Any) -> None:
+    """Refuse what is said of several experiments where no column tells them apart."""
+    for name, value in arguments.items():
+        if entity is None and value is not None and not (isinstance(value, Sized) and len(value) == 0):
+            raise ArgumentError(f"`{name}` needs `entity`, the column of the data that names the entity of a row.")
+
+
+def given_values(parms: Any) -> dict[str, float]:
+    """Return the values of `parms=` of a cost, by name; ParameterError for what is not a finite number."""
+    if parms is None or not len(parms):
+        return {}
+    given = as_parameters(dict(parms), argument="parms")
+    return dict(zip(map(normal_name, given.names), given.values.tolist(), strict=True))
+
+
+def check_given(given: Mapping[str, float], of_model: pd.Series, used: Iterable[str]) -> None:
+    """Refuse values in `parms=` of a cost that nothing uses, or that belong to the model."""
+    known = [*used]
+    for name in given:
+        if name in known and name not in of_model.index:
+            continue
+        if name in of_model.index:
+            raise ParameterError(
+                f"`parms`: {name!r} is a parameter of the model. Change it there: "
+                f"model.replace(parms={{{name!r}: ...}})."
+            )
+        raise ParameterError(f"`parms`: {name!r} is used nowhere in the cost.{did_you_mean(name, known)}")

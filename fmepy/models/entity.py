@@ -1,0 +1,109 @@
+"""A model as one of several experiments runs it: a function of the parameters of the whole.
+
+`EntityModel` is a Model like any other. All entities of a whole bind the same parameters of the model beneath, and what
+differs between them (numbers, times, events) is an input of what is compiled, so that one compilation serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas as pd
+
+from fmepy.models.base import bound_to
+from fmepy.models.mapped import BoundMappedModel, with_values
+from fmepy.parameters.entities import EntityParameters
+from fmepy.parameters.named import check_names, merge_parameters
+from fmepy.types import UserParameters, Vector
+
+__all__ = ["EntityModel"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EntityModel:
+    """A model with the parameters of one entity, as a function of those of the whole; see `models.base.Model`.
+
+    Parameters
+    ----------
+    model : Model
+        As the whole has it.
+    parameters : EntityParameters
+        Of the whole; those that the model does not have, such as those of noise, do not matter here.
+    k : int
+        Which entity.
+    """
+
+    model: Any
+    parameters: EntityParameters
+    k: int
+    inner: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = self.parameters.own(self.k)
+        given = {n: own[n] for n, value in self.model.parms.items() if own[n] != value}
+        object.__setattr__(self, "inner", with_values(self.model, given))
+
+    @property
+    def label(self) -> str:
+        """The entity, as text."""
+        return self.parameters.labels[self.k]
+
+    @property
+    def parms(self) -> pd.Series:
+        """The parameters of the whole that move a model's parameter, of whatever entity."""
+        own = self.parameters
+        known = [n for n in own.parms.index if set(own.moved_by([n])) & set(self.inner.parms.index)]
+        return own.parms[known].copy()
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The model's states."""
+        return tuple(self.inner.states)
+
+    @property
+    def var_names(self) -> tuple[str, ...]:
+        """States, then outputs."""
+        return tuple(self.inner.var_names)
+
+    @property
+    def times(self) -> Vector:
+        """The model's times."""
+        times: Vector = self.inner.times
+        return times
+
+    @property
+    def engine(self) -> str:
+        """What runs the model."""
+        return str(self.inner.engine)
+
+    @property
+    def engine_note(self) -> str:
+        """Why not the faster engine."""
+        return str(self.inner.engine_note)
+
+    def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
+        """Run the model with the entity's parameters, of some or all of the whole, and return its table."""
+        whole = merge_parameters(self.parms, parms)
+        names = list(self.inner.parms.index)
+        full = self.parameters.map(self.k, tuple(whole.index), names).full(whole.to_numpy(dtype=float))
+        table: pd.DataFrame = self.inner(dict(zip(names, full.tolist(), strict=True)), times)
+        return table
+
+    def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundMappedModel:
+        """Return the model as a function of the parameters `names` of the whole (None: all that it has)."""
+        known = self.parameters.parms.index
+        chosen = tuple(self.parms.index) if names is None else check_names(names, known, argument="names")
+        moved = [n for n in self.parameters.moved_by(chosen) if n in self.inner.parms.index]
+        moved = moved or [str(self.inner.parms.index[0])]  # an empty theta is not asked of a model
+        return BoundMappedModel(bound_to(self.inner, moved, **words), self.parameters.map(self.k, chosen, moved))
+
+    def replace(self, **arguments: Any) -> EntityModel:
+        """Return a copy with other values of `parms`, of the whole, or other arguments of the model changed."""
+        parms = merge_parameters(self.parameters.parms, arguments.pop("parms", None))
+        model = self.model.replace(**arguments) if arguments else self.model
+        return EntityModel(model, replace(self.parameters, parms=parms), self.k)
+
+    def __repr__(self) -> str:
+        return f"{self.inner!r}\nas entity {self.label!r}, of {len(self.parms)} parameters"

@@ -1,0 +1,206 @@
+"""The parameters of several experiments with one model: shared, local, or set by condition.
+
+Every experiment (*entity*) runs the model with all of its parameters, the *full* ones. Each of these comes from one of
+the parameters of the whole, or is a number that stands fast::
+
+    shared    full_j of entity k = theta_j                  the default
+    local     full_j of entity k = theta_j[k]               a parameter each, called "ka[1]", "ka[2]", ...
+    set       full_j of entity k = a number, or another parameter of the whole, by a table of conditions
+
+With ``values`` = (parameters of the whole, then the numbers), ``full_k = values[take[k]]``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ParameterError, did_you_mean, listed
+from fmepy.parameters.maps import Selected
+from fmepy.parameters.named import check_names
+from fmepy.types import IntVector, Vector
+
+__all__ = ["EntityParameters", "entity_parameters", "entity_text", "local_name", "split_local"]
+
+_LOCAL = re.compile(r"([^\[\]]+)\[(.*)\]")
+
+
+def entity_text(label: Any) -> str:
+    """Return the name of an entity as text: 3, 3.0 and "3" are one.
+
+    Examples
+    --------
+    >>> entity_text(3.0), entity_text("rat 4"), entity_text(0.5)
+    ('3', 'rat 4', '0.5')
+    """
+    if isinstance(label, float | np.floating) and float(label).is_integer():
+        return str(int(label))
+    return str(label)
+
+
+def local_name(name: str, label: Any) -> str:
+    """Return what an entity's own parameter is called.
+
+    Examples
+    --------
+    >>> local_name("ka", 3), split_local("ka[3]"), split_local("ka")
+    ('ka[3]', ('ka', '3'), ('ka', None))
+    """
+    return f"{name}[{entity_text(label)}]"
+
+
+def split_local(name: str) -> tuple[str, str | None]:
+    """Return the parameter and the entity of a local name; None of one that is not local."""
+    found = _LOCAL.fullmatch(name)
+    return (name, None) if found is None else (found.group(1), found.group(2))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntityParameters:
+    """Where every parameter of every entity comes from, see the module's text.
+
+    Attributes
+    ----------
+    labels : tuple of str, length n_entity
+    full_names : tuple of str, length n_full
+    parms : Series
+        The parameters of the whole, with their own values.
+    constants : ndarray
+        The numbers of the conditions.
+    take : ndarray of int, shape (n_entity, n_full)
+        Places in ``[parms, constants]``.
+    """
+
+    labels: tuple[str, ...]
+    full_names: tuple[str, ...]
+    parms: pd.Series
+    constants: Vector
+    take: IntVector
+
+    @property
+    def values(self) -> Vector:
+        """The parameters' own values, then the constants."""
+        return np.concatenate([self.parms.to_numpy(dtype=float), self.constants])
+
+    def own(self, k: int) -> dict[str, float]:
+        """Return all parameters of an entity at the parameters' own values."""
+        return dict(zip(self.full_names, self.values[self.take[k]].tolist(), strict=True))
+
+    def moved_by(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the full parameters that any of `names` moves, of whatever entity, so that all are bound alike."""
+        moving = {self._place(n) for n in names}
+        return tuple(n for n, taken in zip(self.full_names, self.take.T, strict=True) if moving & set(taken.tolist()))
+
+    def map(self, k: int, names: Sequence[str], full: Sequence[str]) -> Selected:
+        """Return the map of an entity, from the parameters `names` of the whole to those of `full`."""
+        at = {self._place(n): i for i, n in enumerate(names)}
+        take = self.take[k][[self.full_names.index(n) for n in full]]
+        place = np.array([at.get(int(t), -1) for t in take], dtype=np.intp)
+        return Selected(tuple(names), tuple(full), self.values[take], place)
+
+    def bounds(self, lower: Mapping[str, float], upper: Mapping[str, float]) -> tuple[pd.Series, pd.Series]:
+        """Return the bounds of the parameters of the whole, from those of the full ones: the narrower."""
+        ends = np.full(len(self.values), -np.inf), np.full(len(self.values), np.inf)
+        for j, name in enumerate(self.full_names):
+            np.maximum.at(ends[0], self.take[:, j], lower[name])
+            np.minimum.at(ends[1], self.take[:, j], upper[name])
+        n = len(self.parms)
+        return pd.Series(ends[0][:n], self.parms.index), pd.Series(ends[1][:n], self.parms.index)
+
+    def position(self, label: Any, argument: str = "entity") -> int:
+        """Return the place of an entity; ParameterError for one that is not there, with the nearest."""
+        text = entity_text(label)
+        if text not in self.labels:
+            raise ParameterError(
+                f"`{argument}={label!r}` is not among the data.{did_you_mean(text, self.labels)} There are "
+                f"{listed(self.labels)}."
+            )
+        return self.labels.index(text)
+
+    def _place(self, name: str) -> int:
+        return list(self.parms.index).index(name)
+
+
+def entity_parameters(
+    full: pd.Series,
+    labels: Sequence[Any],
+    *,
+    local: Sequence[str] = (),
+    conditions: Mapping[str, Mapping[str, float | str]] | None = None,
+    given: Mapping[str, float] | None = None,
+) -> EntityParameters:
+    """Return the parameters of several experiments.
+
+    Parameters
+    ----------
+    full : Series
+        All parameters of a run, with their values.
+    labels : sequence
+        The entities.
+    local : sequence of str
+        Parameters that every entity has for itself.
+    conditions : mapping of parameter to (mapping of entity, as text, to a number or the name of a parameter)
+    given : mapping of str to float
+        Values of parameters that the model does not have: local ones, such as "ka[3]", and those that conditions name.
+
+    Raises
+    ------
+    ParameterError
+        Unknown names, a parameter that is local and set by condition, a name without a value.
+    """
+    conditions, given = conditions or {}, given or {}
+    texts = tuple(map(entity_text, labels))
+    known = tuple(map(str, full.index))
+    local = _checked_local(local, known, conditions)
+    parms: dict[str, float] = {}
+    for name in known:
+        value = float(full[name])
+        if name in local:
+            parms |= {local_name(name, t): float(given.get(local_name(name, t), value)) for t in texts}
+        elif name not in conditions or name in conditions[name].values():
+            parms[name] = value
+    for name, cells in conditions.items():
+        for text, cell in cells.items():
+            if isinstance(cell, str) and cell not in parms and cell not in local:
+                if cell not in given:
+                    raise _unknown(cell, name, text, [*parms, *local, *given])
+                parms[cell] = float(given[cell])
+    check_names([n for n in given if split_local(n)[1] is not None], parms, argument="parms")
+    places = {name: i for i, name in enumerate(parms)}
+    constants: list[float] = []
+    take = np.empty((len(texts), len(known)), dtype=np.intp)
+    for k, text in enumerate(texts):
+        for j, name in enumerate(known):
+            source: float | str = conditions[name][text] if name in conditions else name
+            if isinstance(source, str):
+                take[k, j] = places[local_name(source, text) if source in local else source]
+            else:
+                take[k, j] = len(parms) + len(constants)
+                constants.append(source)
+    return EntityParameters(texts, known, pd.Series(parms, dtype=float), np.array(constants), take)
+
+
+def _checked_local(local: Any, known: Sequence[str], conditions: Mapping[str, Any]) -> tuple[str, ...]:
+    if isinstance(local, str):
+        raise ParameterError(f"`entity_parms` must be a list of names, such as [{local!r}]; got the text {local!r}.")
+    names = check_names(local, known, argument="entity_parms")
+    for name in names:
+        if name in conditions:
+            raise ParameterError(
+                f"{name!r} is in `entity_parms`, so that every entity has its own, and a column of `conditions`, which "
+                "sets it. Leave it out of one of them."
+            )
+    return names
+
+
+def _unknown(cell: str, name: str, text: str, known: Sequence[str]) -> ParameterError:
+    near = did_you_mean(cell, known)
+    return ParameterError(
+        f"`conditions`: {name!r} of entity {text!r} is {cell!r}, which is neither a number nor a parameter.{near} "
+        f"A new parameter needs a value: parms={{{cell!r}: ...}}."
+    )
