@@ -1,4 +1,4 @@
-"""Many runs of one model by the explicit method: one call, which lets other threads run meanwhile."""
+"""Whole runs of one model by the explicit method: one call, which lets other threads run meanwhile."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.status import WORK
+from fmepy.compiled.status import HEAD, WORK
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["ExplicitRuns", "Functions"]
+__all__ = ["Course", "ExplicitRuns", "Functions", "Solver", "Stretch"]
+
+KINDS = "qqqpi" + "p" * 6
+"""Of the arguments of the compiled loop, see `compiled.c_loops`."""
+CHANGES = {"replace": 0, "add": 1, "multiply": 2}
+"""How a change at the end of a stretch changes a state, as the compiled loop knows it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Functions:
-    """A model's functions, ``void f(double t, double* z, double* inputs, double* out)``, by address.
+    """A model's functions, ``void f(double t, double* z, double* inputs, double* out)``, by address; 0: there is none.
 
     Attributes
     ----------
@@ -26,83 +31,161 @@ class Functions:
         Conditions.
     code : object
         What must live as long as the addresses are used.
+    values, outputs : int
+        Initial values and those of changes, from the parameters; outputs from a row, its inputs being the parameters
+        and then the forcings.
+    n_values, n_outputs : int
     """
 
     rates: int
     watch: int
     n_watched: int
     code: Any
+    values: int = 0
+    outputs: int = 0
+    n_values: int = 0
+    n_outputs: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solver:
+    """What the solver is told: length of the blocks of z by which errors are measured, tolerances, limits.
+
+    atol : array, shape (n_z,)
+    """
+
+    n_states: int
+    rtol: float
+    atol: Vector
+    max_step: float
+    most_steps: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """A part of a run where nothing happens.
+
+    Attributes
+    ----------
+    start : float
+    times : ndarray
+        Increasing, the first not before `start`; the last is the end.
+    kept : int
+        How many of them are rows of the run; the others are not written.
+    constants : sequence of float
+        Inputs behind the parameters.
+    """
+
+    start: float
+    times: Vector
+    kept: int
+    constants: Any = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """What happens along a run, the same in every run.
+
+    Attributes
+    ----------
+    start : float
+    rows : ndarray, shape (n_rows,)
+    n_at_start : int
+        Rows at the start itself, 0 or 1.
+    stretches : tuple of Stretch
+    changes : tuple of (int, int, int, int)
+        The stretch at whose end a state changes (-1: before the first), the state, how (`CHANGES`), which value.
+    forced : ndarray, shape (n_rows, n_forced)
+        Forcings at the rows.
+    n_parameters : int
+    """
+
+    start: float
+    rows: Vector
+    n_at_start: int
+    stretches: tuple[Stretch, ...]
+    changes: tuple[tuple[int, int, int, int], ...] = ()
+    forced: Any = ()
+    n_parameters: int = 0
 
 
 class ExplicitRuns:
-    """Runs of one model by the explicit method, see `compiled.dormand_prince.drive`; threads may share it.
+    """Runs along one course, see `compiled.dormand_prince.drive`; threads may share it.
 
     Parameters
     ----------
     functions : Functions
-    n_states : int
-        Length of the blocks of z by which errors are measured.
-    rtol : float
-    atol : array, shape (n_z,)
-    max_step : float
+        Without `values` a run is given its start, without `outputs` it has none.
+    solver : Solver
+    course : Course
+    n_inputs : int
+        Of a run: its parameters, what every stretch sets behind them, and what else the rates read.
     """
 
-    def __init__(self, functions: Functions, n_states: int, rtol: float, atol: Vector, max_step: float) -> None:
-        self._functions, self._n_states, self._rtol, self._max_step = functions, n_states, rtol, max_step
-        self._atol = np.array(atol, dtype=float)
-        self._atol_at = address(self._atol)
-        name = "run_watched" if functions.n_watched else "run_smooth"
-        self._loop = c_loop("explicit_loop", name, "i" * 9 + "d" * 3 + "p" * 8, "the explicit solver")
-        self._at_times: tuple[Any, int] = (None, 0)
+    def __init__(self, functions: Functions, solver: Solver, course: Course, n_inputs: int) -> None:
+        f, s, n = functions, solver, len(solver.atol)
+        forced = np.asarray(course.forced, dtype=float).reshape(len(course.rows), -1)
+        n_constants = len(course.stretches[0].constants) if course.stretches else 0
+        n_values = max(f.n_values, n)
+        self._head = np.array([
+            f.rates, f.watch, f.values, f.outputs, n, s.n_states, n_inputs, course.n_parameters, n_constants,
+            n_values, f.n_outputs, forced.shape[1], f.n_watched, len(course.rows), course.n_at_start,
+            len(course.stretches), len(course.changes), s.most_steps,
+        ], dtype=np.int64)  # fmt: skip
+        assert len(self._head) == HEAD
+        stops = np.cumsum([0, *(len(k.times) for k in course.stretches)])
+        kept = [k.kept for k in course.stretches]
+        self._stretches = np.column_stack([stops[:-1], stops[1:], kept]).astype(np.int64)
+        self._changes = np.array(course.changes, dtype=np.int64).reshape(-1, 4)
+        self._numbers = np.concatenate([
+            [s.rtol, s.max_step, course.start], s.atol, course.rows, [k.start for k in course.stretches],
+            *(k.times for k in course.stretches), *(k.constants for k in course.stretches), forced.ravel(),
+        ])  # fmt: skip
+        self._fixed = [address(a) for a in (self._head, self._stretches, self._changes, self._numbers)]
+        name = "run_watched" if f.n_watched else "run_smooth"
+        self._loop = c_loop("explicit_loop", name, KINDS, "the explicit solver")
+        self._functions, self._n_inputs = functions, n_inputs
+        self._rows, self._width = len(course.rows), n + f.n_outputs
+        # where things lie in the one array of a single run: every array's address takes time
+        sizes = [3, n_inputs, WORK * n, 2 * f.n_watched, n_values + course.n_parameters + forced.shape[1]]
+        self._places: list[int] = np.cumsum(sizes).tolist()
+        self._offsets = [8 * place for place in self._places]
+        self._size = self._places[-1] + self._rows * self._width
 
-    def one(self, t: float, z: Vector, inputs: Vector, times: Vector, most_steps: int) -> tuple[Matrix, list[float]]:
-        """Return z at `times`, shape (n_times, n_z), and how the run ended; see `many`."""
-        n, m, n_watched = len(z), len(inputs), self._functions.n_watched
-        own = np.empty(n + m + 3 + WORK * n + 2 * n_watched)  # one array, for every address takes time
-        own[:n], own[n : n + m] = z, inputs
-        out = np.empty((len(times), n))
-        start = address(own)
-        told, work, marks = start + 8 * (n + m), start + 8 * (n + m + 3), start + 8 * (n + m + 3 + WORK * n)
-        self._call(1, n, m, most_steps, t, times, start, start + 8 * n, work, marks, address(out), told)
-        return out, own[n + m : n + m + 3].tolist()
+    def one(self, inputs: Vector, start: Vector | None = None) -> tuple[Matrix, list[float]]:
+        """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
 
-    def many(self, t: float, starts: Matrix, inputs: Matrix, times: Vector, most_steps: int) -> tuple[Cube, Matrix]:
-        """Run the model from many starts, with inputs of their own; Python's lock is left to other threads.
+        inputs : the parameters, or more
+        start : z at the start, where it is not computed
+        """
+        own = np.empty(self._size)
+        own[3 : 3 + len(inputs)] = inputs
+        if start is not None:
+            at = self._places[3]
+            own[at : at + len(start)] = start
+        told = address(own)
+        work, seen, values, out = (told + offset for offset in self._offsets[1:])
+        self._loop(*self._fixed, 1, told + 24, work, seen, values, out, told)
+        return own[self._places[4] :].reshape(self._rows, self._width), own[:3].tolist()
+
+    def many(self, P: Matrix) -> tuple[Cube, Matrix]:
+        """Return many runs that begin where their parameters say; Python's lock is left to other threads.
 
         Parameters
         ----------
-        starts : array, shape (n_run, n_z)
-            z at t.
-        inputs : array, shape (n_run, n_inputs)
-        times : increasing, the first not before t; the last is the end.
+        P : array, shape (n_run, n_parameters)
 
         Returns
         -------
-        out : array, shape (n_run, n_times, n_z)
-            z at the times; NaN where a run did not come.
+        out : array, shape (n_run, n_rows, n_z + n_outputs)
+            What stands where a run did not come says nothing.
         told : array, shape (n_run, 3)
             How each run ended (`compiled.status`), the rows written, the time reached.
         """
-        starts, inputs = np.ascontiguousarray(starts, dtype=float), np.ascontiguousarray(inputs, dtype=float)
-        (n_runs, n), n_watched = starts.shape, self._functions.n_watched
-        out, told = np.empty((n_runs, len(times), n)), np.empty((n_runs, 3))
-        work = np.empty(WORK * n + 2 * n_watched)
-        addresses = [address(a) for a in (starts, inputs, work, work[WORK * n :], out, told)]
-        self._call(n_runs, n, inputs.shape[1], most_steps, t, times, *addresses)
-        for r in np.flatnonzero(told[:, 1] < len(times)):
-            out[r, int(told[r, 1]) :] = np.nan
+        inputs = np.zeros((len(P), self._n_inputs))
+        inputs[:, : P.shape[1]] = P
+        room = np.empty(self._places[-1])
+        out, told = np.empty((len(P), self._rows, self._width)), np.empty((len(P), 3))
+        work, seen, values = (address(room) + offset for offset in self._offsets[1:4])
+        self._loop(*self._fixed, len(P), address(inputs), work, seen, values, address(out), address(told))
         return out, told
-
-    def _call(self, n_runs: int, n: int, n_inputs: int, most_steps: int, t: float, times: Vector,
-              starts: int, inputs: int, work: int, marks: int, out: int, told: int) -> None:  # fmt: skip
-        known, at = self._at_times
-        if known is not times:  # a run asks for the same ones again and again
-            wanted = np.ascontiguousarray(times, dtype=float)
-            at = address(wanted)
-            if wanted is times:
-                self._at_times = times, at
-        f = self._functions
-        self._loop(
-            f.rates, f.watch, n_runs, n, self._n_states, n_inputs, len(times), f.n_watched, most_steps,
-            t, self._rtol, self._max_step, starts, inputs, at, self._atol_at, work, marks, out, told,
-        )  # fmt: skip

@@ -8,7 +8,10 @@ __all__ = [
     "CROSSED",
     "DONE",
     "EXPLODED",
+    "HEAD",
+    "NOT_FINITE",
     "NO_RATES",
+    "NO_VALUE",
     "STEP_TOO_SMALL",
     "STIFF",
     "TOO_MANY_STEPS",
@@ -23,7 +26,13 @@ STEP_TOO_SMALL = 3
 STIFF = 4
 NO_RATES = 5
 EXPLODED = 6
+NO_VALUE = 7
+"""An initial value or that of a change is not finite."""
+NOT_FINITE = 8
+"""A state is not, at a row."""
 
+HEAD = 18
+"""Numbers of the array that says what a run goes along, see `compiled.explicit_runs`."""
 WORK = 14
 """Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial."""
 

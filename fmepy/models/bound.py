@@ -54,6 +54,8 @@ class BoundDynamic:
     def _with_outputs(self, p: Vector, Y: Matrix) -> Matrix:
         """Return the states with the outputs beside them, shape (n_time, n_var)."""
         d = self._definition
+        if Y.shape[1] == len(self.var_names):
+            return Y
         if d.extra_names:
             Y = np.concatenate((Y, self._extras(p, Y)), axis=1)
         if not d.outputs:

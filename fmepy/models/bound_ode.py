@@ -149,7 +149,7 @@ class BoundOde(BoundDynamic):
     def runs_on_threads(self) -> bool:
         """Whether `simulate_many` leaves Python's lock to other threads."""
         runner = None if self._hold else self._runner(self._engines[0], "plain")
-        return runner is not None and runner.has_batches
+        return runner is not None and runner.whole is not None
 
     def simulate_many(self, Theta: Matrix) -> tuple[Cube, Any]:
         """Return Y, shape (n_run, n_time, n_var), and why runs failed; see `models.base.simulate_many`."""
@@ -159,22 +159,18 @@ class BoundOde(BoundDynamic):
         assert runner is not None, "an engine without sensitivities runs every model"
         P = np.tile(self._base, (len(Theta), 1))
         P[:, self._places] = Theta
-        states, ok = runner.run_many(P)
-        d, Y = self._definition, states
-        if d.outputs:
-            self._outputs = self._outputs or self._output_functions()
-            Y = self._outputs.beside_many(self.times, states, P, self._at_rows)
+        Y, ok = runner.whole.many(P)
         why = np.full(len(Y), "", dtype=object)
         with _ONE_AT_A_TIME:  # these hold Python's lock anyhow, and count
             for i in np.flatnonzero(~ok):
                 (Y[i],), (why[i],) = one_by_one(self, Theta[i : i + 1])
         if not self._model._has_told:
-            self._tell_unresolved_of_many(states[ok])
+            self._tell_unresolved_of_many(Y[ok])
         return Y, why
 
     def states_at(self, theta: Vector) -> Matrix:
         """Return the states alone, shape (n_time, n_state)."""
-        return self._run(self._parameters(theta), "plain")[0]
+        return self._run(self._parameters(theta), "plain")[0][:, : len(self._definition.states)]
 
     def _tell_unresolved(self, Y: Matrix) -> None:
         """Tell, once for the model, which states are too small for their tolerance."""

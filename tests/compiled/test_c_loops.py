@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numba import carray
 
-from fmepy.compiled import c_loops, kernels, status
+from fmepy.compiled import c_loops, kernels
 from fmepy.compiled.c_loops import c_loop
-from fmepy.compiled.explicit_runs import ExplicitRuns
+from fmepy.compiled.explicit_runs import KINDS as KINDS_OF_RUNS
+from fmepy.compiled.explicit_runs import Course, Stretch
 from fmepy.compiled.folder import read_kept
+from fmepy.errors import SimulationError
 from fmepy.models.engines import explicit
 from fmepy.models.running.system import build_system
 from tests.models.problems import hiv_model
@@ -52,8 +56,8 @@ def test_a_loop_is_compiled_once_and_anew_where_its_file_is_damaged(compilations
     [
         ("difference_loop", "run", KINDS),
         ("difference_loop", "run_sens", "i" * 12 + "d" + "pp" + "qq" + "p" * 7),
-        ("explicit_loop", "run_smooth", "i" * 9 + "d" * 3 + "p" * 8),
-        ("explicit_loop", "run_watched", "i" * 9 + "d" * 3 + "p" * 8),
+        ("explicit_loop", "run_smooth", KINDS_OF_RUNS),
+        ("explicit_loop", "run_watched", KINDS_OF_RUNS),
     ],
 )
 def test_an_object_file_needs_nothing_of_numba_or_python(module, name, kinds, monkeypatch):
@@ -74,28 +78,26 @@ def test_a_loop_that_allocates_is_refused():
         kernels.object_file(wasteful, "ip")
 
 
-def explicit_runs():
-    system = build_system(hiv_model().equations, (), True)
-    runs = ExplicitRuns(explicit._functions(system), 3, 1e-8, np.full(3, 1e-8), np.inf)
-    p = hiv_model().parms.to_numpy()
-    inputs = np.zeros((40, system.layout.size))
-    inputs[:, : len(p)] = p * np.random.default_rng(1).uniform(0.8, 1.2, (40, len(p)))
-    starts = np.tile([1100.0, 1.0, 100.0], (40, 1))
-    return runs, starts, inputs, np.linspace(0.0, 30.0, 31)
+def explicit_runs(most_steps=10_000):
+    definition, rows = hiv_model().definition, np.linspace(0.0, 30.0, 31)
+    stepper = explicit.DopriStepper(build_system(definition.equations, (), True), 1e-8, 1e-8)
+    stepper._solver = replace(stepper._solver, most_steps=most_steps)
+    p = definition.parms.to_numpy()
+    course = Course(0.0, rows, 1, (Stretch(0.0, rows[1:], 30),), (), np.empty((31, 0)), len(p))
+    P = p * np.random.default_rng(1).uniform(0.8, 1.2, (40, len(p)))
+    return stepper.along(course, definition), P
 
 
 def test_many_runs_are_the_single_ones_also_on_threads():
-    runs, starts, inputs, times = explicit_runs()
-    out, told = runs.many(0.0, starts, inputs, times, 10_000)
-    assert (told[:, 0] == status.DONE).all()
-    for i in range(40):
-        one, ended = runs.one(0.0, starts[i], inputs[i], times, 10_000)
-        np.testing.assert_array_equal(one, out[i])
-        assert ended == [status.DONE, 31.0, 30.0]
+    runs, P = explicit_runs()
+    out, ok = runs.many(P)
+    assert ok.all()
+    for p, rows in zip(P, out, strict=True):
+        np.testing.assert_array_equal(runs.one(p), rows)
     halves: dict[int, np.ndarray] = {}
 
     def half(k):
-        halves[k] = runs.many(0.0, starts[k::2], inputs[k::2], times, 10_000)[0]
+        halves[k] = runs.many(P[k::2])[0]
 
     threads = [threading.Thread(target=half, args=(k,)) for k in range(2)]
     for thread in threads:
@@ -106,25 +108,30 @@ def test_many_runs_are_the_single_ones_also_on_threads():
     np.testing.assert_array_equal(halves[1], out[1::2])
 
 
-def test_a_run_that_ends_early_leaves_nan_where_it_did_not_come():
-    runs, starts, inputs, times = explicit_runs()
-    out, told = runs.many(0.0, starts, inputs, times, 12)
-    assert (told[:, 0] == status.TOO_MANY_STEPS).all()
-    for rows, (_, n, reached) in zip(out, told, strict=True):
-        assert n == np.sum(times <= reached)
-        assert np.isfinite(rows[: int(n)]).all()
-        assert np.isnan(rows[int(n) :]).all()
+def test_a_run_that_ends_early_is_told():
+    runs, P = explicit_runs(most_steps=12)
+    assert not runs.many(P)[1].any()
+    with pytest.raises(SimulationError, match="gave up"):
+        runs.one(P[0])
+
+
+def test_whole_runs_are_made_anew_where_they_are_unpickled():
+    runs, P = explicit_runs()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(runs)).one(P[0]), runs.one(P[0]))
 
 
 def test_times_may_be_changed_in_place_or_lie_apart():
-    runs, starts, inputs, times = explicit_runs()
-    whole = runs.one(0.0, starts[0], inputs[0], times, 10_000)[0]
+    system = build_system(hiv_model().equations, (), True)
+    stepper = explicit.DopriStepper(system, 1e-8, 1e-8)
+    inputs, z, times = np.append(hiv_model().parms.to_numpy(), 0.0), np.array([1100.0, 1.0, 100.0]), np.arange(31.0)
+    whole = stepper.advance(0.0, z, inputs, times)[1]
     apart = np.repeat(times, 2)[::2]
     assert not apart.flags.c_contiguous
-    np.testing.assert_array_equal(runs.one(0.0, starts[0], inputs[0], apart, 10_000)[0], whole)
+    np.testing.assert_array_equal(stepper.advance(0.0, z, inputs, apart)[1], whole)
     changed = times.copy()
-    runs.one(0.0, starts[0], inputs[0], changed, 10_000)
+    stepper.advance(0.0, z, inputs, changed)
     changed *= 0.5
-    half = runs.one(0.0, starts[0], inputs[0], changed, 10_000)[0]
-    np.testing.assert_array_equal(half, runs.one(0.0, starts[0], inputs[0], changed.copy(), 10_000)[0])
+    np.testing.assert_array_equal(
+        stepper.advance(0.0, z, inputs, changed)[1], stepper.advance(0.0, z, inputs, changed.copy())[1]
+    )
     assert c_loops.address(changed) == changed.ctypes.data

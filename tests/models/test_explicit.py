@@ -131,16 +131,16 @@ def test_a_stiff_run_is_found_out_soon_and_left_to_another_engine(monkeypatch, w
     names = [e.name for e in bound._engines]
     assert names == ["numba", "diffsol", "retry"] if with_diffsol else ["numba", "retry"]
     told = []
-    advance = explicit.DopriStepper.advance
+    whole = explicit.WholeRuns.one
 
     def heard(self, *arguments):
         try:
-            return advance(self, *arguments)
+            return whole(self, *arguments)
         except SimulationError as error:
             told.append(error)
             raise
 
-    monkeypatch.setattr(explicit.DopriStepper, "advance", heard)
+    monkeypatch.setattr(explicit.WholeRuns, "one", heard)
     np.testing.assert_allclose(bound.simulate(bound.theta0), stiff(engine="scipy")().iloc[:, 1:], rtol=5e-3, atol=1e-4)
     assert bound.retries == 1
     assert "stiff" in str(told[0])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.python_code import array_function, scalar_function
+from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import symbol, symbols
@@ -47,16 +47,6 @@ class ValueTable:
             return self._constant
         return _computed(self._value, p)
 
-    def many(self, P: Matrix) -> Matrix:
-        """Return the values at many p, shape (n_run, n); not finite where they have none."""
-        out = np.empty((len(P), self.shape[0]))
-        if self._constant is not None:
-            out[:] = self._constant
-        else:
-            for i, column in enumerate(_array_values(*self._key)(tuple(P.T))):
-                out[:, i] = column
-        return out
-
     def slope(self, p: list[float]) -> Matrix:
         """Return the derivatives, shape (n, n_names)."""
         if self._constant is not None:
@@ -82,14 +72,6 @@ def _values(values: tuple[Any, ...], parameters: tuple[str, ...]) -> Callable[..
     import sympy
 
     return scalar_function(symbols(parameters), [sympy.sympify(v) for v in values])
-
-
-@lru_cache(maxsize=64)
-def _array_values(values: tuple[Any, ...], parameters: tuple[str, ...]) -> Callable[..., list[Any]]:
-    """Return the values as a function of arrays, one a parameter."""
-    import sympy
-
-    return array_function(symbols(parameters), [sympy.sympify(v) for v in values])
 
 
 @lru_cache(maxsize=64)

@@ -15,9 +15,10 @@ every engine:
    the crossing, and the times that belong to them;
 4. it raises SimulationError if it cannot go on (step limit, step size, no convergence), with the time reached where
    that is known; it need not look for NaN, the driver does;
-5. it may offer ``advance_many(start, Z, inputs, times)``, Z and inputs with one row a run: (z at times, shape (n_run,
-   n_times, n_z), which runs came to their end), without Python between the runs and without its lock, so that threads
-   share the work; it is not asked where there are switches;
+5. it may offer ``along(course, definition)`` (`compiled.explicit_runs.Course`): whole runs along one course, from all
+   parameters of the model to its states and outputs, without Python in between and without its lock, so that threads
+   share the work: ``one(p) -> Y`` raises SimulationError, ``many(P) -> (Y, which runs came to their end)``. It is not
+   asked where switches must be watched or the course depends on the run;
 6. it keeps nothing from one call to the next that could change a result.
 """
 

@@ -12,20 +12,23 @@ zero, and one loop over the parameters adds up ``s_j' = (df/dy) s_j + k_j df/dp_
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from fmepy.compiled import status
-from fmepy.compiled.explicit_runs import ExplicitRuns, Functions
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, Solver, Stretch
 from fmepy.compiled.llvm_code import NotWritableError, Part, Place, Program
-from fmepy.compiled.machine import compiled
+from fmepy.compiled.machine import Code, compiled
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol
-from fmepy.models.engines.base import Engine, SolverOptions, steps_of
+from fmepy.models.definition.definition import Definition
+from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.problem import Problem
+from fmepy.models.running.switches import as_choices
 from fmepy.models.running.system import System, build_system
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
@@ -33,6 +36,7 @@ __all__ = ["ENGINE", "DopriStepper", "stepper"]
 
 MOST_STEPS = 100_000
 """Steps of one segment, rejected ones included, before a run is given back."""
+_MOST_STRETCHES = 64
 
 _WHY = {
     status.STEP_TOO_SMALL: "the step became too small",
@@ -61,35 +65,105 @@ class DopriStepper:
     def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf) -> None:
         self._arguments = (system, rtol, atol, max_step)
         self.watches_switches = bool(system.watched)
-        self._max_step = max_step
         self.most_steps = MOST_STEPS
         blocks = len(system.z) // system.n_states
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
-        functions = _functions(system)
-        self._runs = ExplicitRuns(functions, system.n_states, rtol, all_atol, max_step)
+        self._solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
+        self._functions, self._n_inputs = _functions(system), system.layout.size + len(system.watched)
+        self._stretches: dict[Any, ExplicitRuns] = {}
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
-        most = self._most_steps(start, times)
-        out, (ended, n, reached) = self._runs.one(start, z, inputs, times, most)
+        key = (start, self.most_steps, times.tobytes())  # most runs ask for the same stretches again
+        runs = self._stretches.get(key)
+        if runs is None:
+            if len(self._stretches) >= _MOST_STRETCHES:
+                self._stretches.clear()
+            course = Course(start, times, 0, (Stretch(start, times, len(times)),))
+            solver = replace(self._solver, most_steps=self.most_steps)
+            runs = self._stretches[key] = ExplicitRuns(self._functions, solver, course, self._n_inputs)
+        out, (ended, n, reached) = runs.one(inputs, z)
         if ended == status.DONE:
             return times, out
         if ended == status.CROSSED:
             return np.append(times[: int(n) - 1], reached), out[: int(n)]
-        why = _WHY.get(int(ended), f"more than {most} steps")
-        exploded = ended == status.EXPLODED
-        raise SimulationError(f"the explicit solver gave up: {why}", time=reached, exploded=exploded)
+        raise _failure(ended, reached, self.most_steps)
 
-    def advance_many(self, start: float, Z: Matrix, inputs: Matrix, times: Vector) -> tuple[Cube, BoolVector]:
-        """Return z at `times` of many runs, shape (n_run, n_times, n_z), and which came to their end; no switches."""
-        out, told = self._runs.many(start, Z, inputs, times, self._most_steps(start, times))
-        return out, told[:, 0] == status.DONE
-
-    def _most_steps(self, start: float, times: Vector) -> int:
-        return self.most_steps + steps_of(times[-1] - start, self._max_step)
+    def along(self, course: Course, definition: Definition) -> WholeRuns:
+        """Return whole runs along a course, from parameters to outputs; see `engines.base`."""
+        return WholeRuns(self, course, definition)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DopriStepper, self._arguments  # addresses mean nothing to another process
+
+
+class WholeRuns:
+    """Whole runs of a model without Python between its start and its outputs.
+
+    Raises
+    ------
+    NotWritableError
+        An initial value, that of an event, or an output has a function that there is no word for.
+    """
+
+    def __init__(self, stepper: DopriStepper, course: Course, definition: Definition) -> None:
+        self._given, d = (stepper, course, definition), definition
+        values, forcings = (*d.initial, *(e.value for e in d.events)), tuple(f.name for f in d.forcings)
+        around = _around(d.states, d.parameters, forcings, d.time, values, tuple(e for _, e in d.outputs))
+        functions = replace(
+            stepper._functions,
+            code=(stepper._functions.code, around),
+            values=around.address("values"),
+            outputs=around.address("outputs") if d.outputs else 0,
+            n_values=len(values),
+            n_outputs=len(d.outputs),
+        )
+        self._runs = ExplicitRuns(functions, stepper._solver, course, stepper._n_inputs)
+
+    def one(self, p: Vector) -> Matrix:
+        """Return the states and outputs, shape (n_time, n_var), at all parameters of the model."""
+        out, (ended, _, reached) = self._runs.one(p)
+        if ended != status.DONE:
+            raise _failure(ended, reached, MOST_STEPS)
+        return out
+
+    def many(self, P: Matrix) -> tuple[Cube, BoolVector]:
+        """Return those of many runs, shape (n_run, n_time, n_var), and which came to their end."""
+        out, told = self._runs.many(P)
+        return out, told[:, 0] == status.DONE
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WholeRuns, self._given
+
+
+def _failure(ended: float, reached: float, most_steps: int) -> SimulationError:
+    if ended == status.NOT_FINITE:
+        return SimulationError("a state became NaN or infinite", time=reached)
+    if ended == status.NO_VALUE:
+        return SimulationError("an initial or event value is not finite")
+    why = _WHY.get(int(ended), f"more than {most_steps} steps")
+    exploded = ended == status.EXPLODED
+    return SimulationError(f"the explicit solver gave up: {why}", time=reached, exploded=exploded)
+
+
+@lru_cache(maxsize=64)
+def _around(
+    states: tuple[str, ...],
+    parameters: tuple[str, ...],
+    forcings: tuple[str, ...],
+    time: str,
+    values: tuple[Any, ...],
+    outputs: tuple[Any, ...],
+) -> Code:
+    """Return what surrounds the solver, compiled: ``values`` of parameters, ``outputs`` of a row; see `Functions`."""
+    import sympy
+
+    where: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
+    program = Program(["t"], ["z", "q", "out"])
+    program.function("values", [("out", i, as_choices(sympy.sympify(v))) for i, v in enumerate(values)], where)
+    where = {**where, symbol(time): "t"} | {symbol(name): ("z", i) for i, name in enumerate(states)}
+    program.function("outputs", [("out", i, as_choices(e)) for i, e in enumerate(outputs)], where)
+    return compiled(program.text())
 
 
 # --- the rates of a model

@@ -20,7 +20,7 @@ from fmepy.expressions.derivatives import derivative
 from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector
 
-__all__ = ["planned_crossings", "planned_modes"]
+__all__ = ["depends_on_parameters", "planned_crossings", "planned_modes"]
 
 MOST_STOPS = 10_000
 """Crossings in one run."""
@@ -43,6 +43,11 @@ def planned_crossings(system: System, p: Vector, start: float, last: float) -> t
 def planned_modes(system: System, p: Vector, times: Vector) -> Matrix:
     """Return the modes of the planned switches at times that are no crossings, shape (n_planned, n_times)."""
     return _modes(system, p[_used(system)].tolist(), times, len(system.planned))
+
+
+def depends_on_parameters(system: System) -> bool:
+    """Tell whether crossings are at times that depend on parameters, or are not known before the run."""
+    return bool(system.watched) or _used(system).size > 0
 
 
 @lru_cache(maxsize=64)

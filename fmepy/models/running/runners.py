@@ -6,10 +6,12 @@ events with their derivatives. It holds no results and may be called again and a
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
@@ -19,8 +21,8 @@ from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps, stage_values
 from fmepy.models.running.problem import Problem, problem_of
 from fmepy.models.running.system import build_system, system_rates
-from fmepy.models.running.timeline import EventTable, Timeline, finite_rows, run_segments, snapped
-from fmepy.types import BoolVector, Cube, Matrix, Vector
+from fmepy.models.running.timeline import EventTable, Timeline, course_of, finite_rows, run_segments, snapped
+from fmepy.types import Matrix, Vector
 
 __all__ = ["Runner", "make_runner"]
 
@@ -41,12 +43,18 @@ class Runner:
     ) -> None:
         self.name, self.names, self.timeline = name, names, timeline
         self.n_states = len(definition.states)
+        self._definition = definition
         self._initial = ValueTable(definition.initial, definition.parameters, names)
         self._events = EventTable(events, self.n_states, definition.parameters, names)
         self._places = [definition.parameters.index(k) for k in names]
 
     def run(self, p: Vector) -> tuple[Matrix, Any]:
-        """Return Y, shape (n_time, n_state), and S, shape (n_time, n_state, n_names) (None without sensitivities)."""
+        """Return Y, shape (n_time, n_state), and S, shape (n_time, n_state, n_names) (None without sensitivities).
+
+        Of `whole` runs Y has the outputs too, shape (n_time, n_var).
+        """
+        if self.whole is not None:
+            return self.whole.one(p), None
         plain = p.tolist()
         y = self._initial.value(plain)
         if not self.names:
@@ -62,16 +70,9 @@ class Runner:
         raise NotImplementedError
 
     @property
-    def has_batches(self) -> bool:
-        """Whether `run_many` is there: runs in batches, without Python between them and without its lock."""
-        return False
-
-    def run_many(self, P: Matrix) -> tuple[Cube, BoolVector]:
-        """Return the states of many runs without sensitivities, shape (n_run, n_time, n_state), and which came through.
-
-        What stands where a run did not says nothing.
-        """
-        raise NotImplementedError
+    def whole(self) -> Any:
+        """Whole runs from parameters to outputs (`models.engines.base`, 5.), None where there are none."""
+        return None
 
 
 class _AdaptiveRunner(Runner):
@@ -106,33 +107,17 @@ class _AdaptiveRunner(Runner):
             self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events
         )
 
-    @property
-    def has_batches(self) -> bool:
-        """Whether the engine runs in batches and nothing happens at times that depend on the run."""
-        has_switches = self._system is None or bool(self._system.switches)
-        return hasattr(self._stepper, "advance_many") and not has_switches and not self.names
-
-    def run_many(self, P: Matrix) -> tuple[Cube, BoolVector]:
-        """Return the states of many runs, stretch by stretch, see `Runner`."""
-        timeline, inputs = self.timeline, np.tile(self._inputs, (len(P), 1))
-        inputs[:, : P.shape[1]] = P
-        Z, apply_events = self._initial.many(P), self._events.prepared_many(P)
-        out = np.empty((len(P), len(timeline.rows), self.n_states))
-        out[:, : timeline.n_at_start] = Z[:, None]
-        if timeline.first_events:
-            Z = apply_events(timeline.first_events, Z)
-        ok = np.ones(len(P), dtype=bool)
-        for segment in self._segments or ():
-            if self._layout.n_forcings:
-                inputs[:, self._layout.lines] = segment.lines
-                inputs[:, self._layout.origin] = segment.start
-            rows, came_through = self._stepper.advance_many(segment.start, Z, inputs, segment.times)
-            ok &= came_through
-            out[:, segment.rows] = rows[:, : segment.rows.stop - segment.rows.start]
-            Z = rows[:, -1]
-            if segment.events:
-                Z = apply_events(segment.events, Z)
-        return out, ok & np.isfinite(out).all(axis=(1, 2))
+    @cached_property
+    def whole(self) -> Any:
+        """Whole runs, where the engine has them and nothing happens at times that depend on the run."""
+        system = self._system
+        if self.names or system is None or system.watched or not hasattr(self._stepper, "along"):
+            return None
+        course = course_of(self.timeline, system, self._events.events)
+        try:
+            return None if course is None else self._stepper.along(course, self._definition)
+        except NotWritableError:
+            return None
 
 
 class _FixedRunner(Runner):

@@ -272,16 +272,6 @@ class Outputs:
             out[:, i] = column
         return out
 
-    def beside_many(self, t: Vector, Y: Cube, P: Matrix, U: Matrix) -> Cube:
-        """Return `beside` of many runs, shape (n_run, n_time, n_state + n_out)."""
-        n = Y.shape[2]
-        out = np.empty((*Y.shape[:2], n + self.n))
-        out[:, :, :n] = Y
-        columns = np.ascontiguousarray(Y.transpose(2, 0, 1))
-        for i, column in enumerate(self.values((t,), columns, P.T[:, :, None], U), n):
-            out[:, :, i] = column
-        return out
-
     def sensitivities_beside(self, t: Vector, Y: Matrix, S: Cube, p: Any, U: Matrix) -> Cube:
         """Return S of states and outputs by the chain rule, shape (n_time, n_state + n_out, n_par)."""
         assert self.derivatives is not None, "outputs were built without derivatives"

@@ -12,19 +12,20 @@ kinks and jumps of forcings, switches. The conventions:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, isfinite
 from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.explicit_runs import CHANGES, Course, Stretch
 from fmepy.errors import SimulationError
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Stepper
 from fmepy.models.running.events import Event
-from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines
-from fmepy.models.running.planned import planned_crossings, planned_modes
+from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
+from fmepy.models.running.planned import depends_on_parameters, planned_crossings, planned_modes
 from fmepy.models.running.system import (
     InputLayout,
     System,
@@ -35,7 +36,17 @@ from fmepy.models.running.system import (
 )
 from fmepy.types import Matrix, Vector
 
-__all__ = ["EventTable", "Segment", "Timeline", "finite_rows", "known_crossings", "merged", "run_segments", "snapped"]
+__all__ = [
+    "EventTable",
+    "Segment",
+    "Timeline",
+    "course_of",
+    "finite_rows",
+    "known_crossings",
+    "merged",
+    "run_segments",
+    "snapped",
+]
 
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
@@ -71,22 +82,6 @@ class EventTable:
                     dv = slopes[i]
                     s[:] = dv if e.method == "replace" else s + dv if e.method == "add" else v * s + old * dv
             return z
-
-        return apply
-
-    def prepared_many(self, P: Matrix) -> Callable[[Sequence[int], Matrix], Matrix]:
-        """Return ``apply(indices, Z) -> Z`` for many runs without sensitivities, Z of shape (n_run, n_state)."""
-        if not self.events:
-            return lambda indices, Z: Z
-        values = self._table.many(P)
-
-        def apply(indices: Sequence[int], Z: Matrix) -> Matrix:
-            Z = Z.copy()
-            for i in indices:
-                e, v = self.events[i], values[:, i]
-                old = Z[:, e.state]
-                Z[:, e.state] = v if e.method == "replace" else old + v if e.method == "add" else old * v
-            return Z
 
         return apply
 
@@ -272,6 +267,27 @@ def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -
         return ()
     p = inputs[: system.layout.n_parameters]
     return planned_crossings(system, p, timeline.start, float(timeline.rows[-1]))
+
+
+def course_of(timeline: Timeline, system: System, events: Sequence[Event]) -> Course | None:
+    """Return what happens along every run without sensitivities; None where it depends on the run's parameters."""
+    if depends_on_parameters(system):
+        return None
+    anywhere = np.zeros(system.layout.n_parameters)
+    segments = timeline.segments(known_crossings(system, anywhere, timeline))
+    modes = planned_modes(system, anywhere, np.array([0.5 * (s.start + s.end) for s in segments])).T
+    stretches = tuple(
+        Stretch(s.start, s.times, s.rows.stop - s.rows.start, [*s.lines, s.start, *m])
+        for s, m in zip(segments, modes, strict=True)
+    )
+    happening = [(-1, timeline.first_events), *((k, s.events) for k, s in enumerate(segments))]
+    changes = tuple(
+        (k, events[i].state, CHANGES[events[i].method], system.n_states + i) for k, them in happening for i in them
+    )
+    forced = forcing_values(timeline.forcings, timeline.rows).T
+    return Course(
+        timeline.start, timeline.rows, timeline.n_at_start, stretches, changes, forced, system.layout.n_parameters
+    )
 
 
 class _Modes:
