@@ -78,8 +78,7 @@ class BadData(Framed):
         """Draw the magnitudes of what was found; return the Axes."""
         from fmepy.plotting.filtering import plot_screening
 
-        panel: Axes = plot_screening(self, ax=ax, **kwargs)
-        return panel
+        return plot_screening(self, ax=ax, **kwargs)
 
     def shown(self) -> list[str | Part]:
         """Return how it ended, and the log."""

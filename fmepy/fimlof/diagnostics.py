@@ -186,8 +186,7 @@ class Correlations(Framed):
         """Draw stems of the correlations with their limits, one panel a variable; return the Axes."""
         from fmepy.plotting.filtering import plot_correlations
 
-        panels: AxesArray = plot_correlations(self, which, axes=axes, **kwargs)
-        return panels
+        return plot_correlations(self, which, axes=axes, **kwargs)
 
     def shown(self) -> list[str | Part]:
         """Return the portmanteau test and the time constants."""
@@ -263,8 +262,7 @@ class SumsqTest:
         """Draw the sum of squares as it grows, with its expectation and limits; return the Axes."""
         from fmepy.plotting.filtering import plot_sumsq
 
-        panel: Axes = plot_sumsq(self, ax=ax, **kwargs)
-        return panel
+        return plot_sumsq(self, ax=ax, **kwargs)
 
     def __repr__(self) -> str:
         told = f"SUMSQ {self.sumsq:.5g}, expected {self.expected} with sd {self.sd:.3g}"
@@ -293,8 +291,7 @@ class Normality(Framed):
         """Draw quantiles against those of the normal, one panel a variable; return the Axes."""
         from fmepy.plotting.filtering import plot_normality
 
-        panels: AxesArray = plot_normality(self, which, axes=axes, **kwargs)
-        return panels
+        return plot_normality(self, which, axes=axes, **kwargs)
 
 
 _SHAPIRO_UNTIL = 2000
@@ -339,8 +336,7 @@ class Periodogram(Framed):
         """Draw the cumulative periodograms with their limits, one panel a variable; return the Axes."""
         from fmepy.plotting.filtering import plot_periodogram
 
-        panels: AxesArray = plot_periodogram(self, which, axes=axes, **kwargs)
-        return panels
+        return plot_periodogram(self, which, axes=axes, **kwargs)
 
 
 def periodogram_of(w: Whitened, variables: Sequence[str]) -> Periodogram:

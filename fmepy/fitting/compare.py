@@ -58,8 +58,7 @@ class FitComparison(Framed):
         """Draw how far AIC and BIC lie above the best; return the Axes."""
         from fmepy.plotting.comparison import plot_comparison
 
-        panel: Axes = plot_comparison(self, ax=ax, **kwargs)
-        return panel
+        return plot_comparison(self, ax=ax, **kwargs)
 
     def shown(self) -> list[str | Part]:
         """Return the table, and the tests of nested fits if there are any."""

@@ -59,8 +59,7 @@ class Prediction(Framed):
         """Draw one panel per variable: curve, band, observations; return the Axes."""
         from fmepy.plotting.fits import plot_prediction
 
-        panels: NDArray[np.object_] = plot_prediction(self, obs, which=which, axes=axes, **kwargs)
-        return panels
+        return plot_prediction(self, obs, which=which, axes=axes, **kwargs)
 
 
 def predict(model: Any, fit: ModFit, *, times: Any = None, level: float = 0.95, reading: bool = False) -> Prediction:

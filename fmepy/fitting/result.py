@@ -298,8 +298,7 @@ class ModFit(Shown):
         """Draw the residuals of every variable and the cost by iteration; return the Axes."""
         from fmepy.plotting.fits import plot_fit
 
-        panels: NDArray[np.object_] = plot_fit(self, axes=axes, **kwargs)
-        return panels
+        return plot_fit(self, axes=axes, **kwargs)
 
     def predict(self, model: Any, *, times: Any = None, level: float = 0.95, reading: bool = False) -> Prediction:
         """Return the fitted curve of `model` with a band, see `fmepy.fitting.predict`."""

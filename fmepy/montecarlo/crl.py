@@ -91,8 +91,7 @@ class ModCRL(Framed):
         """
         from fmepy.plotting.ranges import plot_responses
 
-        panels: AxesArray = plot_responses(self, which=which, trace=trace, axes=axes, **kwargs)
-        return panels
+        return plot_responses(self, which=which, trace=trace, axes=axes, **kwargs)
 
     def pairs(
         self,
@@ -117,8 +116,7 @@ class ModCRL(Framed):
         from fmepy.plotting.ranges import plot_pairs
 
         columns = check_which(which, [str(c) for c in self.frame.columns], what="column")
-        panels: AxesArray = plot_pairs(self.frame[columns], nsample=nsample, axes=axes, **kwargs)
-        return panels
+        return plot_pairs(self.frame[columns], nsample=nsample, axes=axes, **kwargs)
 
     def hist(
         self,
@@ -140,8 +138,7 @@ class ModCRL(Framed):
         from fmepy.plotting.ranges import plot_histograms
 
         columns = check_which(which, [str(c) for c in self.frame.columns], what="column")
-        panels: AxesArray = plot_histograms(self.frame[columns], axes=axes, **kwargs)
-        return panels
+        return plot_histograms(self.frame[columns], axes=axes, **kwargs)
 
 
 @interruptible(Ran.told)

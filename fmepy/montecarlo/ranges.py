@@ -107,10 +107,9 @@ class RangeSummary(Framed):
         """
         from fmepy.plotting.ranges import plot_bands
 
-        panels: AxesArray = plot_bands(
+        return plot_bands(
             self, xyswap=xyswap, which=which, legpos=legpos, quant=quant, obs=obs, obspar=obspar, axes=axes, **kwargs
         )
-        return panels
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -317,8 +316,7 @@ class SensRange(Framed):
 
         if self._summary is not None:
             raise ArgumentError("The runs were not kept (keep='summary'); .summary().plot() draws their bands.")
-        panels: AxesArray = plot_runs(self, which=which, xyswap=xyswap, axes=axes, **kwargs)
-        return panels
+        return plot_runs(self, which=which, xyswap=xyswap, axes=axes, **kwargs)
 
 
 def _places_of(variable: str, columns: Sequence[str]) -> list[int]:

@@ -31,6 +31,9 @@ __all__ = [
     "one_per_panel",
     "picture",
     "set_axes",
+    "square_of",
+    "write_correlation",
+    "write_in",
 ]
 
 P = ParamSpec("P")
@@ -281,6 +284,26 @@ def get_axes(
     if len(given) < n:
         raise ArgumentError(f"`axes` holds {len(given)} Axes; {n} are needed, one per panel.")
     return _flat([_checked(a, "axes") for a in given[:n]])
+
+
+def square_of(n: int, axes: Any, panel: tuple[float, float]) -> AxesArray:
+    """Return n by n Axes, those given or new ones: what is drawn of every two of n quantities."""
+    return get_axes(n * n, axes, ncols=n, panel=panel).reshape(n, n)
+
+
+def write_in(ax: Axes, text: str, size: Any) -> None:
+    """Write a text into the middle of a panel without ticks."""
+    ax.set(xticks=[], yticks=[])
+    ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=size, transform=ax.transAxes)
+
+
+def write_correlation(ax: Axes, x: Any, y: Any) -> None:
+    """Write the correlation of two quantities into a panel, the larger the stronger it is; "-" where there is none."""
+    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        write_in(ax, "-", 8)
+    else:
+        r = float(np.corrcoef(x, y)[0, 1])
+        write_in(ax, f"{r:.2f}", 8 + 10 * abs(r))
 
 
 def _flat(items: list[Axes]) -> AxesArray:

@@ -11,7 +11,7 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.errors import check_choice
 from fmepy.fimlof.bands import band
-from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, picture
+from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, picture, set_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,8 +116,7 @@ def plot_states(
         jumps = shocks[shocks["flag"] & (shocks["state"] == name)]
         for k, t in enumerate(jumps["time"].unique()):
             ax.axvline(t, color="C1", linestyle=":", linewidth=1.2, zorder=1, label="jump" if k == 0 else None)
-        ax.set_xlabel(flt.xlabel)
-        ax.set_ylabel(name)
+        set_axes(ax, flt.xlabel, name)
         add_legend(ax)
     return panels
 
@@ -141,8 +140,7 @@ def plot_innovations(flt: FilterResult, which: Any = None, *, axes: Any = None, 
         flagged = mine[mine["flag"].astype(bool)]
         if len(flagged):
             ax.plot(flagged["x"], flagged["standardized"], **{**_RING, "label": "suspected"})
-        ax.set_xlabel(flt.xlabel)
-        ax.set_ylabel(f"{name}: innovation / sd")
+        set_axes(ax, flt.xlabel, f"{name}: innovation / sd")
         add_legend(ax)
     return panels
 
@@ -167,8 +165,7 @@ def plot_correlations(correlations: Correlations, which: Any = None, *, axes: An
         ax.vlines(lags[1:], 0, values[1:, i, i], color=color, linewidth=1.5, zorder=3)
         ax.plot(lags[1:], values[1:, i, i], **{"color": color, "marker": "o", "linestyle": "none", "markersize": 4,
                                                "zorder": 4, "label": "with itself", **kwargs})  # fmt: skip
-        ax.set_xlabel("lag (samples)")
-        ax.set_ylabel(f"{name}: correlation")
+        set_axes(ax, "lag (samples)", f"{name}: correlation")
         _integer_ticks(ax)
         add_legend(ax)
     return panels
@@ -189,8 +186,7 @@ def plot_sumsq(test: SumsqTest, *, ax: Axes | None = None, **kwargs: Any) -> Axe
     ax.plot(n, 2 * np.sqrt(2 * n), **{**_LIMIT, "label": "2 sd"})
     ax.plot(n, -2 * np.sqrt(2 * n), **_LIMIT)
     ax.plot(n, np.cumsum(test.squares) - n, **{"color": "C0", "label": "sum of squares - data", **kwargs})
-    ax.set_xlabel("data, in order")
-    ax.set_ylabel("excess of SUMSQ")
+    set_axes(ax, "data, in order", "excess of SUMSQ")
     add_legend(ax)
     return ax
 
@@ -210,8 +206,7 @@ def plot_normality(normality: Normality, which: Any = None, *, axes: Any = None,
         ax.plot(expected, values, **{"marker": "o", "linestyle": "none", "markersize": 3, **kwargs})
         p = float(normality.frame["p"][name])
         ax.set_title(f"p = {p:.3g}", fontsize="small", loc="left")
-        ax.set_xlabel("normal quantile")
-        ax.set_ylabel(f"{name}: whitened innovation")
+        set_axes(ax, "normal quantile", f"{name}: whitened innovation")
     return panels
 
 
@@ -229,8 +224,7 @@ def plot_periodogram(periodogram: Periodogram, which: Any = None, *, axes: Any =
             ax.plot(f, line - limit, **_LIMIT)
             ax.step(f, mine["cumulative"], where="post", **{"color": "C0", **kwargs})
         ax.set_ylim(-0.02, 1.02)
-        ax.set_xlabel("frequency (per unit of time)")
-        ax.set_ylabel(f"{name}: share of variance")
+        set_axes(ax, "frequency (per unit of time)", f"{name}: share of variance")
         add_legend(ax)
     return panels
 
@@ -289,8 +283,7 @@ def plot_forecast(
             _fan(ax, before, end, ahead, name, forecast.level, **kwargs)
         ax.plot(data["x"], data["obs"], **{**_DATA, "label": "data" if len(data) else None})
         ax.axvline(end["time"], color="0.7", linewidth=0.8, zorder=0)
-        ax.set_xlabel(forecast.xlabel)
-        ax.set_ylabel(name if label is None else f"{name}, {entity} {label}")
+        set_axes(ax, forecast.xlabel, name if label is None else f"{name}, {entity} {label}")
         add_legend(ax)
     return panels
 

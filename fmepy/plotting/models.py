@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, DataError, listed
+from fmepy.errors import ArgumentError, DataError
 from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
+from fmepy.plotting.observations import as_table, draw_observed, observed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["plot_model"]
 
 _DASHES = ("-", "--", "-.", ":")
-_OBSERVED = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 3}
 
 
 @picture
@@ -82,7 +81,7 @@ def plot_model(
     >>> panel.get_xlabel(), panel.get_ylabel(), len(panel.lines)
     ('time', 'N', 2)
     """
-    tables = [_output(o, i) for i, o in enumerate(outputs)]
+    tables = [as_table(o, f"`outputs[{i}]`") for i, o in enumerate(outputs)]
     if not tables:
         raise ArgumentError("`outputs` is missing: give at least one table, such as plot_model(model()).")
     x = str(tables[0].columns[0])
@@ -92,96 +91,26 @@ def plot_model(
     names = check_which(which, known) if which is not None else _numeric_columns(tables[0])
     if not names:
         raise DataError("The outputs hold no variable to show: there is no column of numbers beside x.")
-    seen = _observations(obs, x, names)
+    seen = observed(obs, x, known, names, needs_x=True)
     styles = [_style(kwargs, i) for i in range(len(tables))]
     panels = get_axes(len(names), axes)
     for ax, name in zip(panels, names, strict=True):
         for table, style, label in zip(tables, styles, labels or [None] * len(tables), strict=True):  # type: ignore[list-item]
             if name in table.columns:
-                _draw(ax, table.iloc[:, 0], table[name], xyswap, {**style, "label": label})
-        for xs, ys in seen.get(name, ()):
-            _draw(ax, xs, ys, xyswap, {**_OBSERVED, "label": "observed" if labels else None, **(obspar or {})})
+                line = (table.iloc[:, 0], table[name])
+                ax.plot(*(line[::-1] if xyswap else line), **{**style, "label": label})
+        draw_observed(ax, seen.get(name, ()), xyswap, obspar)
         set_axes(ax, x, name, xyswap)
     if labels is not None:
         add_legend(panels[0])
     return panels
 
 
-def _output(output: Any, number: int) -> pd.DataFrame:
-    table = _table(output, f"outputs[{number}]")
-    if table.shape[1] < 2:
-        raise DataError(f"`outputs[{number}]` needs x in its first column and at least one variable beside it.")
-    return table
-
-
-def _table(given: Any, argument: str) -> pd.DataFrame:
-    if isinstance(given, pd.DataFrame):
-        return given
-    if isinstance(given, Mapping):
-        return pd.DataFrame(dict(given))
-    raise ArgumentError(
-        f"`{argument}` must be a table (a DataFrame or a mapping of columns); got {type(given).__name__}."
-    )
-
-
 def _numeric_columns(table: pd.DataFrame) -> list[str]:
     return [str(c) for c in table.columns[1:] if pd.api.types.is_numeric_dtype(table[c])]
 
 
-def _observations(obs: Any, x: str, names: Sequence[str]) -> dict[str, list[tuple[pd.Series, pd.Series]]]:
-    """Return the observed points of each variable, one pair of x and y per table that has it."""
-    if obs is None:
-        return {}
-    many = not isinstance(obs, (pd.DataFrame, Mapping))
-    if many and (isinstance(obs, str) or not isinstance(obs, Sequence)):
-        raise ArgumentError(f"`obs` must be a table or a list of tables; got {type(obs).__name__}.")
-    out: dict[str, list[tuple[pd.Series, pd.Series]]] = {}
-    for i, one in enumerate(obs if many else [obs]):
-        argument = f"obs[{i}]" if many else "obs"
-        table = _table(one, argument)
-        if x not in table.columns:
-            raise DataError(
-                f"`{argument}` has no column {x!r}, the x of the outputs (its columns: {listed(table.columns)})."
-            )
-        points = _long(table, x) if _is_long(table, x, names) else _wide(table, x)
-        shown = [p for p in points if p[0] in names]
-        if not shown:
-            raise DataError(
-                f"`{argument}` holds none of the variables shown ({listed(names)}); "
-                f"it has {listed(dict.fromkeys(p[0] for p in points))}."
-            )
-        for name, xs, ys in shown:
-            out.setdefault(name, []).append((xs, ys))
-    return out
-
-
-def _is_long(table: pd.DataFrame, x: str, names: Sequence[str]) -> bool:
-    """Tell whether the first column names variables; other text, such as the label of an animal, does not."""
-    first = table.iloc[:, 0]
-    return bool(table.columns[0] != x and not pd.api.types.is_numeric_dtype(first) and first.isin(names).any())
-
-
-def _wide(table: pd.DataFrame, x: str) -> list[tuple[str, pd.Series, pd.Series]]:
-    """Return name, x and y of each column; columns of one name are replicates."""
-    return [(str(c), table[x], table.iloc[:, j]) for j, c in enumerate(table.columns) if c != x]
-
-
-def _long(table: pd.DataFrame, x: str) -> list[tuple[str, pd.Series, pd.Series]]:
-    value = next((c for c in table.columns[1:] if c != x), None)
-    if value is None:
-        raise DataError(f"`obs`: a long table needs a column of values beside {table.columns[0]!r} and {x!r}.")
-    return [(str(key), rows[x], rows[value]) for key, rows in table.groupby(table.columns[0], sort=False)]
-
-
 def _style(kwargs: Mapping[str, Any], i: int) -> dict[str, Any]:
     """Return the look of output `i`: a colour and a dash of its own, and what the user says."""
-    dash = next(d for k, d in enumerate(cycle(_DASHES)) if k == i)
     own = {k: v[i % len(v)] if isinstance(v, (list, np.ndarray)) else v for k, v in kwargs.items()}
-    plain = {"color": f"C{i % 10}"} if not {"color", "c"} & own.keys() else {}
-    if not {"linestyle", "ls"} & own.keys():
-        plain["linestyle"] = dash
-    return {**plain, **own}
-
-
-def _draw(ax: Axes, x: Any, y: Any, xyswap: bool, style: Mapping[str, Any]) -> None:
-    ax.plot(*((y, x) if xyswap else (x, y)), **style)
+    return {"color": f"C{i % 10}", "linestyle": _DASHES[i % len(_DASHES)], **own}

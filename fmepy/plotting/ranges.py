@@ -12,8 +12,8 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError
 from fmepy.montecarlo.smoothing import local_lines
-from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
-from fmepy.plotting.obsplot import Points, observed_points
+from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes, square_of, write_correlation
+from fmepy.plotting.observations import draw_observed, observed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["plot_bands", "plot_histograms", "plot_pairs", "plot_responses", "plot_runs"]
 
 Which = str | int | Sequence[str | int] | None
-_OBSERVED = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 4, "label": "observed"}
 _TRACE_POINTS = 60
 
 
@@ -128,7 +127,7 @@ def plot_bands(
     """
     names = check_which(which, summary.var)
     color = kwargs.pop("color", "C0")
-    points = {} if obs is None else _observed(obs, summary, names)
+    points = observed(obs, summary.x_name, summary.var, names)
     panels = get_axes(len(names), axes)
     told: set[str] = set()
     for ax, name in zip(panels, names, strict=True):
@@ -136,11 +135,7 @@ def plot_bands(
         single = len(rows) == 1
         draw = _dot if single else _band
         draw(ax, rows, xyswap, quant, color, kwargs)
-        for k, seen in enumerate(points.get(name, ())):
-            style = {**_OBSERVED, **(obspar or {})}
-            if k > 0:
-                style["label"] = "_nolegend_"
-            ax.plot(*((seen.y, seen.x) if xyswap or single else (seen.x, seen.y)), **style)
+        draw_observed(ax, points.get(name, ()), xyswap or single, obspar)
         if single:
             ax.set_xlabel(name)
         else:
@@ -150,16 +145,6 @@ def plot_bands(
             told.add(kind)
             add_legend(ax, title=kind)
     return panels
-
-
-def _observed(obs: Any, summary: RangeSummary, names: Sequence[str]) -> dict[str, list[Points]]:
-    tables = [obs] if isinstance(obs, (pd.DataFrame, Mapping)) else obs
-    if isinstance(tables, str) or not isinstance(tables, Sequence):
-        raise ArgumentError(f"`obs` must be a table or a list of tables; got {type(obs).__name__}.")
-    points, _ = observed_points(tables, summary.x_name, summary.var)
-    if not set(points) & set(names):
-        raise ArgumentError(f"`obs` holds none of the variables shown ({list(names)}); it has {list(points)}.")
-    return points
 
 
 def _limits(rows: pd.DataFrame, quant: bool) -> tuple[Any, Any, Any, tuple[str, str, str]]:
@@ -256,18 +241,15 @@ def plot_pairs(
         Of the points: keywords of ``Axes.plot``.
     """
     names = [str(c) for c in frame.columns]
-    n = len(names)
-    if n < 2:
+    if len(names) < 2:
         raise ArgumentError(f"`which`: pairs need at least two columns; there is {names}.")
-    if nsample is not None:
-        nsample = whole_number(nsample, "nsample", 1)
     rows = frame.dropna()
     shown = rows
-    if nsample is not None and nsample < len(rows):
-        shown = rows.iloc[np.linspace(0, len(rows) - 1, nsample).astype(int)]
-    panels: AxesArray = get_axes(n * n, axes, ncols=n, panel=(1.8, 1.6)).reshape(n, n)
+    if nsample is not None and whole_number(nsample, "nsample", 1) < len(rows):
+        shown = rows.iloc[np.linspace(0, len(rows) - 1, int(nsample)).astype(int)]
     look = {"marker": ".", "linestyle": "none", "markersize": 3, "color": "C0", **kwargs}
-    for i, j in np.ndindex(n, n):
+    panels = square_of(len(names), axes, (1.8, 1.6))
+    for i, j in np.ndindex(panels.shape):
         ax: Any = panels[i, j]
         if i == j:
             ax.hist(rows.iloc[:, i].to_numpy(), bins="auto" if len(rows) < 2000 else 40, color="0.75")
@@ -278,18 +260,8 @@ def plot_pairs(
             ax.set_yticklabels([])
             ax.tick_params(labelbottom=False)
         else:
-            r = _correlation(rows.iloc[:, i].to_numpy(), rows.iloc[:, j].to_numpy())
-            size = 8 + (0 if np.isnan(r) else 10 * abs(r))
-            ax.text(0.5, 0.5, "-" if np.isnan(r) else f"{r:.2f}", ha="center", va="center", fontsize=size,
-                    transform=ax.transAxes)  # fmt: skip
-            ax.set(xticks=[], yticks=[])
+            write_correlation(ax, rows.iloc[:, j].to_numpy(), rows.iloc[:, i].to_numpy())
     return panels
-
-
-def _correlation(x: Any, y: Any) -> float:
-    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return float("nan")
-    return float(np.corrcoef(x, y)[0, 1])
 
 
 @picture

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, check_choice
-from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, picture
+from fmepy.plotting.axes import (
+    add_legend,
+    check_which,
+    get_ax,
+    get_axes,
+    picture,
+    square_of,
+    write_correlation,
+    write_in,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,46 +120,30 @@ def plot_pairs(
     n = len(names)
     if n < 2:
         raise ArgumentError(f"`pairs` needs at least two parameters; there is {names[0]!r} alone.")
-    flat = get_axes(n * n, axes, ncols=n, panel=(max(1.1, 9.0 / n),) * 2)
-    panels: AxesArray = flat.reshape(n, n)
+    panels = square_of(n, axes, (max(1.1, 9.0 / n),) * 2)
     taken = np.isin(labels, variables)
-    colours = {v: f"C{k % 10}" for k, v in enumerate(variables)}
-    for i in range(n):
-        for j in range(n):
-            ax = panels[i, j]
-            ax.tick_params(labelleft=False, labelbottom=False, length=0)
-            if i == j:
-                _text(ax, names[i], "large")
-            elif i > j:
-                r = _correlation(S[taken, j], S[taken, i])
-                _text(ax, "-" if np.isnan(r) else f"{r:.2f}", 9 + 7 * np.nan_to_num(abs(r)))
-            else:
-                for k, v in enumerate(variables):
-                    rows = labels == v
-                    style: dict[str, Any] = {"linestyle": "none", "marker": _MARKERS[k % len(_MARKERS)]}
-                    style |= {"markersize": 3, "color": colours[v] if which is not None else "C0"}
-                    ax.plot(S[rows, j], S[rows, i], **(style | kwargs))
-                ax.tick_params(labelsize="x-small", length=2)
-                if i == 0:
-                    ax.tick_params(labeltop=True, labelbottom=False, top=True, bottom=False)
-                if j == n - 1:
-                    ax.tick_params(labelright=True, labelleft=False, right=True, left=False)
+    for i, j in np.ndindex(n, n):
+        ax: Any = panels[i, j]
+        ax.tick_params(labelleft=False, labelbottom=False, length=0)
+        if i == j:
+            write_in(ax, names[i], "large")
+        elif i > j:
+            write_correlation(ax, S[taken, j], S[taken, i])
+        else:
+            for k, v in enumerate(variables):
+                rows = labels == v
+                style: dict[str, Any] = {"linestyle": "none", "marker": _MARKERS[k % len(_MARKERS)]}
+                style |= {"markersize": 3, "color": f"C{k % 10}" if which is not None else "C0"}
+                ax.plot(S[rows, j], S[rows, i], **(style | kwargs))
+            ax.tick_params(labelsize="x-small", length=2)
+            if i == 0:
+                ax.tick_params(labeltop=True, labelbottom=False, top=True, bottom=False)
+            if j == n - 1:
+                ax.tick_params(labelright=True, labelleft=False, right=True, left=False)
     if which is not None and len(variables) > 1:
         handles = [panels[0, 1].lines[k] for k in range(len(variables))]
         panels[0, 0].figure.legend(handles, variables, loc="outside lower left", ncols=len(variables))
     return panels
-
-
-def _text(ax: Axes, text: str, size: Any) -> None:
-    ax.set_xticks([])
-    ax.set_yticks([])
-    ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=size, transform=ax.transAxes)
-
-
-def _correlation(a: Any, b: Any) -> float:
-    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return float("nan")
-    return float(np.corrcoef(a, b)[0, 1])
 
 
 @picture

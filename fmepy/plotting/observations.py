@@ -1,0 +1,157 @@
+"""Observations as the pictures take them: tables, wide or long, that become points by variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, DataError, listed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fmepy.types import Vector
+
+__all__ = ["Points", "draw_observed", "observed", "observed_points"]
+
+_LOOK = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 4, "label": "observed"}
+
+
+class Points(NamedTuple):
+    """Observations of one variable in one data set, missing ones left out."""
+
+    data_set: int
+    x: Vector
+    y: Vector
+
+
+def observed(
+    obs: Any, x_name: str, known: Sequence[str], shown: Sequence[str], *, needs_x: bool = False
+) -> dict[str, list[Points]]:
+    """Return the points of observations that are drawn over a model's output, by variable.
+
+    Parameters
+    ----------
+    obs : table, sequence of tables, or None
+    x_name : str
+        What the output calls its x; with `needs_x` every table must have it, else its place tells x where it is not
+        there.
+    known, shown : sequence of str
+        Variables of the output, and those that have a panel.
+
+    Raises
+    ------
+    ArgumentError
+        Something that is no table.
+    DataError
+        A table without x, or without any variable that is shown.
+    """
+    if obs is None:
+        return {}
+    many = not isinstance(obs, (pd.DataFrame, Mapping))
+    if many and (isinstance(obs, str) or not isinstance(obs, Sequence)):
+        raise ArgumentError(f"`obs` must be a table or a list of tables; got {type(obs).__name__}.")
+    out: dict[str, list[Points]] = {}
+    for i, one in enumerate(obs if many else [obs]):
+        argument = f"obs[{i}]" if many else "obs"
+        table = as_table(one, f"`{argument}`")
+        if needs_x and x_name not in table.columns:
+            raise DataError(
+                f"`{argument}` has no column {x_name!r}, the x of the outputs (its columns: {listed(table.columns)})."
+            )
+        points, _ = observed_points([table], x_name, known)
+        if not set(points) & set(shown):
+            raise DataError(
+                f"`{argument}` holds none of the variables shown ({listed(shown)}); it has {listed(points)}: neither a "
+                "column is named like one of them, nor does its first column name them."
+            )
+        for name, seen in points.items():
+            out.setdefault(name, []).extend(seen)
+    return out
+
+
+def draw_observed(
+    ax: Axes, points: Sequence[Points], xyswap: bool = False, look: Mapping[str, Any] | None = None
+) -> None:
+    """Draw the points of one variable, with one entry of the legend for all its tables."""
+    for k, seen in enumerate(points):
+        style = {**_LOOK, **(look or {}), **({"label": "_nolegend_"} if k else {})}
+        ax.plot(*((seen.y, seen.x) if xyswap else (seen.x, seen.y)), **style)
+
+
+def observed_points(
+    tables: Sequence[Any], x_name: str | None = None, variables: Sequence[str] | None = None
+) -> tuple[dict[str, list[Points]], str]:
+    """Return the observations of every variable, and the name of x.
+
+    Parameters
+    ----------
+    tables : sequence of tables, wide or long
+    x_name : str, optional
+        The column of x, where a table has it; else x is the first column (wide) or the second (long).
+    variables : sequence of str, optional
+        Names that a first column of text is looked through for: other text (the label of an animal) does not make a
+        table long.
+    """
+    out: dict[str, list[Points]] = {}
+    found = x_name
+    for i, given in enumerate(tables):
+        table = as_table(given, f"data set {i}" if i else "`x`")
+        first = table.iloc[:, 0]
+        is_long = not pd.api.types.is_numeric_dtype(first) and table.columns[0] != x_name
+        if is_long and variables is not None and not first.astype(str).isin(variables).any():
+            is_long = False
+        parts, own = _long(table, x_name, i) if is_long else _wide(table, x_name, i)
+        found = found or own
+        for name, xs, ys in parts:
+            kept = np.isfinite(xs) & np.isfinite(ys)
+            out.setdefault(name, []).append(Points(i, xs[kept], ys[kept]))
+    return out, found or "x"
+
+
+def as_table(given: Any, told: str) -> pd.DataFrame:
+    """Return a table with x and at least one variable beside it; `told` is what messages call it."""
+    table = pd.DataFrame(dict(given)) if isinstance(given, Mapping) else given
+    if not isinstance(table, pd.DataFrame):
+        raise ArgumentError(
+            f"{told} must be a table (a DataFrame or a mapping of columns); got {type(given).__name__}."
+        )
+    if table.shape[1] < 2:
+        raise DataError(f"{told} needs x and at least one variable beside it; its columns are {listed(table.columns)}.")
+    return table
+
+
+def _wide(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[tuple[str, Vector, Vector]], str]:
+    names = [str(c) for c in table.columns]
+    place = names.index(x_name) if x_name in names and x_name is not None else 0
+    xs = _numbers(table.iloc[:, place], names[place])
+    parts = [
+        (names[j], xs, _numbers(table.iloc[:, j], names[j]))
+        for j in range(len(names))
+        if j != place and (x_name is None or pd.api.types.is_numeric_dtype(table.iloc[:, j]))
+    ]
+    return parts, names[place]
+
+
+def _long(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[tuple[str, Vector, Vector]], str]:
+    names = [str(c) for c in table.columns]
+    place = names.index(x_name) if x_name in names and x_name is not None else 1
+    value = next((j for j in range(1, len(names)) if j != place), None)
+    if value is None:
+        raise DataError(
+            f"Data set {i} is long (its first column is text) and needs a column of values beside {names[0]!r} and "
+            f"{names[place]!r}."
+        )
+    xs, ys = _numbers(table.iloc[:, place], names[place]), _numbers(table.iloc[:, value], names[value])
+    keys = table.iloc[:, 0].astype(str).to_numpy()
+    return [(str(k), xs[keys == k], ys[keys == k]) for k in dict.fromkeys(keys)], names[place]
+
+
+def _numbers(column: pd.Series, name: str) -> Vector:
+    try:
+        return np.asarray(column.to_numpy(dtype=float, na_value=np.nan))
+    except (TypeError, ValueError):
+        raise DataError(f"The column {name!r} does not hold numbers; leave it out.") from None
