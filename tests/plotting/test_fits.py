@@ -47,5 +47,5 @@ def test_residuals_of_a_modcost_have_a_panel_per_variable():
     long = pd.DataFrame({"name": ["B", "B"], "time": [1.0, 2.0], "val": [0.4, 0.6]})
     assert [ax.get_ylabel() for ax in band.plot(obs=long)] == ["B"]
     assert len(band.plot(which="A")) == 1
-    with pytest.raises(ArgumentError, match="none of the variables shown.*neither a column"):
+    with pytest.raises(ArgumentError, match=r"none of the variables shown.*neither a column"):
         band.plot(obs=pd.DataFrame({"t": [1.0], "Q": [2.0]}))
