@@ -249,6 +249,7 @@ class SimulationCost(AddableCost):
     comparison: Comparison = field(init=False)
     experiments: Experiments | None = field(init=False)
     _given: dict[str, float] = field(init=False)
+    _own: pd.Series = field(init=False)
 
     def __post_init__(self) -> None:
         _check_model(self.model)
@@ -276,7 +277,8 @@ class SimulationCost(AddableCost):
         object.__setattr__(self, "comparison", comparison if column is None else column.of(comparison))
         parms = self.model.parms.copy() if experiments is None else experiments.parameters.parms
         check_given(self._given, self.model.parms, parms.index)
-        object.__setattr__(self, "parms", parms)
+        object.__setattr__(self, "parms", parms.copy())  # whoever writes to it changes no value of the cost
+        object.__setattr__(self, "_own", parms)
 
     def _read_experiments(self, column: EntityColumn | None) -> Experiments | None:
         """Return what is said of several experiments, None if there is one."""
@@ -308,7 +310,7 @@ class SimulationCost(AddableCost):
         parms : dict, Series, ...
             Some or all of the parameters; the others stay at the cost's values.
         """
-        return self._bound.modcost(merge_parameters(self.parms, parms).to_numpy(dtype=float))
+        return self._bound.modcost(merge_parameters(self._own, parms).to_numpy(dtype=float))
 
     def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundSimulation:
         """Return the cost as a function of the parameters `names` (None: all)."""
