@@ -53,6 +53,7 @@ from fmepy.montecarlo import (
 from fmepy.parallel import Runs, run_many
 from fmepy.plotting.models import plot_model
 from fmepy.plotting.obsplot import obsplot
+from fmepy.results.saving import load
 from fmepy.sensitivity import (
     Collin,
     GlobalIndices,
@@ -120,6 +121,7 @@ __all__ = [
     "global_indices",
     "identifiability",
     "identifiable_fit",
+    "load",
     "modCRL",
     "modCost",
     "modFit",

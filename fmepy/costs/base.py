@@ -49,6 +49,7 @@ import pandas as pd
 from fmepy.costs.data_identity import ObservedData
 from fmepy.errors import SimulationError
 from fmepy.models.base import engine_of
+from fmepy.results.encoding import Stored
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 __all__ = [
@@ -71,7 +72,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CostData:
+class CostData(Stored):
     """What is fixed of the data when a cost is prepared; all empty where the cost is one number.
 
     Attributes

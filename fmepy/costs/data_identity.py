@@ -16,6 +16,7 @@ from itertools import chain
 import numpy as np
 
 from fmepy.errors import listed
+from fmepy.results.encoding import Stored
 from fmepy.types import IntVector, Vector
 
 __all__ = ["ObservedData", "difference", "joined"]
@@ -26,7 +27,7 @@ _SAME_TIME = 1e-6  # of the range: filters round times to steps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ObservedData:
+class ObservedData(Stored):
     """The data that count in a likelihood.
 
     Attributes

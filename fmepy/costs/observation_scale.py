@@ -14,6 +14,7 @@ import numpy as np
 
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
 from fmepy.parameters.names import normal_name
+from fmepy.results.encoding import Stored
 from fmepy.types import BoolVector, IntVector, Vector
 
 __all__ = ["TRANSFORMS", "ObservationScale", "observation_scale", "transforms_by_variable"]
@@ -22,7 +23,7 @@ TRANSFORMS = ("log", "sqrt")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ObservationScale:
+class ObservationScale(Stored):
     """Which of the compared values are transformed, and how.
 
     Attributes

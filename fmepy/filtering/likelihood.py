@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmepy.filtering.run import Pass
+from fmepy.results.encoding import Stored
 from fmepy.types import Matrix, Vector
 
 __all__ = [
@@ -43,7 +44,7 @@ _SINGULAR = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Likelihood:
+class Likelihood(Stored):
     """The likelihood of one entity's data.
 
     Attributes

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.filtering.schedule import Schedule
+from fmepy.results.encoding import Stored
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["Functions", "Pass", "Record", "Scheme", "Start", "run_filter"]
@@ -97,7 +98,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
+class Record(Stored):
     """What happened at the nodes and rows.
 
     Attributes
@@ -126,7 +127,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pass:
+class Pass(Stored):
     """What a pass gives.
 
     Attributes

@@ -22,6 +22,7 @@ import numpy as np
 from fmepy.models.engines.fixed import fixed_grid
 from fmepy.models.running.forcings import Forcing, forcing_jumps, forcing_values, stage_values
 from fmepy.models.running.timeline import snapped
+from fmepy.results.encoding import Stored
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 __all__ = ["Change", "Readings", "Schedule", "build_schedule", "continued"]
@@ -30,7 +31,7 @@ EVENT_KINDS = {"replace": 0, "add": 1, "multiply": 2}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Readings:
+class Readings(Stored):
     """The data of one entity, in order of time.
 
     Attributes
@@ -82,7 +83,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+class Schedule(Stored):
     """What the loop follows, see the module's text.
 
     Attributes

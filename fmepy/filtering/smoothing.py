@@ -28,6 +28,7 @@ import numpy as np
 from fmepy.filtering.run import Pass, Record
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.unknown_start import StartInformation
+from fmepy.results.encoding import Stored
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 __all__ = ["History", "error_covariance", "history_of"]
@@ -37,7 +38,7 @@ _NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class History:
+class History(Stored):
     """States and diagnostics of one entity, by node and by row of data; NaN where there is no value.
 
     Attributes

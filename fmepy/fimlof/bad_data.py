@@ -25,6 +25,7 @@ from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.result import FilterResult
 from fmepy.fimlof.tables import flags_of, magnitudes
 from fmepy.parameters.named import merge_parameters
+from fmepy.results.encoding import live
 from fmepy.results.tables import Framed, Part, table
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class BadData(Framed):
         How it ended.
     """
 
-    cost: FimlofCost
+    cost: FimlofCost = field(repr=False, metadata=live("Set the data of `log` missing, and make it again."))
     log: pd.DataFrame
     threshold: float
     parms: pd.Series

@@ -27,6 +27,7 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.entity_run import EntityRun
+from fmepy.results.saving import Saved
 from fmepy.results.tables import Framed, Part, table
 from fmepy.types import Cube, Matrix, Vector
 
@@ -214,7 +215,7 @@ def correlations_of(w: Whitened, variables: tuple[str, ...], max_lag: int, param
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SumsqTest:
+class SumsqTest(Saved):
     """The test of the size of the innovations.
 
     Attributes

@@ -8,13 +8,14 @@ from typing import Any
 from fmepy.filtering.likelihood import Likelihood
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Readings, Schedule
+from fmepy.results.encoding import Stored
 from fmepy.types import Matrix, Vector
 
 __all__ = ["EntityRun"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EntityRun:
+class EntityRun(Stored):
     """A recorded pass of one entity.
 
     Attributes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,17 +15,20 @@ from fmepy.filtering.smoothing import History
 from fmepy.fimlof import tables
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.entity_run import EntityRun
-from fmepy.fimlof.outputs import StateFunctions, output_functions
-from fmepy.fimlof.specification import Specification
+from fmepy.fimlof.facts import Facts, OutputValues, facts_of
+from fmepy.fimlof.outputs import output_functions
+from fmepy.results.encoding import live
+from fmepy.results.saving import Saved
 from fmepy.types import Cube, Matrix
 
 __all__ = ["Filtered"]
 
 KINDS = ("predicted", "filtered", "smoothed")
+_ADVICE = "Filter again for it: cost.filter(result.parms), with the cost that you made it with."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Filtered:
+class Filtered(Saved):
     """A filter run at some parameters; see `fmepy.fimlof.result.FilterResult`."""
 
     parms: pd.Series
@@ -33,11 +36,21 @@ class Filtered:
     variables: tuple[str, ...]
     runs: tuple[EntityRun, ...] = field(repr=False)
     histories: tuple[History, ...] = field(repr=False)
-    bound: BoundFimlof = field(repr=False)
-    cost: Any = field(repr=False)  # for the user: nothing here asks it anything
+    bound: BoundFimlof = field(repr=False, metadata=live(_ADVICE))
+    cost: Any = field(repr=False, metadata=live(_ADVICE))  # for the user: nothing here asks it anything
     xlabel: str
     entity_column: str | None
     threshold: float
+    loaded: tuple[Facts, tuple[dict[str, OutputValues], ...]] | None = field(default=None, repr=False)  # from a file
+
+    def as_stored(self) -> Self:
+        """Return the result as it is written: with what its tables need of the model."""
+        return self if self.loaded is not None else replace(self, loaded=(self.facts, self._own_outputs))
+
+    @cached_property
+    def facts(self) -> Facts:
+        """Names and settings of the model."""
+        return facts_of(self.bound.spec) if self.loaded is None else self.loaded[0]
 
     # --- the likelihood
 
@@ -64,7 +77,7 @@ class Filtered:
     @property
     def nobs(self) -> int:
         """Scalar data that count in the likelihood."""
-        return sum(len(r.schedule.readings) for r in self.runs) - len(self.runs) * len(self._spec.free_states)
+        return sum(len(r.schedule.readings) for r in self.runs) - len(self.runs) * self.facts.n_free
 
     @property
     def log_jacobian(self) -> float:
@@ -75,10 +88,6 @@ class Filtered:
         if self.failure is not None:
             return broken
         return float(sum(getattr(r.likelihood, name) for r in self.runs))
-
-    @property
-    def _spec(self) -> Specification:
-        return self.bound.spec
 
     # --- tables of data
 
@@ -142,12 +151,13 @@ class Filtered:
         kind : {"smoothed", "filtered", "predicted"}
         """
         check_choice(kind, KINDS, "kind")
-        sds = []
-        for run, history in zip(self.runs, self.histories, strict=True):
-            x, P = _states_of(history, kind)
-            _, H = self._outputs.at(run.schedule.times, x, run.p, run.schedule.inputs)
-            sds.append(np.concatenate([_roots(np.einsum("tii->ti", P)), _roots(tables.propagated(H, P))], axis=1))
-        return self._table(sds)
+        own = zip(self.histories, self._own_outputs, strict=True)
+        return self._table(
+            [
+                np.concatenate([_roots(np.einsum("tii->ti", _states_of(history, kind)[1])), outputs[kind].sds], axis=1)
+                for history, outputs in own
+            ]
+        )
 
     @property
     def predicted_cov(self) -> Cube:
@@ -170,23 +180,32 @@ class Filtered:
         return np.concatenate([h.gains for h in self.histories])
 
     def _states(self, kind: str) -> pd.DataFrame:
-        values = []
-        for run, history in zip(self.runs, self.histories, strict=True):
-            x, _ = _states_of(history, kind)
-            y, _ = self._outputs.at(run.schedule.times, x, run.p, run.schedule.inputs)
-            values.append(np.concatenate([x, y], axis=1))
-        return self._table(values)
+        own = zip(self.histories, self._own_outputs, strict=True)
+        return self._table(
+            [np.concatenate([_states_of(history, kind)[0], outputs[kind].values], axis=1) for history, outputs in own]
+        )
 
     def _table(self, values: Sequence[Matrix]) -> pd.DataFrame:
-        return tables.state_table(self.runs, values, (*self._state_names, *self._outputs.names), self.entity_column)
+        return tables.state_table(self.runs, values, (*self._state_names, *self.facts.outputs), self.entity_column)
 
     @property
     def _state_names(self) -> tuple[str, ...]:
-        return tuple(self._spec.space.states)
+        return self.facts.states
 
     @cached_property
-    def _outputs(self) -> StateFunctions:
-        return output_functions(self._spec)
+    def _own_outputs(self) -> tuple[dict[str, OutputValues], ...]:
+        """Outputs and their sds, by entity and kind of table."""
+        if self.loaded is not None:
+            return self.loaded[1]
+        functions = output_functions(self.bound.spec)
+
+        def of(run: EntityRun, history: History, kind: str) -> OutputValues:
+            x, P = _states_of(history, kind)
+            y, H = functions.at(run.schedule.times, x, run.p, run.schedule.inputs)
+            return OutputValues(y, _roots(tables.propagated(H, P)))
+
+        pairs = zip(self.runs, self.histories, strict=True)
+        return tuple({kind: of(run, history, kind) for kind in KINDS} for run, history in pairs)
 
 
 def _states_of(history: History, kind: str) -> tuple[Matrix, Cube]:

@@ -92,25 +92,26 @@ def _title(flt: FilterResult) -> str:
 
 
 def _what(flt: FilterResult) -> list[str]:
-    spec = flt.bound.spec
+    facts = flt.facts
     times = flt.residuals["x"]
     count = len(flt.entities)
     of = f" of {count} entities" if count > 1 else ""
-    start = {"known": "known", "data": "from the first data", "diffuse": "unknown"}[spec.initial]
-    if spec.initial == "known" and spec.start.keys:
-        start = f"known with uncertainty ({', '.join(spec.start.keys)})"
-    free = spec.free_states
+    start = {"known": "known", "data": "from the first data", "diffuse": "unknown"}[facts.initial]
+    if facts.initial == "known" and facts.start:
+        start = f"known with uncertainty ({', '.join(facts.start)})"
     out = [
         f"{_number(len(flt.variables), 'variable')}, {_number(len(times), 'reading')}{of}, {flt.xlabel} "
-        f"{times.min():g} to {times.max():g}; {_number(len(spec.space.states), 'state')}, "
-        f"{_number(spec.space.n_noise, 'noise input')}; the start is {start}."
+        f"{times.min():g} to {times.max():g}; {_number(len(facts.states), 'state')}, "
+        f"{_number(facts.n_noise, 'noise input')}; the start is {start}."
     ]
     used = len(times) - flt.nobs
     if used:
-        what = "an unknown start" if free else "the start"
+        what = "an unknown start" if facts.n_free else "the start"
         out.append(f"{_number(used, 'datum', 'data')} went into {what} and {'does' if used == 1 else 'do'} not count.")
-    if any(how is not None for how in spec.transforms):
-        told = ", ".join(f"{how} {v}" for v, how in zip(flt.variables, spec.transforms, strict=True) if how is not None)
+    if any(how is not None for how in facts.transforms):
+        told = ", ".join(
+            f"{how} {v}" for v, how in zip(flt.variables, facts.transforms, strict=True) if how is not None
+        )
         out.append(
             f"Compared on the scale of {told}; add log_jacobian = {flt.log_jacobian:.6g} to compare with others."
         )
@@ -253,7 +254,7 @@ def _weak(flt: FilterResult, frame: pd.DataFrame, moments: pd.DataFrame) -> list
         blind = [str(name) for name in seen.index[~seen.astype(bool)]]
         if blind:
             out.append(f"The data say nothing of {', '.join(blind)}: those states are the equations' own.")
-    zero = [k for k, v in flt.parms.items() if str(k).split("[")[0] in flt.bound.spec.scales and abs(v) < 1e-8]
+    zero = [k for k, v in flt.parms.items() if str(k).split("[")[0] in flt.facts.scales and abs(v) < 1e-8]
     if zero:
         out.append(f"Without noise: {', '.join(map(str, zero))} = 0; those equations are taken as exact.")
     strange = flt.samples[flt.samples["p"] * max(len(flt.samples), 1) < 1e-3]

@@ -12,7 +12,6 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, did_you_mean
 from fmepy.filtering.smoothing import History, history_of
-from fmepy.fimlof.bands import positive_names
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.diagnostics import (
     Correlations,
@@ -28,7 +27,6 @@ from fmepy.fimlof.diagnostics import (
 )
 from fmepy.fimlof.filtered import Filtered
 from fmepy.fimlof.forecasting import Forecast, forecast
-from fmepy.fimlof.outputs import names_of_sums, outputs_of
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names
@@ -128,7 +126,8 @@ class FilterResult(Filtered):
             Parameters that were estimated from these data.
         """
         squares = np.concatenate([h.whitened[np.isfinite(h.whitened)] ** 2 for h in self.histories])
-        scale = scale_is_estimated(self._spec, self._names(estimated))
+        scales = [k for k in self._names(estimated) if k.split("[")[0] in self.facts.scales]
+        scale = bool(scales) and scale_is_estimated(self.bound.spec, scales)
         return SumsqTest(self.sumsq, self.nobs, len(self._mean_parameters(estimated)), scale, squares)
 
     def normality(self) -> Normality:
@@ -154,9 +153,8 @@ class FilterResult(Filtered):
 
     def _mean_parameters(self, estimated: Any) -> list[str]:
         """Return those of the estimated parameters that the mean equations hold."""
-        own = self._spec.definition.parameters
-        scales = self._spec.scales
-        return [k for k in self._names(estimated) if k.split("[")[0] in own and k.split("[")[0] not in scales]
+        own = set(self.facts.parameters) - set(self.facts.scales)
+        return [k for k in self._names(estimated) if k.split("[")[0] in own]
 
     def nonlinearity(self) -> pd.DataFrame:
         """Return how far the extended filter's linearisation can be trusted, by state.
@@ -227,17 +225,17 @@ class FilterResult(Filtered):
         """The parameters as a dict."""
         return {str(k): float(v) for k, v in self.parms.items()}
 
-    @cached_property
+    @property
     def positive(self) -> set[str]:
         """States and outputs that cannot be negative: `fmepy.fimlof.bands` says how that is known."""
-        return positive_names(self._spec)
+        return self.facts.positive
 
     def drawn_through(self, points: int = 200) -> FilterResult:
         """Return the result with so many further times between its own where they are few: for smooth lines."""
         nodes = np.unique(np.concatenate([r.schedule.times for r in self.runs]))
-        if self.failure is not None or len(nodes) < 2 or len(nodes) >= points:
+        if self.loaded is not None or self.failure is not None or len(nodes) < 2 or len(nodes) >= points:
             return self
-        if self._spec.definition.kind == "difference":
+        if self.bound.spec.definition.kind == "difference":
             between = np.arange(nodes[0], nodes[-1] + 0.5)
             return self if len(between) == len(nodes) else self.at(between[:: -(-len(between) // 2000)])
         return self.at(np.linspace(nodes[0], nodes[-1], points + 1))
@@ -245,21 +243,20 @@ class FilterResult(Filtered):
     @property
     def measured_states(self) -> dict[str, str]:
         """States that are observed directly under another name, and that name."""
-        direct = {e.name: name for name, e in outputs_of(self._spec) if getattr(e, "is_Symbol", False)}
-        pairs = ((s, direct.get(s)) for s in self._state_names if s not in self.variables)
+        pairs = ((s, self.facts.measured.get(s)) for s in self._state_names if s not in self.variables)
         return {s: name for s, name in pairs if name in self.variables}
 
     @property
     def data_as_given(self) -> pd.DataFrame:
         """The rows of `residuals` with obs on the data's own scale; of sums with the name "sum of <variable>"."""
         table = self.residuals.copy()
-        for name, how in zip(self.variables, self._spec.transforms, strict=True):
+        for name, how in zip(self.variables, self.facts.transforms, strict=True):
             mine = table["name"] == name
             if how == "log":
                 table.loc[mine, "obs"] = np.exp(table.loc[mine, "obs"])
             elif how == "sqrt":
                 table.loc[mine, "obs"] **= 2
-        table["name"] = table["name"].replace(names_of_sums(self._spec))
+        table["name"] = table["name"].replace(self.facts.sums)
         return table
 
     def rows_of(self, table: pd.DataFrame, entity: Any) -> pd.DataFrame:
@@ -342,7 +339,8 @@ class FilterResult(Filtered):
             )
         k = labels.index(entity)
         part = slice(k, k + 1)
-        return replace(self, runs=self.runs[part], histories=self.histories[part])
+        loaded = None if self.loaded is None else (self.loaded[0], self.loaded[1][part])
+        return replace(self, runs=self.runs[part], histories=self.histories[part], loaded=loaded)
 
     def at(self, times: Any) -> FilterResult:
         """Return the result with further times in the tables of states; the likelihood stays what it is.
@@ -357,10 +355,10 @@ class FilterResult(Filtered):
             further = np.unique(np.asarray(times, dtype=float))
         except (TypeError, ValueError):
             raise ArgumentError(f"`times` must hold numbers, as the model's times are; got {times!r}.") from None
-        start = float(self._spec.grid[0])
+        start = float(self.bound.spec.grid[0])
         if not np.isfinite(further).all() or (further < start).any():
             raise ArgumentError(f"`times` must hold finite times from the model's start at {start:g} on.")
-        if self._spec.definition.kind == "difference":
+        if self.bound.spec.definition.kind == "difference":
             whole_steps(further, start)
         return replace(self, **_run(self.bound, self.parms, self.smooth, self.entities, further))
 

@@ -13,13 +13,14 @@ from fmepy.checks import seed_sequence
 from fmepy.errors import ArgumentError, listed
 from fmepy.parallel.worker import Outcome, Task
 from fmepy.parameters.named import generated_names
+from fmepy.results.saving import Saved
 from fmepy.types import BoolVector, Seed
 
 __all__ = ["Collected", "Runs", "as_items", "as_tasks"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
+class Runs(Saved):
     """What many runs gave.
 
     Attributes

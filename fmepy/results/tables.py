@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
+from fmepy.results.saving import Saved
+
 __all__ = ["Framed", "Part", "Shown", "as_html", "bullets", "long_table", "readable", "table", "wrapped"]
 
 _MOST_ROWS, _MOST_COLUMNS = 60, 14
@@ -69,7 +71,7 @@ def bullets(sentences: Iterable[str], mark: str = "  - ") -> list[Part]:
     return [Part(text, f"<ul>{items}</ul>")] if sentences else []
 
 
-class Shown:
+class Shown(Saved):
     """A result that says once what it shows; how it prints and how it shows in a notebook follow from it."""
 
     __slots__ = ()

@@ -33,6 +33,7 @@ from fmepy.fitting.control import filled
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import as_bounds, check_inside
+from fmepy.results.saving import Saved
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
 __all__ = ["PSEUDO", "PSEUDO_CONTROL", "PseudoOptim", "Search", "price_search", "pseudoOptim"]
@@ -134,7 +135,7 @@ def population_size(given: Any, n_par: int, centroid: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PseudoOptim:
+class PseudoOptim(Saved):
     """Result of `pseudoOptim`.
 
     Attributes

@@ -1,0 +1,106 @@
+"""One result of every class that can be saved, made the way that a user makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import fmepy as fme
+
+__all__ = ["SAMPLES"]
+
+TIMES = np.linspace(0, 5, 11)
+
+
+@cache
+def model():
+    return fme.OdeModel("d(N)/dt = r*N*(1 - N/K)", state={"N": "N0"}, parms={"r": 1.0, "K": 10.0, "N0": 1.0},
+                        times=TIMES, outputs={"logN": "log(N)"})  # fmt: skip
+
+
+@cache
+def data():
+    noise = 0.1 * np.cos(7 * TIMES)
+    return pd.DataFrame({"time": TIMES, "N": model()({"r": 1.1})["N"] + noise})
+
+
+@cache
+def cost():
+    return fme.SimulationCost(model(), data())
+
+
+@cache
+def fit():
+    return fme.modFit(cost(), {"r": 0.8, "K": 8.0}, lower=0)
+
+
+@cache
+def filtered_cost():
+    walk = fme.DifferenceModel(
+        "next(x) = a*x", state={"x": 0.0}, times=range(30), parms={"a": 0.9}, outputs={"y": "x", "z": "2*x"}
+    )
+    rng = np.random.default_rng(3)
+    x = np.cumsum(rng.standard_normal(29))
+    table = pd.DataFrame({"time": range(1, 30), "y": x + rng.standard_normal(29)})
+    return fme.FimlofCost(walk, table, process_noise={"x": "q"}, measurement_noise={"y": "s"}, initial_sd={"x": 1.0},
+                          parms={"q": 1.0, "s": 1.0})  # fmt: skip
+
+
+@cache
+def chain():
+    return fme.modMCMC(
+        cost(), fit().par, jump=fit().cov_scaled, var0=fit().var_ms_unweighted, wvar0=1.0, niter=60, chains=2, seed=1
+    )
+
+
+@cache
+def sensitivities():
+    return fme.sensFun(cost(), {"r": 1.0, "K": 9.0})
+
+
+@cache
+def ranges():
+    return fme.sensRange(model(), parInput=chain().pars, num=8, seed=1)
+
+
+def some_fail(p):
+    if p["a"] > 0.8:
+        raise ValueError("too much: ü")
+    return {"x": [0.0, 1.0], "y": [p["a"], 1.0]}
+
+
+SAMPLES: dict[str, Callable[[], Any]] = {
+    "BadData": lambda: fme.screen_bad_data(filtered_cost()),
+    "ChainSummary": lambda: chain().summary(),
+    "Collin": lambda: fme.collin(sensitivities()),
+    "Correlations": lambda: filtered_cost().filter().correlations(),
+    "FilterResult": lambda: filtered_cost().filter(),
+    "FilterSummary": lambda: filtered_cost().filter().summary(),
+    "FitComparison": lambda: fme.compare_fits({"all": fit(), "r": fme.modFit(cost(), {"r": 0.8})}),
+    "Forecast": lambda: filtered_cost().filter().forecast(3),
+    "GlobalIndices": lambda: fme.global_indices(some_fail, {"a": (0, 0.5)}, num=8, seed=1),
+    "Identifiability": lambda: fme.identifiability(sensitivities()),
+    "IdentifiableFit": lambda: fme.identifiable_fit(cost(), {"r": 0.8, "K": 8.0}),
+    "ModCRL": lambda: fme.modCRL(lambda p: p["a"] * 2, parRange={"a": (0, 1)}, num=5, seed=1),
+    "ModCost": lambda: cost()(fit().par),
+    "ModFit": fit,
+    "ModFitSummary": lambda: fit().summary(),
+    "ModMCMC": chain,
+    "Normality": lambda: filtered_cost().filter().normality(),
+    "Periodogram": lambda: filtered_cost().filter().periodogram(),
+    "Prediction": lambda: fme.predict(model(), fit()),
+    "PseudoOptim": lambda: fme.pseudoOptim(
+        lambda p: (p["a"] - 1) ** 2, {"a": 0.0}, lower=-2, upper=2, control={"numiter": 50}, seed=1
+    ),
+    "RangeSummary": lambda: ranges().summary(),
+    "Runs": lambda: fme.run_many(lambda p: {"twice": 2 * p, "half": (p / 2, None)}, [1, 2**70, 3.0]),
+    "SensFun": sensitivities,
+    "SensFunSummary": lambda: sensitivities().summary(),
+    "SensRange": lambda: fme.sensRange(some_fail, {"a": 0.1}, parRange={"a": (0, 1)}, num=6, dist="grid"),
+    "SumsqTest": lambda: filtered_cost().filter().sumsq_test(),
+}
+"""By name of the class; a new result class has its line here."""
