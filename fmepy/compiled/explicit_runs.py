@@ -150,6 +150,7 @@ class ExplicitRuns:
         sizes = [3, n_inputs, WORK * n, 2 * f.n_watched, n_values + course.n_parameters + forced.shape[1]]
         self._places: list[int] = np.cumsum(sizes).tolist()
         self._offsets = [8 * place for place in self._places]
+        self._free: list[tuple[Vector, int]] = []
         self._size = self._places[-1] + self._rows * self._width
 
     def one(self, inputs: Vector, start: Vector | None = None) -> tuple[Matrix, list[float]]:
@@ -158,15 +159,20 @@ class ExplicitRuns:
         inputs : the parameters, or more
         start : z at the start, where it is not computed
         """
-        own = np.empty(self._size)
+        try:
+            own, told = self._free.pop()  # of no other thread's; an address takes time
+        except IndexError:
+            own = np.empty(self._size)
+            told = address(own)
         own[3 : 3 + len(inputs)] = inputs
         if start is not None:
             at = self._places[3]
             own[at : at + len(start)] = start
-        told = address(own)
-        work, seen, values, out = (told + offset for offset in self._offsets[1:])
-        self._loop(*self._fixed, 1, told + 24, work, seen, values, out, told)
-        return own[self._places[4] :].reshape(self._rows, self._width), own[:3].tolist()
+        _, work, seen, values, out = self._offsets
+        self._loop(*self._fixed, 1, told + 24, told + work, told + seen, told + values, told + out, told)
+        rows, ended = own[self._places[4] :].reshape(self._rows, self._width).copy(), own[:3].tolist()
+        self._free.append((own, told))
+        return rows, ended
 
     def many(self, P: Matrix) -> tuple[Cube, Matrix]:
         """Return many runs that begin where their parameters say; Python's lock is left to other threads.

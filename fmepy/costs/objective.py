@@ -320,7 +320,7 @@ class Objective(AroundBound):
             raise self._failure(str(error), theta, error) from error
         except ArithmeticError as error:
             raise self._failure(f"{type(error).__name__}: {error}", theta) from error
-        size = float(value) if self.is_scalar else float(value @ value)
+        size = float(value if self.is_scalar else value.dot(value))
         if not isfinite(size) and (self.is_scalar or not np.isfinite(value).all()):
             what = "is not finite" if self.is_scalar else f"has {count_bad(value)} residuals that are not finite"
             raise self._failure(f"The cost {what}.", theta)

@@ -23,6 +23,7 @@ from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
 from fmepy.models.base import BoundModel, bound_to, engine_of, keep_within, simulate_many, tightened
 from fmepy.models.entity import EntityModel
+from fmepy.numerics.finite import all_finite
 from fmepy.parameters.named import values_by_name
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -143,9 +144,8 @@ class Predictions:
     # --- checks
 
     def _checked(self, mod: Vector, theta: Vector) -> Vector:
-        finite = np.isfinite(mod)
-        if not finite.all():
-            i = int(np.argmin(finite))
+        if not all_finite(mod):
+            i = int(np.argmin(np.isfinite(mod)))
             raise self.failure(i, theta, f"is {mod[i]:g}; a finite number is needed")
         return mod
 

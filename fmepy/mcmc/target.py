@@ -322,7 +322,7 @@ class Target:
     def log_posterior(self, SS: Vector, prior: float) -> float:
         """Return the log posterior up to a constant; at var0, or with sampled variances integrated out."""
         if not self.sampled:
-            return -0.5 * (float(SS @ self.precision0) + prior)
+            return -0.5 * (float(SS.dot(self.precision0)) + prior)
         # plain floats: there are few variances, and numpy takes longer for them
         logs = [
             a * log(max(q + s, _TINY)) for a, q, s in zip(self._shape, self._prior_squares, SS.tolist(), strict=True)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +28,7 @@ import pandas as pd
 
 from fmepy.errors import ParameterError, SimulationError
 from fmepy.numerics.differences import central_differences
+from fmepy.numerics.finite import all_finite
 from fmepy.parameters.named import Parameters
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
@@ -141,6 +141,8 @@ _TRANSFORMS = {
 }
 
 
+_SAFE = 300.0
+"""Size below which no inverse overflows."""
 TRANSFORM_NAMES = tuple(_TRANSFORMS)
 """The words for them."""
 
@@ -165,15 +167,15 @@ class Elementwise:
 
     names: tuple[str, ...]
     kinds: Mapping[str, str]
-    parts: tuple[tuple[str, IntVector | slice], ...] = field(init=False)
+    parts: tuple[tuple[str, IntVector], ...] = field(init=False)
+    _back: Callable[[Any], Any] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        parts = []
-        for kind in _TRANSFORMS:
-            where = np.array([i for i, n in enumerate(self.names) if self.kinds.get(n) == kind], dtype=np.intp)
-            if where.size:  # a slice is quicker than positions, at every evaluation of a chain
-                parts.append((kind, slice(None) if where.size == len(self.names) else where))
+        places = [(k, np.array([i for i, n in enumerate(self.names) if self.kinds.get(n) == k])) for k in _TRANSFORMS]
+        parts = [(kind, where) for kind, where in places if where.size]
         object.__setattr__(self, "parts", tuple(parts))
+        whole = len(parts) == 1 and parts[0][1].size == len(self.names)  # quicker, at every evaluation of a chain
+        object.__setattr__(self, "_back", _TRANSFORMS[parts[0][0]].back if whole else None)
 
     @property
     def full_names(self) -> tuple[str, ...]:
@@ -183,11 +185,13 @@ class Elementwise:
     def full(self, theta: Vector) -> Vector:
         """Return the parameters themselves; raise SimulationError for a value too large to have any."""
         p = np.array(theta, dtype=float)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for kind, where in self.parts:
-                p[where] = _TRANSFORMS[kind].back(p[where])
-            total = p.sum()
-        if not isfinite(total) and not np.isfinite(p).all():  # a finite sum has finite terms
+        if self._back is not None and max(map(abs, p.tolist())) < _SAFE:
+            p = self._back(p)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                for kind, where in self.parts:
+                    p[where] = _TRANSFORMS[kind].back(p[where])
+        if not all_finite(p):
             i = int(np.argmin(np.isfinite(p)))
             raise SimulationError(
                 f"The transformed parameter {self.names[i]!r} = {theta[i]:g} is too large to be taken back.",

@@ -116,7 +116,7 @@ class Metropolis:
             y = self.function(x, rng)
         else:
             z = rng.standard_normal(x.size)
-            y = x + state.chol @ z
+            y = x + state.chol.dot(z)
         point = target.evaluate(y)
         u = rng.random()
         moved = False
@@ -157,7 +157,7 @@ class Metropolis:
         w = [z]  # of the tries
         log_pi = [-0.5 * state.energy, -0.5 * first]
         known: dict[Path, float] = {(0, 1): 0.0 if first == _INF else exp(min(0.0, log_pi[1] - log_pi[0]))}
-        between = {(0, 1): float(z @ z)}  # squared distances
+        between = {(0, 1): float(z.dot(z))}  # squared distances
         between[1, 0] = between[0, 1]
 
         def log_q(path: Path) -> float:
@@ -165,12 +165,12 @@ class Metropolis:
 
         for order in range(2, self.n_try + 1):
             new = self.scales[order - 1] * rng.standard_normal(x.size)
-            between[0, order] = between[order, 0] = float(new @ new)
+            between[0, order] = between[order, 0] = float(new.dot(new))
             for k, old in enumerate(w, start=1):
                 d = new - old
-                between[k, order] = between[order, k] = float(d @ d)
+                between[k, order] = between[order, k] = float(d.dot(d))
             w.append(new)
-            point = self.target.evaluate(x + chol @ new)
+            point = self.target.evaluate(x + chol.dot(new))
             u = rng.random()
             state.dr_steps += 1
             state.alfasteps += n_terms(order)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from operator import ge
 from typing import Any
 
 import numpy as np
@@ -151,12 +152,11 @@ def known_sizes(definition: Definition, events: Sequence[Event], p: list[float])
 
 def unresolved(Y: Matrix, limits: list[float], states: Sequence[str]) -> str:
     """Return a sentence on the states that stay below their limit without being zero, but for rounding; or nothing."""
-    low = [i for i, (v, most) in enumerate(zip(Y[-1].tolist(), limits, strict=False)) if not abs(v) >= most]
-    if not low:  # the last row is enough in nearly every run, and this is asked in every run
+    if all(map(ge, map(abs, Y[-1].tolist()), limits)):  # enough in nearly every run, and this is asked in every run
         return ""
     largest = np.abs(Y[:, : len(limits)]).max(axis=0)
     least = _ROUNDING * largest.max()
-    low = [i for i in low if least < largest[i] < limits[i]]
+    low = [i for i, most in enumerate(limits) if least < largest[i] < most]
     if not low:
         return ""
     told = ", ".join(f"{states[i]} (at most {largest[i]:.2g})" for i in low)

@@ -34,6 +34,7 @@ from fmepy.models.running.system import (
     system_rates,
     watched_functions,
 )
+from fmepy.numerics.finite import all_finite
 from fmepy.types import Matrix, Vector
 
 __all__ = [
@@ -192,9 +193,7 @@ def merged(times: Vector) -> Vector:
 
 def finite_rows(rows: Matrix, times: Vector) -> Matrix:
     """Return the rows of a run if they are finite; else raise a SimulationError with the time of the first."""
-    with np.errstate(invalid="ignore", over="ignore"):  # of infinities of both signs
-        total = rows.sum()
-    if not isfinite(total) and not np.isfinite(rows).all():  # a finite sum has finite terms
+    if not all_finite(rows.ravel()):
         bad = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
         raise SimulationError("a state became NaN or infinite", time=float(times[bad]))
     return rows
