@@ -116,11 +116,13 @@ class Conditions:
     rows: tuple[str, ...]
     starts: dict[str, str]
 
+    def names(self) -> set[str]:
+        """Return every name in the cells."""
+        return {c for column in self.cells.values() for c in column.values() if isinstance(c, str)}
 
-def read_conditions(
-    given: Any, entity: str, texts: Sequence[str], known: Sequence[str], others: Mapping[str, str]
-) -> Conditions:
-    """Return the conditions of some entities.
+
+def read_conditions(given: Any, entity: str, texts: Sequence[str]) -> Conditions:
+    """Return the conditions of some entities; whether their columns are parameters is checked by `read_experiments`.
 
     Parameters
     ----------
@@ -130,16 +132,11 @@ def read_conditions(
         That column.
     texts : sequence of str
         The entities of the data.
-    known : sequence of str
-        The parameters that may be set.
-    others : mapping of str to str
-        Names that users may take for parameters, and what to do about them.
 
     Raises
     ------
     DataError
-        An entity without a row, a row without data, a row given twice, a column that names no parameter, a cell that
-        is neither a number nor a name.
+        An entity without a row, a row without data, a row given twice, a cell that is neither a number nor a name.
     """
     if given is None:
         return Conditions({}, tuple(texts), {})
@@ -148,13 +145,6 @@ def read_conditions(
     starts = _starts(table, rows)
     _check_rows(rows, texts, starts, given, entity)
     table = table.drop(columns=[c for c in (STEADY, FROM) if c in table.columns])
-    for name in table.columns:
-        if name not in known:
-            why = others.get(name, "")
-            raise DataError(
-                f"`conditions`: the column {name!r} is no parameter.{why or did_you_mean(name, known)} There are "
-                f"{listed(known)}. Leave columns that only describe out of it."
-            )
     needed = [r for r in rows if r in texts or r in starts.values()]
     cells = {
         str(name): {row: _cell(table[name][row], str(name), row) for row in needed} for name in table.columns.tolist()
@@ -306,40 +296,48 @@ class Experiments:
 
 
 def read_experiments(
-    column: EntityColumn | None,
-    entity: str | None,
+    column: EntityColumn,
+    conditions: Conditions,
     full: pd.Series,
     *,
-    entity_parms: Any,
-    conditions: Any,
+    local: Any = (),
     given: Mapping[str, float],
     states: Sequence[str],
-) -> Experiments | None:
-    """Return what is said of several experiments; None if there is but one.
+) -> Experiments:
+    """Return what is said of several experiments.
 
     Parameters
     ----------
-    column, entity
-        The entities of the data, and the name of their column; None if there is one experiment.
+    column, conditions
     full : Series
         All parameters of a run, with their values.
-    entity_parms, conditions
-        As the user gives them.
+    local : sequence of str
+        ``entity_parms``, as the user gives them.
     given : mapping of str to float
         Values of parameters that are not among the full ones.
     states : sequence of str
         Those of the model, for messages.
+
+    Raises
+    ------
+    DataError
+        A column of the conditions that names no parameter.
+    ParameterError
+        As `fmepy.parameters.entities.entity_parameters`.
     """
-    if column is None or entity is None:
-        return None
-    initial = {
-        s: f" It is a state: make its initial value a parameter, state={{{s!r}: {s + '0'!r}}}, and set that."
-        for s in states
-    }
-    read = read_conditions(conditions, entity, column.texts, tuple(map(str, full.index)), initial)
-    parameters = entity_parameters(full, read.rows, local=entity_parms, conditions=read.cells, given=given)
-    starts = [read.starts.get(t) for t in column.texts]
-    return Experiments(column, parameters, tuple(None if s is None else read.rows.index(s) for s in starts))
+    known = tuple(map(str, full.index))
+    for name in conditions.cells:
+        if name not in known:
+            start = f"state={{{name!r}: {name + '0'!r}}}"
+            state = f" It is a state: make its initial value a parameter, {start}, and set that."
+            why = state if name in states else did_you_mean(name, known)
+            raise DataError(
+                f"`conditions`: the column {name!r} is no parameter.{why} There are {listed(known)}. Leave columns "
+                "that only describe out of it."
+            )
+    parameters = entity_parameters(full, conditions.rows, local=local, conditions=conditions.cells, given=given)
+    starts = [conditions.starts.get(t) for t in column.texts]
+    return Experiments(column, parameters, tuple(None if s is None else conditions.rows.index(s) for s in starts))
 
 
 def check_needed(entity: str | None, **arguments: Any) -> None:

@@ -28,6 +28,7 @@ from fmepy.costs.entities import (
     check_given,
     check_needed,
     given_values,
+    read_conditions,
     read_entity_column,
     read_experiments,
 )
@@ -282,12 +283,13 @@ class SimulationCost(AddableCost):
 
     def _read_experiments(self, column: EntityColumn | None) -> Experiments | None:
         """Return what is said of several experiments, None if there is one."""
+        if column is None or self.entity is None:
+            return None
         return read_experiments(
             column,
-            self.entity,
+            read_conditions(self.conditions, self.entity, column.texts),
             self.model.parms,
-            entity_parms=self.entity_parms,
-            conditions=self.conditions,
+            local=self.entity_parms,
             given=self._given,
             states=self.model.states,
         )

@@ -29,6 +29,7 @@ from fmepy.fimlof.data import EntityData
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.specification import FIXED, Specification, uses_errors
 from fmepy.fimlof.without_noise import Runs, is_one_run
+from fmepy.parameters.entities import EntityParameters
 from fmepy.types import BoolVector, Matrix, Vector
 
 __all__ = ["BoundFimlof", "effective_readings"]
@@ -81,27 +82,24 @@ class BoundFimlof(OfData):
         self,
         spec: Specification,
         entities: Sequence[EntityData],
-        parms: pd.Series,
-        per_entity: tuple[str, ...],
+        parameters: EntityParameters,
         names: tuple[str, ...],
         bounds: tuple[pd.Series, pd.Series],
         **words: Any,
     ) -> None:
         self.spec, self.entities = spec, tuple(entities)
         self.parameter_names = names
-        self._values = parms.to_numpy(dtype=float, copy=True)
-        index = {k: i for i, k in enumerate(map(str, parms.index))}
+        self._values = parameters.values
+        index = {k: i for i, k in enumerate(map(str, parameters.parms.index))}
         self._at = np.array([index[k] for k in names], dtype=np.intp)
         self.theta0: Vector = self._values[self._at]
         order = list(names)
         self.lower: Vector = bounds[0][order].to_numpy(dtype=float)
         self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
         self.is_scalar, self.has_jacobian = True, False
-        self.scale_parameters: BoolVector = np.array([k.split("[")[0] in spec.scales for k in names], dtype=bool)
-        self._take = [
-            np.array([index[f"{k}[{e.label}]" if k in per_entity else k] for k in spec.parameters], dtype=np.intp)
-            for e in self.entities
-        ]
+        of_full = np.array([k in spec.scales for k in spec.parameters])
+        self._take = list(parameters.take)
+        self.scale_parameters: BoolVector = np.array([self._scales_noise(i, of_full) for i in self._at], dtype=bool)
         self._filter = BoundFilter(spec)
         self.schedules: list[tuple[Schedule, Readings | None]] = [
             schedule_of(spec, effective_readings(spec, e)) for e in self.entities
@@ -115,6 +113,11 @@ class BoundFimlof(OfData):
         self._inflation = 1.0
         self._runs = self._as_runs(words)
         self.keep_within(self.lower, self.upper)
+
+    def _scales_noise(self, place: int, of_full: BoolVector) -> bool:
+        """Tell whether a parameter of the cost scales noise, and does nothing else, wherever an entity takes it."""
+        taken = np.array([t == place for t in self._take]).any(axis=0)
+        return bool(taken.any() and of_full[taken].all())
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep differences inside these bounds; an sd may pass zero, since the filter sees its square."""

@@ -24,7 +24,9 @@ import pandas as pd
 
 from fmepy.checks import as_rng, positive_number
 from fmepy.costs.base import AddableCost
+from fmepy.costs.entities import Experiments, check_needed, given_values, read_conditions, read_experiments
 from fmepy.costs.noise import names_of_estimates, names_of_noise
+from fmepy.costs.tables import as_table
 from fmepy.errors import (
     ArgumentError,
     DataError,
@@ -39,16 +41,16 @@ from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.specification import Specification
 from fmepy.fimlof.specify import read_specification
 from fmepy.models.base import Model
+from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
-from fmepy.parameters.names import normal_name
 from fmepy.types import Seed, UserParameters
 
 __all__ = ["FimlofCost"]
 
 _ARGUMENTS = (
     *("model", "obs", "process_noise", "measurement_noise", "x", "y", "err", "transform", "parms", "initial"),
-    *("initial_sd", "noise_kind", "entity", "entity_parms", "accumulate", "propagation", "dt", "update", "algorithm"),
-    "threshold",
+    *("initial_sd", "noise_kind", "entity", "entity_parms", "conditions", "accumulate", "propagation", "dt", "update"),
+    *("algorithm", "threshold"),
 )
 _MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transform", "accumulate")
 
@@ -81,7 +83,7 @@ class FimlofCost(AddableCost):
         Filter transformed readings; errors are on that scale. The value of the cost, and ``FilterResult.loglik``, are
         of transformed readings; ``ModFit.loglik`` is of the data in their own units, ``log_jacobian`` the difference.
     parms : mapping, optional
-        Values of the parameters that only the noise knows.
+        Values of the parameters that only the noise knows, or `conditions`; starts of local ones.
     initial : {"known", "data", "diffuse"}
         The start: the model's initial values, with sds `initial_sd` (default 0: exactly known); for directly measured
         states the data of the first time, which are then used up; or nothing known but for the states in `initial_sd`.
@@ -91,10 +93,8 @@ class FimlofCost(AddableCost):
         What the sd of a differential equation's noise means. "brownian": per root of time, variance dt sd^2 in a step;
         "per_step": a constant rate of that sd during every fixed step, variance dt^2 sd^2. Default "brownian".
         Changing `dt` changes the meaning of the second.
-    entity : str, optional
-        Column that names the entity of a row; entities are filtered apart and share the parameters.
-    entity_parms : sequence of str
-        Parameters that every entity has for itself, as ``name[entity]``.
+    entity, entity_parms, conditions
+        As in `SimulationCost`; entities are filtered apart. Parameters of the noise are parameters here.
     accumulate : mapping of variable to length or (length, "mean"), optional
         The variable was read as a sum (integral) over so many units of time before its reading, or as a mean. These
         times must not overlap.
@@ -175,6 +175,7 @@ class FimlofCost(AddableCost):
     noise_kind: str | None = None
     entity: str | None = None
     entity_parms: Sequence[str] = ()
+    conditions: Any = None
     accumulate: Any = None
     propagation: str | None = None
     dt: float | None = None
@@ -184,15 +185,21 @@ class FimlofCost(AddableCost):
     specification: Specification = field(init=False)
     entities: tuple[EntityData, ...] = field(init=False)
     _given: dict[str, float] = field(init=False)
-    _per_entity: tuple[str, ...] = field(init=False)
+    experiments: Experiments = field(init=False)
 
     def __post_init__(self) -> None:
         _check_model(self.model)
         check_choice(self.initial, ("known", "data", "diffuse"), "initial")
         positive_number(self.threshold, "threshold", " of standard deviations")
-        entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
-                                 transform=self.transform)  # fmt: skip
-        given = {normal_name(k): v for k, v in dict(self.parms).items()} if self.parms is not None else {}
+        check_needed(self.entity, entity_parms=self.entity_parms, conditions=self.conditions)
+        column, entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
+                                         transform=self.transform)  # fmt: skip
+        given = given_values(self.parms)
+        conditions = read_conditions(self.conditions, self.entity or "", column.texts)
+        if conditions.starts:
+            raise ArgumentError("`conditions`: a start from another row's steady state is for a SimulationCost.")
+        noises = self.process_noise, self.measurement_noise
+        elsewhere = conditions.names() - names_of_noise(*noises, self.initial_sd) - names_of_estimates(*noises)
         specification = read_specification(
             self.model,
             entities[0].variables,
@@ -200,7 +207,7 @@ class FimlofCost(AddableCost):
             measurement_noise=self.measurement_noise,
             has_errors=self.err is not None,
             transforms=entities[0].transforms,
-            parms=given,
+            parms={k: v for k, v in given.items() if split_local(k)[1] is None and k not in elsewhere},
             initial=self.initial,
             initial_sd=self.initial_sd,
             noise_kind=self.noise_kind,
@@ -218,29 +225,30 @@ class FimlofCost(AddableCost):
         object.__setattr__(self, "_given", given)
         object.__setattr__(self, "specification", specification)
         object.__setattr__(self, "entities", entities)
-        per_entity = _per_entity(self.entity_parms, self.entity, specification.parameters)
-        names = [str(e.label) for e in entities]
-        values: dict[str, float] = {}
-        for k, value in specification.parms.items():
-            for name in [f"{k}[{e}]" for e in names] if k in per_entity else [str(k)]:
-                values[name] = given.get(name, float(value))
-        check_names([name for name in given if "[" in name], values, argument="parms")
+        experiments = read_experiments(
+            column, conditions, specification.parms, local=self.entity_parms, given=given, states=self.model.states
+        )
+        values = experiments.parameters.parms.to_dict()
         for name, value in values.items():
-            if value < 0 and name.split("[")[0] in specification.scales:
+            if value < 0 and split_local(str(name))[0] in specification.scales:
                 raise ParameterError(f"`parms`: {name!r} is {value:g}; it scales a noise, and cannot be below zero.")
         object.__setattr__(self, "parms", pd.Series(values, dtype=float))
-        object.__setattr__(self, "_per_entity", per_entity)
+        object.__setattr__(self, "experiments", experiments)
 
     @property
     def lower(self) -> pd.Series:
         """Lower bounds: zero for the sds of the noise."""
-        scales = self.specification.scales
-        return pd.Series([0.0 if k.split("[")[0] in scales else -np.inf for k in self.parms.index], self.parms.index)
+        return self._bounds()[0]
 
     @property
     def upper(self) -> pd.Series:
         """Upper bounds: none."""
-        return pd.Series(np.inf, index=self.parms.index)
+        return self._bounds()[1]
+
+    def _bounds(self) -> tuple[pd.Series, pd.Series]:
+        scales = self.specification.scales
+        lower = {k: 0.0 if k in scales else -np.inf for k in self.specification.parameters}
+        return self.experiments.parameters.bounds(lower, dict.fromkeys(lower, np.inf))
 
     @property
     def nobs(self) -> int:
@@ -274,10 +282,9 @@ class FimlofCost(AddableCost):
         return BoundFimlof(
             self.specification,
             self.entities,
-            self.parms,
-            self._per_entity,
+            self.experiments.parameters,
             wanted,
-            (self.lower, self.upper),
+            self._bounds(),
             hold_engine=hold_engine,
             runs=runs,
         )
@@ -397,15 +404,6 @@ def _check_model(model: Any) -> None:
     raise ArgumentError(f"`model` must be an OdeModel or a DifferenceModel; got {type(model).__name__}.{advice}")
 
 
-def _per_entity(names: Sequence[str], entity: str | None, known: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise ArgumentError(f"`entity_parms` must be a list of names, such as [{names!r}]; got the text {names!r}.")
-    names = check_names(names, known, argument="entity_parms")
-    if names and entity is None:
-        raise ArgumentError("`entity_parms` needs `entity`, the column that names the entity of a row.")
-    return names
-
-
 def _check_sums(specification: Specification, entity: EntityData) -> None:
     """Refuse sums whose time begins before the filter does, or before the reading of the sum before them."""
     r = entity.readings
@@ -487,6 +485,8 @@ def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, f
     """Return the given parameters that the noise still uses, and those that were named just now."""
     noises = [arguments[k] for k in ("process_noise", "measurement_noise", "initial_sd")]
     used = names_of_noise(*noises) | names_of_estimates(*noises[:2])
-    bare = {k: str(k).split("[")[0] for k in arguments["parms"]}
+    bare = {k: split_local(str(k))[0] for k in arguments["parms"]}
+    if arguments["conditions"] is not None:
+        used |= {str(cell) for cell in as_table(arguments["conditions"], "conditions").to_numpy().ravel()}
     own = set(arguments["model"].parms.index)
     return {k: v for k, v in arguments["parms"].items() if k in explicit or bare[k] in used or bare[k] in own}

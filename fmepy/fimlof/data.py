@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.entities import EntityColumn, read_entity_column
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
 from fmepy.costs.observations import (
     Observations,
@@ -16,12 +17,13 @@ from fmepy.costs.observations import (
     read_table,
     refuse_copies,
 )
-from fmepy.costs.tables import Columns, as_table, column_position
+from fmepy.costs.tables import Columns, as_table
 from fmepy.errors import DataError
 from fmepy.filtering.schedule import Readings
 from fmepy.fimlof.specification import definition_of
 from fmepy.models.difference import whole_steps
 from fmepy.models.running.timeline import merged
+from fmepy.parameters.names import normal_name
 from fmepy.types import IntVector, Vector
 
 __all__ = ["EntityData", "read_entities"]
@@ -77,8 +79,8 @@ class EntityData:
 
 def read_entities(
     obs: Any, model: Any, *, x: str, y: str | None, err: str | None, entity: str | None, transform: Any
-) -> tuple[EntityData, ...]:
-    """Return the data by entity, in order of first appearance.
+) -> tuple[EntityColumn, tuple[EntityData, ...]]:
+    """Return which entity every row is of, and the data by entity, in order of first appearance.
 
     Raises
     ------
@@ -91,11 +93,11 @@ def read_entities(
     if not isinstance(x, str):
         raise DataError(f"`x={x!r}` must name the column of times: a filter goes from one time to the next.")
     groups: list[tuple[Any, pd.DataFrame]] = [(None, table)]
+    column = EntityColumn((None,), np.zeros(len(table), dtype=np.intp))
     if entity is not None:
-        column_position(table, entity, "entity")
-        if table[entity].isna().any():
-            raise DataError(f"`entity={entity!r}`: the name is missing in row {table.index[table[entity].isna()][0]}.")
-        groups = [(label, part.drop(columns=entity)) for label, part in table.groupby(entity, sort=False)]
+        column = read_entity_column(table, entity)
+        rest = table.drop(columns=normal_name(entity))
+        groups = [(label, rest[column.of_row == k]) for k, label in enumerate(column.labels)]
         if y is None:  # a variable may be missing in one entity
             groups = [(label, part.loc[:, _is_kept(part, x, err)]) for label, part in groups]
             for label, part in groups:
@@ -106,7 +108,7 @@ def read_entities(
     check_observed(variables, model.var_names)
     kinds = transforms_by_variable(transform, variables)
     transforms = tuple(kinds[v] for v in variables)
-    return tuple(_entity(label, o, part, variables, transforms, model, x) for label, o, part in read)
+    return column, tuple(_entity(label, o, part, variables, transforms, model, x) for label, o, part in read)
 
 
 def _is_kept(part: pd.DataFrame, x: str, err: str | None) -> list[bool]:

@@ -77,7 +77,8 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     Raises
     ------
     ArgumentError
-        Unknown states; nothing of the sector is measured; a state of another sector that it needs is not measured.
+        Unknown states; nothing of the sector is measured; a state of another sector that it needs is not measured; a
+        cost with `conditions`.
 
     Notes
     -----
@@ -99,6 +100,11 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     spec = cost.specification
     equations = spec.equations
     names = tuple(dict.fromkeys(map(str, [states] if isinstance(states, str) else states)))
+    if cost.conditions is not None:
+        raise ArgumentError(
+            "A sector of a cost with `conditions` is not offered: give every entity a cost of its own, with the "
+            "numbers in its model, and take the sector of each."
+        )
     if not names:
         raise ArgumentError(f"`states` names none. Give those of the sector; there are {listed(equations.states)}.")
     names = check_names(names, equations.states, argument="states", what="state")
