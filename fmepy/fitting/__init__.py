@@ -6,6 +6,8 @@ from fmepy.fitting.derived import derived, sandwich
 from fmepy.fitting.methods.pseudo_optim import PseudoOptim, pseudoOptim
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.predict import Prediction, predict
+from fmepy.fitting.profile_result import Profile
+from fmepy.fitting.profiles import profile
 from fmepy.fitting.result import ModFit, ModFitSummary
 
 __all__ = [
@@ -13,12 +15,14 @@ __all__ = [
     "ModFit",
     "ModFitSummary",
     "Prediction",
+    "Profile",
     "PseudoOptim",
     "compare_fits",
     "confidence",
     "derived",
     "modFit",
     "predict",
+    "profile",
     "pseudoOptim",
     "sandwich",
 ]

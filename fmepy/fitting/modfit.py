@@ -24,7 +24,7 @@ from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
-__all__ = ["modFit"]
+__all__ = ["method_for", "modFit"]
 
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
 _OF_A_SEARCH, _OF_A_WIDE_SEARCH = 20, 1000  # evaluations from one start, about
@@ -148,7 +148,7 @@ def modFit(
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
     known = as_prior(prior, objective.parameters)
-    method = _method_for(method, objective, known)
+    method = method_for(method, objective, known)
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
     several = not (isinstance(starts, (int, np.integer)) and not isinstance(starts, bool) and starts == 1)
     one = _OneFit(objective, low, high, known, method, settings, hessian, several)
@@ -171,7 +171,7 @@ def _evaluations(starts: Any, method: str | None) -> int:
     return n * (_OF_A_WIDE_SEARCH if searches_widely else _OF_A_SEARCH) if n > 1 or searches_widely else 1
 
 
-def _method_for(method: str | None, objective: Objective, prior: Prior | None) -> str:
+def method_for(method: str | None, objective: Objective, prior: Prior | None) -> str:
     """Return the method: the default for the kind of cost, or the one given if it suits."""
     squares = not objective.is_scalar and (prior is None or prior.all_normal)
     if method is None:

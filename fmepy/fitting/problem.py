@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from fmepy.numerics.second_differences import second_differences, whitened_secon
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["OPTIM", "Method", "Outcome", "Problem", "limit_reached"]
+__all__ = ["OPTIM", "Method", "Outcome", "Problem", "Rows", "limit_reached"]
 
 _HELD = 1e-10  # relative width of a box in which nothing can be searched
 _BESIDE = 1e-8  # relative distance to a bound that is no distance
@@ -70,6 +70,18 @@ class Outcome:
     engine: str
 
 
+class Rows(Protocol):
+    """Residuals that join those of the data, with their derivatives."""
+
+    def residuals(self, theta: Vector) -> Vector:
+        """Return them, shape (n_row,); raise SimulationError where they cannot be had."""
+        ...
+
+    def jacobian(self, theta: Vector) -> Matrix:
+        """Return their derivatives, shape (n_row, n_par)."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Problem:
     """An objective with everything that a method needs, see the module's text.
@@ -86,6 +98,8 @@ class Problem:
         True if any bound is finite.
     noise_scales : ndarray of bool, shape (n_par,)
         Parameters that scale noise.
+    further : Rows or None
+        Residuals beside those of the data: what holds a prediction near a value (`fmepy.fitting.refits`).
     trace, best
         The cost by iteration; the lowest so far, with its parameters.
     """
@@ -96,6 +110,7 @@ class Problem:
     upper: Vector
     prior: Prior | None
     rng: np.random.Generator
+    further: Rows | None = None
     scale: Vector = field(init=False)
     moving: BoolVector = field(init=False)
     is_least_squares: bool = field(init=False)
@@ -130,7 +145,7 @@ class Problem:
 
     def taken_up(self, theta: Vector) -> Problem:
         """Return the same problem from another start, its trace going on."""
-        again = Problem(self.objective, self.inside(theta), self.lower, self.upper, self.prior, self.rng)
+        again = Problem(self.objective, self.inside(theta), self.lower, self.upper, self.prior, self.rng, self.further)
         again.trace.extend(self.trace)
         return again
 
@@ -152,6 +167,8 @@ class Problem:
         r = self.objective.scaled_residuals(theta)
         if self._normal:
             r = np.concatenate([r, [(theta[i] - mean) / sd for i, mean, sd in self._normal]])
+        if self.further is not None:
+            r = np.concatenate([r, self.further.residuals(theta)])
         value = float(r @ r)
         if value < self.best[0] and self.is_least_squares:
             self.best = (value, np.array(theta, dtype=float))
@@ -160,20 +177,25 @@ class Problem:
     def jacobian(self, theta: Vector) -> Matrix:
         """Return the derivatives of `residuals`."""
         J = self.objective.scaled_jacobian(theta)
-        if not self._normal:
-            return J
-        rows = np.zeros((len(self._normal), theta.size))
-        for k, (i, _, sd) in enumerate(self._normal):
-            rows[k, i] = 1 / sd
-        return np.vstack([J, rows])
+        if self._normal:
+            rows = np.zeros((len(self._normal), theta.size))
+            for k, (i, _, sd) in enumerate(self._normal):
+                rows[k, i] = 1 / sd
+            J = np.vstack([J, rows])
+        return J if self.further is None else np.vstack([J, self.further.jacobian(theta)])
 
     def value(self, theta: Vector) -> float:
         """Return F; raise SimulationError where the cost fails."""
         if self.is_least_squares:
             r = self.residuals(theta)
             return float(r @ r)
-        data = self.objective.value(theta)
-        return data if self.prior is None else data + self.prior.minus2log(theta)
+        value = self.objective.value(theta)
+        if self.prior is not None:
+            value += self.prior.minus2log(theta)
+        if self.further is not None:
+            r = self.further.residuals(theta)
+            value += float(r @ r)
+        return value
 
     def cost(self, theta: Vector) -> float:
         """Return F, infinite where the cost fails; the best so far is kept in `best`."""
@@ -191,15 +213,17 @@ class Problem:
         """Return dF/dtheta: 2 J'r for residuals (plus that of a prior that is not normal), else differences."""
         if self.is_least_squares:
             return np.asarray(2 * self.jacobian(theta).T @ self.residuals(theta))
+        if self.objective.is_scalar and not self.objective.has_score:
+            return self.objective.differentiate(self._finite_value, theta)
         if self.objective.has_score:
             slope = -2 * self.objective.score(theta)
-            return slope if self.prior is None else slope + self.objective.differentiate(self.prior.minus2log, theta)
-        if self.objective.is_scalar:
-            return self.objective.differentiate(self._finite_value, theta)
-        J, r = self.objective.scaled_jacobian(theta), self.objective.scaled_residuals(theta)
-        assert self.prior is not None
-        prior = self.prior
-        return np.asarray(2 * J.T @ r + self.objective.differentiate(prior.minus2log, theta))
+        else:
+            slope = 2 * self.objective.scaled_jacobian(theta).T @ self.objective.scaled_residuals(theta)
+        if self.prior is not None:
+            slope = slope + self.objective.differentiate(self.prior.minus2log, theta)
+        if self.further is not None:
+            slope = slope + 2 * self.further.jacobian(theta).T @ self.further.residuals(theta)
+        return np.asarray(slope)
 
     def _finite_value(self, theta: Vector) -> float:
         value = self.value(theta)

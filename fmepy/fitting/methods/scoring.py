@@ -213,6 +213,9 @@ def _score(problem: Problem, theta: Vector, rough: bool) -> tuple[Vector, Matrix
         prior = problem.prior.minus2log
         u = u - 0.5 * problem.objective.differentiate(prior, theta)
         information = information + 0.5 * second_differences_of(problem, theta)
+    if problem.further is not None:
+        J = problem.further.jacobian(theta)
+        u, information = u - J.T @ problem.further.residuals(theta), information + J.T @ J
     return u, information
 
 

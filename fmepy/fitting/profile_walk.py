@@ -1,0 +1,285 @@
+"""One side of a profile: from the optimum outwards until the likelihood ratio has crossed its thresholds.
+
+With F the profile (`fmepy.fitting.refits`), F* its minimum and s^2 the unit of the likelihood ratio::
+
+    T(psi) = (F(psi) - F*) / s^2        tau = sqrt(T)        dtau/dpsi = F'(psi) / (2 tau s^2)
+
+tau of a linear model is a straight line, |psi - psi*| / se. Steps aim at equal rises of tau, T followed as a
+parabola. The end of the interval is where tau reaches its threshold: found on the re-fitted profile itself, by inverse
+cubic interpolation of tau and its slopes between the last place below and the first one above, again and again.
+
+A side ends where the last threshold is crossed (and one step beyond it), at a bound, after eight decades, where re-fits
+fail, or at once where a place is better than the optimum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fmepy.fitting.refits import Held, Refit, Search, predicted_start
+
+__all__ = ["BETTER", "Side", "walked"]
+
+BETTER = 0.01
+"""A likelihood ratio so far below zero is another optimum: a tenth of a standard error, squared, is none."""
+_DECADES = 1e8
+_GROWTH = 5.0  # of a step, at most, from one to the next
+_COARSE = 3.0  # times the rise aimed at: a longer step is taken in parts
+_EXACT = 1e-8  # of the threshold: nearer is there
+_NARROW = 1e-10  # of the distance from the optimum: a bracket in which nothing more is looked for
+_CROWDED = 1e-2  # of the distance from the optimum: places nearer to an end than this are not kept
+_MOST = 40  # re-fits for one end
+_SHORTEST = 1e-9  # of the size: steps before failing re-fits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Point:
+    """A re-fit on its side: u the distance from the optimum, tau and dtau/du."""
+
+    u: float
+    tau: float
+    rise: float
+    refit: Refit
+
+
+@dataclass(slots=True, eq=False)
+class Side:
+    """What was found on one side, of plain numbers and arrays.
+
+    Attributes
+    ----------
+    points : list of Refit
+        Outwards, without the optimum.
+    ends : list of float
+        Where the thresholds are crossed, as far as they are.
+    ended : str
+        "crossed", "bound", "decades", "failed", "better", "most", "interrupted".
+    failed : list of Refit
+        Re-fits that came to nothing.
+    better : Refit or None
+        One that is better than the optimum.
+    """
+
+    points: list[Refit] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)
+    ended: str = "interrupted"
+    failed: list[Refit] = field(default_factory=list)
+    better: Refit | None = None
+
+
+def walked(search: Search, held: Held, origin: Refit, sign: float, settings: Settings, side: Side) -> Side:
+    """Walk outwards from the optimum; `side` is filled on the way, and so holds what is done if Ctrl-C ends it."""
+    return _Walk(search, held, origin, sign, settings, side).run()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Settings:
+    """How far, and in what steps.
+
+    Attributes
+    ----------
+    thresholds : sequence of float
+        Of tau, rising.
+    rise : float
+        Of tau in one step.
+    standard_error, size : float
+        Of what is held, at the optimum; infinite where not known. What counts as its size.
+    limit : float
+        The place beyond which it may not go: a bound, or infinite.
+    most : int
+        Re-fits on the way, at most.
+    """
+
+    thresholds: Sequence[float]
+    rise: float
+    standard_error: float
+    size: float
+    limit: float
+    most: int
+
+
+class _Walk:
+    def __init__(self, search: Search, held: Held, origin: Refit, sign: float, settings: Settings, side: Side) -> None:
+        self.search, self.held, self.origin, self.sign, self.s, self.side = search, held, origin, sign, settings, side
+        self.points = [_Point(0.0, 0.0, 1.0 / settings.standard_error, origin)]
+        self.farthest = min(abs(settings.limit - origin.place), _DECADES * settings.size)
+        self.wall, self.tried, self.has_failed = np.inf, 0, False
+        self.over: _Point | None = None  # above a threshold, but too far from the last place for the eye
+
+    def run(self) -> Side:
+        self.side.ended = self._outwards()
+        return self.side
+
+    def _outwards(self) -> str:
+        if self.farthest == 0:
+            return "bound"
+        for tau in self.s.thresholds:
+            told = self._climbed(tau)
+            if told != "crossed":
+                return told
+            low, high = self._around(tau)
+            told, end = self._root(tau, low, high)
+            if told != "crossed":
+                return told
+            self.side.ends.append(end)
+        self._one_beyond()
+        return "crossed" if self.side.better is None else "better"
+
+    # --- outwards
+
+    def _climbed(self, tau: float) -> str:
+        """Go outwards until tau is crossed; return how it ended."""
+        while self.points[-1].tau < tau:
+            here = self.points[-1]
+            u = self._next(here)
+            if self.over is not None and u >= self.over.u:
+                if not self._is_coarse(here, self.over):
+                    self._keep(self.over)
+                    continue
+                u = here.u + 0.5 * (self.over.u - here.u)
+            if self.wall - here.u <= max(_SHORTEST * max(self.s.size, here.u), _NARROW * self.farthest):
+                return "failed" if self.wall < self.farthest else self._at_the_end()
+            if self.tried >= self.s.most:
+                return "most"
+            self.tried += 1
+            found = self._at(u, here)
+            self.has_failed = found is None
+            if found is None:
+                self.wall = min(self.wall, u)
+                continue
+            if self.side.better is not None:
+                return "better"
+            if found.u <= here.u + 1e-3 * (u - here.u):  # a prediction that the model cannot give
+                return "bound"
+            if found.tau > tau and self._is_coarse(here, found):
+                self.over = found
+                continue
+            self._keep(found)
+            if found.tau < tau and found.u >= self.farthest * (1 - 1e-12):
+                return self._at_the_end()
+        return "crossed"
+
+    def _at_the_end(self) -> str:
+        return "bound" if self.farthest < _DECADES * self.s.size else "decades"
+
+    def _is_coarse(self, here: _Point, found: _Point) -> bool:
+        """Tell whether a step went too far, and shorter ones may be less steep: not where the profile jumps."""
+        may_split = found.u - here.u > 1e-2 * max(here.u, min(self.s.size, self.farthest))
+        return may_split and found.tau - here.tau > _COARSE * self.s.rise
+
+    def _next(self, here: _Point) -> float:
+        """Return where to go next: T is followed as a parabola, whose noise is small where tau is all noise."""
+        before = self.points[-2] if len(self.points) > 1 else None
+        gap = 0.1 * self.s.size if before is None else here.u - before.u
+        step = longest = max(_GROWTH * gap, 0.5 * here.u)
+        wanted, unit = (here.tau + self.s.rise) ** 2 - here.tau**2, self.search.unit
+        slope = self.sign * here.refit.slope / unit
+        bend = 2 / self.s.standard_error**2
+        if before is not None:
+            bend = (slope - self.sign * before.refit.slope / unit) / gap
+        inside = slope**2 + 2 * bend * wanted
+        if inside >= 0 and slope + inside**0.5 > 0:
+            step = min(2 * wanted / (slope + inside**0.5), longest)
+        elif abs(slope) * gap > 1e-3 * wanted:  # it falls, or bends down: in small steps, there may be a valley
+            step = min(max(gap, -slope / bend), longest)
+        u = here.u + (max(step, 0.05 * gap) if before is not None else step)
+        if u >= self.wall:  # nearer to where it failed
+            u = here.u + (0.5 if self.has_failed else 0.9) * (self.wall - here.u)
+        return min(u, self.farthest)
+
+    def _one_beyond(self) -> None:
+        """Take one step more, for the eye."""
+        here = self.points[-1]
+        if here.rise > 0 and np.isfinite(here.rise):
+            u = min(here.u + self.s.rise / here.rise, self.farthest)
+            found = self._at(u, here) if here.u < u < self.wall else None
+            if found is not None and found.u > here.u:
+                self._keep(found)
+
+    # --- the end
+
+    def _around(self, tau: float) -> tuple[_Point, _Point]:
+        k = next(k for k, p in enumerate(self.points) if p.tau >= tau)
+        return self.points[k - 1], self.points[k]
+
+    def _root(self, tau: float, low: _Point, high: _Point) -> tuple[str, float]:
+        """Return how the search for a crossing ended, and where it is."""
+        stuck, on_the_way = 0, []
+        for k in range(_MOST):
+            best = min((low, high), key=lambda p: abs(p.tau - tau))
+            if abs(best.tau - tau) <= _EXACT * tau:
+                break
+            if high.u - low.u <= _NARROW * high.u or self.farthest - low.u <= _NARROW * self.farthest:
+                break
+            share = 0.9 if stuck >= 3 else 0.5 if k % 4 == 3 else None
+            u = _between(tau, low, high) if share is None else low.u + share * (high.u - low.u)
+            found = self._at(u, best)
+            if self.side.better is not None:
+                return "better", np.nan
+            if found is None or not low.u < found.u < high.u:
+                found = self._at(0.5 * (low.u + high.u), low)
+                if found is None or not low.u < found.u < high.u:
+                    break
+            on_the_way.append(found)
+            stuck = stuck + 1 if found.tau < tau and found.tau - low.tau < 1e-3 * tau else 0
+            low, high = (found, high) if found.tau < tau else (low, found)
+        best = min((low, high), key=lambda p: abs(p.tau - tau))
+        if low.tau < 0.99 * tau and self.farthest - low.u <= 1e-7 * self.farthest and self.farthest <= high.u:
+            self._keep(low)
+            return self._at_the_end(), np.nan  # it jumps up at the very bound, such as zero
+        end = best if abs(best.tau - tau) < 1e-3 * tau else low
+        self._keep(*(p for p in on_the_way if p is end or abs(p.u - end.u) > _CROWDED * end.u))
+        return "crossed", end.refit.place
+
+    # --- one place
+
+    def _at(self, u: float, near: _Point) -> _Point | None:
+        """Return the re-fit at a distance, None if it failed; begun along the path, else from where `near` stands."""
+        at = self.origin.place + self.sign * u
+        if u >= self.farthest and np.isfinite(self.s.limit):
+            at = self.s.limit
+        before = max((p for p in self.points if p.u < near.u), key=lambda p: p.u, default=None)
+        last = None if before is None else before.refit
+        plain = self.held.start(near.refit.theta, at)
+        starts = [predicted_start(self.search, self.held, near.refit, last, at), plain]
+        if near.u > 0:
+            slope = near.refit.slope * u / near.u
+        else:
+            slope = self.sign * 2 * u * self.search.unit / self.s.standard_error**2
+        for start in starts[:1] if np.array_equal(starts[0], plain) else starts:
+            found = self.held.fit(self.search, start, at, slope)
+            if not found.message and np.isfinite(found.cost):
+                return self._placed(found)
+            self.side.failed.append(found)
+        return None
+
+    def _placed(self, found: Refit) -> _Point:
+        ratio = (found.cost - self.origin.cost) / self.search.unit
+        if ratio < -BETTER:
+            self.side.better = found
+        tau = float(np.sqrt(max(ratio, 0.0)))
+        rise = self.sign * found.slope / (2 * tau * self.search.unit) if tau > 0 else 0.0
+        return _Point(self.sign * (found.place - self.origin.place), tau, rise if np.isfinite(rise) else 0.0, found)
+
+    def _keep(self, *points: _Point) -> None:
+        self.points = sorted({*self.points, *points}, key=lambda p: p.u)
+        self.side.points = [p.refit for p in self.points[1:]]
+
+
+def _between(tau: float, low: _Point, high: _Point) -> float:
+    """Return where tau is reached, about: by inverse cubic interpolation where both slopes rise, else linearly."""
+    h, width = high.tau - low.tau, high.u - low.u
+    x = (tau - low.tau) / h if h > 0 else 0.5
+    u = low.u + width * x
+    if low.rise > 0 and high.rise > 0 and h > 0:
+        cubic = (
+            (1 + 2 * x) * (1 - x) ** 2 * low.u
+            + x * (1 - x) ** 2 * h / low.rise
+            + x**2 * (3 - 2 * x) * high.u
+            + x**2 * (x - 1) * h / high.rise
+        )
+        u = cubic if low.u < cubic < high.u else u
+    return float(u) if low.u < u < high.u else low.u + 0.5 * width

@@ -1,0 +1,163 @@
+"""profile: what the data say of a parameter or a prediction, whatever the others are.
+
+The profile of a parameter is the lowest cost at each of its values, the others fitted again; its interval holds the
+values at which the likelihood ratio stays below its threshold (`fmepy.fitting.profile_walk` says how it is found)::
+
+    T(psi) = (F(psi) - F*) / s^2  <=  F_{1, n - p}(level)     a sum of squares, which estimates s^2 = F* / (n - p)
+    T(psi) =  F(psi) - F*         <=  chi^2_1(level)          -2 log L, or a prior: noise is known, or a parameter
+
+For a linear model the first is the t-interval. Raue et al. (2009), Bioinformatics 25, 1923-1929; Venzon and Moolgavkar
+(1988), Applied Statistics 37, 87-94; of predictions Kreutz, Raue and Timmer (2012), BMC Syst. Biol. 6, 120.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fmepy.checks import between_0_and_1, whole_number
+from fmepy.errors import ParameterError, listed
+from fmepy.fitting.optimum import Optimum, optimum_of
+from fmepy.fitting.profile_result import Profile, profile_of
+from fmepy.fitting.profile_sides import walk_all
+from fmepy.fitting.refits import HeldParameter
+from fmepy.fitting.result import ModFit
+from fmepy.parallel.interruption import interruptible
+from fmepy.parameters.named import check_names
+from fmepy.types import UserBounds
+
+__all__ = ["profile"]
+
+_OF_A_SIDE = 60  # evaluations, about
+
+
+@interruptible(lambda found: found.message)
+def profile(
+    f: Any,
+    fit: ModFit,
+    which: Sequence[str] | str | None = None,
+    *,
+    prediction: Any = None,
+    level: float = 0.95,
+    num: int = 21,
+    lower: UserBounds = -np.inf,
+    upper: UserBounds = np.inf,
+    method: str | None = None,
+    executor: Any = None,
+    progress: Any = False,
+    checkpoint: Any = None,
+    jac: Any = None,
+    prior: Any = None,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> Profile:
+    """Return what the data say of parameters one by one, the others fitted again at every value.
+
+    Parameters
+    ----------
+    f : fmepy cost, or callable ``f(p)``
+        What was fitted.
+    fit : ModFit
+        The fit; it is looked once more from its end, and told if it had not come to an optimum.
+    which : name or names, optional
+        Fitted parameters; the default is all.
+    level : float
+        Of the intervals, between 0 and 1.
+    num : int
+        Values of a profile, about, both sides together; what is needed to find the ends comes on top.
+    lower, upper : number, sequence, or dict by name
+        Bounds that neither the profiles nor the re-fits pass; the default is those of the fit.
+    method : str, optional
+        Of the re-fits, see `modFit`; the default is that of modFit for the kind of cost.
+    executor, progress
+        Every side of every profile is a task of its own, see `run_many`.
+    checkpoint : path, optional
+        A folder: what is done is kept there, and the same call goes on from it.
+    jac, prior, args, kwargs
+        As modFit had them; a fit with a prior has the profile of the posterior.
+
+    Returns
+    -------
+    Profile
+        ``intervals``, ``verdicts`` (a sentence a parameter), ``frame``, ``plot()``. After Ctrl-C what is done, with
+        ``interrupted`` true.
+
+    Raises
+    ------
+    ParameterError
+        A parameter that was not fitted, or is unknown; bounds that the estimates do not keep.
+    ArgumentError
+        A level outside (0, 1); a cost that is not the one fitted (its value at the estimates is another); residuals
+        without degrees of freedom, or all zero; a fit with a prior, and none given.
+
+    Notes
+    -----
+    With T the likelihood ratio statistic, F the cost at its lowest for a value psi of the parameter, n data, p
+    parameters (the rank of the Hessian)::
+
+        T(psi) = (F(psi) - F*) / s^2  <=  F_{1, n - p}(level)     a sum of squares, which estimates s^2 = F* / (n - p)
+        T(psi) = F(psi) - F*          <=  chi^2_1(level)          -2 log L (noise is known, or a parameter), or a prior
+
+    Errors of a column `err` only weigh a sum of squares, as in modFit's standard errors; errors that are known are said
+    by ``measurement_noise=``. The ends are where the re-fitted profile itself crosses the threshold, found by root
+    finding, not between places of a grid; of a linear model they are the t-interval.
+
+    The sentence on a parameter begins with *identifiable* (both ends are found), *one-sided* (one is), *flat* (none is:
+    the profile stays below the threshold to the bounds, or over eight decades), *at a bound* (one is found, on the
+    other side the profile comes to a bound below the threshold, which is then the end), or *better optimum* (the cost
+    fell below that of the fit on the way; all profiles were begun anew from there).
+
+    Re-fits begin along the path of the last ones, with the model's exact sensitivities where it has them; a model is
+    compiled once for all. Failed re-fits are in ``failures``.
+
+    References
+    ----------
+    Venzon and Moolgavkar (1988), Applied Statistics 37, 87-94. Bates and Watts (1988), Nonlinear Regression Analysis
+    and Its Applications, 6.1. Raue et al. (2009), Bioinformatics 25, 1923-1929. Kreutz, Raue and Timmer (2012), BMC
+    Systems Biology 6, 120.
+
+    Examples
+    --------
+    Biochemical oxygen demand (Bates and Watts 1988, A1.4), where standard errors mislead:
+
+    >>> from fmepy import datasets, modFit
+    >>> bod = datasets.load("BOD")
+    >>> def residuals(p):
+    ...     return p["A"] * (1 - np.exp(-p["k"] * bod["Time"].to_numpy())) - bod["demand"].to_numpy()
+    >>> fit = modFit(residuals, {"A": 20.0, "k": 0.5})
+    >>> prof = profile(residuals, fit)
+    >>> prof.intervals.round(2)
+       estimate  lower  upper  level
+    A     19.14  14.05  38.46   0.95
+    k      0.53   0.13   1.81   0.95
+    >>> prof.verdicts["k"]
+    'identifiable: 0.53109, 95 % between 0.1314 and 1.8082.'
+    """
+    level = between_0_and_1(level, "level")
+    num = whole_number(num, "num", 5)
+    best = optimum_of(f, fit, lower=lower, upper=upper, method=method, jac=jac, prior=prior, args=args, kwargs=kwargs,
+                      runs=_OF_A_SIDE * 2 * len(fit.names) if isinstance(fit, ModFit) else 1)  # fmt: skip
+    wanted = _names(which, best, f)
+    things = {name: HeldParameter(best.names.index(name)) for name in wanted}
+    found = walk_all(best, things, [level], num, executor=executor, progress=progress, checkpoint=checkpoint)
+    return profile_of(found, things, level)
+
+
+def _names(which: Any, best: Optimum, f: Any) -> list[str]:
+    if which is None:
+        return list(best.names)
+    wanted = [which] if isinstance(which, str) else list(which)
+    given = best.search.objective.parameters.lmfit
+    own = [str(n) for n in getattr(f, "parms", ())] if given is None else list(given)
+    own = [str(n) for n in f.parms.index] if hasattr(getattr(f, "parms", None), "index") else own
+    for name in map(str, wanted):
+        if name not in best.names and name in own:
+            raise ParameterError(
+                f"`which`: {name!r} was not fitted, it stays at its value; the fit is of {listed(best.names)}. Fit it "
+                "with the others, then profile it."
+            )
+    if not wanted:
+        raise ParameterError(f"`which` is empty; the fit is of {listed(best.names)}.")
+    return list(check_names(wanted, best.names, argument="which"))

@@ -1,0 +1,365 @@
+"""Fitting again with one thing held: a parameter at a value, or a prediction near one.
+
+Held at the place psi, the others fitted again, the lowest cost is the profile F(psi). Beside it a re-fit gives, with R
+the derivatives of the residuals (of a likelihood: a root of its information, R'R) and F the cost::
+
+    a parameter     psi = theta_j               dF/dpsi = dF/dtheta_j                t = (-R_others^+ R_j, 1)
+    a prediction    minimise F + w^2 (g - z)^2    psi = g(theta) as it came out
+                                                dF/dpsi = 2 w^2 (z - psi)            t = [R; w g']^+ [0; w] / (g't)
+
+t = dtheta/dpsi is the direction in which the next re-fit begins. For a prediction the constraint is soft, and yet what
+comes out lies on the profile exactly: where F + w^2 (g - z)^2 is lowest, the gradient of F is a multiple of that of g,
+which is what makes theta the best of all with its own g(theta) (Kreutz et al. 2012, BMC Syst. Biol. 6, 120).
+
+Along t the cost rises as if it were quadratic, which gives the standard error of what is held::
+
+    se = s / |R t|,    s^2 the unit of the likelihood ratio: the residual variance, or 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from fmepy.costs.objective import Objective
+from fmepy.errors import SimulationError
+from fmepy.fitting.leaving_zero import let_go
+from fmepy.fitting.methods.registry import METHODS
+from fmepy.fitting.problem import Outcome, Problem
+from fmepy.numerics.covariance import SINGULAR
+from fmepy.parameters.named import Prior
+from fmepy.types import BoolVector, Matrix, Vector
+
+__all__ = ["Held", "HeldParameter", "HeldPrediction", "Refit", "Search", "fitted", "predicted_start"]
+
+_ARRIVED = 1e-4  # standard errors: nothing further off is looked for; the likelihood ratio is then right to 1e-8
+_NOISE = 1e-3  # standard errors: so near, a step that lowers nothing is the noise of a solver
+_STEPS = 12
+_STIFF = 20.0  # a prediction is held within 1/400 of its distance from the estimate; exactness does not depend on it
+
+
+@dataclass(slots=True, eq=False)
+class Search:
+    """How the others are fitted: the cost, its bounds, a method.
+
+    Attributes
+    ----------
+    unit : float
+        What the likelihood ratio is measured in: the residual variance, or 1.
+    curvature : ndarray or None
+        R of the optimum, used where the cost has no derivatives of its own.
+    """
+
+    objective: Objective
+    lower: Vector
+    upper: Vector
+    prior: Prior | None
+    method: str
+    control: Mapping[str, Any]
+    unit: float = 1.0
+    curvature: Matrix | None = None
+
+    def problem(self, start: Vector, **held: Any) -> Problem:
+        """Return the problem from this start; `held`: other fields of it."""
+        own = {"lower": self.lower, "upper": self.upper, **held}
+        rng = np.random.default_rng(0)  # of methods that draw; a re-fit does not depend on others
+        problem = Problem(self.objective, start, prior=self.prior, rng=rng, **own)
+        problem.start = problem.inside(start)
+        return problem
+
+    def rows(self, problem: Problem, theta: Vector) -> Matrix | None:
+        """Return R, the derivatives of residuals or a root of the information, without what holds; None if unknown."""
+        if problem.is_least_squares:
+            n_held = 0 if problem.further is None else len(problem.further.residuals(theta))
+            J = problem.jacobian(theta)
+            return J[: len(J) - n_held]
+        if not self.objective.has_score:
+            return self.curvature
+        values, vectors = np.linalg.eigh(self.objective.information(theta))
+        return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+
+    def taken(self, problem: Problem) -> tuple[Vector, Outcome]:
+        """Return where the method comes to, and what it says; raise SimulationError where the cost fails at once."""
+        if not np.isfinite(problem.value(problem.start)):
+            raise SimulationError("The cost is not finite.")
+        begin = let_go(problem, problem.start)
+        if begin is not problem.start:
+            problem.start = begin
+        if not problem.moving.any():
+            return problem.start, Outcome(problem.start, True, "", 0, "")
+        near = _gauss_newton(problem, problem.start) if problem.is_least_squares else None
+        if near is not None:
+            return near, Outcome(near, True, "", 0, "")
+        outcome = METHODS[self.method].run(problem, self.control)
+        return problem.inside(outcome.par), outcome
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refit:
+    """What came of fitting the others.
+
+    Attributes
+    ----------
+    place : float
+        The value of what was held.
+    theta : ndarray, shape (n_par,)
+    cost : float
+        The lowest cost, F.
+    slope : float
+        dF/dplace; NaN if it is not known.
+    tangent : ndarray or None
+        dtheta/dplace; None if it is not known.
+    message : str
+        Why it is no result, "" if it is one.
+    """
+
+    place: float
+    theta: Vector
+    cost: float
+    slope: float = np.nan
+    tangent: Vector | None = None
+    message: str = ""
+
+
+class Held(Protocol):
+    """What is held, see the module's text."""
+
+    def place(self, theta: Vector) -> float:
+        """Return the value of what is held."""
+        ...
+
+    def start(self, theta: Vector, at: float) -> Vector:
+        """Return a start for a re-fit at this place."""
+        ...
+
+    def fit(self, search: Search, start: Vector, at: float, slope: float) -> Refit:
+        """Return the re-fit at (or near) a place from a start; `slope`: what dF/dplace will be, about."""
+        ...
+
+    def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
+        """Return the standard error at the optimum theta (infinite where nothing is known), and the direction t."""
+        ...
+
+    def limits(self, search: Search) -> tuple[float, float]:
+        """Return the lowest and the highest place that may be."""
+        ...
+
+    def size(self, search: Search, theta: Vector) -> float:
+        """Return what counts as the size of it."""
+        ...
+
+
+def fitted(search: Search, start: Vector) -> tuple[Vector, float]:
+    """Return where a search with nothing held comes to, and the cost there."""
+    problem = search.problem(start)
+    theta, _ = search.taken(problem)
+    theta = problem.put_on_bounds(theta)
+    return theta, problem.value(theta)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldParameter:
+    """A parameter at a value: the lower and the upper bound of it."""
+
+    j: int
+
+    def place(self, theta: Vector) -> float:
+        """Return the parameter."""
+        return float(theta[self.j])
+
+    def start(self, theta: Vector, at: float) -> Vector:
+        """Return theta with the parameter at the place."""
+        out = theta.copy()
+        out[self.j] = at
+        return out
+
+    def fit(self, search: Search, start: Vector, at: float, slope: float = np.nan) -> Refit:
+        """Return the re-fit at a place."""
+        lower, upper = search.lower.copy(), search.upper.copy()
+        lower[self.j] = upper[self.j] = at
+        problem = search.problem(start, lower=lower, upper=upper)
+        try:
+            theta, outcome = search.taken(problem)
+            cost = problem.value(theta)
+            if not outcome.converged:
+                return Refit(at, theta, cost, message=outcome.message)
+            slope, tangent = float(problem.gradient(theta)[self.j]), self._tangent(search, problem, theta)
+        except SimulationError as error:
+            return Refit(at, problem.start, np.inf, message=str(error))
+        return Refit(at, theta, cost, slope, tangent)
+
+    def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
+        """Return the standard error at the optimum, and the direction t."""
+        problem = search.problem(theta)
+        return _standard_error(search, problem, theta, self._tangent(search, problem, theta))
+
+    def limits(self, search: Search) -> tuple[float, float]:
+        """Return the parameter's bounds."""
+        return float(search.lower[self.j]), float(search.upper[self.j])
+
+    def size(self, search: Search, theta: Vector) -> float:
+        """Return the parameter's size."""
+        return float(max(abs(theta[self.j]), 1e-3 * search.problem(theta).scale[self.j]))
+
+    def _tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+        R = search.rows(problem, theta)
+        if R is None:
+            return None
+        free = _free(problem, theta)
+        free[self.j] = False
+        out = np.zeros(theta.size)
+        out[self.j] = 1.0
+        if free.any():
+            out[free] = -_least(R[:, free], R[:, self.j])
+        return out
+
+
+@dataclass(slots=True, eq=False)
+class HeldPrediction:
+    """A prediction near a value, by a residual of its own: ``w (g(theta) - z)``.
+
+    Attributes
+    ----------
+    value, gradient : callable
+        g(theta) and its derivatives, shape (n_par,).
+    weight : float
+        w, NaN until the standard error is known.
+    """
+
+    value: Callable[[Vector], float]
+    gradient: Callable[[Vector], Vector]
+    weight: float = np.nan
+    aim: float = field(default=np.nan, init=False)
+
+    def residuals(self, theta: Vector) -> Vector:
+        """Return w (g - z), shape (1,)."""
+        return np.array([self.weight * (self.value(theta) - self.aim)])
+
+    def jacobian(self, theta: Vector) -> Matrix:
+        """Return its derivatives, shape (1, n_par)."""
+        return self.weight * self.gradient(theta)[None, :]
+
+    def place(self, theta: Vector) -> float:
+        """Return the prediction."""
+        return self.value(theta)
+
+    def start(self, theta: Vector, at: float) -> Vector:
+        """Return theta."""
+        return theta.copy()
+
+    def fit(self, search: Search, start: Vector, at: float, slope: float) -> Refit:
+        """Return the re-fit near a place; the aim lies beyond it by as much as the cost will pull back."""
+        lag = slope / (2 * self.weight**2)
+        self.aim = at + (lag if np.isfinite(lag) else 0.0)
+        problem = search.problem(start, further=self)
+        try:
+            theta, outcome = search.taken(problem)
+            place, pull = self.value(theta), self.residuals(theta)
+            cost = problem.value(theta) - float(pull @ pull)
+            if not outcome.converged:
+                return Refit(place, theta, cost, message=outcome.message)
+            return Refit(
+                place, theta, cost, 2 * self.weight**2 * (self.aim - place), self._tangent(search, problem, theta)
+            )
+        except SimulationError as error:
+            return Refit(at, problem.start, np.inf, message=str(error))
+
+    def standard_error(self, search: Search, theta: Vector) -> tuple[float, Vector | None]:
+        """Return the standard error at the optimum, and the direction t; it sets the weight."""
+        problem = search.problem(theta)
+        g = self.gradient(theta)
+        reach = float(np.linalg.norm(g * np.maximum(np.abs(theta), 1e-3 * problem.scale)))
+        if not reach > 0:
+            return 0.0, None
+        self.weight = _STIFF * np.sqrt(search.unit) / reach  # as if parameters were known as well as to their size
+        se, tangent = _standard_error(search, problem, theta, self._tangent(search, problem, theta))
+        if np.isfinite(se):
+            self.weight = _STIFF * np.sqrt(search.unit) / se
+            se, tangent = _standard_error(search, problem, theta, self._tangent(search, problem, theta))
+        return se, tangent
+
+    def limits(self, search: Search) -> tuple[float, float]:
+        """Return that there are none."""
+        return -np.inf, np.inf
+
+    def size(self, search: Search, theta: Vector) -> float:
+        """Return the prediction's size; of one at zero what its weight says."""
+        return max(abs(self.value(theta)), 1e-3 * _STIFF * float(np.sqrt(search.unit)) / self.weight)
+
+    def _tangent(self, search: Search, problem: Problem, theta: Vector) -> Vector | None:
+        R = search.rows(problem, theta)
+        if R is None:
+            return None
+        free, g = _free(problem, theta), self.gradient(theta)
+        out = np.zeros(theta.size)
+        if free.any():
+            row = self.weight * g[free]
+            out[free] = _least(np.vstack([R[:, free], row]), np.append(np.zeros(len(R)), self.weight))
+        reached = float(g @ out)
+        return out / reached if reached > 1e-12 else None
+
+
+def predicted_start(search: Search, held: Held, last: Refit, before: Refit | None, at: float) -> Vector:
+    """Return where a re-fit at a place begins: along the tangent of the last one, bent as the last two are."""
+    theta = held.start(last.theta, at)
+    step = at - last.place
+    if last.tangent is not None:
+        theta = last.theta + step * last.tangent
+        apart = np.nan if before is None else last.place - before.place
+        if before is not None and before.tangent is not None and apart != 0 and abs(step) <= 2 * abs(apart):
+            theta = theta + 0.5 * step**2 * (last.tangent - before.tangent) / apart
+    elif before is not None and last.place != before.place:
+        theta = last.theta + (last.theta - before.theta) * step / (last.place - before.place)
+    # not onto a bound where the last one did not lie on it: searches are slow to leave one
+    theta = np.where(theta < search.lower, 0.5 * (last.theta + search.lower), theta)
+    theta = np.where(theta > search.upper, 0.5 * (last.theta + search.upper), theta)
+    return held.start(theta, at) if np.isfinite(theta).all() else held.start(last.theta, at)
+
+
+def _free(problem: Problem, theta: Vector) -> BoolVector:
+    return np.asarray(problem.moving & ~problem.at_bound(theta))
+
+
+def _standard_error(
+    search: Search, problem: Problem, theta: Vector, tangent: Vector | None
+) -> tuple[float, Vector | None]:
+    R = search.rows(problem, theta)
+    if R is None or tangent is None:
+        return np.inf, None
+    rise = float(np.linalg.norm(R @ tangent))
+    most = float(np.abs(R * tangent).sum())
+    return (float(np.sqrt(search.unit)) / rise if rise > SINGULAR * most else np.inf), tangent
+
+
+def _gauss_newton(problem: Problem, theta: Vector) -> Vector | None:
+    """Return the optimum if a few full steps come to it, None where the method has to search.
+
+    Begun along the path of the profile, most re-fits are a step or two.
+    """
+    n_free = problem.moving.sum()
+    for _ in range(_STEPS):
+        r, J = problem.residuals(theta), problem.jacobian(theta)
+        g, value = J.T @ r, float(r @ r)
+        free = problem.moving & ~(((theta <= problem.lower) & (g > 0)) | ((theta >= problem.upper) & (g < 0)))
+        step = np.zeros(theta.size)
+        if free.any():
+            step[free] = -_least(J[:, free], r, 1e-10)
+        gain = J @ step
+        offset = (float(gain @ gain) / (value / max(r.size - n_free, 1))) ** 0.5 if value > 0 else 0.0
+        if offset <= _ARRIVED:
+            return theta
+        trial = problem.inside(theta + step)
+        if not problem.cost(trial) < value:
+            return theta if offset <= _NOISE else None
+        theta = trial
+    return None
+
+
+def _least(A: Matrix, b: Vector, smallest: float = SINGULAR) -> Vector:
+    """Return the shortest x for which A x is nearest to b, columns of A brought to one size."""
+    size = np.sqrt(np.einsum("ij,ij->j", A, A))
+    size = np.where(size > 0, size, 1.0)
+    return np.asarray(np.linalg.lstsq(A / size, b, rcond=smallest)[0] / size)

@@ -1,0 +1,109 @@
+"""Pictures of profile likelihoods and of cost landscapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.plotting.axes import add_legend, check_which, get_axes, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from fmepy.fitting.profile_result import Profile
+
+__all__ = ["plot_profile"]
+
+_HEAD = 5  # columns of the frame before the parameters
+_HEIGHT = 1.7  # of a panel, in thresholds
+_TICKS = 6
+_WIDE = 1e3  # times the estimate: a profile that goes further is drawn on a logarithmic axis
+
+
+@picture
+def plot_profile(
+    profile: Profile, which: Any = None, *, paths: bool = False, axes: Any = None, **kwargs: Any
+) -> NDArray[np.object_]:
+    """Draw one panel a parameter: the profile, its threshold and ends, the quadratic approximation; return the Axes.
+
+    Parameters
+    ----------
+    profile : Profile
+    which : name, position, or several of them, optional
+        What was profiled; the default is all of it.
+    paths : bool
+        True: draw how the other parameters follow instead, relative to their estimates.
+    axes : array of Axes, optional
+    **kwargs
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the profile's ``Axes.plot``.
+    """
+    wanted = check_which(which, [str(n) for n in profile.intervals.index])
+    panels: NDArray[np.object_] = get_axes(len(wanted), axes)
+    for ax, name in zip(panels, wanted, strict=False):
+        rows = profile.frame[profile.frame["parameter"] == name]
+        (_draw_paths if paths else _draw_profile)(profile, name, rows, ax, kwargs)
+        _scale(ax, rows["value"].to_numpy(), _interval(profile, name)[0])
+        ax.set_xlabel(name)
+        if paths:
+            add_legend(ax)
+    if len(wanted) and not paths:
+        add_legend(panels[0])
+    return panels
+
+
+def _draw_profile(profile: Profile, name: str, rows: pd.DataFrame, ax: Axes, kwargs: dict[str, Any]) -> None:
+    value, ratio, top = rows["value"].to_numpy(), rows["ratio"].to_numpy(), profile.threshold**2
+    estimate, *ends = _interval(profile, name)
+    ax.axhline(top, color="0.4", linewidth=0.8, linestyle="--", label=f"{100 * profile.level:g} % threshold")
+    se = float(profile.standard_error.to_dict()[name])
+    if np.isfinite(se) and se > 0 and len(value) > 1:
+        fine = np.linspace(value.min(), value.max(), 201)
+        ax.plot(fine, ((fine - estimate) / se) ** 2, color="0.6", linewidth=1.0, label="quadratic approximation")
+    look = {"color": "C0", "marker": ".", "markersize": 4, "label": "profile", **kwargs}
+    ax.plot(value, ratio, **look)
+    ax.plot(estimate, 0.0, "o", color="0.2", markersize=5, label="estimate")
+    inside = [end for end in ends if value.min() <= end <= value.max()]
+    if inside:
+        ax.vlines(inside, 0.0, top, color="C3", linewidth=1.0, label="interval")
+    ax.set_ylim(-0.03 * top, _HEIGHT * top)
+    ax.set_ylabel("likelihood ratio statistic")
+
+
+def _draw_paths(profile: Profile, name: str, rows: pd.DataFrame, ax: Axes, kwargs: dict[str, Any]) -> None:
+    value, all_positive = rows["value"].to_numpy(), True
+    estimate, *ends = _interval(profile, name)
+    others = [c for c in profile.frame.columns[_HEAD:] if c != name]
+    for k, other in enumerate(others):
+        path = rows[other].to_numpy(dtype=float)
+        at = path[np.argmin(np.abs(value - estimate))]
+        path = path / at if at != 0 else path
+        all_positive &= bool((path > 0).all())
+        look = {"color": f"C{k % 10}", "marker": ".", "markersize": 3, "label": other, **kwargs}
+        ax.plot(value, path, **look)
+    for end in ends:
+        if np.isfinite(end):
+            ax.axvline(end, color="0.6", linewidth=0.8)
+    ax.set_ylabel("relative to the estimate")
+    if all_positive and others and ax.get_ylim()[1] > _WIDE:
+        ax.set_yscale("log")
+
+
+def _interval(profile: Profile, name: str) -> list[float]:
+    """Return estimate, lower and upper end."""
+    return list(map(float, profile.intervals.loc[name, ["estimate", "lower", "upper"]].to_numpy()))
+
+
+def _scale(ax: Axes, values: Any, estimate: float) -> None:
+    """Use a logarithmic axis where a profile goes over decades."""
+    size = abs(estimate)
+    if size == 0 or np.abs(values).max() < _WIDE * size:
+        return
+    if (values >= 0).all():  # zero itself, a bound, falls off
+        ax.set_xscale("log")
+        return
+    ax.set_xscale("symlog", linthresh=size)
+    locator = ax.xaxis.get_major_locator()
+    locator.set_params(numticks=_TICKS)  # type: ignore[call-arg]    # of matplotlib's SymmetricalLogLocator
