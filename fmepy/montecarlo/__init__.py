@@ -4,6 +4,7 @@ from fmepy.montecarlo.crl import ModCRL, modCRL
 from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.ranges import RangeSummary, SensRange, sensRange
 from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif
+from fmepy.montecarlo.scenarios import Scenarios, ScenarioSummary, scenarios
 
 __all__ = [
     "Grid",
@@ -12,9 +13,12 @@ __all__ = [
     "ModCRL",
     "Norm",
     "RangeSummary",
+    "ScenarioSummary",
+    "Scenarios",
     "SensRange",
     "Sobol",
     "Unif",
     "modCRL",
+    "scenarios",
     "sensRange",
 ]

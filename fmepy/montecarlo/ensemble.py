@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from fmepy.parameters.named import generated_names
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
-__all__ = ["Ensemble", "ParameterSets", "Ran", "output_names", "parameter_sets", "prepare"]
+__all__ = ["Ensemble", "ParameterSets", "Ran", "output_names", "parameter_sets", "prepare", "run_together"]
 
 logger = logging.getLogger(__name__)
 
@@ -213,13 +213,13 @@ class Ensemble:
 
     def run(self, executor: Any, progress: Any) -> tuple[Cube, Ran]:
         """Return the values, shape (num, n_var, n_x), NaN where a run failed, and how the runs went."""
-        thetas, source = self._distinct()
-        runs = spread(_OneRun(self.simulator, self.places), list(thetas), executor=executor, progress=progress)
-        values = self._stacked(runs)
-        failures = self._failures(_failed(runs), source)
-        return (values if len(thetas) == len(source) else values[source]), Ran(
-            failures, runs.interrupted, self.simulator.engine
-        )
+        (ran,) = run_together([self], executor, progress)
+        return ran
+
+    def _gathered(self, results: Sequence[Any], failed: dict[int, tuple[str, str]], source: IntVector) -> Any:
+        """Return the values of all sets, and the table of failures, from what the runs that differ gave."""
+        values = self._stacked(results)
+        return (values if len(results) == len(source) else values[source]), self._failures(failed, source)
 
     def stream(self, take: Callable[[Matrix], None], rows: int, executor: Any, progress: Any) -> Ran:
         """Run `rows` sets at a time; hand their values, shape (n, n_output), to `take` and forget them.
@@ -240,7 +240,7 @@ class Ensemble:
                     runs = spread(one, list(thetas[begin:end]), executor=where, progress=told.after(begin), force=force)
                     stopped = runs.interrupted
                     failed.update({begin + k: why for k, why in _failed(runs).items()})
-                    values = self._stacked(runs).reshape(end - begin, -1)
+                    values = self._stacked(runs.results).reshape(end - begin, -1)
                 if len(thetas) < len(source):
                     values = values[source[np.searchsorted(source, begin) : np.searchsorted(source, end)] - begin]
                 take(values)
@@ -253,9 +253,9 @@ class Ensemble:
         new[1:] = (thetas[1:] != thetas[:-1]).any(axis=1)
         return thetas[new], (np.cumsum(new) - 1).astype(np.intp)
 
-    def _stacked(self, runs: Runs) -> Cube:
-        values = np.full((len(runs), len(self.places), len(self.simulator.x)), np.nan)
-        for i, result in enumerate(runs.results):
+    def _stacked(self, results: Sequence[Any]) -> Cube:
+        values = np.full((len(results), len(self.places), len(self.simulator.x)), np.nan)
+        for i, result in enumerate(results):
             if result is not None:
                 values[i] = result
         return values
@@ -274,6 +274,53 @@ class Ensemble:
             "message": pd.Series([failed[int(source[i])][1] for i in rows], dtype=object),
         }
         return pd.DataFrame(columns)
+
+
+class _RunOfOneOf:
+    """A run of one of several models: its number, and theta."""
+
+    def __init__(self, runs: Sequence[_OneRun]) -> None:
+        self.runs = runs
+        self.many = self._many if all(run.many is not None for run in runs) else None
+
+    def __call__(self, item: tuple[int, Vector]) -> Matrix:
+        model, theta = item
+        return self.runs[model](theta)
+
+    def _many(self, items: Sequence[tuple[int, Vector]]) -> list[tuple[bool, Any]]:
+        out: list[Any] = [None] * len(items)
+        for model in dict.fromkeys(m for m, _ in items):
+            places = [i for i, (m, _) in enumerate(items) if m == model]
+            together = self.runs[model].many
+            assert together is not None, "asked for"
+            for i, outcome in zip(places, together([items[i][1] for i in places]), strict=True):
+                out[i] = outcome
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _RunOfOneOf, (self.runs,)
+
+
+def run_together(ensembles: Sequence[Ensemble], executor: Any, progress: Any) -> list[tuple[Cube, Ran]]:
+    """Return what `Ensemble.run` does, of several whose runs are spread as those of one."""
+    ones = {id(e.simulator): _OneRun(e.simulator, e.places) for e in ensembles}  # models that are shared travel once
+    places = {key: k for k, key in enumerate(ones)}
+    parts = [e._distinct() for e in ensembles]
+    if len(ones) == 1:
+        (one,) = ones.values()
+        runs = spread(one, [theta for thetas, _ in parts for theta in thetas], executor=executor, progress=progress)
+    else:
+        pairs = zip(ensembles, parts, strict=True)
+        items = [(places[id(e.simulator)], theta) for e, (thetas, _) in pairs for theta in thetas]
+        runs = spread(_RunOfOneOf(list(ones.values())), items, executor=executor, progress=progress)
+    failed, begin, out = _failed(runs), 0, []
+    for e, (thetas, source) in zip(ensembles, parts, strict=True):
+        end = begin + len(thetas)
+        own = {i - begin: why for i, why in failed.items() if begin <= i < end}
+        values, failures = e._gathered(runs.results[begin:end], own, source)
+        out.append((values, Ran(failures, runs.interrupted, e.simulator.engine)))
+        begin = end
+    return out
 
 
 def _failed(runs: Runs) -> dict[int, tuple[str, str]]:

@@ -67,6 +67,11 @@ def ranges():
     return fme.sensRange(model(), parInput=chain().pars, num=8, seed=1)
 
 
+@cache
+def what_if():
+    return fme.scenarios(model(), {"base": {}, "Größer": {"K": 20.0}}, parInput=chain().pars, num=4, seed=1)
+
+
 def some_fail(p):
     if p["a"] > 0.8:
         raise ValueError("too much: ü")
@@ -98,6 +103,8 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     ),
     "RangeSummary": lambda: ranges().summary(),
     "Runs": lambda: fme.run_many(lambda p: {"twice": 2 * p, "half": (p / 2, None)}, [1, 2**70, 3.0]),
+    "ScenarioSummary": lambda: what_if().summary(),
+    "Scenarios": lambda: what_if().difference("base"),
     "SensFun": sensitivities,
     "SensFunSummary": lambda: sensitivities().summary(),
     "SensRange": lambda: fme.sensRange(some_fail, {"a": 0.1}, parRange={"a": (0, 1)}, num=6, dist="grid"),

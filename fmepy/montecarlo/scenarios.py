@@ -1,0 +1,473 @@
+"""scenarios: one model run as it might be: a row of a table a scenario, with and without uncertain parameters.
+
+Of scenario s and parameter set k the run is ``y_sk(x)``. The sets are the same in every scenario, so the difference to
+a base, ``y_sk(x) - y_bk(x)``, is taken set by set, and what both have in common (a parameter that nobody knows well)
+does not blur it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fmepy.checks import as_rng, whole_number
+from fmepy.costs.user_function import as_simulator, is_cost, is_model
+from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
+from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, parameter_sets, run_together
+from fmepy.montecarlo.summaries import STATISTICS, statistics
+from fmepy.parallel.interruption import interruptible
+from fmepy.parameters.named import as_parameters
+from fmepy.parameters.names import normal_name
+from fmepy.parameters.scales import check_scale, scale_taken
+from fmepy.results.tables import Framed, Part, long_table
+from fmepy.types import Cube, Seed, UserParameters
+
+if TYPE_CHECKING:
+    from fmepy.plotting.axes import AxesArray
+
+__all__ = ["ScenarioSummary", "Scenarios", "scenarios"]
+
+Which = str | int | Sequence[str | int] | None
+_TABLES = ("forcings", "events")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ScenarioSummary(Framed):
+    """Statistics of every variable at every x, by scenario.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        One row per scenario, variable and x: ``scenario``, ``x``, ``var``, ``Mean``, ``Sd`` (divisor N - 1), ``Min``,
+        ``Max``, ``q05``, ``q25``, ``q50``, ``q75``, ``q95`` (R's type 7), ``N``: parameter sets whose runs came to
+        their end; of a difference in both scenarios.
+    x_name : str
+        What x is called.
+    base : str or None
+        Of differences: what they are taken to.
+    """
+
+    frame: pd.DataFrame
+    x_name: str
+    base: str | None = None
+
+    def plot(self, which: Which = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw one panel a variable, a line a scenario with the band of its 5 to 95 % quantiles; return the Axes.
+
+        Parameters
+        ----------
+        which : names or positions from 0, optional
+            The variables; all by default.
+        axes : Axes or array of Axes, optional
+        **kwargs
+            ``xlabel ylabel xlim ylim xscale yscale title`` for the axes (a list: one a panel), so units as in
+            ``ylabel="N, mg/l"``; ``legpos``; the rest for the lines.
+        """
+        from fmepy.plotting.scenarios import plot_scenarios
+
+        panels: AxesArray = plot_scenarios(self, which=which, axes=axes, **kwargs)
+        return panels
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Scenarios(Framed):
+    """Runs of a model by scenario; made by `scenarios`.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        One row per scenario, parameter set and x: ``scenario``, ``set`` (from 0), ``x`` (called as the model calls it,
+        "time", where a variable is named x), and a column per variable; NaN where a run failed.
+    pars : DataFrame, shape (n_set, n_par)
+        The parameter sets, the same in every scenario, labelled (chain, iteration) if they come from a chain; without
+        columns where nothing was uncertain. Row k is the set k.
+    names : tuple
+        The scenarios, in the order of the table.
+    var : tuple of str
+    x_name : str
+        What x is called.
+    failures : DataFrame
+        One row per failed run: ``scenario``, ``set``, ``parameters`` (that were varied), ``error``, ``message``.
+    base : str or None
+        Of differences: what they are taken to.
+    interrupted : bool
+        True if Ctrl-C ended it; the runs that were not done are failures named "Interrupted".
+    engine : str
+        What ran the model; "" of a function of yours.
+    """
+
+    frame: pd.DataFrame
+    pars: pd.DataFrame
+    names: tuple[Any, ...]
+    var: tuple[str, ...]
+    x_name: str
+    failures: pd.DataFrame
+    base: str | None = None
+    interrupted: bool = False
+    engine: str = ""
+
+    def shown(self) -> list[str | Part]:
+        """Return how many runs there are, and the table."""
+        what = "Differences" if self.base is not None else "Runs"
+        of = f"{listed(self.names, 6)}{'' if self.base is None else f' to {self.base!r}'}"
+        failed = f"; {len(self.failures)} runs failed" if len(self.failures) else ""
+        n = len(self.pars)
+        return [f"{what} of {of}, {n} parameter {'set' if n == 1 else 'sets'}{failed}", long_table(self.frame)]
+
+    def values(self) -> Cube:
+        """Return the numbers as an array, shape (n_scenario, n_set, n_x, n_var)."""
+        numbers = self.frame[list(self.var)].to_numpy(dtype=float)
+        return numbers.reshape(len(self.names), len(self.pars), -1, len(self.var))
+
+    def summary(self) -> ScenarioSummary:
+        """Return mean, standard deviation, extremes and quantiles over the parameter sets, failed runs left out."""
+        values = self.values()
+        n_x = values.shape[2]
+        x = self.frame.iloc[:n_x, 2].to_numpy()
+        parts = []
+        for name, runs in zip(self.names, values, strict=True):
+            ok = ~np.isnan(runs).any(axis=(1, 2))  # a failed run is NaN everywhere
+            columns = runs[ok].transpose(2, 1, 0).reshape(len(self.var) * n_x, -1)
+            table = pd.DataFrame(statistics(np.ascontiguousarray(columns)), columns=list(STATISTICS))
+            table["N"] = table["N"].astype(int)
+            table.insert(0, "var", np.repeat(self.var, n_x))
+            table.insert(0, "x", np.tile(x, len(self.var)))
+            table.insert(0, "scenario", [name] * len(table))
+            parts.append(table)
+        return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base)
+
+    def difference(self, base: Hashable) -> Scenarios:
+        """Return what every other scenario gives more than `base`, parameter set by parameter set.
+
+        Parameters
+        ----------
+        base : label of a scenario
+
+        Returns
+        -------
+        Scenarios
+            Of all scenarios but `base`; NaN where a run of one of the two failed. Its summary and picture are those of
+            the differences: their quantiles are not differences of quantiles.
+
+        Raises
+        ------
+        ArgumentError
+            There is no such scenario, or no other one; these are differences already.
+
+        Examples
+        --------
+        >>> table = {"as it is": {}, "twice": {"b": 2.0}}
+        >>> runs = scenarios(lambda p: p["a"] + p["b"], table, parms={"a": 1.0, "b": 1.0},
+        ...                  parInput={"a": [1.0, 5.0, 9.0]})
+        >>> runs.difference("as it is").summary()[["scenario", "Mean", "Sd", "N"]]
+          scenario  Mean   Sd  N
+        0    twice   1.0  0.0  3
+        """
+        if self.base is not None:
+            raise ArgumentError(f"These are differences already, to {self.base!r}. Take others of the runs themselves.")
+        if base not in self.names:
+            raise ArgumentError(
+                f"`base={base!r}` is none of the scenarios {listed(self.names)}.{did_you_mean(base, self.names)}"
+            )
+        if len(self.names) == 1:
+            raise ArgumentError(f"{base!r} is the only scenario; a difference needs another one.")
+        place = self.names.index(base)
+        values = self.values()
+        others = np.arange(len(self.names)) != place
+        apart = (values - values[place])[others]
+        frame = self.frame[np.repeat(others, values.shape[1] * values.shape[2])].reset_index(drop=True)
+        frame[list(self.var)] = apart.reshape(-1, len(self.var))
+        names = tuple(name for name in self.names if name != base)
+        return replace(self, frame=frame, names=names, base=str(base))
+
+    def plot(self, which: Which = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw all scenarios beside each other, see `ScenarioSummary.plot`; return the Axes."""
+        return self.summary().plot(which, axes=axes, **kwargs)
+
+
+class _Scenario(NamedTuple):
+    """What one row of the table says."""
+
+    name: Any
+    parms: dict[str, float]
+    changes: dict[str, Any]  # of the model: state, forcings, events
+
+
+def _told(result: Scenarios) -> str:
+    undone = int((result.failures["error"] == "Interrupted").sum())
+    total = len(result.names) * len(result.pars)
+    return f"{total - undone} of {total} runs were done, the others are NaN."
+
+
+@interruptible(_told)
+def scenarios(
+    model: Any,
+    table: Any,
+    *,
+    parms: UserParameters = None,
+    parInput: Any = None,
+    num: int = 100,
+    sensvar: str | int | Sequence[str | int] | None = None,
+    seed: Seed = None,
+    executor: Any = None,
+    progress: bool | Callable[[int, int], object] = False,
+) -> Scenarios:
+    """Return the runs of a model under several scenarios, the same parameter sets in each.
+
+    Parameters
+    ----------
+    model : fmepy model, or callable
+        ``func(p)`` as `sensRange` takes it: its scenarios set parameters only.
+    table : DataFrame, or mapping of scenario to mapping
+        A row a scenario, its label the name (of a table with a column ``scenario``, that column). Columns are
+        parameters; states, whose initial values they set; ``forcings`` and ``events``, whose cells are what a model
+        takes as such (forcings are merged with the model's by name, events take the place of the model's; an empty
+        list: none). A cell without a value (None, NaN) leaves what is there. As mappings:
+        ``{"as it is": {}, "more": {"dose": 2.0, "events": infusions}}``.
+    parms : dict, Series or None
+        Parameters of all scenarios where the table says nothing; None: the model's own.
+    parInput : table, chain, or None
+        What is uncertain: draws, as `sensRange` takes them (``chain.pars``, or the chain itself), of which `num` are
+        chosen if there are more; or a table of ranges, with columns ``min`` and ``max`` and the parameters as its
+        index, from which `num` sets are drawn uniformly. None: nothing, one run a scenario. What a scenario sets wins
+        over the draws.
+    num : int
+        Number of parameter sets.
+    sensvar : names, positions, or None
+        The variables that are wanted; None: all.
+    seed : int, Generator or None
+    executor, progress
+        As for `run_many`; the runs of all scenarios are spread together, and do not depend on it.
+
+    Returns
+    -------
+    Scenarios
+
+    Raises
+    ------
+    ParameterError, ArgumentError
+        A column that is no parameter, state, forcings or events; a cell that is no finite number; the same label
+        twice; no rows; `parInput` that cannot be draws or ranges, or is on another scale than the model's parameters.
+    ModelError
+        Forcings or events that the model cannot take; the scenario is named.
+
+    Notes
+    -----
+    What is compiled of a model is compiled once: parameters, initial values, forcings and events are numbers to it. A
+    run that fails is NaN and a row of `failures`; the others go on.
+
+    Examples
+    --------
+    >>> from fmepy import OdeModel
+    >>> model = OdeModel("d(N)/dt = r*N - catch", state={"N": 10.0}, times=[0, 1, 2], parms={"r": 0.1, "catch": 0.0})
+    >>> table = pd.DataFrame({"catch": [0.0, 1.0, 2.0], "N": [None, None, 20.0]}, index=["none", "some", "twice"])
+    >>> what_if = scenarios(model, table, parInput=pd.DataFrame({"r": [0.1, 0.2]}))
+    >>> what_if.frame[what_if.frame["x"] == 2].round(3).head(2)
+      scenario  set    x       N
+    2     none    0  2.0  12.214
+    5     none    1  2.0  14.918
+    >>> what_if.difference("none").summary().frame.query("x == 2")[["scenario", "Mean", "N"]].round(3)
+      scenario   Mean  N
+    2     some -2.337  2
+    5    twice  8.893  2
+    """
+    if is_cost(model):
+        raise ArgumentError("`model` is a cost; scenarios are runs of a model. Give the model that it was made with.")
+    base = model.parms if is_model(model) else as_parameters(parms, argument="parms").series()
+    rows = _read(table, [str(k) for k in base.index], model)
+    sets = _sets(model, parInput, num, seed)
+    varied = list(dict.fromkeys([*sets.table.columns, *(k for row in rows for k in row.parms)]))
+    if not len(base):
+        raise ArgumentError(
+            "The model has no parameters, so there is nothing to run it at. Give it one, such as an initial value: "
+            "state={'y': 'y0'}, parms={'y0': 1.0}."
+        )
+    varied = varied or [str(base.index[0])]  # at its own value
+    ensembles = _ensembles(model, parms, rows, sets, varied, sensvar)
+    ran = run_together(ensembles, executor, progress)
+    return _gathered(rows, sets, ensembles, ran)
+
+
+# --- the table
+
+
+def _read(table: Any, parameters: Sequence[str], model: Any) -> list[_Scenario]:
+    """Return what the table says, row by row."""
+    states = list(getattr(model, "states", ())) if is_model(model) else []
+    known = [*parameters, *states, *(_TABLES if is_model(model) else ())]
+    out = []
+    for name, cells in _rows(table, parameters).items():
+        row = _Scenario(name, {}, {})
+        for given, value in cells.items():
+            column = normal_name(str(given))
+            if column not in known:
+                extra = "" if is_model(model) else " A function of yours knows parameters only."
+                raise ParameterError(
+                    f"`table`: {given!r} is neither a parameter nor a state, nor 'forcings' or 'events'."
+                    f"{did_you_mean(given, known)}{extra} Parameters are {listed(parameters)}"
+                    + (f", states {listed(states)}." if states else ".")
+                )
+            if _is_empty(value):
+                continue
+            if column in parameters:
+                row.parms[column] = _number(value, name, given)
+            elif column in states:
+                row.changes.setdefault("state", {})[column] = _number(value, name, given)
+            else:
+                row.changes[column] = value
+        out.append(row)
+    return out
+
+
+def _rows(table: Any, parameters: Sequence[str]) -> dict[Any, dict[Any, Any]]:
+    """Return the cells of every scenario by column, by its name."""
+    if isinstance(table, Mapping):
+        rows = {}
+        for name, cells in table.items():
+            if not isinstance(cells, Mapping | pd.Series):
+                raise ArgumentError(
+                    f"`table[{name!r}]` must say what is set in that scenario, such as {{'k': 0.5}} (or {{}} for "
+                    f"nothing); got {type(cells).__name__}. A table with a column a parameter is a DataFrame."
+                )
+            rows[name] = dict(cells)
+    elif isinstance(table, pd.DataFrame):
+        if "scenario" in table.columns and "scenario" not in parameters:
+            table = table.set_index("scenario")
+        for labels, what in ((table.index, "scenario"), (table.columns, "column")):
+            twice = list(labels[labels.duplicated()].unique())
+            if twice:
+                raise ArgumentError(f"`table` has more than one {what} {listed(twice)}; each needs its own name.")
+        if table.index.hasnans or table.index.nlevels > 1:
+            raise ArgumentError("`table`: its rows need one name each, as in pd.DataFrame(..., index=names).")
+        records = (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False, name=None))
+        rows = dict(zip(table.index.tolist(), records, strict=True))
+    else:
+        raise ArgumentError(
+            f"`table` must be a DataFrame with a row a scenario, or a dict of scenarios; got {type(table).__name__}."
+        )
+    if not rows:
+        raise ArgumentError("`table` holds no scenario; give at least one row.")
+    return rows
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
+
+
+def _number(value: Any, scenario: Any, column: Any) -> float:
+    number = np.nan
+    if not isinstance(value, bool | np.bool_ | str) and np.ndim(value) == 0:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = np.nan
+    if not np.isfinite(number):
+        raise ParameterError(
+            f"`table`: scenario {scenario!r} has {value!r} for {column!r}; a finite number is needed, or None (NaN) "
+            "to leave it as it is."
+        )
+    return number
+
+
+# --- the parameter sets
+
+
+def _sets(model: Any, parInput: Any, num: Any, seed: Seed) -> ParameterSets:
+    """Return the uncertain parameters; a table of one row and no columns where there are none."""
+    rng = as_rng(seed)
+    if parInput is None:
+        whole_number(num, "num", 1)
+        return ParameterSets(pd.DataFrame(index=[0]), np.zeros(1, dtype=np.intp), pd.Series(dtype=float))
+    pars = getattr(parInput, "pars", None)
+    if isinstance(pars, pd.DataFrame):  # a chain, an ensemble
+        parInput = pars
+    elif hasattr(parInput, "cov_scaled"):
+        raise ParameterError(
+            "`parInput` is a fit; scenarios take draws. Give fmepy.Norm(fit.par, fit.cov_scaled, num=200), or a chain."
+        )
+    if isinstance(parInput, pd.DataFrame) and {"min", "max"} <= set(parInput.columns):
+        return parameter_sets("unif", None, parInput, None, None, num, rng)
+    if isinstance(parInput, Mapping) and parInput and all(np.shape(v) == (2,) for v in parInput.values()):
+        raise ParameterError(
+            "`parInput` gives two numbers by parameter: two draws, or a range? Of draws give a table, "
+            "pd.DataFrame(draws); of ranges one too, pd.DataFrame(ranges, index=['min', 'max']).T."
+        )
+    sets = parameter_sets("unif", parInput, None, None, None, num, rng)
+    check_scale(parInput, scale_taken(model, sets.table.columns), "parInput")
+    return sets
+
+
+# --- the runs
+
+
+def _ensembles(
+    model: Any, parms: UserParameters, rows: Sequence[_Scenario], sets: ParameterSets, varied: list[str], sensvar: Any
+) -> list[Ensemble]:
+    """Return one ensemble a scenario; those that leave states, forcings and events alike share the model."""
+    runs = len(rows) * len(sets.table)
+    models: dict[Any, tuple[Any, Any]] = {}
+    out = []
+    for row in rows:
+        key = (
+            tuple(sorted(row.changes.get("state", {}).items())),
+            *(id(row.changes[k]) if k in row.changes else None for k in _TABLES),
+        )
+        if key not in models:
+            simulator = as_simulator(_changed(model, row), parms, varied=varied, runs=runs)
+            models[key] = simulator, simulator.places(sensvar)
+        simulator, places = models[key]
+        start = dict(zip(simulator.names, simulator.theta0.tolist(), strict=True))
+        values = np.tile(simulator.theta0, (len(sets.table), 1))
+        table = pd.DataFrame(values, columns=list(simulator.names), index=sets.table.index)
+        for name in simulator.names:
+            if name in row.parms:
+                table[name] = row.parms[name]
+            elif name in sets.table.columns:
+                table[name] = sets.table[name].to_numpy()
+        out.append(Ensemble(simulator, places, ParameterSets(table, sets.pset, pd.Series(start))))
+    return out
+
+
+def _changed(model: Any, row: _Scenario) -> Any:
+    """Return the model as a scenario has it: other initial values, forcings, events."""
+    if not row.changes:
+        return model
+    try:
+        return model.replace(**row.changes)
+    except (ArgumentError, AttributeError) as error:
+        raise type(error)(f"`table`: scenario {row.name!r}: {error}") from error
+
+
+def _gathered(
+    rows: Sequence[_Scenario], sets: ParameterSets, ensembles: Sequence[Ensemble], ran: Sequence[tuple[Cube, Ran]]
+) -> Scenarios:
+    first = ensembles[0]
+    var, x, n_set = first.var, first.simulator.x, len(sets.table)
+    clash = sorted({"scenario", "set"} & set(var))
+    if clash:
+        raise ArgumentError(
+            f"A variable is called {listed(clash)}, as a column here is. Call it otherwise, or leave it out (sensvar=)."
+        )
+    names = tuple(row.name for row in rows)
+    labels = {
+        "scenario": pd.Index(list(names), tupleize_cols=False).repeat(n_set * len(x)),
+        "set": np.tile(np.repeat(np.arange(n_set), len(x)), len(rows)),
+        (first.simulator.x_name if "x" in var else "x"): np.tile(x, len(rows) * n_set),
+    }
+    numbers = np.concatenate([values.transpose(0, 2, 1).reshape(-1, len(var)) for values, _ in ran])
+    frame = pd.concat([pd.DataFrame(labels), pd.DataFrame(numbers, columns=list(var))], axis=1)
+    failures = []
+    for name, (_, how) in zip(names, ran, strict=True):
+        own = how.failures.rename(columns={"run": "set"})
+        own.insert(0, "scenario", pd.Series([name] * len(own), dtype=object))
+        failures.append(own)
+    pars = sets.table if sets.table.index.nlevels > 1 else sets.table.reset_index(drop=True)
+    told = pd.concat(failures, ignore_index=True)
+    interrupted = any(how.interrupted for _, how in ran)
+    return Scenarios(
+        frame, pars, names, var, first.simulator.x_name, told, interrupted=interrupted, engine=ran[0][1].engine
+    )
