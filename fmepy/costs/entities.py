@@ -274,15 +274,21 @@ class Experiments:
         Of the entities of the data, in order, then of rows that others start from.
     starts : tuple of (int or None)
         By entity of the data, the one in whose steady state it starts.
+    distinct : bool
+        Every entity has inputs of its own.
     """
 
     column: EntityColumn
     parameters: EntityParameters
     starts: tuple[int | None, ...]
+    distinct: bool = False
 
     @cached_property
     def apart(self) -> tuple[tuple[int, ...], IntVector]:
         """Entities that differ from each other in a parameter or the start, one of each kind; the kind of every one."""
+        if self.distinct:
+            every = tuple(range(len(self.starts)))
+            return every, np.array(every, dtype=np.intp)
         n = len(self.parameters.parms)
         values = self.parameters.values
         kinds: dict[Any, int] = {}
@@ -302,7 +308,7 @@ def read_experiments(
     *,
     local: Any = (),
     given: Mapping[str, float],
-    states: Sequence[str],
+    model: Any,
 ) -> Experiments:
     """Return what is said of several experiments.
 
@@ -315,8 +321,8 @@ def read_experiments(
         ``entity_parms``, as the user gives them.
     given : mapping of str to float
         Values of parameters that are not among the full ones.
-    states : sequence of str
-        Those of the model, for messages.
+    model : Model
+        Asked for its states, for messages, and for inputs of entities.
 
     Raises
     ------
@@ -330,18 +336,29 @@ def read_experiments(
         if name not in known:
             start = f"state={{{name!r}: {name + '0'!r}}}"
             state = f" It is a state: make its initial value a parameter, {start}, and set that."
-            why = state if name in states else did_you_mean(name, known)
+            why = state if name in model.states else did_you_mean(name, known)
             raise DataError(
                 f"`conditions`: the column {name!r} is no parameter.{why} There are {listed(known)}. Leave columns "
                 "that only describe out of it."
             )
     parameters = entity_parameters(full, conditions.rows, local=local, conditions=conditions.cells, given=given)
     starts = [conditions.starts.get(t) for t in column.texts]
-    return Experiments(column, parameters, tuple(None if s is None else conditions.rows.index(s) for s in starts))
+    inputs = getattr(model, "entity_inputs", None)
+    if inputs is not None:
+        for label in column.labels:
+            inputs.of(label)
+    places = tuple(None if s is None else conditions.rows.index(s) for s in starts)
+    return Experiments(column, parameters, places, inputs is not None)
 
 
-def check_needed(entity: str | None, **arguments: Any) -> None:
-    """Refuse what is said of several experiments where no column tells them apart."""
+def check_needed(entity: str | None, model: Any, **arguments: Any) -> None:
+    """Refuse what is said of several experiments where no column tells them apart, or another one."""
+    inputs = getattr(model, "entity_inputs", None)
+    if inputs is not None and entity != inputs.column:
+        raise ArgumentError(
+            f"`entity={entity!r}`: events or forcings of the model belong to the entities of a column "
+            f"{inputs.column!r}. The column of the data must be called so: entity={inputs.column!r}."
+        )
     for name, value in arguments.items():
         if entity is None and value is not None and not (isinstance(value, Sized) and len(value) == 0):
             raise ArgumentError(f"`{name}` needs `entity`, the column of the data that names the entity of a row.")

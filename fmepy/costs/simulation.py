@@ -256,7 +256,7 @@ class SimulationCost(AddableCost):
         _check_model(self.model)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
         table = as_table(self.obs)
-        check_needed(self.entity, entity_parms=self.entity_parms, conditions=self.conditions)
+        check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = None if self.entity is None else read_entity_column(table, self.entity)
         used = table if self.entity is None else table.drop(columns=normal_name(self.entity))
         observations = read_observations(used, x=self.x, y=self.y, err=self.err)
@@ -291,7 +291,7 @@ class SimulationCost(AddableCost):
             self.model.parms,
             local=self.entity_parms,
             given=self._given,
-            states=self.model.states,
+            model=self.model,
         )
 
     @property

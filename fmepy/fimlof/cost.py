@@ -191,11 +191,16 @@ class FimlofCost(AddableCost):
         _check_model(self.model)
         check_choice(self.initial, ("known", "data", "diffuse"), "initial")
         positive_number(self.threshold, "threshold", " of standard deviations")
-        check_needed(self.entity, entity_parms=self.entity_parms, conditions=self.conditions)
+        check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column, entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
                                          transform=self.transform)  # fmt: skip
         given = given_values(self.parms)
         conditions = read_conditions(self.conditions, self.entity or "", column.texts)
+        if getattr(self.model, "entity_inputs", None) is not None:
+            raise ArgumentError(
+                "A FimlofCost takes no events or forcings by entity: add up a cost each, of model.of_entity(...), "
+                "whose parameters are shared by their names."
+            )
         if conditions.starts:
             raise ArgumentError("`conditions`: a start from another row's steady state is for a SimulationCost.")
         noises = self.process_noise, self.measurement_noise
@@ -226,7 +231,7 @@ class FimlofCost(AddableCost):
         object.__setattr__(self, "specification", specification)
         object.__setattr__(self, "entities", entities)
         experiments = read_experiments(
-            column, conditions, specification.parms, local=self.entity_parms, given=given, states=self.model.states
+            column, conditions, specification.parms, local=self.entity_parms, given=given, model=self.model
         )
         values = experiments.parameters.parms.to_dict()
         for name, value in values.items():

@@ -20,6 +20,8 @@ from fmepy.models.definition.define import define
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.given import Kind
 from fmepy.models.engines.base import SolverOptions
+from fmepy.models.running.by_entity import EntityInputs, inputs_by_entity
+from fmepy.models.running.events import as_events
 from fmepy.models.running.forcings import tell_outside
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
@@ -58,8 +60,37 @@ class Runnable:
         """The parameters and their values (a copy)."""
         return self._parms.copy()
 
+    @property
+    def entity_inputs(self) -> EntityInputs | None:
+        """Events and forcings that belong to entities; None if there are none."""
+        return None
+
+    def of_entity(self, entity: Any) -> Self:
+        """Return the model with the events and forcings of one entity.
+
+        Parameters
+        ----------
+        entity : str or number
+            As it stands in the column of the entities.
+
+        Raises
+        ------
+        ModelError
+            No input belongs to entities; an entity without a row, with the nearest.
+        """
+        if self.entity_inputs is None:
+            raise ModelError(f"`entity={entity!r}`: no events or forcings of this model belong to entities.")
+        out: Self = self.replace(**self.entity_inputs.of(entity))
+        return out
+
+    def replace(self, **arguments: Any) -> Any:
+        """Return a changed copy."""
+        raise NotImplementedError
+
     def _asked(self, names: Sequence[str] | None, times: Any) -> tuple[tuple[str, ...], Vector]:
         """Return the parameters and the rows that `bind` is asked for."""
+        if self.entity_inputs is not None:
+            raise self.entity_inputs.refusal()
         parameters = tuple(self._parms.index)
         chosen = parameters if names is None else check_names(names, parameters, argument="names")
         rows = self.times if times is None else as_times(times)
@@ -76,7 +107,7 @@ class Runnable:
         """Return the model as a function of a plain vector."""
         raise NotImplementedError
 
-    def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
+    def __call__(self, parms: UserParameters = None, times: Any = None, *, entity: Any = None) -> pd.DataFrame:
         """Run the model.
 
         Parameters
@@ -85,6 +116,8 @@ class Runnable:
             Values by name; a subset leaves the rest as it is.
         times : array_like, optional
             Times of the rows, increasing; default the model's own. The run starts at ``model.times[0]`` all the same.
+        entity : str or number, optional
+            For whom, where events or forcings belong to entities.
 
         Returns
         -------
@@ -98,6 +131,8 @@ class Runnable:
         ParameterError, ModelError
             Unknown names; times that do not increase or lie before the start.
         """
+        if entity is not None:
+            return self.of_entity(entity)(parms, times)
         if times is None:
             if self._bound is None:
                 self._bound = self.bind()
@@ -170,11 +205,17 @@ class DynamicModel(Runnable):
         like = arguments["_like"]
         self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
         self._set_times(arguments["times"])
+        events, forcings = arguments.get("events"), arguments["forcings"]
+        self._entity_inputs = inputs = inputs_by_entity(events, forcings)
+        if inputs is not None:  # the names and what they stand for are those of whichever entity
+            first = inputs.of(inputs.labels[0])
+            events, forcings = first.get("events", events), {**dict(forcings or {}), **first.get("forcings", {})}
         self.definition: Definition = define(
             kind,
             source,
-            **{k: arguments[k] for k in _MERGED},
-            events=arguments.get("events"),
+            **{k: arguments[k] for k in _MERGED if k != "forcings"},
+            forcings=forcings,
+            events=events,
             start=float(self.times[0]),
             trace=arguments.get("_trace", True),
             most_states=most_states,
@@ -182,6 +223,14 @@ class DynamicModel(Runnable):
         )
         self.states, self.var_names = self.definition.states, self.definition.var_names
         self._parms = self.definition.parms
+        if inputs is not None and inputs.events is not None:
+            for rows in inputs.events.values():
+                as_events(rows, self.states)
+
+    @property
+    def entity_inputs(self) -> EntityInputs | None:
+        """Events and forcings that belong to entities; None if there are none."""
+        return self._entity_inputs
 
     def _tell(self) -> None:
         """Log what is worth knowing about a model that is no copy of another."""

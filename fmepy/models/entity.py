@@ -41,9 +41,11 @@ class EntityModel:
     inner: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        own = self.parameters.own(self.k)
-        given = {n: own[n] for n, value in self.model.parms.items() if own[n] != value}
-        object.__setattr__(self, "inner", with_values(self.model, given))
+        own, model = self.parameters.own(self.k), self.model
+        if getattr(model, "entity_inputs", None) is not None:
+            model = model.of_entity(self.label)
+        given = {n: own[n] for n, value in model.parms.items() if own[n] != value}
+        object.__setattr__(self, "inner", with_values(model, given))
 
     @property
     def label(self) -> str:

@@ -105,9 +105,18 @@ class MappedModel(Mapped):
         """Why not the faster engine."""
         return str(self.inner.engine_note)
 
-    def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
+    @property
+    def entity_inputs(self) -> Any:
+        """Events and forcings of the model that belong to entities."""
+        return getattr(self.inner, "entity_inputs", None)
+
+    def of_entity(self, entity: Any) -> MappedModel:
+        """Return the model with the events and forcings of one entity."""
+        return MappedModel(self.inner.of_entity(entity), self.how)
+
+    def __call__(self, parms: UserParameters = None, times: Any = None, **words: Any) -> pd.DataFrame:
         """Run the model at mapped parameters and return its table."""
-        table: pd.DataFrame = self.inner(self.inner_parms(parms), times)
+        table: pd.DataFrame = self.inner(self.inner_parms(parms), times, **words)
         return table
 
     def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundMappedModel:

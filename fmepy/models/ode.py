@@ -62,10 +62,13 @@ class OdeModel(DynamicModel):
         Further variables: expressions, or functions with named arguments, of anything in the model.
     forcings : mapping of str to series, optional
         Inputs: a Series indexed by time, ``(times, values)``, or ``(times, values, "constant")``. Linear between its
-        points unless "constant" (the last value passed); held constant outside them.
+        points unless "constant" (the last value passed); held constant outside them. A table with the columns time,
+        value and one more, or ``(table, "constant")``, belongs to the entities that the further column names.
     events : table, optional
         Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"). The row at the time of an event
-        shows the state before it. Events outside `times` are named in a warning.
+        shows the state before it. Events outside `times` are named in a warning. One more column, such as "subject",
+        makes them the events of entities: ``model(entity="3")`` runs with the rows of one, and so does a cost with
+        ``entity="subject"``.
     engine : {"auto", "diffsol", "numba", "scipy"}
         "diffsol" compiles, and refuses what cannot be; "auto" uses it for what can be, and "numba" for many runs (some
         hundreds: chains, ensembles, several starts) of a model that a run as a trial shows not to be stiff. "numba"

@@ -21,10 +21,10 @@ from fmepy.errors import ModelError, check_choice, did_you_mean, listed
 from fmepy.expressions.text import parse_expression
 from fmepy.parameters.names import normal_name
 
-__all__ = ["METHODS", "Event", "as_events", "events_outside"]
+__all__ = ["COLUMNS", "METHODS", "Event", "as_events", "event_rows", "events_outside"]
 
 METHODS = ("replace", "add", "multiply")
-_COLUMNS = ("var", "time", "value", "method")
+COLUMNS = ("var", "time", "value", "method")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,17 +62,17 @@ def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
     """
     if events is None:
         return ()
-    rows = _rows(events)
+    rows = event_rows(events)
     out = []
     for i, row in enumerate(rows):
         where = f"`events`, row {i}"
-        unknown = [k for k in row if k not in _COLUMNS]
+        unknown = [k for k in row if k not in COLUMNS]
         if unknown:
             raise ModelError(
-                f"{where}: there is no column {unknown[0]!r}.{did_you_mean(unknown[0], _COLUMNS)} "
-                f"Columns are {listed(_COLUMNS)}."
+                f"{where}: there is no column {unknown[0]!r}.{did_you_mean(unknown[0], COLUMNS)} "
+                f"Columns are {listed(COLUMNS)}."
             )
-        missing = [k for k in _COLUMNS[:3] if k not in row]
+        missing = [k for k in COLUMNS[:3] if k not in row]
         if missing:
             raise ModelError(f"{where}: {listed(missing)} missing. An event needs var, time and value.")
         state = normal_name(row["var"])
@@ -111,12 +111,13 @@ def events_outside(events: Sequence[Event], states: Sequence[str], start: float,
     )
 
 
-def _rows(events: Any) -> list[Mapping[str, Any]]:
+def event_rows(events: Any) -> list[Mapping[str, Any]]:
+    """Return a table of events row by row; ModelError for what is no table."""
     if isinstance(events, pd.DataFrame):
         return [{str(k): v for k, v in row.items()} for row in events.to_dict("records")]
     if isinstance(events, Mapping):
         try:
-            return _rows(pd.DataFrame(events))
+            return event_rows(pd.DataFrame(events))
         except ValueError:
             raise ModelError("`events` given as a dict must hold equally long columns.") from None
     rows = list(events)
