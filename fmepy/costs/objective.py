@@ -223,13 +223,13 @@ class Objective(AroundBound):
         """Return the same cost for one search from this start, inside these bounds.
 
         It shares no counter, no memory and no engine with any other search, be they on threads or one after the other;
-        the evaluation that found the kind of cost counts with the search that begins there.
+        only what the cost is at the first start need not be evaluated again.
         """
         out = self._of(self.bound if self._rebind is None else self._rebind())
         if np.array_equal(start, self.theta0):
             out._memory, out._best, out._last = dict(self._memory), self._best, self._last
-        else:
-            out.evaluations = 0
+        out.evaluations = out.jacobians = out.failures = 0
+        out.last_failure = ""
         out.begin(start, lower, upper)
         return out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,16 +15,19 @@ from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
+from fmepy.fitting.found import Found
 from fmepy.fitting.judge import judge
 from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS
+from fmepy.fitting.multistart import best_of
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit, by_variable
+from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
-__all__ = ["method_for", "modFit"]
+__all__ = ["OneFit", "method_for", "modFit"]
 
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
 _OF_A_SEARCH, _OF_A_WIDE_SEARCH = 20, 1000  # evaluations from one start, about
@@ -49,6 +52,7 @@ def modFit(
     seed: Seed = None,
     executor: Any = None,
     progress: Any = False,
+    checkpoint: Any = None,
 ) -> ModFit:
     r"""Return the parameters at which a cost is lowest, with their covariance.
 
@@ -74,14 +78,21 @@ def modFit(
         A callable returns -2 log density. Normal priors join least squares as residuals (theta - mean) / sd; others
         need a method of the scalar cost. The result is the maximum a posteriori.
     starts : int or table
-        More than one start: `p` and so many - 1 others, a Latin hypercube in finite bounds, else log-normal around `p`
-        (factor about 1.6); or a table of starts. The best result is returned, all are in ``.starts``.
+        More than one start: `p` and so many - 1 others, a Latin hypercube in finite bounds, by the logarithm where both
+        are positive and the upper is at least 100 times the lower (and `f` is not transformed); without them
+        log-normal around `p` (factor about 1.6). A start where the cost fails is replaced before any search. Or a
+        table of starts: a column a parameter, or an array with all of them. The best result is returned;
+        ``.starts`` has a row for each, and ``.multistart`` says which optima there are, how many starts reached the
+        best, and what the chance is that one was missed.
     args, kwargs
         Passed on to `f` and `jac`.
     seed : int, Generator or None
         Source of randomness for SANN, Pseudo and starts.
     executor, progress
-        For several starts, see `run_many`.
+        For several starts, see `run_many`. The results do not depend on the workers.
+    checkpoint : path, optional
+        For several starts: a folder in which what is done is kept. The same call with the same folder goes on where it
+        was killed or interrupted, to the same result; another question is refused, and told in what it differs.
 
     Returns
     -------
@@ -143,6 +154,7 @@ def modFit(
     """
     if method is not None:
         check_choice(method, METHODS, "method")
+    starts = as_starts(starts)
     runs = _evaluations(starts, method)
     objective = as_objective(f, p, jac=jac, args=args, kwargs=kwargs, hold_engine=True, runs=runs)
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
@@ -150,23 +162,22 @@ def modFit(
     known = as_prior(prior, objective.parameters)
     method = method_for(method, objective, known)
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
-    several = not (isinstance(starts, (int, np.integer)) and not isinstance(starts, bool) and starts == 1)
-    one = _OneFit(objective, low, high, known, method, settings, hessian, several)
-    if not several:
-        try:
-            return one(objective.theta0, rng=as_rng(seed))
-        except Stopped as stop:
-            return cast(ModFit, stop.partial)
-    from fmepy.fitting.multistart import best_of, starting_points
+    one = OneFit(
+        objective, low, high, known, method, settings, hessian, several=not (isinstance(starts, int) and starts == 1)
+    )
+    if one.several:
+        return best_of(one, starts, seed=seed, checkpoint=checkpoint, executor=executor, progress=progress)
+    if checkpoint is not None:
+        raise ArgumentError("`checkpoint` keeps the fits from several starts; give starts= too, or leave it out.")
+    try:
+        return one.result(one(objective.theta0, rng=as_rng(seed)))
+    except Stopped as stop:
+        return one.result(stop.partial)
 
-    rng = as_rng(seed)
-    points = starting_points(starts, objective.theta0, low, high, objective.parameter_names, rng)
-    return best_of(one, points, rng=rng, executor=executor, progress=progress)
 
-
-def _evaluations(starts: Any, method: str | None) -> int:
+def _evaluations(starts: int | pd.DataFrame, method: str | None) -> int:
     """Return how often the cost will be evaluated, about; 1 of an ordinary fit, which does not say."""
-    n = int(starts) if isinstance(starts, (int, np.integer)) else len(pd.DataFrame(starts))
+    n = starts if isinstance(starts, int) else len(starts)
     searches_widely = method is not None and METHODS[method].box
     return n * (_OF_A_WIDE_SEARCH if searches_widely else _OF_A_SEARCH) if n > 1 or searches_widely else 1
 
@@ -195,7 +206,7 @@ def method_for(method: str | None, objective: Objective, prior: Prior | None) ->
 
 
 @dataclass(slots=True, eq=False)
-class _OneFit:
+class OneFit:
     """A fit from one start; it travels to workers."""
 
     objective: Objective
@@ -207,7 +218,8 @@ class _OneFit:
     hessian: bool
     several: bool
 
-    def __call__(self, start: Vector, rng: np.random.Generator) -> ModFit:
+    def __call__(self, start: Vector, rng: np.random.Generator) -> Found:
+        """Return what the search came to; raise `Stopped` with what there is at Ctrl-C."""
         start = np.asarray(start, dtype=float)
         objective = self.objective
         if self.several:
@@ -228,13 +240,28 @@ class _OneFit:
                     problem = problem.taken_up(outcome.par)
                     outcome = METHODS[self.method].run(problem, self.control)
                 outcome = replace(outcome, par=problem.put_on_bounds(outcome.par))
-                return _result(problem, outcome, self.method, self.hessian)
+                return _found(problem, outcome, self.hessian)
             except KeyboardInterrupt:
                 value, best = min(first.best, problem.best, key=lambda known: known[0])
                 if not outermost() or not np.isfinite(value):
                     raise
             outcome = Outcome(best, False, _INTERRUPTED, len(problem.trace), METHODS[self.method].run.__name__)
-            raise Stopped(_result(problem, outcome, self.method, False, interrupted=True))
+            raise Stopped(_found(problem, outcome, False, interrupted=True))
+
+    @property
+    def has_errors(self) -> bool:
+        """True if something is known of the errors of residuals."""
+        return _has_errors(self.objective)
+
+    def result(self, found: Found) -> ModFit:
+        """Return the fit of which a search found the parameters."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            try:
+                return _result(self, found)
+            except KeyboardInterrupt:  # while it was looked at what the solver's error is worth
+                if not outermost() or found.interrupted:
+                    raise
+                return _result(self, replace(found, interrupted=True))
 
     def _searched(self, problem: Problem) -> tuple[Problem, Outcome]:
         """Run the method, and again where an sd came to zero that the data let go from there."""
@@ -266,53 +293,72 @@ def _check_start(problem: Problem) -> None:
     problem.cost(problem.start)
 
 
-def _result(problem: Problem, outcome: Outcome, method: str, wanted: bool, *, interrupted: bool = False) -> ModFit:
-    objective = problem.objective
-    theta = problem.inside(outcome.par)
+def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> Found:
+    objective, theta = problem.objective, problem.inside(outcome.par)
     verdict = judge(problem, theta, outcome, wanted)
-    at_bound = tuple(n for n, b in zip(problem.names, problem.at_bound(theta), strict=True) if b)
-    value = objective.value(theta)
+    return Found(
+        theta=theta,
+        value=problem.value(theta),
+        deviance=objective.value(theta),
+        at_bound=problem.at_bound(theta),
+        curvature=verdict.hessian,
+        rank=verdict.rank,
+        gradient=verdict.gradient,
+        converged=verdict.converged,
+        message=verdict.message,
+        iterations=outcome.iterations,
+        engine=outcome.engine,
+        trace=np.array(problem.trace),
+        evaluations=objective.evaluations,
+        retries=objective.retries,
+        failures=objective.failures,
+        interrupted=interrupted,
+    )
+
+
+def _result(one: OneFit, found: Found) -> ModFit:
+    objective, theta = one.objective, found.theta
     nobs = objective.nobs
-    ssr = np.nan if objective.is_scalar else value
+    ssr = np.nan if objective.is_scalar else found.deviance
     fields: dict[str, Any] = dict.fromkeys(("var_ms", "var_ms_unscaled", "var_ms_unweighted"), np.nan)
     r = np.empty(0) if objective.is_scalar else objective.residuals(theta)
     if objective.group_names:
         fields = _variances(objective, r)
-    minus2loglik = _minus2loglik(objective, theta, ssr, nobs)
-    unit = 1.0 if objective.is_scalar or problem.prior is not None else ssr / nobs
-    wanted_too = unit > 0 and not interrupted  # after Ctrl-C nothing more is run
+    unit = 1.0 if objective.is_scalar or one.prior is not None else ssr / nobs
+    wanted_too = unit > 0 and not found.interrupted  # after Ctrl-C nothing more is run
     worth = solver_error(objective, lambda f: f.value(theta) / unit) if wanted_too else None
     return ModFit(
-        names=problem.names,
+        names=objective.parameter_names,
         theta=theta.copy(),
         ssr=ssr,
-        minus2loglik=minus2loglik,
+        minus2loglik=_minus2loglik(objective, theta, ssr, nobs),
+        minimised=found.value,
         ms=ssr / nobs if not objective.is_scalar else np.nan,
         **fields,
         weighted=r.copy(),
         groups=objective.groups,
         group_names=objective.group_names,
-        curvature=verdict.hessian,
-        rank=verdict.rank,
+        curvature=found.curvature,
+        rank=found.rank,
         cost=objective.modcost(theta),
-        method=method,
-        converged=verdict.converged,
-        message=" ".join(filter(None, (verdict.message, told_error(worth)))),
-        iterations=outcome.iterations,
-        evaluations=objective.evaluations,
-        rsstrace=np.array(problem.trace),
-        engine=outcome.engine,
-        gradient=verdict.gradient,
-        at_bound=at_bound,
-        retries=objective.retries,
-        failures=objective.failures,
+        method=one.method,
+        converged=found.converged,
+        message=" ".join(filter(None, (found.message, told_error(worth)))),
+        iterations=found.iterations,
+        evaluations=found.evaluations,
+        rsstrace=found.trace,
+        engine=found.engine,
+        gradient=found.gradient,
+        at_bound=tuple(n for n, b in zip(objective.parameter_names, found.at_bound, strict=True) if b),
+        retries=found.retries,
+        failures=found.failures,
         nobs=nobs,
-        with_prior=problem.prior is not None,
-        bounds=(problem.lower.copy(), problem.upper.copy()),
+        with_prior=one.prior is not None,
+        bounds=(one.lower.copy(), one.upper.copy()),
         tied=_tied(objective),
         transforms=objective.transforms,
         solver_error=worth,
-        interrupted=interrupted,
+        interrupted=found.interrupted,
         data=objective.data.observed,
     )
 

@@ -1,118 +1,175 @@
-"""Several starts: where they lie, and the best of what came of them."""
+"""Searches from several starts: spread over workers, kept on disk where asked for, and the best of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import whole_number
-from fmepy.errors import ArgumentError, ConvergenceError
+from fmepy.errors import ConvergenceError
+from fmepy.fitting.found import Found
+from fmepy.fitting.optima import SAME, MultiStart, missed_share, optimum_numbers
+from fmepy.fitting.problem import Problem
 from fmepy.fitting.result import ModFit
-from fmepy.parameters.named import check_inside, check_names, generated_names
-from fmepy.types import Matrix, Vector
+from fmepy.fitting.starting_points import Design, Scales, starting_points
+from fmepy.parallel.interruption import Stopped
+from fmepy.parallel.kept import kept_in
+from fmepy.parallel.runs import Runs
+from fmepy.types import Matrix, Seed, Vector
 
-__all__ = ["best_of", "starting_points"]
+if TYPE_CHECKING:
+    from fmepy.fitting.modfit import OneFit
 
-_SAME = 0.1  # in -2 log L: starts that came so near came to the same
+__all__ = ["best_of"]
+
 _PATIENCE = 30.0  # seconds after Ctrl-C for fits under way to come to the end of an evaluation
-_SPREAD = 0.5  # standard deviation of the logarithm of a start that has no box
+_TIE = 1e-4  # in -2 log L: of two ends that near one that converged is taken
+_NOTHING = 1e-12  # of the largest sum of squares: residuals of nothing, whose logarithms do not count
 
 
-def starting_points(
-    starts: Any, theta0: Vector, lower: Vector, upper: Vector, names: Sequence[str], rng: np.random.Generator
-) -> Matrix:
-    """Return starts, shape (n_start, n_par), the given one first.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Recorded:
+    """A search from one start, its outcome as a record."""
 
-    Parameters
-    ----------
-    starts : int or table
-        A number: a Latin hypercube over the parameters with two finite bounds; the others log-normal around the start
-        (normal around a start at zero), moved onto a bound where they pass it. A table: its rows, columns left out stay
-        at the start.
+    one: OneFit
 
-    Examples
-    --------
-    >>> points = starting_points(3, np.array([1.0]), np.zeros(1), np.full(1, 3.0), ["a"], np.random.default_rng(1))
-    >>> points.shape, float(points[0, 0])
-    ((3, 1), 1.0)
-    """
-    if isinstance(starts, (pd.DataFrame, Mapping)):
-        return _from_table(pd.DataFrame(starts), theta0, lower, upper, names)
-    if isinstance(starts, np.ndarray) and starts.ndim == 2:
-        return _from_table(
-            pd.DataFrame(starts, columns=list(generated_names(starts.shape[1]))), theta0, lower, upper, names
-        )
-    n, p = whole_number(starts, "starts", 1, hint=", or a table of starts, one row each") - 1, theta0.size
-    boxed = np.isfinite(lower) & np.isfinite(upper)
-    strata = np.column_stack([rng.permutation(n) for _ in range(p)]) if n else np.empty((0, p))
-    cube = (strata + rng.random((n, p))) / max(n, 1)
-    normal = rng.standard_normal((n, p))
-    around = np.where(theta0 == 0, normal, theta0 * np.exp(_SPREAD * normal))
-    box = np.where(boxed, upper - lower, 0.0)
-    points = np.clip(np.where(boxed, np.where(boxed, lower, 0.0) + cube * box, around), lower, upper)
-    return np.vstack([theta0, points])
-
-
-def _from_table(table: pd.DataFrame, theta0: Vector, lower: Vector, upper: Vector, names: Sequence[str]) -> Matrix:
-    table = table.set_axis(check_names(table.columns, names, argument="starts"), axis=1)
-    if len(table) == 0:
-        raise ArgumentError("`starts` is an empty table.")
-    points = np.tile(theta0, (len(table), 1))
-    for column in table.columns:
-        points[:, list(names).index(str(column))] = table[column].to_numpy(dtype=float)
-    if not np.isfinite(points).all():
-        raise ArgumentError("`starts` holds values that are not finite.")
-    for row in points:
-        check_inside(row, lower, upper, names, argument="starts")
-    return points
+    def __call__(self, start: Vector, rng: np.random.Generator) -> dict[str, Any]:
+        try:
+            return self.one(start, rng).record()
+        except Stopped as stop:
+            raise Stopped(stop.partial.record()) from None
 
 
 def best_of(
-    one: Callable[..., ModFit], points: Matrix, *, rng: np.random.Generator, executor: Any, progress: Any
+    one: OneFit, starts: int | pd.DataFrame, *, seed: Seed, checkpoint: Any, executor: Any, progress: Any
 ) -> ModFit:
-    """Return the fit with the lowest cost, its `starts` telling of all.
+    """Return the fit with the lowest cost, its `multistart` telling of all.
 
     Raises
     ------
     ConvergenceError
         No start came to a result.
+    ArgumentError
+        The checkpoint is of another question.
     """
-    from fmepy.parallel import spread
-
-    runs = spread(one, list(points), executor=executor, progress=progress, seed=rng, patience=_PATIENCE)
-    fits: list[ModFit | None] = runs.results
-    done = [(k, fit) for k, fit in enumerate(fits) if fit is not None]
+    objective = one.objective
+    with kept_in(checkpoint, "a fit from several starts", seed=seed) as kept:
+        problem = Problem(objective, objective.theta0, one.lower, one.upper, one.prior, kept.rng)
+        scales = Scales(problem, objective.transforms)
+        design = starting_points(starts, problem, scales, kept.rng)
+        runs = kept.spread(
+            _Recorded(one),
+            list(design.points),
+            question={
+                **_question(one, problem),
+                "number of starts": len(design.points),
+                "table of starts": design.points,
+            },
+            read=partial(Found.of, n_par=objective.theta0.size),
+            seeded=True,
+            executor=executor,
+            progress=progress,
+            patience=_PATIENCE,
+        )
+    done: list[Found] = [found for found in runs.results if found is not None]
     if not done:
         if runs.interrupted:
             raise KeyboardInterrupt("before any start came to a result")
-        first = runs.failures["message"].iloc[0] if len(runs.failures) else "none was done"
-        raise ConvergenceError(f"None of {len(points)} starts came to a result. The first: {first}")
-    best = min((fit for _, fit in done), key=lambda fit: fit.deviance)
-    rows = [
-        {**dict.fromkeys(best.par.index, np.nan), "ssr": np.nan, "converged": False}
-        if fit is None
-        else {**fit.par.to_dict(), "ssr": fit.deviance, "converged": fit.converged}
-        for fit in fits
-    ]
-    message = best.message
-    if best.is_scalar:
-        near = sum(fit.deviance - best.deviance <= _SAME for _, fit in done)
-        message += f" {near} of {len(fits)} starts came to this value" + (
-            "."
-            if near == len(fits)
-            else f", the worst ended {max(f.deviance for _, f in done) - best.deviance:.3g} above it."
+        raise ConvergenceError(
+            f"None of {len(runs)} starts came to a result. The first: {runs.failures['message'].iloc[0]}"
         )
-    if runs.interrupted:
-        message += f" Ctrl-C: {len(done)} of {len(fits)} starts were begun."
+    gap = _gap(one, done)
+    best = _best(done, gap)
+    many = _told(problem, scales, design, runs, gap, best)
+    fit = one.result(best)
     return replace(
-        best,
-        message=message,
-        all_starts=pd.DataFrame(rows),
-        evaluations=sum(fit.evaluations for _, fit in done),
-        failures=sum(fit.failures for _, fit in done),
+        fit,
+        message=" ".join([fit.message, *_sentences(many), *kept.notes]),
+        multistart=many,
+        evaluations=objective.evaluations + sum(found.evaluations for found in done),
+        failures=objective.failures + sum(found.failures for found in done),
         interrupted=runs.interrupted,
     )
+
+
+def _question(one: OneFit, problem: Problem) -> dict[str, Any]:
+    """Return what makes this search another one: the problem, by what it is and what it gives at the start."""
+    return {
+        **one.objective.identity,
+        "cost at the start": problem.cost(problem.start),
+        "method": one.method,
+        "control": dict(one.control),
+        "lower bound": one.lower,
+        "upper bound": one.upper,
+        "hessian": one.hessian,
+    }
+
+
+def _gap(one: OneFit, done: list[Found]) -> Callable[[Any], Any]:
+    """Return F above the best as a function of F, in units of -2 log L."""
+    least = min(found.value for found in done)
+    if one.objective.is_scalar or one.prior is not None or one.has_errors:
+        return lambda value: value - least
+    n = one.objective.n_obs
+    nothing = _NOTHING * max((*(found.value for found in done), *(v for found in done for v in found.trace)))
+    return lambda value: n * np.log((np.asarray(value) + nothing) / (least + nothing)) if nothing else value * 0.0
+
+
+def _best(done: list[Found], gap: Callable[[Any], Any]) -> Found:
+    """Return the lowest; of those that are as low one that converged."""
+    good = [found for found in done if found.converged and gap(found.value) <= _TIE]
+    return min(good or done, key=lambda found: found.value)
+
+
+def _told(
+    problem: Problem, scales: Scales, design: Design, runs: Runs, gap: Callable[[Any], Any], best: Found
+) -> MultiStart:
+    names, ends = list(problem.names), runs.results
+    theta: Matrix = np.array([np.full(len(names), np.nan) if e is None else e.theta for e in ends])
+    values = np.array([np.nan if e is None else e.value for e in ends])
+    converged = np.array([e is not None and e.converged for e in ends])
+    above = np.asarray(gap(values), dtype=float)
+
+    def between(unit: Matrix) -> Vector:
+        return np.asarray(gap(problem.costs(scales.points(unit))))
+
+    numbers = optimum_numbers(above, scales.unit(theta), converged, None if runs.interrupted else between)
+    messages = ["" if e is None else e.message for e in ends]
+    for k, message in zip(runs.failures["run"], runs.failures["message"], strict=True):
+        messages[int(k)] = str(message)
+    starts = pd.DataFrame(theta, columns=names).assign(
+        value=values,
+        ssr=[np.nan if e is None else e.deviance for e in ends],
+        converged=converged,
+        message=messages,
+        optimum=numbers,
+    )
+    found = [int(np.flatnonzero(numbers == k)[np.argmin(values[numbers == k])]) for k in range(1, numbers.max() + 1)]
+    optima = starts.loc[found, ["optimum", "value", *names]].reset_index(drop=True)
+    optima.insert(2, "count", [int(np.sum(numbers == k)) for k in optima["optimum"]])
+    return MultiStart(
+        starts=starts,
+        optima=optima,
+        reached=int(np.sum(above - gap(best.value) <= SAME)),
+        replaced=design.replaced,
+        missed=missed_share(int(np.sum(numbers > 0)), len(found)),
+        above=pd.Series(above),
+        scales=design.scales,
+        label="-2 log L" if problem.objective.is_scalar else "sum of squares",
+        lower=pd.Series(problem.lower, index=names),
+        upper=pd.Series(problem.upper, index=names),
+        interrupted=runs.interrupted,
+    )
+
+
+def _sentences(many: MultiStart) -> list[str]:
+    ended, n = int(many.above.notna().sum()), len(many.starts)
+    told = f"{many.reached} of {n} starts came to this value"
+    if many.reached < ended:
+        worst = float(np.nanmax(many.starts["value"]) - np.nanmin(many.starts["value"]))
+        told += f", the worst ended {worst:.3g} above it"
+    return [f"{told}.", *([f"Ctrl-C: {ended} of {n} starts were begun."] if many.interrupted else [])]

@@ -209,6 +209,15 @@ class Problem:
             self.best = (value, np.array(theta, dtype=float))
         return value
 
+    def costs(self, Theta: Matrix) -> Vector:
+        """Return F at many theta, infinite where the cost fails; the model is run for all of them together."""
+        out = np.full(len(Theta), np.inf)
+        for i, (theta, found) in enumerate(zip(Theta, self.objective.evaluate_many(Theta), strict=True)):
+            if found is not None:
+                self.objective.remember(theta.tobytes(), found, float(np.sum(np.square(found))))
+                out[i] = self.cost(theta)
+        return out
+
     def gradient(self, theta: Vector) -> Vector:
         """Return dF/dtheta: 2 J'r for residuals (plus that of a prior that is not normal), else differences."""
         if self.is_least_squares:

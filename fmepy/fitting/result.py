@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fmepy.costs.data_identity import ObservedData
+    from fmepy.fitting.optima import MultiStart
     from fmepy.fitting.predict import Prediction
 
 __all__ = ["ModFit", "ModFitSummary"]
@@ -45,6 +46,8 @@ class ModFit(Shown):
         -2 log L at `par`, as the cost gives it: on the scale on which model and data are compared. For residuals with
         errors given (weights other than 1) with those; for residuals of unknown error that of normal errors with
         variance ssr / n.
+    minimised : float
+        What was minimised, at `par`: `ssr` or `minus2loglik`, a prior's part included.
     ms : float
         ``ssr / n``.
     var_ms, var_ms_unscaled, var_ms_unweighted : Series or float
@@ -89,8 +92,8 @@ class ModFit(Shown):
         True if there was a prior: then residuals are read in units of their errors and ``cov_scaled = cov_unscaled``.
     lower, upper : Series
         The bounds.
-    all_starts : DataFrame or None
-        What `starts` shows, if there was more than one.
+    multistart : MultiStart or None
+        What came of several starts, if there were: their optima, how many reached the best, what may have been missed.
     tied : str or None
         The lmfit.Parameters that were given, as text.
     interrupted : bool
@@ -114,6 +117,7 @@ class ModFit(Shown):
     theta: Vector
     ssr: float
     minus2loglik: float
+    minimised: float
     ms: float
     var_ms: pd.Series | float
     var_ms_unscaled: pd.Series | float
@@ -138,7 +142,7 @@ class ModFit(Shown):
     nobs: float
     with_prior: bool
     bounds: tuple[Vector, Vector]
-    all_starts: pd.DataFrame | None = field(default=None, repr=False)
+    multistart: MultiStart | None = field(default=None, repr=False)
     tied: str | None = field(default=None, repr=False)
     transforms: dict[str, str] | None = field(default=None, repr=False)
     solver_error: float | None = None
@@ -174,11 +178,16 @@ class ModFit(Shown):
 
     @property
     def starts(self) -> pd.DataFrame:
-        """One row per start: fitted parameters, ssr (or -2 log L), converged."""
-        if self.all_starts is not None:
-            return self.all_starts
-        row = {**self.par.to_dict(), "ssr": self.deviance, "converged": self.converged}
-        return pd.DataFrame([row])
+        """One row per start.
+
+        The fitted parameters; `value`, what was minimised; `ssr`, its part of the data, without a prior (-2 log L for a
+        number); `converged`; `message`; `optimum`, the number of that which it came to, 0 for none. NaN where it
+        failed, and the message says why.
+        """
+        if self.multistart is not None:
+            return self.multistart.starts
+        row = {**self.par.to_dict(), "value": self.minimised, "ssr": self.deviance, "converged": self.converged}
+        return pd.DataFrame([{**row, "message": self.message, "optimum": int(self.converged)}])
 
     @property
     def coef(self) -> pd.Series:

@@ -73,7 +73,8 @@ def test_the_fields_agree_with_each_other(monod_fit):
     assert fit.rsstrace[-1] == pytest.approx(fit.ssr, rel=1e-6)
     assert np.isnan(fit.var_ms)
     assert fit.cost is None
-    assert fit.starts.shape == (1, 4)
+    assert list(fit.starts.columns) == [*fit.par.index, "value", "ssr", "converged", "message", "optimum"]
+    assert fit.starts.loc[0, ["value", "ssr", "optimum"]].tolist() == [fit.ssr, fit.ssr, 1]
     assert fit.loglik == pytest.approx(norm.logpdf(fit.residuals, scale=np.sqrt(fit.ms)).sum())
     assert fit.aic == pytest.approx(-2 * fit.loglik + 4)
     assert fit.bic == pytest.approx(-2 * fit.loglik + 2 * np.log(7))
@@ -328,7 +329,7 @@ def test_several_starts_find_what_one_misses():
     assert one.ssr > 1
     assert many.ssr < 1e-10
     assert many.par["w"] == pytest.approx(3.0)
-    assert list(many.starts.columns) == ["w", "ssr", "converged"]
+    assert list(many.starts.columns) == ["w", "value", "ssr", "converged", "message", "optimum"]
     assert len(many.starts) == 12
     assert many.starts["ssr"].min() == many.ssr
     assert many.starts["ssr"].iloc[0] == pytest.approx(one.ssr), "the first start is the given one"

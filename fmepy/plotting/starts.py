@@ -1,0 +1,126 @@
+"""Pictures of several starts: the values that they came to, and the parameters, coloured by optimum."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmepy.plotting.axes import add_legend, get_ax, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fmepy.fitting.optima import MultiStart
+    from fmepy.types import IntVector, Matrix, Vector
+
+__all__ = ["plot_parameters", "plot_waterfall"]
+
+_FLOOR = 1e-3  # in -2 log L: less is drawn as that
+_COLOURS = 6  # optima with a colour of their own
+_NOWHERE: dict[str, Any] = {"marker": "x", "color": "0.55"}
+
+
+@picture
+def plot_waterfall(many: MultiStart, *, ax: Any = None, **kwargs: Any) -> Axes:
+    """Draw by how much each start ended above the best, in rising order, coloured by optimum; return the Axes.
+
+    Steps are optima: many starts on the lowest one say that it was found reliably. Below the dotted line searches count
+    as having come to the same value; what is less than 0.001 above the best is drawn there.
+
+    Parameters
+    ----------
+    many : MultiStart
+    ax : Axes, optional
+    **kwargs
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the points' ``Axes.plot``.
+    """
+    from fmepy.fitting.optima import SAME
+
+    panel = get_ax(ax)
+    above = many.above.to_numpy(dtype=float)
+    order = np.argsort(above, kind="stable")[: np.count_nonzero(np.isfinite(above))]
+    rank, height = np.arange(1, order.size + 1), np.maximum(above[order], _FLOOR)
+    panel.plot(rank, height, color="0.8", linewidth=1, zorder=1)
+    panel.axhline(SAME, color="0.6", linewidth=0.8, linestyle=":")
+    for label, members, style in _groups(many, many.starts["optimum"].to_numpy()[order]):
+        look = {"linestyle": "none", "markersize": 5, **style, "label": label, **kwargs}
+        panel.plot(rank[members], height[members], **look)
+    panel.set_yscale("log")
+    panel.set_ylim(bottom=0.6 * _FLOOR)
+    panel.set_xlabel("start, in order of its value")
+    panel.set_ylabel("-2 log L above the best")
+    add_legend(panel)
+    return panel
+
+
+@picture
+def plot_parameters(many: MultiStart, *, ax: Any = None, **kwargs: Any) -> Axes:
+    """Draw the parameters that each start came to, a line a start, coloured by optimum; return the Axes.
+
+    Every parameter has a scale of its own, with its ends written below and above: those of the box (logarithmic where
+    starts were drawn so), else the lowest and highest value found.
+
+    Parameters
+    ----------
+    many : MultiStart
+    ax : Axes, optional
+    **kwargs
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the lines' ``Axes.plot``.
+    """
+    panel = get_ax(ax)
+    names = list(many.lower.index)
+    done = np.flatnonzero(many.above.notna().to_numpy())[::-1]
+    done = done[np.argsort(-many.above.to_numpy()[done], kind="stable")]  # the best last, on top
+    place, low, high = _places(many, names, done)
+    x = np.arange(len(names))
+    groups = _groups(many, many.starts["optimum"].to_numpy()[done])
+    for label, members, style in groups[::-1]:
+        look = {**style, "markersize": 4, "linewidth": 0.8, "alpha": 0.8, **kwargs}
+        for k, i in enumerate(members):
+            panel.plot(x, place[i], **look, label=label if k == 0 else None)
+    for j, (a, b) in enumerate(zip(low, high, strict=True)):
+        text: dict[str, Any] = {"ha": "center", "fontsize": "x-small", "color": "0.35", "annotation_clip": False}
+        panel.annotate(f"{a:.3g}", (j, 0), (0, -4), textcoords="offset points", va="top", **text)
+        panel.annotate(f"{b:.3g}", (j, 1), (0, 4), textcoords="offset points", va="bottom", **text)
+    wide = max(map(len, names)) * len(names) > 60
+    labels = [f"{name} (log)" if many.scales[name] == "log" else name for name in names]
+    panel.set_xticks(x, labels, rotation=30 if wide else 0, ha="right" if wide else "center")
+    panel.set_xlim(-0.4, len(names) - 0.6)
+    panel.set_ylim(-0.12, 1.12)
+    panel.set_yticks([])
+    panel.set_ylabel("between the ends of its range")
+    handles, texts = panel.get_legend_handles_labels()
+    add_legend(panel, handles[::-1], texts[::-1])
+    return panel
+
+
+def _places(many: MultiStart, names: list[str], done: IntVector) -> tuple[Matrix, Vector, Vector]:
+    """Return where each value stands between 0 and 1, and the ends of the scales."""
+    values = many.starts.loc[done, names].to_numpy(dtype=float)
+    low, high = many.lower.to_numpy(dtype=float), many.upper.to_numpy(dtype=float)
+    boxed = np.isfinite(low) & np.isfinite(high)
+    low, high = np.where(boxed, low, values.min(axis=0)), np.where(boxed, high, values.max(axis=0))
+    log = np.array([many.scales[name] == "log" for name in names])
+
+    def scaled(v: Any) -> Any:
+        return np.where(log, np.log(np.where(log, v, 1.0)), v)
+
+    width = scaled(high) - scaled(low)
+    place = np.where(width > 0, (scaled(values) - scaled(low)) / np.where(width > 0, width, 1.0), 0.5)
+    return place, low, high
+
+
+def _groups(many: MultiStart, numbers: IntVector) -> list[tuple[str, IntVector, dict[str, Any]]]:
+    """Return label, members and look of every optimum that has a colour, of the other ones, and of those at none."""
+    out: list[tuple[str, IntVector, dict[str, Any]]] = []
+    for k in range(1, min(int(numbers.max(initial=0)), _COLOURS) + 1):
+        members = np.flatnonzero(numbers == k)
+        label = f"optimum {k} ({many.optima['value'][k - 1]:.5g}): {members.size}"
+        out.append((label, members, {"marker": "o", "color": f"C{k - 1}"}))
+    others, nowhere = np.flatnonzero(numbers > _COLOURS), np.flatnonzero(numbers == 0)
+    if others.size:
+        out.append((f"other optima: {others.size}", others, {"marker": "o", "color": "C8"}))
+    if nowhere.size:
+        out.append((f"not converged: {nowhere.size}", nowhere, dict(_NOWHERE)))
+    return out
