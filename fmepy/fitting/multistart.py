@@ -101,6 +101,7 @@ def _question(one: OneFit, problem: Problem) -> dict[str, Any]:
     return {
         **one.objective.identity,
         "cost at the start": problem.cost(problem.start),
+        "prior at the start": None if one.prior is None else one.prior.minus2log(problem.start),
         "method": one.method,
         "control": dict(one.control),
         "lower bound": one.lower,

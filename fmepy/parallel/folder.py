@@ -17,7 +17,7 @@ import math
 import os
 import secrets
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +26,7 @@ import numpy as np
 
 from fmepy.errors import ArgumentError
 from fmepy.parallel.lock import owned
+from fmepy.results.files import write_whole
 
 __all__ = ["DAMAGED", "HEADER", "DamagedError", "KeptFolder", "at_the_door"]
 
@@ -114,7 +115,7 @@ class KeptFolder:
         """Write the header, in place of one that may be there."""
         table = {**header, "holds": self.holds, "format": self.version, "identity": self.identity}
         with at_the_door(self.path):
-            self.write(HEADER, lambda file: file.write(json.dumps(table, indent=1).encode()))
+            write_whole(self.path / HEADER, lambda file: file.write(json.dumps(table, indent=1).encode()))
 
     def read_header(self) -> dict[str, Any]:
         """Return the header, as it stands there."""
@@ -144,7 +145,7 @@ class KeptFolder:
     def write_part(self, name: str, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
         """Write a part; raise OSError if it cannot be, and leave nothing of it."""
         text = np.array(json.dumps({"identity": self.identity, **meta}))
-        self.write(name, lambda file: np.savez(file, **arrays, meta=text))
+        write_whole(self.path / name, lambda file: np.savez(file, **arrays, meta=text))
 
     def read_part(self, file: Path) -> tuple[Any, dict[str, Any]]:
         """Return the description and the arrays of a part; raise one of `DAMAGED` if it is not what was written here.
@@ -163,25 +164,6 @@ class KeptFolder:
         if meta["identity"] != self.identity:
             raise DamagedError(f"it belongs to another {self.holds.removeprefix('a ')}")
         return meta, arrays
-
-    def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
-        """Write a file whole, or not at all."""
-        temporary = self.path / f".{name}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "wb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path / name)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        if os.name == "posix":  # the new name too must reach the disk
-            handle = os.open(self.path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
 
     def put_aside(self, files: Sequence[Path]) -> str:
         """Move files out of the way, where they can be moved; return a sentence that says so."""

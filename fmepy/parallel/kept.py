@@ -42,6 +42,7 @@ from fmepy.parallel import spread
 from fmepy.parallel.folder import DAMAGED, DamagedError, KeptFolder, at_the_door
 from fmepy.parallel.runs import Runs, as_items
 from fmepy.parallel.worker import Outcome
+from fmepy.results.files import write_whole
 from fmepy.types import Seed
 
 __all__ = ["Kept", "kept_in"]
@@ -198,7 +199,7 @@ class _Book:
                 raise ArgumentError(f"`checkpoint`: {file} is missing. Put it back, or name another folder.")
             text = json.dumps({"identity": self.folder.identity, "question": question}, indent=1).encode()
             with at_the_door(self.folder.path):
-                self.folder.write(file.name, lambda handle: handle.write(text))
+                write_whole(file, lambda handle: handle.write(text))
             return
         try:
             there = json.loads(file.read_text(encoding="utf-8"))

@@ -17,6 +17,7 @@ from fmepy.errors import ArgumentError
 from fmepy.mcmc import modMCMC, resume_mcmc
 from fmepy.parallel import folder as kept_folder
 from fmepy.parallel import lock
+from fmepy.results import files
 from tests.mcmc.problems import normal3
 from tests.mcmc.test_checkpoint import assert_same
 
@@ -353,10 +354,10 @@ def test_a_full_disk_is_told_by_chains_in_workers_too(tmp_path, whole):
 
 @pytest.mark.parametrize("kind", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
 def test_a_folder_that_cannot_be_written_is_told_before_the_chain_begins(tmp_path, monkeypatch, kind):
-    def refused(self, name, write):
+    def refused(path, write):
         raise OSError(kind, os.strerror(kind))
 
-    monkeypatch.setattr(kept_folder.KeptFolder, "write", refused)
+    monkeypatch.setattr(kept_folder, "write_whole", refused)
     with pytest.raises(ArgumentError, match=r"cannot be written: .*name another folder"):
         chain(tmp_path / "c")
 
@@ -376,7 +377,7 @@ def test_a_read_only_folder_gives_the_chain_that_is_complete(folder, whole, monk
         return open(file, mode, *args, **kwargs)
 
     monkeypatch.setattr(lock, "open", refused, raising=False)
-    monkeypatch.setattr(kept_folder, "open", refused, raising=False)
+    monkeypatch.setattr(files, "open", refused, raising=False)
     before = {f: f.read_bytes() for f in folder.iterdir()}
     assert_same(resume_mcmc(normal3, folder), whole)
     with pytest.raises(ArgumentError, match=r"read-only, and a chain is at iteration 600 of 900\. Copy the folder"):

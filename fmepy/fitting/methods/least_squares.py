@@ -40,7 +40,7 @@ class _LimitReachedError(Exception):
 
 
 class _ArrivedError(Exception):
-    """The next step would be too short to matter."""
+    """There is no step, or the next one would be too short to matter."""
 
 
 class _Walk:
@@ -53,7 +53,6 @@ class _Walk:
         self.best = theta.copy()
         self.best_value = np.inf
         self.n_res = problem.residuals(theta).size
-        self.stuck = ""
 
     def at(self, q: Vector) -> Vector:
         if self.all_move:
@@ -88,9 +87,14 @@ class _Walk:
             before, now = self.problem.trace[-1:], float(r @ r)
             self.problem.note(theta, now)
             if before and now > before[0] * (1 - _SETTLED) and _offset(self.problem, theta, self.moving) < _ARRIVED:
-                raise _ArrivedError
+                raise _ArrivedError("The next Gauss-Newton step is below 2e-5 standard errors.")
         J = self.problem.jacobian(theta)
-        return J if self.all_move else J[:, self.moving]
+        J = J if self.all_move else J[:, self.moving]
+        if not (
+            J.T @ self.problem.residuals(theta)
+        ).any():  # a plateau, or residuals of nothing: trf would go on forever
+            raise _ArrivedError("The gradient is zero.")
+        return J
 
 
 def levenberg_marquardt(problem: Problem, control: Mapping[str, Any]) -> Outcome:
@@ -172,8 +176,8 @@ def _search(
             if reflective
             else _minpack(walk, theta[moving], control, ftol)
         )
-    except _ArrivedError:
-        converged, message = True, "The next Gauss-Newton step is below 2e-5 standard errors."
+    except _ArrivedError as arrived:
+        converged, message = True, str(arrived)
     except _LimitReachedError:
         converged, message = False, limit_reached("maxiter", control["maxiter"])
     except SimulationError as error:
