@@ -10,13 +10,15 @@ from fmepy.types import Vector
 
 __all__ = ["all_finite"]
 
+_FEW = 200
+
 
 def all_finite(values: Vector) -> bool:
-    """Tell whether all values are finite; a finite sum of squares, which takes a third of the time, has finite terms.
+    """Tell whether all values are finite; a finite sum has finite terms, and few are added by Python in no time.
 
     Examples
     --------
     >>> all_finite(np.array([1.0, 1e200])), all_finite(np.array([1.0, np.nan])), all_finite(np.array([np.inf, -np.inf]))
     (True, False, False)
     """
-    return isfinite(values.dot(values)) or bool(np.isfinite(values).all())
+    return values.size < _FEW and isfinite(sum(values.tolist())) or bool(np.isfinite(values).all())
