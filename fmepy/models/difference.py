@@ -102,14 +102,12 @@ class DifferenceModel(DynamicModel):
         outputs: Any = None,
         forcings: Any = None,
         engine: str = "auto",
-        _like: DifferenceModel | None = None,
     ) -> None:
         check_choice(engine, ("auto", "numba", "python"), "engine")
         super().__init__("difference", step, locals(), 10**6 if engine == "numba" else MOST_TRACED_STATES)
         whole_steps(self.times, float(self.times[0]))
         self.engine, self.engine_note = _choose_engine(engine, self.definition)
-        if _like is None:
-            self._tell()
+        self._tell()
 
     def bind(
         self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1

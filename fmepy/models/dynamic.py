@@ -186,8 +186,7 @@ def as_times(times: Any) -> Vector:
 class DynamicModel(Runnable):
     """Base of fmepy's own models.
 
-    A subclass sets in its constructor, after this one: ``engine`` and ``engine_note``, and calls `_tell`. It takes
-    ``_like``, the model that a copy was made from.
+    A subclass sets in its constructor, after this one: ``engine`` and ``engine_note``, and calls `_tell`.
 
     Parameters
     ----------
@@ -200,9 +199,10 @@ class DynamicModel(Runnable):
     """
 
     options: SolverOptions | None = None
+    _is_traced = True  # whether equations are made of functions
+    _like: Self | None = None  # while a copy is made: of which model
 
     def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
-        like = arguments["_like"]
         self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
         self._set_times(arguments["times"])
         events, forcings = arguments.get("events"), arguments["forcings"]
@@ -217,9 +217,9 @@ class DynamicModel(Runnable):
             forcings=forcings,
             events=events,
             start=float(self.times[0]),
-            trace=arguments.get("_trace", True),
+            trace=self._is_traced,
             most_states=most_states,
-            like=None if like is None else like.definition,
+            like=None if self._like is None else self._like.definition,
         )
         self.states, self.var_names = self.definition.states, self.definition.var_names
         self._parms = self.definition.parms
@@ -234,6 +234,8 @@ class DynamicModel(Runnable):
 
     def _tell(self) -> None:
         """Log what is worth knowing about a model that is no copy of another."""
+        if self._like is not None:
+            return
         if self.engine_note:
             logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
         tell_outside(self.definition.forcings, float(self.times[0]), float(self.times[-1]))
@@ -264,7 +266,11 @@ class DynamicModel(Runnable):
                 new[name] = {normal_name(k): v for k, v in merged}
             else:
                 new[name] = value
-        return type(self)(**new, _like=self)  # type: ignore[call-arg]  # a subclass takes it, see above
+        copy = type(self).__new__(type(self))
+        copy._like = self
+        type(self).__init__(copy, **new)
+        del copy._like
+        return copy
 
     def of_equations(self, equations: Equations, **arguments: Any) -> Self:
         """Return a model of other equations that runs as this one does: its times, method, steps and tolerances.

@@ -160,8 +160,6 @@ class OdeModel(DynamicModel):
         rtol: float = 1e-6,
         atol: Any = None,
         max_step: float | None = None,
-        _like: OdeModel | None = None,
-        _trace: bool = True,
     ) -> None:
         check_choice(engine, ("auto", *registry.engine_names()), "engine")
         super().__init__("ode", rhs, locals(), 10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES)
@@ -182,11 +180,10 @@ class OdeModel(DynamicModel):
         self._has_told = False
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None
         self._remembered: dict[Any, str] = {}
-        outside = self._events_outside()
-        if outside and (_like is None or outside != _like._events_outside()):
-            warnings.warn(outside, UserWarning, stacklevel=2 if _like is None else 3)
-        if _like is None:
-            self._tell()
+        outside, like = self._events_outside(), self._like
+        if outside and (like is None or outside != like._events_outside()):
+            warnings.warn(outside, UserWarning, stacklevel=2 if like is None else 3)
+        self._tell()
 
     @property
     def atol(self) -> pd.Series:

@@ -15,6 +15,12 @@ from fmepy.types import Vector
 __all__ = ["ode"]
 
 
+class _PlainModel(OdeModel):
+    """A model whose function is run as it is: it takes vectors, and is run once."""
+
+    _is_traced = False
+
+
 def ode(
     y: Any,
     times: Any,
@@ -71,7 +77,7 @@ def ode(
     def rates(time: float, all_states: Vector, inputs: dict[str, float]) -> Any:  # no names that a state may have
         return func(time, all_states, {**given, **inputs} if inputs else given)
 
-    model = OdeModel(
+    model = _PlainModel(
         rates,
         state=y,
         times=times,
@@ -83,6 +89,5 @@ def ode(
         rtol=rtol,
         atol=atol,
         max_step=max_step,
-        _trace=False,
     )
     return model()

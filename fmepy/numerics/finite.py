@@ -21,4 +21,4 @@ def all_finite(values: Vector) -> bool:
     >>> all_finite(np.array([1.0, 1e200])), all_finite(np.array([1.0, np.nan])), all_finite(np.array([np.inf, -np.inf]))
     (True, False, False)
     """
-    return values.size < _FEW and isfinite(sum(values.tolist())) or bool(np.isfinite(values).all())
+    return (values.size < _FEW and isfinite(sum(values.tolist()))) or bool(np.isfinite(values).all())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -77,6 +78,10 @@ class Mapped:
     @property
     def parms(self) -> pd.Series:
         """All parameters, mapped."""
+        return self._parms.copy()
+
+    @cached_property
+    def _parms(self) -> pd.Series:
         own = self.inner.parms
         out = pd.Series(self.map().start(own.to_numpy(dtype=float)), index=own.index)
         out.attrs.update(own.attrs)  # what a sum says of its parts

@@ -467,9 +467,12 @@ def _of_cost(func: Any, parms: Any, senspar: Any, tiny: float | None, given: Any
         return _of_likelihood(func, objective, positions)
     order = _by_variable(objective.names)
     weights = objective.weights[order]
-    compared = objective.modcost(theta).pieces
-    obs = np.concatenate([piece.obs for piece, _ in compared])[order]
-    values = np.concatenate([mod for _, mod in compared])[order]
+    compared = objective.modcost(theta)
+    if isinstance(compared, ModCost):
+        obs = np.concatenate([piece.obs for piece, _ in compared.pieces])[order]
+        values = np.concatenate([mod for _, mod in compared.pieces])[order]
+    else:  # a cost from outside that gives bare residuals: they are its outputs
+        obs, values = np.zeros(len(order)), objective.residuals(theta)[order] / weights
 
     start = theta[positions]
     box = _box(spread, wanted, start, replace(objective.parameters, lower=objective.lower, upper=objective.upper))

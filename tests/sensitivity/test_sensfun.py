@@ -606,3 +606,44 @@ def test_unknown_parameters_of_a_model_are_told():
 
 def test_times_of_R_are_those_of_the_model():
     np.testing.assert_array_equal(bacteria().times, BACTERIA_TIMES)
+
+
+class _Bare:
+    """A cost from outside that gives bare residuals, and nothing of what they were made of."""
+
+    parms = pd.Series({"a": 1.0, "b": 2.0})
+    lower = pd.Series({"a": -np.inf, "b": -np.inf})
+    upper = pd.Series({"a": np.inf, "b": np.inf})
+
+    is_scalar = has_jacobian = False
+    retries = 0
+    names, x, group_names = ("u", "u", "v"), np.arange(3.0), ("u", "v")
+    weights, groups, scales = np.array([1.0, 1.0, 2.0]), np.array([0, 0, 1]), np.ones(2)
+
+    def __call__(self, parms=None):
+        return self.bind(list(self.parms.index)).residuals(
+            np.array([(parms or self.parms)[k] for k in self.parms.index])
+        )
+
+    def replace(self, **arguments):
+        raise NotImplementedError
+
+    def bind(self, names=None, **_):
+        bound = _Bare()
+        bound.parameter_names = tuple(names or self.parms.index)
+        bound.theta0 = self.parms[list(bound.parameter_names)].to_numpy()
+        bound.lower, bound.upper = np.full(len(bound.theta0), -np.inf), np.full(len(bound.theta0), np.inf)
+        return bound
+
+    def residuals(self, theta):
+        a, b = theta
+        return np.array([a, a * b, 2.0 * b])
+
+    def minus2loglik(self, theta):
+        return float(np.sum(self.residuals(theta) ** 2))
+
+
+def test_a_cost_of_bare_residuals_has_them_as_outputs():
+    frame = sensFun(_Bare(), {"a": 1.0, "b": 2.0}, parscale=1.0, varscale=1.0).frame
+    assert frame["var"].tolist() == ["u", "u", "v"]
+    np.testing.assert_allclose(frame[["a", "b"]], [[1, 0], [2, 1], [0, 1]], atol=1e-5)
