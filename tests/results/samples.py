@@ -99,6 +99,7 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "Normality": lambda: filtered_cost().filter().normality(),
     "Periodogram": lambda: filtered_cost().filter().periodogram(),
     "Prediction": lambda: fme.predict(model(), fit()),
+    "Profile": lambda: fme.profile(cost(), fit(), num=5),
     "PseudoOptim": lambda: fme.pseudoOptim(
         lambda p: (p["a"] - 1) ** 2, {"a": 0.0}, lower=-2, upper=2, control={"numiter": 50}, seed=1
     ),
