@@ -104,7 +104,8 @@ class Settings:
 class _Walk:
     def __init__(self, search: Search, held: Held, origin: Refit, sign: float, settings: Settings, side: Side) -> None:
         self.search, self.held, self.origin, self.sign, self.s, self.side = search, held, origin, sign, settings, side
-        self.points = [_Point(0.0, 0.0, 1.0 / settings.standard_error, origin)]
+        se = settings.standard_error
+        self.points = [_Point(0.0, 0.0, 1.0 / se if se > 0 else 0.0, origin)]
         self.farthest = min(abs(settings.limit - origin.place), _DECADES * settings.size)
         self.wall, self.tried, self.has_failed = np.inf, 0, False
         self.over: _Point | None = None  # above a threshold, but too far from the last place for the eye
@@ -114,6 +115,9 @@ class _Walk:
         return self.side
 
     def _outwards(self) -> str:
+        if self.s.standard_error == 0:  # a prediction that no parameter moves
+            self.side.ends = [self.origin.place] * len(self.s.thresholds)
+            return "crossed"
         if self.farthest == 0:
             return "bound"
         for tau in self.s.thresholds:
@@ -231,7 +235,9 @@ class _Walk:
             self._keep(low)
             return self._at_the_end(), np.nan  # it jumps up at the very bound, such as zero
         end = best if abs(best.tau - tau) < 1e-3 * tau else low
-        self._keep(*(p for p in on_the_way if p is end or abs(p.u - end.u) > _CROWDED * end.u))
+        self._keep(*on_the_way, end)
+        self.points = [p for p in self.points if p is end or not abs(p.u - end.u) <= _CROWDED * end.u]
+        self._keep()
         return "crossed", end.refit.place
 
     # --- one place

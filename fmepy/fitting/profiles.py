@@ -20,9 +20,10 @@ import numpy as np
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.errors import ParameterError, listed
 from fmepy.fitting.optimum import Optimum, optimum_of
+from fmepy.fitting.predicted import predictions_asked
 from fmepy.fitting.profile_result import Profile, profile_of
 from fmepy.fitting.profile_sides import walk_all
-from fmepy.fitting.refits import HeldParameter
+from fmepy.fitting.refits import Held, HeldParameter
 from fmepy.fitting.result import ModFit
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import check_names
@@ -62,7 +63,10 @@ def profile(
     fit : ModFit
         The fit; it is looked once more from its end, and told if it had not come to an optimum.
     which : name or names, optional
-        Fitted parameters; the default is all.
+        Fitted parameters; the default is all, with `prediction` none.
+    prediction : tuple, list of tuples, function, or dict of functions, optional
+        What the model behind a fmepy cost predicts: (variable, time), or (variable, time, entity); the time may be a
+        sequence. Or a function of p that gives one number.
     level : float
         Of the intervals, between 0 and 1.
     num : int
@@ -90,7 +94,8 @@ def profile(
         A parameter that was not fitted, or is unknown; bounds that the estimates do not keep.
     ArgumentError
         A level outside (0, 1); a cost that is not the one fitted (its value at the estimates is another); residuals
-        without degrees of freedom, or all zero; a fit with a prior, and none given.
+        without degrees of freedom, or all zero; a fit with a prior, and none given; a prediction of an unknown
+        variable or entity, or at a time outside the model's.
 
     Notes
     -----
@@ -108,6 +113,9 @@ def profile(
     the profile stays below the threshold to the bounds, or over eight decades), *at a bound* (one is found, on the
     other side the profile comes to a bound below the threshold, which is then the end), or *better optimum* (the cost
     fell below that of the fit on the way; all profiles were begun anew from there).
+
+    The profile of a prediction is the lowest cost of all parameters that predict the value. Its places are found by a
+    penalty, ``F + w^2 (g - z)^2``: the minimum lies on the profile, whatever w.
 
     Re-fits begin along the path of the last ones, with the model's exact sensitivities where it has them; a model is
     compiled once for all. Failed re-fits are in ``failures``.
@@ -139,8 +147,11 @@ def profile(
     num = whole_number(num, "num", 5)
     best = optimum_of(f, fit, lower=lower, upper=upper, method=method, jac=jac, prior=prior, args=args, kwargs=kwargs,
                       runs=_OF_A_SIDE * 2 * len(fit.names) if isinstance(fit, ModFit) else 1)  # fmt: skip
-    wanted = _names(which, best, f)
-    things = {name: HeldParameter(best.names.index(name)) for name in wanted}
+    things: dict[str, Held] = {}
+    if which is not None or prediction is None:
+        things |= {name: HeldParameter(best.names.index(name)) for name in _names(which, best, f)}
+    if prediction is not None:
+        things |= predictions_asked(prediction, f, best.search.objective, _OF_A_SIDE * 2)
     found = walk_all(best, things, [level], num, executor=executor, progress=progress, checkpoint=checkpoint)
     return profile_of(found, things, level)
 

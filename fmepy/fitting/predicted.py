@@ -1,0 +1,220 @@
+"""What is predicted by the model behind a cost: one variable, at one time, of one entity, as a function of theta."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fmepy.costs.objective import Objective
+from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.fitting.refits import HeldPrediction
+from fmepy.models.base import bound_to, keep_within
+from fmepy.models.entity import EntityModel
+from fmepy.models.mapped import MappedModel
+from fmepy.numerics.differences import central_differences
+from fmepy.parameters.entities import entity_text
+from fmepy.types import Vector
+
+__all__ = ["Predicted", "predictions_asked"]
+
+_STEP = 6e-6  # cube root of the machine epsilon: central differences of a user's function
+
+
+@dataclass(slots=True, eq=False)
+class Predicted:
+    """A variable of a model at a time; it travels without what it is bound to.
+
+    Attributes
+    ----------
+    model : Model
+        As a function of the cost's parameters.
+    names : tuple of str
+        The parameters that theta holds.
+    variable : str
+    time : float
+    entity : str or None
+    runs : int
+        How often it will be run, about.
+    """
+
+    model: Any
+    names: tuple[str, ...]
+    variable: str
+    time: float
+    entity: str | None
+    runs: int
+    lower: Vector
+    upper: Vector
+    _bound: Any = field(default=None, init=False)
+    _known: tuple[bytes, float, Vector] = field(default=(b"", np.nan, np.empty(0)), init=False)
+
+    def value(self, theta: Vector) -> float:
+        """Return the prediction; raise SimulationError where the model fails."""
+        key = theta.tobytes()
+        if key == self._known[0]:
+            return self._known[1]
+        bound, take = self._prepared
+        return float(bound.simulate(theta[take])[-1, bound.var_names.index(self.variable)])
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return its derivatives, shape (n_par,)."""
+        key = theta.tobytes()
+        if key != self._known[0]:
+            bound, take = self._prepared
+            Y, S = bound.sensitivities(theta[take])
+            j = bound.var_names.index(self.variable)
+            slopes = np.zeros(theta.size)
+            slopes[take] = S[-1, j]
+            self._known = key, float(Y[-1, j]), slopes
+        return self._known[2]
+
+    @property
+    def _prepared(self) -> tuple[Any, Any]:
+        if self._bound is None:
+            known = set(map(str, self.model.parms.index))
+            take = np.array([i for i, n in enumerate(self.names) if n in known], dtype=np.intp)
+            bound = bound_to(self.model, [self.names[i] for i in take], runs=self.runs, times=np.array([self.time]))
+            keep_within(bound, self.lower[take], self.upper[take])
+            self._bound = bound, take
+        return self._bound  # type: ignore[no-any-return]    # filled just above
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.model, self.names, self.variable, self.time, self.entity, self.runs, self.lower, self.upper
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc]    # as it was made
+
+
+@dataclass(slots=True, eq=False)
+class _OfFunction:
+    """A user's function of the parameters, as a prediction."""
+
+    function: Callable[[Any], Any]
+    objective: Objective
+    label: str
+
+    def value(self, theta: Vector) -> float:
+        """Return what the function gives; ArgumentError if that is no number."""
+        found = self.function(self.objective.parameters.given(theta))
+        try:
+            return float(found)
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                f"`prediction`: {self.label} gave {type(found).__name__}; one number is needed."
+            ) from None
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return its derivatives by central differences."""
+        steps = _STEP * np.maximum(np.abs(theta), 1e-8)
+        box = self.objective.lower, self.objective.upper
+        return np.asarray(central_differences(lambda q: np.array([self.value(q)]), theta, steps, box)[0])
+
+
+def predictions_asked(prediction: Any, f: Any, objective: Objective, runs: int) -> dict[str, HeldPrediction]:
+    """Return what `prediction` asks for, by a label.
+
+    Parameters
+    ----------
+    prediction : tuple (variable, time), (variable, time, entity), a list of them, a function of p, or dict of functions
+        The time may be a sequence.
+    """
+    if callable(prediction):
+        prediction = {"prediction": prediction}
+    if isinstance(prediction, Mapping):
+        made = {str(k): _OfFunction(g, objective, str(k)) for k, g in prediction.items()}
+        wrong = [k for k, g in made.items() if not callable(g.function)]
+        if wrong or not made:
+            raise ArgumentError(f"`prediction`: a dict holds functions of p by name; {listed(wrong) or 'it'} does not.")
+        return {k: HeldPrediction(g.value, g.gradient) for k, g in made.items()}
+    found = {}
+    for one in [prediction] if isinstance(prediction, tuple) else list(_several(prediction)):
+        for predicted in _of_model(one, f, objective, runs):
+            of = "" if predicted.entity is None else f", {predicted.entity}"
+            found[f"{predicted.variable} at {predicted.time:.6g}{of}"] = HeldPrediction(
+                predicted.value, predicted.gradient
+            )
+    return found
+
+
+_WANTED = "a tuple (variable, time) or (variable, time, entity), a list of them, or a function of p that gives a number"
+
+
+def _several(prediction: Any) -> Sequence[Any]:
+    if isinstance(prediction, Sequence) and not isinstance(prediction, str) and len(prediction):
+        return prediction
+    raise ArgumentError(f"`prediction` must be {_WANTED}; got {prediction!r}.")
+
+
+def _of_model(one: Any, f: Any, objective: Objective, runs: int) -> list[Predicted]:
+    if not (isinstance(one, tuple) and len(one) in (2, 3) and isinstance(one[0], str)):
+        raise ArgumentError(f"`prediction` must be {_WANTED}; got {one!r}.")
+    variable, times, entity = one if len(one) == 3 else (*one, None)
+    model, label = _model_behind(f, variable, entity)
+    if objective.parameters.lmfit is not None and len(objective.parameters.lmfit) != len(objective.parameters):
+        raise ArgumentError(
+            "`prediction` by variable and time does not follow what lmfit fixes and ties; give a function of p, such "
+            "as lambda p: model(p)['y'].iloc[-1]."
+        )
+    first, last = float(model.times[0]), float(model.times[-1])
+    try:
+        at = np.atleast_1d(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        at = np.array([np.nan])
+    outside = at[~((at >= first) & (at <= last))]
+    if at.ndim != 1 or not at.size or outside.size:
+        told = f"{outside[0]:g}" if outside.size and np.isfinite(outside[0]) else repr(times)
+        raise ArgumentError(f"`prediction`: the time {told} lies outside those of the model, {first:g} to {last:g}.")
+    words = objective.parameter_names, variable
+    return [Predicted(model, *words, float(t), label, runs, objective.lower, objective.upper) for t in at]
+
+
+def _model_behind(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:
+    """Return the model of a cost that has a variable, as a function of the cost's parameters, and its entity."""
+    if hasattr(f, "parts"):
+        return _of_parts(f, variable, entity)
+    if hasattr(f, "how") and hasattr(f, "inner"):
+        model, label = _model_behind(f.inner, variable, entity)
+        return MappedModel(model, f.how), label
+    if not hasattr(f, "model"):
+        raise ArgumentError(
+            "`prediction` by variable and time needs a fmepy cost, which knows its model. Of a function of your own "
+            "give a function of p: prediction=lambda p: model(p)['y'].iloc[-1]."
+        )
+    names = list(f.model.var_names)
+    if variable not in names:
+        raise ArgumentError(
+            f"`prediction`: the model has no variable {variable!r}.{did_you_mean(variable, names)} It has "
+            f"{listed(names)}."
+        )
+    experiments, asked = getattr(f, "experiments", None), None if entity is None else entity_text(entity)
+    if experiments is None:
+        if entity is None:
+            return f.model, None
+        raise ArgumentError(f"`prediction`: got the entity {asked!r}; this cost has no entities, leave it out.")
+    labels = list(map(entity_text, experiments.column.labels))
+    if len(labels) == 1 and entity is None:
+        return EntityModel(f.model, experiments.parameters, 0), None
+    if asked not in labels:
+        given = "none was given" if asked is None else f"got {asked!r}"
+        raise ArgumentError(
+            f"`prediction`: the third is the entity, {given}; its entities are {listed(labels)}."
+            f"{did_you_mean(asked, labels) if asked else ''}"
+        )
+    k = labels.index(asked)
+    models = getattr(f, "models", None)
+    return EntityModel(f.model, experiments.parameters, k) if models is None else models[experiments.apart[1][k]], asked
+
+
+def _of_parts(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:
+    """Return the model of the first part of a sum that has the variable (and the entity)."""
+    refused: ArgumentError | None = None
+    for part in f.parts:
+        try:
+            return _model_behind(part, variable, entity)
+        except ArgumentError as error:
+            refused = refused or error
+    assert refused is not None, "a sum has parts"
+    raise refused
