@@ -9,8 +9,6 @@ import numpy as np
 from fmepy.errors import ArgumentError
 from fmepy.types import Seed
 
-__all__ = ["as_rng", "between_0_and_1", "positive_number", "seed_sequence", "whole_number"]
-
 
 def whole_number(value: Any, argument: str, least: int = 0, most: int | None = None, hint: str = "") -> int:
     """Return a count, given as an int or as a float without a fraction (1e4).

@@ -13,8 +13,6 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, check_choice
 
-__all__ = ["load", "names"]
-
 
 def names() -> list[str]:
     """Return the names of the tables.

@@ -12,8 +12,6 @@ from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
 from fmepy.types import ArrayLike, Matrix, Vector
 
-__all__ = ["cross2long", "gaussianWeights"]
-
 _REACH = 3.0  # spreads: beyond them the weight of a model point is left out
 _SAME = 1e-8  # relative to the range of xmodel: nearer is the same point
 

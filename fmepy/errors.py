@@ -23,22 +23,6 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = [
-    "ArgumentError",
-    "ConvergenceError",
-    "DataError",
-    "FmepyError",
-    "InterruptedWarning",
-    "ModelError",
-    "ModelTextError",
-    "ParameterError",
-    "SimulationError",
-    "TracingError",
-    "check_choice",
-    "did_you_mean",
-    "listed",
-]
-
 
 class FmepyError(Exception):
     """Base of all errors that fmepy raises on purpose."""

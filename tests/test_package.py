@@ -307,7 +307,6 @@ KERNELS = {  # loops that are compiled as one piece: a call of a further functio
 MOST_LINES = 500  # of a file; a longer one holds one idea
 LONG = {
     "costs/observations.py": "one idea: a table of observations, checked and matched with a model's variables",
-    "sensitivity/sensfun.py": "one idea: the local sensitivities, their scales and the table that shows them",
 }
 
 

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-__all__ = ["Condition", "Joined", "Not", "Relation", "choose", "relation"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relation:

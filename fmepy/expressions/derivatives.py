@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["derivative"]
-
 TINY = 1e-300
 """Added to a base, so that d(x**n)/dn = x**n log(x) is 0 at x = 0, its limit for n > 0, and no 0 times infinity."""
 

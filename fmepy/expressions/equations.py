@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["MAX_INTEGER", "Equations", "names_in", "number", "symbol", "symbols"]
-
 MAX_INTEGER = 1e15
 """Whole numbers up to here are exact in a float, and become sympy Integers."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from fmepy.errors import ModelTextError
 
-__all__ = ["Source"]
-
 
 @dataclass(frozen=True, slots=True)
 class Source:

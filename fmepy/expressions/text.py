@@ -41,8 +41,6 @@ from fmepy.expressions.tree import (
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["as_expr", "convert", "parse_expression"]
-
 MAX_SIZE = 100_000
 """Most terms and operators of one expression, assigned names put in."""
 MAX_EXACT_EXPONENT = 10_000

@@ -15,8 +15,6 @@ from fmepy.errors import ModelTextError
 from fmepy.expressions.functions import FUNCTIONS
 from fmepy.expressions.source import Source
 
-__all__ = ["MAX_NESTING", "Tree", "check_closed", "clean_line", "parse_tree", "reserved_name", "too_deep"]
-
 MAX_EXPRESSION = 10_000
 """Most characters of one expression or statement."""
 MAX_NESTING = 100

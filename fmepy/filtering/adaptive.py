@@ -243,7 +243,9 @@ class _BySolver:
         self._accuracy, self._limited = accuracy, bool(np.isfinite(accuracy.max_step))
         tangent, noise = accuracy.of_tangent.ravel(), accuracy.of_noise[self._low]
         self._atol: Vector = np.concatenate([accuracy.of_states, tangent, noise])
-        self._lsoda = LsodaStepper(self._rates, accuracy.rtol, self._atol, max_step=accuracy.max_step)
+        self._lsoda = LsodaStepper(
+            self._rates, SolverOptions("lsoda", accuracy.rtol, self._atol, max_step=accuracy.max_step)
+        )
         self._explicit = None if curved or self._limited else _explicit(space, accuracy)
         self._timelines: dict[tuple[float, float], tuple[Timeline, tuple[Segment, ...]]] = {}
 

@@ -24,8 +24,6 @@ from fmepy.models.running.forcings import Forcing, as_forcings
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
-__all__ = ["Ahead", "Future", "end_of", "future_of"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ahead:

@@ -17,8 +17,6 @@ from fmepy.fimlof.outputs import outputs_of
 from fmepy.fimlof.specification import Specification
 from fmepy.types import Matrix
 
-__all__ = ["band", "positive_names"]
-
 
 def positive_names(spec: Specification) -> set[str]:
     """Return the states and outputs that cannot be negative, see the module's text."""

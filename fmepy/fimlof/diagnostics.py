@@ -36,19 +36,6 @@ if TYPE_CHECKING:
 
     from fmepy.plotting.axes import AxesArray
 
-__all__ = [
-    "Correlations",
-    "Normality",
-    "Periodogram",
-    "SumsqTest",
-    "Whitened",
-    "correlations_of",
-    "normality_of",
-    "periodogram_of",
-    "scale_is_estimated",
-    "whitened",
-]
-
 _MOST_EMPTY = 20
 """A regular grid with more than so many slots a sample is none."""
 

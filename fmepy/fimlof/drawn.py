@@ -20,8 +20,6 @@ from fmepy.types import Cube, Matrix
 if TYPE_CHECKING:
     from fmepy.fimlof.result import FilterResult
 
-__all__ = ["Drawn", "drawn_paths"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:

@@ -21,8 +21,6 @@ from fmepy.results.encoding import live
 from fmepy.results.saving import Saved
 from fmepy.types import Cube, Matrix
 
-__all__ = ["Filtered"]
-
 KINDS = ("predicted", "filtered", "smoothed")
 _ADVICE = "Filter again for it: cost.filter(result.parms), with the cost that you made it with."
 

@@ -15,8 +15,6 @@ from fmepy.fimlof.outputs import names_of_sums, on_own_scale
 from fmepy.fimlof.specification import Specification
 from fmepy.types import Cube, Matrix
 
-__all__ = ["rows_of_entity"]
-
 
 def rows_of_entity(
     future: Future, ahead: Ahead, P: Cube, level: float, drawn: Drawn | None, run: EntityRun, entity: str | None

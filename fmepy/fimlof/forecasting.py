@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from fmepy.fimlof.result import FilterResult
     from fmepy.plotting.axes import AxesArray
 
-__all__ = ["Forecast", "forecast"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Forecast(Framed):

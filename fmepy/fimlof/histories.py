@@ -32,8 +32,6 @@ from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 
-__all__ = ["simulated"]
-
 
 def simulated(cost: Any, theta: pd.Series, rng: np.random.Generator) -> pd.DataFrame:
     """Return the table of data of a cost with readings drawn anew.

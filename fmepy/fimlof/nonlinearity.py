@@ -22,8 +22,6 @@ from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
 from fmepy.types import Vector
 
-__all__ = ["nonlinearity"]
-
 
 def nonlinearity(bound_filter: BoundFilter, schedule: Schedule, run: Pass, p: Vector) -> pd.DataFrame:
     """Return the nonlinearity of step and reading by state.

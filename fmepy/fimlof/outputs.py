@@ -14,8 +14,6 @@ from fmepy.fimlof.specification import Specification
 from fmepy.models.running.switches import as_choices
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["StateFunctions", "names_of_sums", "on_own_scale", "output_functions", "outputs_of"]
-
 _STEP = 6e-6
 """Relative step of differences: the cube root of the machine epsilon."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,6 @@ from fmepy.results.tables import Part, Shown, bullets, table
 
 if TYPE_CHECKING:
     from fmepy.fimlof.result import FilterResult
-
-__all__ = ["FilterSummary", "summary_of"]
 
 _DOUBT = 0.01
 """A test below this chance is told as a disagreement."""
@@ -194,37 +193,32 @@ def _normality(frame: pd.DataFrame) -> tuple[list[str], bool]:
 
 def _suspected(flt: FilterResult) -> list[str]:
     column = "AUXM" if flt.smooth else "NUMR"
-    flagged = flt.residuals[flt.residuals["flag"].astype(bool)]
-    if not len(flagged):
-        return [f"None beyond {flt.threshold:g} sd."]
-    order = flagged[column].abs().sort_values(ascending=False).index
-    out = [
-        f"{_who(flt, row)}{row['name']} at {flt.xlabel} {row['x']:g}: read {row['obs']:.5g}, "
-        f"{column} {row[column]:+.1f} sd."
-        for _, row in flagged.loc[order].head(_MOST).iterrows()
-    ]
-    if len(flagged) > _MOST:
-        out.append(f"... and {len(flagged) - _MOST} more, see residuals.query('flag').")
-    return [
-        *out,
+    return _flagged(
+        flt, "residuals", column,
+        lambda row: f"{row['name']} at {flt.xlabel} {row['x']:g}: read {row['obs']:.5g}, {column}",
         "Nothing was deleted; screen_bad_data(cost) sets them missing one by one. They alone may explain what else "
         "this page finds.",
-    ]
+    )  # fmt: skip
 
 
 def _jumps(flt: FilterResult) -> list[str]:
     column = "AUXS" if flt.smooth else "NUSR"
-    flagged = flt.shocks[flt.shocks["flag"]]
-    if not len(flagged):
+    return _flagged(
+        flt, "shocks", column, lambda row: f"{row['state']} before {flt.xlabel} {row['time']:g}: {column}",
+        "An input that is missing there, or an equation that was wrong for once.",
+    )  # fmt: skip
+
+
+def _flagged(flt: FilterResult, table: str, column: str, told: Callable[[Any], str], end: str) -> list[str]:
+    """Return sentences on the worst of the flagged rows of a table, and what to make of them."""
+    rows = getattr(flt, table)
+    rows = rows[rows["flag"].astype(bool)].sort_values(column, key=abs, ascending=False)
+    if not len(rows):
         return [f"None beyond {flt.threshold:g} sd."]
-    order = flagged[column].abs().sort_values(ascending=False).index
-    out = [
-        f"{_who(flt, row)}{row['state']} before {flt.xlabel} {row['time']:g}: {column} {row[column]:+.1f} sd."
-        for _, row in flagged.loc[order].head(_MOST).iterrows()
-    ]
-    if len(flagged) > _MOST:
-        out.append(f"... and {len(flagged) - _MOST} more, see shocks.query('flag').")
-    return [*out, "An input that is missing there, or an equation that was wrong for once."]
+    out = [f"{_who(flt, row)}{told(row)} {row[column]:+.1f} sd." for _, row in rows.head(_MOST).iterrows()]
+    if len(rows) > _MOST:
+        out.append(f"... and {len(rows) - _MOST} more, see {table}.query('flag').")
+    return [*out, end]
 
 
 def _who(flt: FilterResult, row: Any) -> str:

@@ -12,17 +12,6 @@ from fmepy.filtering.smoothing import History
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
-__all__ = [
-    "contribution_table",
-    "flags_of",
-    "magnitudes",
-    "propagated",
-    "residual_table",
-    "sample_table",
-    "shock_table",
-    "state_table",
-]
-
 _TIE = 1e-9
 """Components that differ by less share the blame: with H = I a typo and a jump look the same until the next sample."""
 

@@ -19,17 +19,6 @@ from fmepy.mcmc.target import Target
 from fmepy.parameters.named import generated_names
 from fmepy.types import Matrix
 
-__all__ = [
-    "as_control",
-    "as_drscale",
-    "as_jobs",
-    "as_plan",
-    "as_starts",
-    "check_settings",
-    "check_starts",
-    "make_kernel",
-]
-
 _DRSCALE = (1 / 5, 1 / 4, 1 / 3)  # FME's; 1/3 from the third on
 
 

@@ -14,8 +14,6 @@ from fmepy.mcmc.runner import ChainRun, Chains, Plan
 from fmepy.mcmc.target import Target
 from fmepy.parameters.scales import marked
 
-__all__ = ["assembled"]
-
 _Found = list[tuple[int, ChainRun]]
 
 

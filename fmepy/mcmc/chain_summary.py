@@ -30,8 +30,6 @@ from fmepy.results.tables import Framed, Part, bullets, table
 if TYPE_CHECKING:
     from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["Chain", "ChainSummary", "Remove", "kept_rows", "sampled_values", "summarise"]
-
 Remove = int | slice | range | Sequence[int] | None
 
 _QUANTILES = {"2.5%": 0.025, "25%": 0.25, "50%": 0.5, "75%": 0.75, "97.5%": 0.975}

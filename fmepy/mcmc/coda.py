@@ -44,8 +44,6 @@ from fmepy.mcmc.convergence import FEWEST, autocovariance
 from fmepy.mcmc.draws import checked
 from fmepy.types import ArrayLike, Vector
 
-__all__ = ["RafteryLewis", "effective_size_coda", "geweke", "raftery_lewis", "spectrum0_ar"]
-
 _FEWEST_GEWEKE = 50  # so that the first tenth has five
 
 

@@ -41,8 +41,6 @@ from fmepy.checks import whole_number
 from fmepy.mcmc.draws import checked
 from fmepy.types import ArrayLike, Matrix, Vector
 
-__all__ = ["FEWEST", "autocorrelation", "autocovariance", "ess_bulk", "ess_tail", "mcse", "rhat"]
-
 FEWEST = 4
 """Draws a chain must have: halves need two each."""
 _TAILS = (0.05, 0.95)

@@ -19,8 +19,6 @@ from fmepy.mcmc.convergence import ess_bulk, ess_tail, mcse, rhat
 from fmepy.mcmc.draws import draws_by_chain
 from fmepy.types import Matrix
 
-__all__ = ["chain_diagnostics"]
-
 
 def chain_diagnostics(pars: pd.DataFrame) -> pd.DataFrame:
     """Return one row of diagnostics per parameter.

@@ -8,8 +8,6 @@ import pandas as pd
 from fmepy.errors import ArgumentError
 from fmepy.types import ArrayLike, Cube, Matrix
 
-__all__ = ["checked", "draws_by_chain"]
-
 
 def draws_by_chain(pars: pd.DataFrame) -> Cube:
     """Return the draws as an array (n_chain, n_draw, n_par): the first, as many as the shortest chain has.

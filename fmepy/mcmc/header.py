@@ -17,8 +17,6 @@ from fmepy.mcmc.runner import Job, Plan
 from fmepy.mcmc.target import Target, Variances
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Kept", "header_of"]
-
 _AGREE = 1e-9  # relative; the cost at the start must be the one that the checkpoint keeps
 
 

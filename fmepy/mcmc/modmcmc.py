@@ -38,8 +38,6 @@ from fmepy.parameters.named import as_bounds, as_prior, check_inside
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters
 
-__all__ = ["modMCMC", "resume_mcmc"]
-
 
 @interruptible(lambda chain: chain.message)
 def modMCMC(

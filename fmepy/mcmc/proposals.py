@@ -14,8 +14,6 @@ from fmepy.numerics.differences import magnitudes
 from fmepy.parameters.named import Parameters, check_names
 from fmepy.types import Matrix, Vector
 
-__all__ = ["JumpFunction", "as_jump", "default_sd", "factor"]
-
 _DEFAULT = 0.1  # FME's: a tenth of the parameter
 
 

@@ -16,8 +16,6 @@ from fmepy.types import Cube
 if TYPE_CHECKING:
     from fmepy.mcmc.chain_summary import ChainSummary
 
-__all__ = ["ModMCMC"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ModMCMC(Shown):

@@ -11,8 +11,6 @@ from fmepy.checks import whole_number
 from fmepy.mcmc.draws import checked
 from fmepy.types import ArrayLike, Cube, IntVector, Matrix, Vector
 
-__all__ = ["rank_counts", "running_mean", "running_quantiles"]
-
 
 def running_mean(x: ArrayLike) -> Matrix:
     """Return the mean of the draws up to each, shape (n_chain, n_draw).

@@ -9,8 +9,6 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.running.system import Outputs, build_outputs
 from fmepy.types import Matrix, Vector
 
-__all__ = ["BoundDynamic"]
-
 
 class BoundDynamic:
     """Base of fmepy's own bound models; see `models.base.BoundModel`.

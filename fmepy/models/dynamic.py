@@ -28,8 +28,6 @@ from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
 from fmepy.types import UserParameters, Vector
 
-__all__ = ["DynamicModel", "Runnable"]
-
 logger = logging.getLogger(__name__)
 
 _MERGED = ("state", "parms", "outputs", "forcings")

@@ -13,16 +13,16 @@ from typing import Any
 import pandas as pd
 
 from fmepy.models.base import bound_to
-from fmepy.models.mapped import BoundMappedModel, with_values
+from fmepy.models.mapped import Around, BoundMappedModel, with_values
 from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.named import check_names, merge_parameters
-from fmepy.types import UserParameters, Vector
+from fmepy.types import UserParameters
 
 __all__ = ["EntityModel"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EntityModel:
+class EntityModel(Around):
     """A model with the parameters of one entity, as a function of those of the whole; see `models.base.Model`.
 
     Parameters
@@ -58,32 +58,6 @@ class EntityModel:
         own = self.parameters
         known = [n for n in own.parms.index if set(own.moved_by([n])) & set(self.inner.parms.index)]
         return own.parms[known].copy()
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """The model's states."""
-        return tuple(self.inner.states)
-
-    @property
-    def var_names(self) -> tuple[str, ...]:
-        """States, then outputs."""
-        return tuple(self.inner.var_names)
-
-    @property
-    def times(self) -> Vector:
-        """The model's times."""
-        times: Vector = self.inner.times
-        return times
-
-    @property
-    def engine(self) -> str:
-        """What runs the model."""
-        return str(self.inner.engine)
-
-    @property
-    def engine_note(self) -> str:
-        """Why not the faster engine."""
-        return str(self.inner.engine_note)
 
     def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
         """Run the model with the entity's parameters, of some or all of the whole, and return its table."""

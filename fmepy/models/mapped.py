@@ -18,8 +18,6 @@ from fmepy.parameters.mapped import HeldValues, Mapped
 from fmepy.parameters.maps import Map, many_of
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
-__all__ = ["BoundMappedModel", "MappedModel", "with_values"]
-
 
 class BoundMappedModel:
     """A bound model as a function of other parameters; see `fmepy.models.base.BoundModel`."""
@@ -76,8 +74,10 @@ class BoundMappedModel:
         return Y, self.map.pull(theta, S)
 
 
-class MappedModel(Mapped):
-    """A model as a function of transformed parameters, or with other values of its own; made by `transformed`."""
+class Around:
+    """What a model around another one, `inner`, shows of it."""
+
+    inner: Any
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -104,6 +104,10 @@ class MappedModel(Mapped):
     def engine_note(self) -> str:
         """Why not the faster engine."""
         return str(self.inner.engine_note)
+
+
+class MappedModel(Around, Mapped):
+    """A model as a function of transformed parameters, or with other values of its own; made by `transformed`."""
 
     @property
     def entity_inputs(self) -> Any:

@@ -20,8 +20,6 @@ from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["SimulatedModel"]
-
 
 class SimulatedModel(Runnable):
     """Base of models that are run by code of their own.

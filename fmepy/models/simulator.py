@@ -23,9 +23,6 @@ from fmepy.parameters.maps import Map, Selected
 from fmepy.parameters.named import Parameters, check_names
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-__all__ = ["BoundAnew", "Many", "Simulator", "TableFunction"]
-
-
 Many = Callable[[Sequence[Vector]], list[tuple[bool, Any]]]
 """Many runs at once, and their outcomes: (True, result) or (False, (name of the error, message))."""
 
@@ -109,27 +106,6 @@ class Simulator:
         """
         return self.source.run(theta)
 
-    def in_batches(self, places: Any, failure: Callable[[Matrix, Vector], SimulationError]) -> Many | None:
-        """Return what runs many theta at once, for `fmepy.parallel`; None where a run holds Python's lock.
-
-        A result is ``Y[:, places].T``, shape (n_place, n_x); of one that is not finite ``failure(Y[:, places], theta)``
-        says so.
-        """
-        if not (isinstance(self.source, BoundAnew) and getattr(self.source.bound, "runs_on_threads", False)):
-            return None
-        bound = self.source.bound
-
-        def many(thetas: Sequence[Vector]) -> list[tuple[bool, Any]]:
-            Y, why = simulate_many(bound, np.array(thetas))
-            values = Y.transpose(0, 2, 1)[:, places]
-            out: list[tuple[bool, Any]] = [(True, v) for v in values]
-            for i in np.flatnonzero(~np.isfinite(values).all(axis=(1, 2))).tolist():
-                told = why[i] or str(failure(values[i].T, thetas[i]))
-                out[i] = (False, (SimulationError.__name__, told))
-            return out
-
-        return many
-
     def places(self, sensvar: str | int | Sequence[str | int] | None) -> IntVector:
         """Return the columns of Y that `sensvar` selects, in its order.
 
@@ -174,6 +150,52 @@ class Simulator:
             A user's function stands behind it: it has none.
         """
         return self.source.sensitivities(theta)
+
+
+class ChosenOutputs:
+    """Some variables of a simulator as a function of theta, shape (n_chosen, n_x); it travels to workers.
+
+    A run that is not finite there has failed. `many` runs many theta at once, for `fmepy.parallel`; None where a run
+    holds Python's lock.
+    """
+
+    def __init__(self, simulator: Simulator, places: IntVector) -> None:
+        self.simulator, self.places = simulator, places
+        self._run = simulator.run  # looked up once
+        self._all = np.array_equal(places, np.arange(len(simulator.var_names)))
+        bound = simulator.source.bound if isinstance(simulator.source, BoundAnew) else None
+        self.many: Many | None = self._at_once if getattr(bound, "runs_on_threads", False) else None
+
+    def __call__(self, theta: Vector) -> Matrix:  # noqa: D102    # told by its class
+        Y = self._run(theta)
+        if not self._all:
+            Y = Y[:, self.places]
+        if not np.isfinite(Y).all():
+            raise self._not_finite(Y, theta)
+        return Y.T
+
+    def _at_once(self, thetas: Sequence[Vector]) -> list[tuple[bool, Any]]:
+        Y, why = simulate_many(self.simulator.source.bound, np.array(thetas))  # type: ignore[union-attr]
+        values = Y.transpose(0, 2, 1)[:, self.places]
+        out: list[tuple[bool, Any]] = [(True, v) for v in values]
+        for i in np.flatnonzero(~np.isfinite(values).all(axis=(1, 2))).tolist():
+            told = why[i] or str(self._not_finite(values[i].T, thetas[i]))
+            out[i] = (False, (SimulationError.__name__, told))
+        return out
+
+    def _not_finite(self, Y: Matrix, theta: Vector) -> SimulationError:
+        bad = ~np.isfinite(Y)
+        names = [self.simulator.var_names[self.places[j]] for j in np.flatnonzero(bad.any(axis=0))]
+        row, column = np.argwhere(bad)[0]
+        where = f" at {self.simulator.x_name} = {self.simulator.x[row]:g}" if len(Y) > 1 else ""
+        first = f"{self.simulator.var_names[self.places[column]]!r} is {Y[row, column]:g}{where}"
+        return SimulationError(
+            f"{int(bad.sum())} of {Y.size} values are not finite (of {listed(names)}): {first}.",
+            parameters=dict(zip(self.simulator.names, theta.tolist(), strict=True)),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChosenOutputs, (self.simulator, self.places)
 
 
 class BoundAnew:

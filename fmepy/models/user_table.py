@@ -12,8 +12,6 @@ import pandas as pd
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.types import Matrix, Vector
 
-__all__ = ["UserTable", "as_user_table"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UserTable:

@@ -22,13 +22,12 @@ from fmepy.montecarlo.ensemble import Ran, prepare
 from fmepy.montecarlo.ranges import RangeSummary, summarise
 from fmepy.montecarlo.summaries import counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
+from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, long_table
 from fmepy.types import IntVector, Seed, UserParameters
 
 if TYPE_CHECKING:
     from fmepy.plotting.axes import AxesArray
-
-__all__ = ["ModCRL", "modCRL"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -112,10 +111,9 @@ class ModCRL(Framed):
         **kwargs
             For the points: keywords of ``Axes.plot``.
         """
-        from fmepy.plotting.axes import check_which
         from fmepy.plotting.ranges import plot_pairs
 
-        columns = check_which(which, [str(c) for c in self.frame.columns], what="column")
+        columns = chosen(which, [str(c) for c in self.frame.columns], what="column")
         return plot_pairs(self.frame[columns], nsample=nsample, axes=axes, **kwargs)
 
     def hist(
@@ -134,10 +132,9 @@ class ModCRL(Framed):
         **kwargs
             Keywords of ``Axes.hist``, such as ``bins``.
         """
-        from fmepy.plotting.axes import check_which
         from fmepy.plotting.ranges import plot_histograms
 
-        columns = check_which(which, [str(c) for c in self.frame.columns], what="column")
+        columns = chosen(which, [str(c) for c in self.frame.columns], what="column")
         return plot_histograms(self.frame[columns], axes=axes, **kwargs)
 
 

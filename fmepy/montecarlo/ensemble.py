@@ -17,8 +17,8 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
-from fmepy.errors import ArgumentError, ParameterError, SimulationError, check_choice, listed
-from fmepy.models.simulator import Simulator
+from fmepy.errors import ArgumentError, ParameterError, check_choice, listed
+from fmepy.models.simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.normal import Norm, as_mean_and_covariance
 from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif, as_ranges
 from fmepy.parallel import Runs, spread
@@ -27,8 +27,6 @@ from fmepy.parallel.progress import Progress
 from fmepy.parameters.named import generated_names
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
-
-__all__ = ["Ensemble", "ParameterSets", "Ran", "output_names", "parameter_sets", "prepare", "run_together"]
 
 logger = logging.getLogger(__name__)
 
@@ -137,35 +135,6 @@ def _chosen(table: pd.DataFrame, num: int, rng: np.random.Generator) -> Paramete
 # --- the runs
 
 
-class _OneRun:
-    """What travels: from the varied parameters to the asked-for variables, shape (n_var, n_x); NaN is a failure."""
-
-    def __init__(self, simulator: Simulator, places: IntVector) -> None:
-        self.simulator, self.places = simulator, places
-        self.simulate = simulator.run  # looked up once
-        self.all = np.array_equal(places, np.arange(len(simulator.var_names)))
-        self.many = simulator.in_batches(places, self.not_finite)
-
-    def __call__(self, theta: Vector) -> Matrix:
-        Y = self.simulate(theta)
-        if not self.all:
-            Y = Y[:, self.places]
-        if not np.isfinite(Y).all():
-            raise self.not_finite(Y, theta)
-        return Y.T
-
-    def not_finite(self, Y: Matrix, theta: Vector) -> SimulationError:
-        bad = ~np.isfinite(Y)
-        names = [self.simulator.var_names[self.places[j]] for j in np.flatnonzero(bad.any(axis=0))]
-        return SimulationError(
-            f"{int(bad.sum())} of {Y.size} values are not finite (of {listed(names)}).",
-            parameters=dict(zip(self.simulator.names, theta.tolist(), strict=True)),
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _OneRun, (self.simulator, self.places)
-
-
 class Ran(NamedTuple):
     """How the runs of an ensemble went: the table of failures, whether Ctrl-C ended them, what ran the model."""
 
@@ -228,7 +197,7 @@ class Ensemble:
         """
         executor = as_executor(executor)
         thetas, source = self._distinct()
-        one = _OneRun(self.simulator, self.places)
+        one = ChosenOutputs(self.simulator, self.places)
         failed: dict[int, tuple[str, str]] = {}
         stopped = False
         with Progress(progress, len(thetas)) as told:
@@ -279,7 +248,7 @@ class Ensemble:
 class _RunOfOneOf:
     """A run of one of several models: its number, and theta."""
 
-    def __init__(self, runs: Sequence[_OneRun]) -> None:
+    def __init__(self, runs: Sequence[ChosenOutputs]) -> None:
         self.runs = runs
         self.many = self._many if all(run.many is not None for run in runs) else None
 
@@ -303,7 +272,8 @@ class _RunOfOneOf:
 
 def run_together(ensembles: Sequence[Ensemble], executor: Any, progress: Any) -> list[tuple[Cube, Ran]]:
     """Return what `Ensemble.run` does, of several whose runs are spread as those of one."""
-    ones = {id(e.simulator): _OneRun(e.simulator, e.places) for e in ensembles}  # models that are shared travel once
+    # models that are shared travel once
+    ones = {id(e.simulator): ChosenOutputs(e.simulator, e.places) for e in ensembles}
     places = {key: k for k, key in enumerate(ones)}
     parts = [e._distinct() for e in ensembles]
     if len(ones) == 1:

@@ -16,8 +16,6 @@ from fmepy.parameters.named import as_parameters, check_names
 from fmepy.parameters.scales import check_scale, marked, scale_of
 from fmepy.types import Matrix, Seed, Vector
 
-__all__ = ["Norm", "as_covariance", "as_mean_and_covariance"]
-
 _MOST_DRAWS = 5_000_000  # of the truncated normal, before it gives up: about a second
 _BATCH = 65_536  # draws at a time, so that memory stays small
 

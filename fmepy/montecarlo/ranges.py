@@ -34,8 +34,6 @@ from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 if TYPE_CHECKING:
     from fmepy.plotting.axes import AxesArray
 
-__all__ = ["RangeSummary", "SensRange", "sensRange", "summarise"]
-
 PARAMETERS, PREDICTION = "parameter uncertainty", "prediction"
 _CHUNK_BYTES = 4_000_000  # of output per chunk when runs are not kept
 _MOST_ROWS = 20_000  # per chunk, however small the output
@@ -462,18 +460,17 @@ def sensRange(
     )  # fmt: skip
     pars = ensemble.labelled_sets()
     x, x_name, var = ensemble.simulator.x, ensemble.simulator.x_name, ensemble.var
+    summary: RangeSummary | None = None
     if keep == "summary":
         summary, ran = _streamed(ensemble, executor, progress)
-        nothing = np.empty((0, len(var), len(x)))
-        return SensRange(
-            pars, nothing, pars, x, var, ensemble.sets.pset, ran.failures, x_name,
-            interrupted=ran.interrupted, engine=ran.engine, _summary=summary,
-        )  # fmt: skip
-    values, ran = ensemble.run(executor, progress)
-    frame, pset = _frame(pars, values, var, x), ensemble.sets.pset
+        values, frame = np.empty((0, len(var), len(x))), pars
+    else:
+        values, ran = ensemble.run(executor, progress)
+        frame = _frame(pars, values, var, x)
     return SensRange(
-        frame, values, pars, x, var, pset, ran.failures, x_name, interrupted=ran.interrupted, engine=ran.engine
-    )
+        frame, values, pars, x, var, ensemble.sets.pset, ran.failures, x_name,
+        interrupted=ran.interrupted, engine=ran.engine, _summary=summary,
+    )  # fmt: skip
 
 
 def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSummary, Ran]:

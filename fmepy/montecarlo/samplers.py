@@ -35,8 +35,6 @@ from fmepy.errors import ParameterError, listed
 from fmepy.parameters.named import generated_names
 from fmepy.types import Matrix, Seed, Vector
 
-__all__ = ["Grid", "Halton", "Latinhyper", "Ranges", "Sobol", "Unif", "as_ranges", "is_unnamed"]
-
 # --- what the user gives
 
 
@@ -241,11 +239,9 @@ def Latinhyper(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     >>> np.floor(Latinhyper({"a": (0, 4), "b": (0, 4)}, 4, seed=1)).sort_values("a")["a"].tolist()
     [0.0, 1.0, 2.0, 3.0]
     """
-    from scipy.stats import qmc
+    from scipy.stats.qmc import LatinHypercube
 
-    ranges, num = as_ranges(parRange), whole_number(num, "num", 1)
-    engine = qmc.LatinHypercube(len(ranges.names), seed=as_rng(seed))
-    return ranges.table(engine.random(num))
+    return _points(LatinHypercube, parRange, num, seed)
 
 
 def Sobol(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
@@ -279,11 +275,9 @@ def Sobol(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """
     from scipy.stats import qmc
 
-    ranges, num = as_ranges(parRange), whole_number(num, "num", 1)
-    engine = qmc.Sobol(len(ranges.names), scramble=True, seed=as_rng(seed))
     with warnings.catch_warnings():  # that a power of two is better balanced is said above
         warnings.filterwarnings("ignore", message="The balance properties", category=UserWarning)
-        return ranges.table(engine.random(num))
+        return _points(qmc.Sobol, parRange, num, seed)
 
 
 def Halton(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
@@ -317,6 +311,10 @@ def Halton(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """
     from scipy.stats import qmc
 
+    return _points(qmc.Halton, parRange, num, seed)
+
+
+def _points(kind: Any, parRange: Any, num: int, seed: Seed) -> pd.DataFrame:
+    """Return points of one of scipy's samplers of the unit cube, scrambled as they are by default."""
     ranges, num = as_ranges(parRange), whole_number(num, "num", 1)
-    engine = qmc.Halton(len(ranges.names), scramble=True, seed=as_rng(seed))
-    return ranges.table(engine.random(num))
+    return ranges.table(kind(len(ranges.names), seed=as_rng(seed)).random(num))

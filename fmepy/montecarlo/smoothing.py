@@ -16,8 +16,6 @@ import numpy as np
 
 from fmepy.types import Vector
 
-__all__ = ["local_lines"]
-
 
 def local_lines(x: Vector, y: Vector, at: Vector, span: float = 2 / 3) -> Vector:
     """Return the smooth line through (x, y) at the points `at`.

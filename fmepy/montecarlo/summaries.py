@@ -20,8 +20,6 @@ import numpy as np
 
 from fmepy.types import BoolVector, Matrix
 
-__all__ = ["QUANTILES", "STATISTICS", "Scratch", "column_groups", "statistics"]
-
 QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
 STATISTICS = ("Mean", "Sd", "Min", "Max", *QUANTILES, "N")
 GROUP_BYTES = 2_000_000  # of values held at a time by the second pass

@@ -21,16 +21,6 @@ import numpy as np
 
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = [
-    "SINGULAR",
-    "Spectra",
-    "Spectrum",
-    "correlation_of",
-    "covariance_of",
-    "rank_of",
-    "semidefinite_factor",
-]
-
 SINGULAR = 1e-7
 """Of the largest singular value: what lies below it is zero."""
 

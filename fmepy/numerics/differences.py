@@ -42,17 +42,6 @@ import numpy as np
 
 from fmepy.types import Matrix, Vector
 
-__all__ = [
-    "NOISE_FREE",
-    "Differences",
-    "central_differences",
-    "derivatives",
-    "magnitudes",
-    "measured_noise",
-    "roomy_steps",
-    "steps_beside",
-]
-
 NOISE_FREE = 1e-13
 _FORWARD_STEP = 1.5e-8  # about the square root of the machine epsilon
 _SPACINGS = (2e-3, 2e-4, 2e-5, 2e-6, 2e-7, 2e-8, 2e-9, 2e-10)

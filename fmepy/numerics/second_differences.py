@@ -10,8 +10,6 @@ from fmepy.errors import SimulationError
 from fmepy.numerics.covariance import SINGULAR
 from fmepy.types import Matrix, Vector
 
-__all__ = ["second_differences", "whitened_second_differences"]
-
 _WHITE_STEP = 0.03
 
 

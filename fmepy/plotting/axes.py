@@ -21,21 +21,6 @@ if TYPE_CHECKING:
 
     AxesArray = NDArray[np.object_]
 
-__all__ = [
-    "SETTINGS",
-    "add_legend",
-    "check_which",
-    "get_ax",
-    "get_axes",
-    "legend_location",
-    "one_per_panel",
-    "picture",
-    "set_axes",
-    "square_of",
-    "write_correlation",
-    "write_in",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -378,40 +363,3 @@ def add_legend(
     ax.legend(handles, labels, title=title, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=ncols, frameon=False,
               fontsize="small", title_fontsize="small", alignment="left", borderaxespad=0.2, handlelength=1.4,
               columnspacing=1.0)  # fmt: skip
-
-
-def check_which(
-    which: str | int | Sequence[str | int] | None,
-    known: Sequence[str],
-    *,
-    argument: str = "which",
-    what: str = "variable",
-) -> list[str]:
-    """Return the names of `known` that `which` selects, in its order: names, positions from 0, or None for all.
-
-    Raises
-    ------
-    ArgumentError
-        A name that is not there, with the nearest that is; a position outside.
-
-    Examples
-    --------
-    >>> check_which(["Sub", 0], ["Bact", "Sub"])
-    ['Sub', 'Bact']
-    """
-    if which is None:
-        return list(known)
-    wanted = [which] if isinstance(which, (str, int, np.integer)) else list(which)
-    return [_one_of(w, known, argument, what) for w in wanted]
-
-
-def _one_of(wanted: object, known: Sequence[str], argument: str, what: str) -> str:
-    if isinstance(wanted, (int, np.integer)) and not isinstance(wanted, bool):
-        if 0 <= wanted < len(known):
-            return known[int(wanted)]
-        raise ArgumentError(f"`{argument}`: there is no {what} {wanted}; positions go from 0 to {len(known) - 1}.")
-    if wanted in known:
-        return str(wanted)
-    raise ArgumentError(
-        f"`{argument}`: there is no {what} {str(wanted)!r}.{did_you_mean(wanted, known)} There are {listed(known)}."
-    )

@@ -18,7 +18,8 @@ from fmepy.mcmc.chain_summary import kept_rows, sampled_values
 from fmepy.mcmc.convergence import autocorrelation
 from fmepy.mcmc.draws import draws_by_chain
 from fmepy.mcmc.running import rank_counts, running_mean, running_quantiles
-from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
 from fmepy.plotting.ranges import plot_pairs
 
 if TYPE_CHECKING:
@@ -27,15 +28,6 @@ if TYPE_CHECKING:
     from fmepy.mcmc.chain_summary import Chain, Remove
     from fmepy.plotting.axes import AxesArray
     from fmepy.types import Matrix, Vector
-
-__all__ = [
-    "cumuplot",
-    "hist_chains",
-    "pairs_chains",
-    "plot_autocorrelation",
-    "plot_chains",
-    "plot_ranks",
-]
 
 Which = str | int | Sequence[str | int] | None
 _MOST_NAMED = 8  # chains that a legend can hold
@@ -322,7 +314,7 @@ def plot_ranks(
 def _selected(chain: Chain, full: bool, which: Which, remove: Remove) -> tuple[pd.DataFrame, set[str]]:
     """Return the columns to show, and the names of those that belong on a log axis."""
     known = [str(c) for c in chain.pars.columns]
-    names = check_which(which, known, what="parameter")
+    names = chosen(which, known, what="parameter")
     if not names and not full:
         raise ArgumentError("`which` is empty: nothing would be shown. With Full=True it shows SS and the variances.")
     values = sampled_values(chain)
@@ -353,7 +345,7 @@ def _checked_priors(prior: Mapping[str, Any] | None, names: Sequence[str]) -> di
         raise ArgumentError(
             f"`prior` must be a dict of scipy.stats distributions by parameter name; got {type(prior).__name__}."
         )
-    check_which([str(k) for k in prior], names, argument="prior", what="parameter")
+    chosen([str(k) for k in prior], names, "prior", "parameter")
     for name, distribution in prior.items():
         if not hasattr(distribution, "pdf"):
             raise ArgumentError(

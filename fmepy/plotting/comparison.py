@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from fmepy.fitting.compare import FitComparison
 
-__all__ = ["plot_comparison"]
-
 
 @picture
 def plot_comparison(comparison: FitComparison, *, ax: Axes | None = None, **kwargs: Any) -> Axes:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from fmepy.costs.modcost import ModCost
 
-__all__ = ["plot_residuals"]
-
 _MARKERS = "osD^vPX*<>"
 
 

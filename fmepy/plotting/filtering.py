@@ -11,7 +11,8 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.errors import check_choice
 from fmepy.fimlof.bands import band
-from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, picture, set_axes
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import add_legend, get_ax, get_axes, picture, set_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,18 +22,6 @@ if TYPE_CHECKING:
     from fmepy.fimlof.forecasting import Forecast
     from fmepy.fimlof.result import FilterResult
     from fmepy.plotting.axes import AxesArray
-
-__all__ = [
-    "plot_correlations",
-    "plot_diagnostics",
-    "plot_forecast",
-    "plot_innovations",
-    "plot_normality",
-    "plot_periodogram",
-    "plot_screening",
-    "plot_states",
-    "plot_sumsq",
-]
 
 _DATA: dict[str, Any] = {"color": "0.25", "marker": "o", "linestyle": "none", "markersize": 3, "zorder": 2}
 _RING: dict[str, Any] = {
@@ -87,7 +76,7 @@ def plot_states(
     fine = flt.drawn_through()  # lines between coarse times are those of the equations, not straight ones
     values, sds = getattr(fine, kind), fine.sd(kind)
     known = [str(c) for c in values.columns if c not in ("time", flt.entity_column)]
-    names = check_which(which, known) if which is not None else [n for n in known if n not in flt.measured_states]
+    names = chosen(which, known) if which is not None else [n for n in known if n not in flt.measured_states]
     panels = get_axes(len(names), axes, panel=_WIDE, ncols=1 if len(names) == 1 else min(3, -(-len(names) // 2)))
     q = float(ndtri((1 + level) / 2))
     several = len(flt.entities) > 1
@@ -124,7 +113,7 @@ def plot_states(
 @picture
 def plot_innovations(flt: FilterResult, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with standardised innovations over time, limits at 2 sd and at the threshold."""
-    names = check_which(which, flt.variables)
+    names = chosen(which, flt.variables)
     panels = get_axes(len(names), axes, panel=_WIDE, ncols=1 if len(names) == 1 else min(3, -(-len(names) // 2)))
     table, several = flt.residuals, len(flt.entities) > 1
     for ax, name in zip(panels, names, strict=True):
@@ -148,7 +137,7 @@ def plot_innovations(flt: FilterResult, which: Any = None, *, axes: Any = None, 
 @picture
 def plot_correlations(correlations: Correlations, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with serial correlations as stems, those with the other variables as dots, limits at 2 sd."""
-    names = check_which(which, correlations.variables)
+    names = chosen(which, correlations.variables)
     panels = get_axes(len(names), axes)
     values, limits = correlations.values, correlations.limits
     lags = np.arange(len(values))
@@ -196,7 +185,7 @@ def plot_normality(normality: Normality, which: Any = None, *, axes: Any = None,
     """Return the axes with quantiles of the whitened innovations against those of the normal."""
     from scipy.special import ndtri
 
-    names = check_which(which, list(normality.values))
+    names = chosen(which, list(normality.values))
     panels = get_axes(len(names), axes, panel=(3.6, 3.2))
     for ax, name in zip(panels, names, strict=True):
         values = np.sort(normality.values[name])
@@ -213,7 +202,7 @@ def plot_normality(normality: Normality, which: Any = None, *, axes: Any = None,
 @picture
 def plot_periodogram(periodogram: Periodogram, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with cumulative periodograms and their 5 % limits."""
-    names = check_which(which, list(periodogram.summary.index))
+    names = chosen(which, list(periodogram.summary.index))
     panels = get_axes(len(names), axes, panel=(3.6, 3.2))
     for ax, name in zip(panels, names, strict=True):
         mine = periodogram.frame[periodogram.frame["variable"] == name]
@@ -232,7 +221,7 @@ def plot_periodogram(periodogram: Periodogram, which: Any = None, *, axes: Any =
 @picture
 def plot_diagnostics(flt: FilterResult, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes with innovations, correlations, quantiles and periodogram, one row a variable."""
-    names = check_which(which, flt.variables)
+    names = chosen(which, flt.variables)
     panels = get_axes(4 * len(names), axes, ncols=4, panel=(3.6, 2.8))
     correlations, normality, periodogram = flt.correlations(), flt.normality(), flt.periodogram()
     for i, name in enumerate(names):
@@ -264,7 +253,7 @@ def plot_forecast(
     frame, entity = forecast.frame, forecast.entity
     known = [str(n) for n in frame["name"].unique()]
     observed = [n for n in known if frame.loc[frame["name"] == n, "reading_sd"].notna().any()]
-    names = check_which(which, known) if which is not None else observed or known
+    names = chosen(which, known) if which is not None else observed or known
     labels = list(frame[entity].unique()) if entity is not None else [None]
     panels = get_axes(len(names) * len(labels), axes, panel=_WIDE)
     pairs = [(name, label) for label in labels for name in names]

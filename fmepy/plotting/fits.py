@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
 from fmepy.plotting.observations import draw_observed, observed
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from fmepy.fitting.predict import Prediction
     from fmepy.fitting.result import ModFit
-
-__all__ = ["plot_fit", "plot_prediction"]
 
 
 @picture
@@ -88,7 +87,7 @@ def plot_prediction(
     x_name = str(frame.columns[0])
     variables = [str(v) for v in frame["var"].unique()]
     points = observed(obs, x_name, variables, variables)
-    wanted = [v for v in variables if v in points] if which is None and points else check_which(which, variables)
+    wanted = [v for v in variables if v in points] if which is None and points else chosen(which, variables)
     panels: NDArray[np.object_] = get_axes(len(wanted), axes)
     what = "reading" if prediction.reading else "curve"
     for ax, variable in zip(panels, wanted, strict=False):

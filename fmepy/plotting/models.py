@@ -9,15 +9,14 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError
-from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
 from fmepy.plotting.observations import as_table, draw_observed, observed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fmepy.plotting.axes import AxesArray
-
-__all__ = ["plot_model"]
 
 _DASHES = ("-", "--", "-.", ":")
 
@@ -88,7 +87,7 @@ def plot_model(
     if labels is not None and (isinstance(labels, str) or len(labels) != len(tables)):
         raise ArgumentError(f"`labels={labels!r}` must be a list of {len(tables)} texts, one per output.")
     known = list(dict.fromkeys(c for t in tables for c in _numeric_columns(t)))
-    names = check_which(which, known) if which is not None else _numeric_columns(tables[0])
+    names = chosen(which, known) if which is not None else _numeric_columns(tables[0])
     if not names:
         raise DataError("The outputs hold no variable to show: there is no column of numbers beside x.")
     seen = observed(obs, x, known, names, needs_x=True)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from fmepy.types import Vector
 
-__all__ = ["Points", "draw_observed", "observed", "observed_points"]
-
 _LOOK = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 4, "label": "observed"}
 
 

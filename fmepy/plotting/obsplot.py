@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.errors import ArgumentError
-from fmepy.plotting.axes import add_legend, check_which, get_axes, one_per_panel, picture, set_axes
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import add_legend, get_axes, one_per_panel, picture, set_axes
 from fmepy.plotting.observations import observed_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fmepy.plotting.axes import AxesArray
-
-__all__ = ["obsplot"]
 
 _MARKERS = "osD^v<>P*X"
 
@@ -75,7 +74,7 @@ def obsplot(
     """
     tables = [x, *more]
     points, x_name = observed_points(tables)
-    names = check_which(which, list(points))
+    names = chosen(which, list(points))
     if not names:
         raise ArgumentError("`which` is empty; name at least one variable, or pass None for all.")
     swaps = one_per_panel("xyswap", xyswap if isinstance(xyswap, bool) else list(xyswap), len(names))

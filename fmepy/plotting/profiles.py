@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.plotting.axes import add_legend, check_which, get_axes, picture
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import add_legend, get_axes, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +41,7 @@ def plot_profile(
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the profile's ``Axes.plot``.
     """
-    wanted = check_which(which, [str(n) for n in profile.intervals.index])
+    wanted = chosen(which, [str(n) for n in profile.intervals.index])
     panels: NDArray[np.object_] = get_axes(len(wanted), axes)
     for ax, name in zip(panels, wanted, strict=False):
         rows = profile.frame[profile.frame["parameter"] == name]

@@ -12,7 +12,8 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError
 from fmepy.montecarlo.smoothing import local_lines
-from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes, square_of, write_correlation
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes, square_of, write_correlation
 from fmepy.plotting.observations import draw_observed, observed
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from fmepy.montecarlo.crl import ModCRL
     from fmepy.montecarlo.ranges import RangeSummary, SensRange
     from fmepy.plotting.axes import AxesArray
-
-__all__ = ["plot_bands", "plot_histograms", "plot_pairs", "plot_responses", "plot_runs"]
 
 Which = str | int | Sequence[str | int] | None
 _TRACE_POINTS = 60
@@ -52,7 +51,7 @@ def plot_runs(
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
-    names = check_which(which, runs.var)
+    names = chosen(which, runs.var)
     panels = get_axes(len(names), axes)
     for ax, name in zip(panels, names, strict=True):
         values = runs.values[:, runs.var.index(name)]
@@ -125,7 +124,7 @@ def plot_bands(
     ArgumentError
         An unknown variable; observations of none of those that are shown.
     """
-    names = check_which(which, summary.var)
+    names = chosen(which, summary.var)
     color = kwargs.pop("color", "C0")
     points = observed(obs, summary.x_name, summary.var, names)
     panels = get_axes(len(names), axes)
@@ -200,7 +199,7 @@ def plot_responses(
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the points.
     """
-    columns = check_which(which, [str(c) for c in result.frame.columns], what="column")
+    columns = chosen(which, [str(c) for c in result.frame.columns], what="column")
     pars = [c for c in columns if c in result.pars.columns] or [str(c) for c in result.pars.columns]
     outputs = [c for c in columns if c in result.var] or list(result.var)
     pairs = [(p, v) for v in outputs for p in pars]

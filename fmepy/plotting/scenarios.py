@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fmepy.plotting.axes import add_legend, check_which, get_axes, picture, set_axes
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,7 @@ def plot_scenarios(
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
     frame = summary.frame
-    names = check_which(which, [str(v) for v in frame["var"].unique()])
+    names = chosen(which, [str(v) for v in frame["var"].unique()])
     scenarios = list(frame["scenario"].unique())
     panels = get_axes(len(names), axes)
     single = frame["x"].nunique() == 1

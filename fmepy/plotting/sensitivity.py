@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, check_choice
+from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import (
     add_legend,
-    check_which,
     get_ax,
     get_axes,
     picture,
@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from fmepy.sensitivity.identifiability import Identifiability
     from fmepy.sensitivity.sensfun import SensFun
     from fmepy.sensitivity.summary import SensFunSummary
-
-__all__ = [
-    "plot_collinearity",
-    "plot_global_indices",
-    "plot_identifiability",
-    "plot_pairs",
-    "plot_ranking",
-    "plot_sensitivities",
-    "plot_summary",
-]
 
 _DASHES: tuple[Any, ...] = ("-", "--", "-.", ":")
 _MARKERS = "osD^vPX*<>"
@@ -73,7 +63,7 @@ def plot_sensitivities(
     -----
     In the panel of all variables the lines of a parameter share a colour, and variables part by dashes.
     """
-    groups = [list(sens.var)] if which is None else [[v] for v in check_which(which, sens.var)]
+    groups = [list(sens.var)] if which is None else [[v] for v in chosen(which, sens.var)]
     panels = get_axes(len(groups), axes, panel=(6.0, 4.2) if len(groups) == 1 else (4.0, 3.0))
     labels, x, S = sens.frame.iloc[:, 1].to_numpy(), sens.frame.iloc[:, 0].to_numpy(), sens.matrix.to_numpy()
     for ax, group in zip(panels, groups, strict=True):
@@ -113,7 +103,7 @@ def plot_pairs(
     Above the diagonal the points, below it their correlations with two digits. With `which` the points of these
     variables alone, coloured by variable.
     """
-    variables = check_which(which, sens.var)
+    variables = chosen(which, sens.var)
     labels = sens.frame.iloc[:, 1].to_numpy()
     S = sens.matrix.to_numpy()
     names = [str(n) for n in sens.pars.index]
@@ -307,7 +297,7 @@ def plot_global_indices(
     Single outputs: bars with intervals, total beside first order (or mean |effect| beside its standard deviation).
     Courses: lines over x, total drawn, first order dashed. `kwargs` go to the bars or lines.
     """
-    variables = check_which(which, found.var)
+    variables = chosen(which, found.var)
     measures = _BARS[found.method]
     over_x = found.xname is not None
     panel = (5.0, 3.6) if over_x else (4.2, 1.2 + 1.6 * _ROW * len(found.parameters))

@@ -9,8 +9,6 @@ import pandas as pd
 
 from fmepy.types import Matrix, Vector
 
-__all__ = ["coefficient_table", "fixed_matrix", "significant", "two_digits"]
-
 _EPSILON = 2.220446e-16
 
 

@@ -11,8 +11,6 @@ import pandas as pd
 
 from fmepy.results.saving import Saved
 
-__all__ = ["Framed", "Part", "Shown", "as_html", "bullets", "long_table", "readable", "table", "wrapped"]
-
 _MOST_ROWS, _MOST_COLUMNS = 60, 14
 _WIDTH = 120
 _SENTENCE = 100

@@ -14,18 +14,16 @@ import pandas as pd
 from fmepy.checks import positive_number, whole_number
 from fmepy.errors import ArgumentError, listed
 from fmepy.parallel.progress import Progress
+from fmepy.parameters.selection import chosen
 from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
-from fmepy.sensitivity.selection import chosen
 from fmepy.sensitivity.sensfun import SensFun
 from fmepy.types import Matrix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
-
-__all__ = ["Collin", "collin"]
 
 _SHOWN = 60  # rows of a printed table; more are cut in the middle
 
@@ -194,7 +192,8 @@ def collin(
     if parset is not None:
         if N is not None:
             raise ArgumentError("Give `parset` (one set) or `N` (all sets of a size), not both.")
-        one = np.array([sorted(names.index(k) for k in chosen(parset, names, "parset", "parameter"))], dtype=np.intp)
+        places = sorted(names.index(k) for k in chosen(parset, names, "parset", "parameter", is_set=True))
+        one = np.array([places], dtype=np.intp)
         return Collin(_frame(names, [membership(one, n_par)], [collinearities(matrix, one)]))
     sizes = _sizes(N, n_par, maxcomb)
     total = sum(comb(n_par, n) for n in sizes)
@@ -270,7 +269,7 @@ def sensitivities_of(sensfun: Any, which: Any) -> tuple[list[str], Matrix]:
     if which is not None:
         if labels is None:
             raise ArgumentError("`which` selects variables, but `sensfun` is a plain matrix without a column 'var'.")
-        wanted = chosen(which, list(dict.fromkeys(labels)), "which", "variable")
+        wanted = chosen(which, list(dict.fromkeys(labels)), "which", "variable", is_set=True)
         S = S[np.isin(labels, wanted)]
     bad = np.flatnonzero(~np.isfinite(S).all(axis=0))
     if bad.size:

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from fmepy.sensitivity.eigenvalues import smallest_eigenvalues
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["Normalised", "collinearities", "inflation", "membership", "normalise", "subset_blocks"]
-
 _SVD_BELOW = 1e-6  # eigenvalue; there gamma is above 1000 and its error from the eigenvalue 1e-9
 _BLOCK = 1 << 19  # numbers in a stack of matrices: 4 MB, large enough that the passes cost more than their calls
 IntMatrix = NDArray[np.intp]

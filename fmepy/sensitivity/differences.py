@@ -13,8 +13,6 @@ from fmepy.numerics.differences import derivatives, magnitudes, measured_noise, 
 from fmepy.parallel import spread
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Derivatives", "by_fitting_differences", "forward_differences"]
-
 Function = Callable[[Vector], Vector]
 Box = tuple[Vector, Vector]  # lower and upper bounds
 

@@ -23,8 +23,6 @@ import numpy as np
 
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["smallest_eigenvalues"]
-
 _ARRIVED = 1e-9  # relative to the largest eigenvalue: the next step, cubically smaller, would be below rounding
 _MOST_STEPS = 40
 

@@ -26,18 +26,17 @@ import pandas as pd
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
 from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
-from fmepy.models.simulator import Many, Simulator
+from fmepy.models.simulator import ChosenOutputs, Simulator
+from fmepy.montecarlo.samplers import Ranges, as_ranges
 from fmepy.parallel import spread
 from fmepy.parallel.interruption import interruptible
+from fmepy.parameters.selection import chosen
 from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
-from fmepy.sensitivity.selection import chosen
 from fmepy.types import BoolVector, Matrix, Seed, UserParameters, Vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["GlobalIndices", "global_indices"]
 
 logger = logging.getLogger(__name__)
 
@@ -196,17 +195,19 @@ def global_indices(
     1         b  0.8  0.8
     """
     check_choice(method, _METHODS, "method")
-    low, high, names = _ranges(parRange)
+    ranges = _ranges(parRange)
+    names = list(ranges.names)
     _check_num(num, method)
     _need_salib()
     start = parms
     if parms is None and not is_ours(func):
-        start = dict(zip(names, (0.5 * (low + high)).tolist(), strict=True))
+        start = ranges.middle.to_dict()
     rng = as_rng(seed)
-    kind = _METHODS[method](low, high, names, int(num), rng)
+    kind = _METHODS[method](ranges, int(num), rng)
     simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs, runs=len(kind.design))
-    variables = chosen(sensvar, simulator.var_names, "sensvar", "variable")
-    runs = spread(_Outputs(simulator, variables), list(kind.design), executor=executor, progress=progress)
+    variables = chosen(sensvar, simulator.var_names, "sensvar", "variable", is_set=True)
+    columns = np.array([simulator.var_names.index(v) for v in variables])
+    runs = spread(ChosenOutputs(simulator, columns), list(kind.design), executor=executor, progress=progress)
     usable = kind.usable(runs.ok)
     dropped = int((~usable).sum())
     if dropped and ((method != "fast" and usable.sum() < 2) or not usable.any()):
@@ -242,31 +243,6 @@ def global_indices(
     return result
 
 
-class _Outputs:
-    """The chosen outputs of one run, shape (n_var, n_x). It travels to workers."""
-
-    def __init__(self, simulator: Simulator, variables: Sequence[str]) -> None:
-        self.simulator = simulator
-        self.columns = [simulator.var_names.index(v) for v in variables]
-        self.variables = list(variables)
-
-    def __call__(self, theta: Vector) -> Matrix:
-        Y = self.simulator.run(theta)[:, self.columns]
-        if not np.isfinite(Y).all():
-            raise self.not_finite(Y, theta)
-        return Y.T
-
-    @property
-    def many(self) -> Many | None:
-        """Many runs at once, where they can be."""
-        return self.simulator.in_batches(self.columns, self.not_finite)
-
-    def not_finite(self, Y: Matrix, theta: Vector) -> SimulationError:
-        row, column = np.argwhere(~np.isfinite(Y))[0]
-        where = f" at {self.simulator.x_name} = {self.simulator.x[row]:g}" if len(Y) > 1 else ""
-        return SimulationError(f"{self.variables[column]!r} is {Y[row, column]:g}{where}.")
-
-
 class _Analysis:
     """SALib's analysis of one output; NaN if it does not vary."""
 
@@ -294,13 +270,10 @@ class _Method:
 
     columns: tuple[str, ...]
 
-    def __init__(self, low: Vector, high: Vector, names: Sequence[str], num: int, rng: np.random.Generator) -> None:
-        self.n_par = len(names)
-        self.problem = {
-            "num_vars": self.n_par,
-            "names": list(names),
-            "bounds": np.column_stack((low, high)).tolist(),
-        }
+    def __init__(self, ranges: Ranges, num: int, rng: np.random.Generator) -> None:
+        self.n_par = len(ranges.names)
+        bounds = np.column_stack((ranges.low, ranges.high)).tolist()
+        self.problem = {"num_vars": self.n_par, "names": list(ranges.names), "bounds": bounds}
         self.design, self.n_rows = self.sampled(num, rng)
 
     def sampled(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
@@ -381,34 +354,13 @@ def _need_salib() -> None:
         raise FmepyError("global_indices needs the package SALib: pip install fmepy[global]") from error
 
 
-def _ranges(parRange: Any) -> tuple[Vector, Vector, list[str]]:
-    """Return lower ends, upper ends and names."""
-    if isinstance(parRange, pd.DataFrame):
-        if not {"min", "max"} <= set(map(str, parRange.columns)):
-            raise ParameterError("`parRange`: a table needs the columns min and max, and the parameters as its index.")
-        pairs = {str(k): (row["min"], row["max"]) for k, row in parRange.iterrows()}
-    elif isinstance(parRange, Mapping):
-        pairs = {str(k): v for k, v in parRange.items()}
-    else:
-        raise ParameterError(
-            f"`parRange` must be a dict such as {{'k': (0, 1)}}, or a table with columns min and max; got "
-            f"{type(parRange).__name__}."
-        )
-    if not pairs:
-        raise ParameterError("`parRange` is empty; give at least one parameter and its range.")
-    ends = []
-    for name, pair in pairs.items():
-        try:
-            low, high = (float(v) for v in pair)
-        except (TypeError, ValueError):
-            raise ParameterError(f"`parRange`: {name!r} is {pair!r}; a pair (min, max) is needed.") from None
-        if not (np.isfinite([low, high]).all() and low < high):
-            raise ParameterError(
-                f"`parRange`: {name!r} goes from {low:g} to {high:g}; min < max, both finite, is needed."
-            )
-        ends.append((low, high))
-    table = np.array(ends)
-    return table[:, 0], table[:, 1], list(pairs)
+def _ranges(parRange: Any) -> Ranges:
+    """Return ranges that a parameter can vary in."""
+    ranges = as_ranges(parRange)
+    for name, low, high in zip(ranges.names, ranges.low, ranges.high, strict=True):
+        if not low < high:
+            raise ParameterError(f"`parRange`: {name!r} goes from {low:g} to {high:g}; min < max is needed.")
+    return ranges
 
 
 def _check_num(num: Any, method: str) -> None:

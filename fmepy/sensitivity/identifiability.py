@@ -34,8 +34,6 @@ from fmepy.types import Matrix, Vector
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Identifiability", "identifiability"]
-
 _NAMED = 0.1  # a parameter belongs to a combination if its component exceeds this (components have length 1)
 
 

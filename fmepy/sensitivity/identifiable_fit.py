@@ -32,8 +32,6 @@ from fmepy.sensitivity.identifiability import Identifiability, identifiability
 from fmepy.sensitivity.sensfun import sensFun
 from fmepy.types import UserBounds, UserParameters, Vector
 
-__all__ = ["IdentifiableFit", "identifiable_fit"]
-
 _EQUAL = 0.01  # sets whose importance differs by less are equals: else rounding would send the loop from one to another
 
 

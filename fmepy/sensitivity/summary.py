@@ -17,8 +17,6 @@ from fmepy.types import Matrix
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SensFunSummary", "summarise"]
-
 MEASURES = ("L1", "L2", "Mean", "Min", "Max")
 
 

@@ -205,7 +205,7 @@ def test_failed_runs_are_kept_as_failures_and_left_out_of_the_summary(keep, capl
     runs = sensRange(failing, parInput={"a": [0.0, 1, 2, 3, 4, 4]}, keep=keep)
     assert runs.failures["run"].tolist() == [2, 4, 5]
     assert runs.failures["parameters"].tolist() == [{"a": 2.0}, {"a": 4.0}, {"a": 4.0}]
-    assert runs.failures["message"][0] == "4 of 8 values are not finite (of 'y')."
+    assert runs.failures["message"][0] == "4 of 8 values are not finite (of 'y'): 'y' is nan at x = 0."
     assert "too much" in runs.failures["message"][1]
     assert "3 of 6 runs failed" in caplog.text
     summary = runs.summary().frame

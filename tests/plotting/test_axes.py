@@ -6,7 +6,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 from fmepy.errors import ArgumentError
-from fmepy.plotting.axes import add_legend, check_which, get_ax, get_axes, legend_location, picture
+from fmepy.parameters.selection import chosen
+from fmepy.plotting.axes import add_legend, get_ax, get_axes, legend_location, picture
 
 
 def test_new_axes_are_as_many_as_asked_for():
@@ -106,10 +107,10 @@ def test_a_single_axes_will_do_for_both_words():
 
 
 def test_selections():
-    assert check_which(None, ["a", "b"]) == ["a", "b"]
-    assert check_which(1, ["a", "b"]) == ["b"]
-    assert check_which([], ["a", "b"]) == []
+    assert chosen(None, ["a", "b"]) == ["a", "b"]
+    assert chosen(1, ["a", "b"]) == ["b"]
+    assert chosen([], ["a", "b"]) == []
     with pytest.raises(ArgumentError, match="positions go from 0 to 1"):
-        check_which(2, ["a", "b"])
+        chosen(2, ["a", "b"])
     with pytest.raises(ArgumentError, match="Did you mean 'gamma'"):
-        check_which("gama", ["alpha", "gamma"], what="parameter")
+        chosen("gama", ["alpha", "gamma"], what="parameter")

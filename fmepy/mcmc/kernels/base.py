@@ -29,8 +29,6 @@ from fmepy.mcmc.proposals import JumpFunction, default_sd
 from fmepy.mcmc.target import Point, Target
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Counts", "Dispersion", "Info", "Kernel", "Record", "Sampler", "Settings"]
-
 _TRIALS = 200  # tries of a dispersed start before it is given up
 _SHRINK = 0.95  # each try of a dispersed start is so much nearer
 _SPREAD = 2.0  # dispersed starts lie so many proposal standard deviations around the start

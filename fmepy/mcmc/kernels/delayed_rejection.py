@@ -25,8 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import exp, inf, isnan
 
-__all__ = ["Path", "acceptance", "n_terms"]
-
 Path = tuple[int, ...]
 """Positions in the list of points: (0,) is the current point, (0, 1) its first try, and so on."""
 

@@ -35,8 +35,6 @@ from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, S
 from fmepy.mcmc.target import Target
 from fmepy.types import Matrix, Vector
 
-__all__ = ["DEMCZ", "SAMPLER", "Population"]
-
 _JITTER = 1e-4  # sd of e, relative to that of the proposal given
 _ONE_IN = 0.1  # parallel moves with gamma = 1: from mode to mode
 _LARGEST = 10_000

@@ -22,8 +22,6 @@ from fmepy.mcmc.kernels.differential_evolution import OfPopulation, Population, 
 from fmepy.mcmc.target import Target
 from fmepy.types import Matrix, Vector
 
-__all__ = ["SAMPLER", "Ensemble"]
-
 
 class Ensemble(OfPopulation):
     """The kernel behind ``method="emcee"``.

@@ -29,8 +29,6 @@ from fmepy.mcmc.proposals import JumpFunction, factor
 from fmepy.mcmc.target import Point, Target
 from fmepy.types import Matrix, Vector
 
-__all__ = ["SAMPLER", "Metropolis", "MetropolisState"]
-
 _LEAST_ACCEPTED = 5  # adaptation waits for more accepted moves than these (FME)
 _RIDGE = 1e-12  # relative; keeps a covariance definite whose draws lie in a plane
 _INF = float("inf")

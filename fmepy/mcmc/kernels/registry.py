@@ -9,8 +9,6 @@ from __future__ import annotations
 from fmepy.mcmc.kernels import differential_evolution, ensemble, metropolis
 from fmepy.mcmc.kernels.base import Sampler
 
-__all__ = ["SAMPLERS"]
-
 SAMPLERS: dict[str, Sampler] = {
     "dram": metropolis.SAMPLER,
     "demcz": differential_evolution.SAMPLER,

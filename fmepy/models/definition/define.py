@@ -19,8 +19,6 @@ from fmepy.models.running.events import as_events
 from fmepy.models.running.forcings import as_forcings
 from fmepy.parameters.named import check_names
 
-__all__ = ["define"]
-
 
 def define(
     kind: Kind,

@@ -23,8 +23,6 @@ from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import Forcing
 
-__all__ = ["Definition", "Draft", "Found", "Readable"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:

@@ -19,8 +19,6 @@ from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.types import Vector
 
-__all__ = ["read_function"]
-
 
 def read_function(function: Callable[..., Any], given: Given) -> Draft:
     """Return the draft of a model that is a function, in either form."""

@@ -18,8 +18,6 @@ from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
 
-__all__ = ["Given", "Kind", "as_outputs", "as_parms", "as_state", "read_outputs"]
-
 Kind = Literal["ode", "difference"]
 
 

@@ -36,8 +36,6 @@ from fmepy.models.definition.given import Given
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["ModelText", "parse_model", "read_text"]
-
 logger = logging.getLogger(__name__)
 
 MAX_TEXT = 500_000

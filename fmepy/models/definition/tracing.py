@@ -23,8 +23,6 @@ from fmepy.expressions.functions import of_numpy
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["Condition", "Traced", "as_expression", "call_traced", "place_of", "traced"]
-
 
 def traced(name: str) -> Traced:
     """Return the traced number that stands for `name`."""

@@ -17,8 +17,6 @@ from fmepy.errors import ModelError, SimulationError, listed
 from fmepy.parameters.names import ByName, normal_name
 from fmepy.types import Vector
 
-__all__ = ["RatesFunction"]
-
 
 def _unragged(value: Any) -> Any:
     """Return a value that numpy can tell the dimension of; a sequence for one whose entries differ in length."""

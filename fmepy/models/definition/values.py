@@ -15,8 +15,6 @@ from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import symbol, symbols
 from fmepy.types import Matrix, Vector
 
-__all__ = ["ValueTable"]
-
 
 class ValueTable:
     """Numbers or expressions of parameters, with their derivatives to some of them.

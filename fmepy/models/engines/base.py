@@ -25,7 +25,7 @@ every engine:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -37,29 +37,21 @@ if TYPE_CHECKING:
     from fmepy.models.definition.definition import Definition
     from fmepy.models.running.problem import Problem
 
-__all__ = ["Engine", "SolverOptions", "Stepper", "steps_of"]
 
-
+@dataclass(frozen=True, slots=True, eq=False)
 class SolverOptions:
     """Method, tolerances (atol by state) and what else a solver is told."""
 
-    __slots__ = ("atol", "bandwidth", "dt", "max_step", "method", "rtol")
-
-    def __init__(
-        self,
-        method: str,
-        rtol: float,
-        atol: Vector,
-        dt: float | None = None,
-        bandwidth: tuple[int, int] | None = None,
-        max_step: float = np.inf,
-    ) -> None:
-        self.method, self.rtol, self.atol, self.dt = method, rtol, atol, dt
-        self.bandwidth, self.max_step = bandwidth, max_step
+    method: str
+    rtol: float
+    atol: Vector
+    dt: float | None = None
+    bandwidth: tuple[int, int] | None = None
+    max_step: float = np.inf
 
     def with_tolerances(self, rtol: float, atol: Vector) -> SolverOptions:
         """Return options with other tolerances."""
-        return SolverOptions(self.method, rtol, atol, self.dt, self.bandwidth, self.max_step)
+        return replace(self, rtol=rtol, atol=atol)
 
     def tightened(self, factor: float = 1e-3) -> SolverOptions:
         """Return options with smaller tolerances, rtol not below 1e-12; atol follows it, whatever its size."""

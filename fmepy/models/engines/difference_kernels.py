@@ -24,8 +24,6 @@ from fmepy.expressions.equations import Equations, symbol
 from fmepy.models.running.switches import as_choices
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["Kernels"]
-
 _Entry = tuple[int, int, Any]
 
 

@@ -17,8 +17,6 @@ import numpy as np
 from fmepy.models.engines.base import Engine
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["ENGINE", "fixed_grid", "fixed_run"]
-
 
 def fixed_grid(times: Vector, dt: float | None, stops: Vector) -> Vector:
     """Return the grid: `times` divided into steps of at most `dt`, and the `stops` (events, jumps of forcings)."""

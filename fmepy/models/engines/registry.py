@@ -13,8 +13,6 @@ from fmepy.models.engines import diffsol, explicit, fixed, scipy_steppers
 from fmepy.models.engines.base import Engine
 from fmepy.models.running.system import build_system
 
-__all__ = ["ENGINES", "asks_for_equations", "choose_engine", "engine_names", "heirs", "methods"]
-
 ENGINES: list[Engine] = [diffsol.ENGINE, explicit.ENGINE, scipy_steppers.ENGINE, fixed.ENGINE]
 
 

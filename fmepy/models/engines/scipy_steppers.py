@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,6 @@ from fmepy.models.engines.base import Engine, SolverOptions, Stepper, steps_of
 from fmepy.models.running.problem import Problem, RatesOf
 from fmepy.models.running.timeline import finite_rows
 from fmepy.types import Matrix, Vector
-
-__all__ = ["ENGINE", "RETRY", "TAKEN_OVER", "IvpStepper", "LsodaStepper"]
 
 IVP_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
 MOST_RETRIED = 50_000.0
@@ -102,12 +101,8 @@ class LsodaStepper:
     ----------
     rates : callable
         F(t, z, inputs).
-    rtol : float
-    atol : float or ndarray
-    bandwidth : (int, int), optional
-        Lower and upper bandwidth of the Jacobian.
-    max_step : float
-        Longest step.
+    options : SolverOptions
+        Its atol is that of all z; its bandwidth that of the Jacobian (lower, upper).
     most_evaluations : float
         Of the rates, in one stretch: the bound on the effort of a retry.
     """
@@ -115,19 +110,8 @@ class LsodaStepper:
     name = "scipy"
     watches_switches = False
 
-    def __init__(
-        self,
-        rates: RatesOf,
-        rtol: float,
-        atol: Any,
-        bandwidth: tuple[int, int] | None = None,
-        max_step: float = np.inf,
-        most_evaluations: float = np.inf,
-    ) -> None:
-        self.rates, self.rtol, self.atol, self.max_step = rates, rtol, atol, max_step
-        self.most_evaluations = most_evaluations
-        self.ml: int | None = None if bandwidth is None else bandwidth[0]
-        self.mu: int | None = None if bandwidth is None else bandwidth[1]
+    def __init__(self, rates: RatesOf, options: SolverOptions, most_evaluations: float = np.inf) -> None:
+        self.rates, self.options, self.most_evaluations = rates, options, most_evaluations
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
@@ -135,7 +119,9 @@ class LsodaStepper:
 
         at_start = bool(times[0] == start)
         grid = times if at_start else np.concatenate(([start], times))
-        longest = steps_of(float(times[-1]) - start, self.max_step)
+        options = self.options
+        ml, mu = options.bandwidth or (None, None)
+        longest = steps_of(float(times[-1]) - start, options.max_step)
         most, evaluations = MOST_STEPS + longest, self.most_evaluations + 10 * longest
         raised: list[tuple[float, Exception]] = []
         with _telling(raised), warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -146,13 +132,13 @@ class LsodaStepper:
                     z,
                     grid,
                     tfirst=True,
-                    rtol=self.rtol,
-                    atol=self.atol,
+                    rtol=options.rtol,
+                    atol=options.atol,
                     tcrit=[times[-1]],
                     mxstep=most,
-                    hmax=self.max_step if np.isfinite(self.max_step) else 0.0,
-                    ml=self.ml,
-                    mu=self.mu,
+                    hmax=options.max_step if np.isfinite(options.max_step) else 0.0,
+                    ml=ml,
+                    mu=mu,
                     full_output=True,
                 )
             except FmepyError:
@@ -196,41 +182,25 @@ class IvpStepper:
 
     Parameters
     ----------
-    rates, rtol, atol, bandwidth, max_step
+    problem : Problem
+        Its conditions end a run where they cross zero.
+    options : SolverOptions
         As for LsodaStepper.
     method : str
         One of `IVP_METHODS`.
-    watched : callable, optional
-        ``watched(t, z, inputs)`` returns the conditions g - offset whose crossings end a run.
-    n_watched : int
-        How many there are.
     """
 
     name = "scipy"
 
-    def __init__(
-        self,
-        rates: RatesOf,
-        method: str,
-        rtol: float,
-        atol: Any,
-        bandwidth: tuple[int, int] | None = None,
-        watched: RatesOf | None = None,
-        n_watched: int = 0,
-        max_step: float = np.inf,
-    ) -> None:
-        self.rates, self.method, self.rtol, self.atol = rates, method, max(rtol, 100 * np.finfo(float).eps), atol
-        self.watched, self.n_watched = watched, n_watched
-        self.watches_switches = n_watched > 0
-        self.options: dict[str, Any] = {"max_step": max_step}
-        if bandwidth is not None and method == "LSODA":
-            self.options |= {"lband": bandwidth[0], "uband": bandwidth[1]}
+    def __init__(self, problem: Problem, options: SolverOptions, method: str) -> None:
+        self.problem, self.options, self.method = problem, options, method
+        self.watches_switches = problem.n_watched > 0
 
     def _conditions(self, inputs: Vector) -> list[Any] | None:
         """Return the crossings to stop at, in the form solve_ivp wants them."""
-        if self.watched is None:
+        if not self.watches_switches:
             return None
-        values, plain = self.watched, inputs.tolist()
+        values, plain = self.problem.watched, inputs.tolist()
 
         def condition(i: int) -> Any:
             def crossing(t: float, z: Vector) -> float:
@@ -239,28 +209,30 @@ class IvpStepper:
             crossing.terminal = True  # type: ignore[attr-defined]  # the form that solve_ivp asks for
             return crossing
 
-        return [condition(i) for i in range(self.n_watched)]
+        return [condition(i) for i in range(self.problem.n_watched)]
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
         from scipy.integrate import solve_ivp
 
+        options, span = self.options, float(times[-1]) - start
+        more: dict[str, Any] = {"max_step": options.max_step}
+        if options.bandwidth is not None and self.method == "LSODA":
+            more["lband"], more["uband"] = options.bandwidth
         raised: list[tuple[float, Exception]] = []
         with _telling(raised), np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # LSODA tells its troubles as warnings; they come back as failures
             try:
                 out = solve_ivp(
-                    _guarded(self.method, self.rates, inputs, start, float(times[-1]), raised),
+                    _guarded(self.method, self.problem.rates, inputs, start, float(times[-1]), raised),
                     (start, times[-1]),
                     z,
-                    method=_limited(
-                        self.method, MOST_IVP_STEPS + steps_of(times[-1] - start, self.options["max_step"])
-                    ),
+                    method=_limited(self.method, MOST_IVP_STEPS + steps_of(span, options.max_step)),
                     t_eval=times,
-                    rtol=self.rtol,
-                    atol=self.atol,
+                    rtol=max(options.rtol, 100 * np.finfo(float).eps),
+                    atol=options.atol,
                     events=self._conditions(inputs),
-                    **self.options,
+                    **more,
                 )
             except FmepyError:
                 raise
@@ -284,32 +256,25 @@ class IvpStepper:
 def _stepper(problem: Problem, options: SolverOptions) -> Stepper:
     if not problem.n_watched and options.method not in IVP_METHODS:
         return _lsoda(problem, options)
-    method = options.method if options.method in IVP_METHODS else "LSODA"
-    bandwidth = options.bandwidth if problem.blocks == 1 else None
-    atol = np.tile(options.atol, problem.blocks)
-    common = (problem.rates, method, options.rtol, atol)
-    if problem.n_watched:  # odeint cannot stop where a condition changes
-        return IvpStepper(*common, None, problem.watched, problem.n_watched, options.max_step)
-    return IvpStepper(*common, bandwidth, max_step=options.max_step)
-
-
-def _retry(problem: Problem, options: SolverOptions) -> Stepper:
-    return _lsoda(problem, options, MOST_RETRIED)
-
-
-def _taken_over(problem: Problem, options: SolverOptions) -> Stepper:
-    return _lsoda(problem, options)
+    method = (
+        options.method if options.method in IVP_METHODS else "LSODA"
+    )  # odeint cannot stop where a condition changes
+    return IvpStepper(problem, _of_all(problem, options), method)
 
 
 def _lsoda(problem: Problem, options: SolverOptions, most: float = np.inf) -> Stepper:
-    bandwidth = options.bandwidth if problem.blocks == 1 else None
-    atol = np.tile(options.atol, problem.blocks)
-    return LsodaStepper(problem.rates, options.rtol, atol, bandwidth, options.max_step, most)
+    return LsodaStepper(problem.rates, _of_all(problem, options), most)
+
+
+def _of_all(problem: Problem, options: SolverOptions) -> SolverOptions:
+    """Return the options for all z: atol of every block of states, a bandwidth only of the states alone."""
+    bandwidth = options.bandwidth if problem.blocks == 1 and not problem.n_watched else None
+    return replace(options, atol=np.tile(options.atol, problem.blocks), bandwidth=bandwidth)
 
 
 ENGINE = Engine("scipy", ("lsoda", *IVP_METHODS), _stepper, watches_switches=True, rank=9)
-RETRY = Engine("retry", ("lsoda",), _retry)
+RETRY = Engine("retry", ("lsoda",), lambda problem, options: _lsoda(problem, options, MOST_RETRIED))
 """LSODA for runs that the others could not finish; it goes through switches as through anything else, so that it also
 gets along a switch that the run slides on. Not in the registry: nobody asks for it by name."""
-TAKEN_OVER = Engine("taken over", ("lsoda",), _taken_over)
+TAKEN_OVER = Engine("taken over", ("lsoda",), _lsoda)
 """The same for a fit that has left the others: without the bound on its effort, for there is no other opinion."""

@@ -20,8 +20,6 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.problem import Problem
 from fmepy.types import Matrix, Vector
 
-__all__ = ["TRIAL", "TrialStepper", "runs_that_pay"]
-
 COMPILE, COMPILE_EQUATION = 0.02, 0.002
 """Seconds that the functions of a model take to compile, and the trial to run: of any, and more for each equation."""
 SAVED = 1.5e-4

@@ -26,17 +26,6 @@ from fmepy.models.running.timeline import merged
 from fmepy.parameters.named import check_names
 from fmepy.types import Matrix, Vector
 
-__all__ = [
-    "check_number_of_steps",
-    "first_rows",
-    "known_sizes",
-    "read_max_step",
-    "read_tolerances",
-    "reads_time",
-    "scaled_tolerances",
-    "unresolved",
-]
-
 RELATIVE = 1e-6
 """Default atol of a state, relative to its largest value; and the largest default."""
 RESOLVED = 1000.0

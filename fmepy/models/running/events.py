@@ -21,8 +21,6 @@ from fmepy.errors import ModelError, check_choice, did_you_mean, listed
 from fmepy.expressions.text import parse_expression
 from fmepy.parameters.names import normal_name
 
-__all__ = ["COLUMNS", "METHODS", "Event", "as_events", "event_rows", "events_outside"]
-
 METHODS = ("replace", "add", "multiply")
 COLUMNS = ("var", "time", "value", "method")
 

@@ -19,17 +19,6 @@ from fmepy.errors import ModelError, check_choice
 from fmepy.parameters.names import normal_name
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = [
-    "Forcing",
-    "as_forcings",
-    "forcing_jumps",
-    "forcing_knots",
-    "forcing_lines",
-    "forcing_values",
-    "stage_values",
-    "tell_outside",
-]
-
 logger = logging.getLogger(__name__)
 
 

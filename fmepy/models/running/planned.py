@@ -20,8 +20,6 @@ from fmepy.expressions.derivatives import derivative
 from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector
 
-__all__ = ["depends_on_parameters", "planned_crossings", "planned_modes"]
-
 MOST_STOPS = 10_000
 """Crossings in one run."""
 SAMPLES = 2_000

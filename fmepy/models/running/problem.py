@@ -9,8 +9,6 @@ from typing import Any
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
 
-__all__ = ["Problem", "RatesOf", "problem_of"]
-
 RatesOf = Callable[[float, Any, Any], Any]
 """F(t, z, inputs) -> rates of z; z is an ndarray, inputs a list of floats."""
 

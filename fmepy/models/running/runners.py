@@ -24,8 +24,6 @@ from fmepy.models.running.system import build_system, system_rates
 from fmepy.models.running.timeline import EventTable, Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Runner", "make_runner"]
-
 
 class Runner:
     """``run(p) -> Z`` at the rows of a timeline, with or without sensitivities.

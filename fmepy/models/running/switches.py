@@ -27,8 +27,6 @@ from typing import Any
 from fmepy.errors import ModelError
 from fmepy.expressions.conditions import Condition, Joined, Not, choose, relation
 
-__all__ = ["Switch", "as_choices", "has_choices", "is_partial", "take_out_switches"]
-
 BORDER = 1e-100
 """Where roots and logarithms are held: so small that no root of it matters, and no power of it used here overflows."""
 MOST_HELD = 20_000

@@ -26,8 +26,6 @@ from fmepy.expressions.equations import Equations, symbol, symbols
 from fmepy.models.running.switches import Switch, as_choices, has_choices, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["InputLayout", "Outputs", "System", "build_outputs", "build_system"]
-
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:

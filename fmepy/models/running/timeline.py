@@ -37,18 +37,6 @@ from fmepy.models.running.system import (
 from fmepy.numerics.finite import all_finite
 from fmepy.types import Matrix, Vector
 
-__all__ = [
-    "EventTable",
-    "Segment",
-    "Timeline",
-    "course_of",
-    "finite_rows",
-    "known_crossings",
-    "merged",
-    "run_segments",
-    "snapped",
-]
-
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
 

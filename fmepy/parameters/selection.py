@@ -13,8 +13,12 @@ from fmepy.parameters.names import normal_name
 __all__ = ["chosen"]
 
 
-def chosen(wanted: Any, known: Sequence[str], argument: str, what: str) -> list[str]:
+def chosen(
+    wanted: Any, known: Sequence[str], argument: str = "which", what: str = "variable", *, is_set: bool = False
+) -> list[str]:
     """Return the names of `known` that `wanted` selects, in its order: names, positions from 0, or None for all.
+
+    With `is_set` none of them, or one twice, will not do.
 
     Raises
     ------
@@ -24,7 +28,7 @@ def chosen(wanted: Any, known: Sequence[str], argument: str, what: str) -> list[
 
     Examples
     --------
-    >>> chosen(["b", 0], ["a", "b"], "senspar", "parameter")
+    >>> chosen(["b", 0], ["a", "b"])
     ['b', 'a']
     """
     if wanted is None:
@@ -46,6 +50,8 @@ def chosen(wanted: Any, known: Sequence[str], argument: str, what: str) -> list[
             out.append(spelled[normal_name(item)])
         else:
             raise kind(f"`{argument}` must be names or positions of one set, in a flat list; got {item!r} in it.")
+    if not is_set:
+        return out
     if not out:
         raise kind(f"`{argument}` is empty. There are {listed(known)}.")
     if len(set(out)) < len(out):

@@ -1,0 +1,267 @@
+"""What sensFun differentiates: the variables of a model, or the modelled values at the data of a cost, in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmepy.costs.modcost import ModCost
+from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_ours
+from fmepy.errors import ArgumentError
+from fmepy.models.simulator import Simulator
+from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
+from fmepy.parameters.selection import chosen
+from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences
+from fmepy.types import Matrix, UserBounds, Vector
+
+_OWN_DIFFERENCES = "differences (central, relative step and tolerances chosen by the model)"
+_TOLD = {True: "exact", False: _OWN_DIFFERENCES, None: "the cost's own Jacobian"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outputs:
+    """Outputs in rows, variable by variable, and their derivatives."""
+
+    names: tuple[str, ...]
+    theta: Vector
+    labels: tuple[str, ...]
+    x: Vector
+    row_x: Vector
+    x_name: str
+    values: Vector
+    error: Vector
+    derivatives: Derivatives
+    even: tuple[str, ...] = ()  # sds of noise at zero
+
+    @property
+    def var(self) -> tuple[str, ...]:
+        """The variables, in order of first appearance."""
+        return tuple(dict.fromkeys(self.labels))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """How the runs for differences are made: where they go, inside which bounds, with which step."""
+
+    executor: Any
+    progress: Any
+    lower: UserBounds
+    upper: UserBounds
+    tiny: float | None
+
+    def box(self, names: Sequence[str], theta: Vector, declared: Parameters) -> tuple[Vector, Vector]:
+        """Return the bounds of the parameters `names`: those given, else those declared by a cost or lmfit."""
+        low, high = np.full(theta.size, -np.inf), np.full(theta.size, np.inf)
+        if declared.lower is not None and declared.upper is not None:
+            known = {n: k for k, n in enumerate(declared.names)}
+            for j, name in enumerate(names):
+                if name in known:
+                    low[j], high[j] = declared.lower[known[name]], declared.upper[known[name]]
+        box = as_bounds(self.lower, self.upper, names, declared=(low, high))
+        check_inside(theta, *box, names, argument="parms")
+        return box
+
+    def differences(
+        self, run: Callable[[Vector], Vector], theta: Vector, names: Sequence[str], values: Vector, size: Vector,
+        box: tuple[Vector, Vector],
+    ) -> Derivatives:  # fmt: skip
+        """Return derivatives by differences; `size` is what counts as one unit of each value."""
+        where = {"executor": self.executor, "progress": self.progress}
+        if self.tiny is not None:
+            return forward_differences(run, theta, values, self.tiny, names, box, **where)
+        return by_fitting_differences(run, theta, values, size, names, box, **where)
+
+
+# --- models
+
+
+def of_model(func: Any, parms: Any, sensvar: Any, senspar: Any, map: Any, user: Any, runs: Runs) -> Outputs:
+    """Return the variables of a model; `user` holds the further arguments of a user's function."""
+    varied = chosen(senspar, _known_parameters(func, parms), "senspar", "parameter", is_set=True)
+    simulator = as_simulator(func, parms, varied=varied, map=map, **user)
+    variables = chosen(sensvar, simulator.var_names, "sensvar", "variable", is_set=True)
+    columns = [simulator.var_names.index(v) for v in variables]
+    theta = simulator.theta0
+    exact = runs.tiny is None and simulator.is_model
+    box = runs.box(simulator.names, theta, as_parameters(parms, getattr(func, "parms", None)))
+    if exact:
+        simulator.keep_within(*box)
+        Y, dY = simulator.sensitivities(theta)
+        values = Y[:, columns].T.ravel()
+        matrix = dY[:, columns].transpose(1, 0, 2).reshape(-1, theta.size)
+        derivatives = Derivatives(matrix, _TOLD[simulator.exact])
+    else:
+        run = _Columns(simulator, columns)
+        values = run(theta)
+    labels = tuple(np.repeat(variables, simulator.x.size).tolist())
+    row_x = np.tile(simulator.x, len(variables))
+    _check_finite(values, labels, row_x, simulator.x_name)
+    if not exact:
+        size = _sizes(values.reshape(len(variables), -1)).repeat(simulator.x.size)
+        derivatives = runs.differences(run, theta, simulator.names, values, size, box)
+    _check_finite(derivatives.matrix.sum(axis=1), labels, row_x, simulator.x_name, "The derivative of ")
+    return Outputs(
+        simulator.names, theta, labels, simulator.x, row_x, simulator.x_name, values, np.ones(values.size), derivatives
+    )
+
+
+class _Columns:
+    """Runs of a simulator: the chosen columns, one after the other. It travels to workers."""
+
+    def __init__(self, simulator: Simulator, columns: Sequence[int]) -> None:
+        self.simulator, self.columns = simulator, list(columns)
+
+    def __call__(self, theta: Vector) -> Vector:
+        return self.simulator.run(theta)[:, self.columns].T.ravel()
+
+
+def _sizes(values: Matrix) -> Vector:
+    """Return the largest absolute value of each row, 1 where it is 0."""
+    size = np.abs(values).max(axis=1)
+    return np.where(size > 0, size, 1.0)
+
+
+def _known_parameters(func: Any, parms: Any) -> list[str]:
+    """Return the parameters that `senspar` may name: those of `parms`, then all others of a fmepy model or cost."""
+    own = getattr(func, "parms", None) if is_ours(func) else None
+    return list(as_parameters(parms, own, argument="parms").names)
+
+
+class StartKept:
+    """A user's function that remembers what it first returned: its kind is asked for before its values are."""
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self.func = func
+        self.start: Any = None
+        self.result: Any = None
+
+    def __call__(self, p: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: D102    # told by its class
+        if self.start is not None and _same_parameters(self.start, p):
+            return self.result
+        start = copy(p)  # a function may change what it is given
+        result = self.func(p, *args, **kwargs)
+        if self.start is None:
+            self.start, self.result = start, result
+        return result
+
+    def __getstate__(self) -> dict[str, Any]:  # results need not travel to workers
+        return {"func": self.func, "start": None, "result": None}
+
+
+def _same_parameters(a: Any, b: Any) -> bool:
+    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
+
+
+# --- costs
+
+
+def returns_modcost(func: Any, parms: Any, args: Any, kwargs: Any) -> bool:
+    """Tell whether a function of the user returns a ModCost; whatever is wrong with it is told by others."""
+    if not callable(func):
+        return False
+    parameters = as_parameters(parms, argument="parms")
+    try:
+        result = func(parameters.given(parameters.values), *args, **(kwargs or {}))
+    except (Exception, SystemExit):
+        return False
+    return isinstance(result, ModCost)
+
+
+def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: Runs) -> Outputs:
+    """Return the modelled values at the data of a cost, or rows of the expected information of a likelihood."""
+    known = _known_parameters(func, parms)
+    wanted = chosen(senspar, known, "senspar", "parameter", is_set=True)
+    objective = as_objective(func, parms, **user)
+    positions = [objective.parameter_names.index(k) for k in wanted]
+    theta = objective.theta0
+    if objective.is_scalar:
+        return _of_likelihood(func, objective, positions)
+    order = _by_variable(objective.names)
+    weights = objective.weights[order]
+    compared = objective.modcost(theta)
+    if isinstance(compared, ModCost):
+        obs = np.concatenate([piece.obs for piece, _ in compared.pieces])[order]
+        values = np.concatenate([mod for _, mod in compared.pieces])[order]
+    else:  # a cost from outside that gives bare residuals: they are its outputs
+        obs, values = np.zeros(len(order)), objective.residuals(theta)[order] / weights
+
+    start = theta[positions]
+    box = runs.box(wanted, start, replace(objective.parameters, lower=objective.lower, upper=objective.upper))
+    objective.lower[positions], objective.upper[positions] = box
+    objective.begin(theta, objective.lower, objective.upper)
+    if runs.tiny is None and objective.has_jacobian:
+        J = objective.jacobian(theta)[order][:, positions] / weights[:, None]
+        derivatives = Derivatives(J, _TOLD[objective.exact])
+    else:
+        modelled = _Modelled(func, parms, user, positions, order, 1 / weights, obs, objective)
+        derivatives = runs.differences(modelled, start, wanted, values, 1 / weights, box)
+    labels = tuple(objective.names[i] for i in order)
+    x = objective.x[order]
+    return Outputs(tuple(wanted), start, labels, x, x, "x", values, 1 / weights, derivatives)
+
+
+class _Modelled:
+    """The modelled values at the data, as a function of some parameters. It travels to workers and is bound there."""
+
+    def __init__(
+        self, func: Any, parms: Any, user: Any, positions: Any, order: Any, errors: Vector, obs: Vector, objective: Any
+    ) -> None:
+        self.func, self.parms, self.user = func, parms, user
+        self.positions, self.order, self.errors, self.obs = positions, order, errors, obs
+        self.objective = objective
+
+    def __call__(self, some: Vector) -> Vector:
+        if self.objective is None:
+            self.objective = as_objective(self.func, self.parms, **self.user)
+        full = self.objective.theta0.copy()
+        full[self.positions] = some
+        mod: Vector = self.objective.residuals(full)[self.order] * self.errors + self.obs
+        return mod
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"objective": None}
+
+
+def _by_variable(names: Sequence[str]) -> NDArray[np.intp]:
+    """Return the rows regrouped by variable, variables in order of first appearance."""
+    place = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    return np.argsort([place[name] for name in names], kind="stable")
+
+
+def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
+    """Return rows whose S'S is the expected information, for a cost whose value is -2 log L."""
+    names = tuple(objective.parameter_names[k] for k in positions)
+    theta = objective.theta0[positions]
+    bound: Any = cost.bind(list(objective.parameter_names)) if is_cost(cost) else None
+    if callable(getattr(bound, "sensitivity_rows", None)):
+        labels, x, rows = bound.sensitivity_rows(objective.theta0)
+        order = _by_variable(list(labels))
+        labels, x, rows = tuple(labels[i] for i in order), np.asarray(x, float)[order], np.asarray(rows)[order]
+    elif objective.has_score:
+        values, vectors = np.linalg.eigh(objective.information(objective.theta0))
+        rows = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        labels, x = ("information",) * len(rows), np.arange(1.0, len(rows) + 1)
+    else:
+        raise ArgumentError(
+            "`func` is a cost of one number, -2 log L, without an expected information: it has no outputs to be "
+            "sensitive. Give the model, or a cost with residuals."
+        )
+    n = len(rows)
+    derivatives = Derivatives(np.asarray(rows, dtype=float)[:, positions], "the cost's expected information")
+    even = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
+    return Outputs(names, theta, labels, x, x, "x", np.ones(n), np.ones(n), derivatives, even)
+
+
+def _check_finite(values: Vector, labels: Sequence[str], x: Vector, x_name: str, what: str = "") -> None:
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        i = int(bad[0])
+        raise ArgumentError(
+            f"{what or 'The value of '}{labels[i]!r} at {x_name} = {x[i]:g} is not finite at these parameters. Choose "
+            "other variables by `sensvar`, or other parameters."
+        )
