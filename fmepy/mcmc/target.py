@@ -255,6 +255,7 @@ class Target:
         self.prior = None if prior is None else _quick_prior(prior)
         self.sampled = variances is not None and variances.sampled
         self.precision0: Vector = np.ones(1) if variances is None else 1.0 / variances.var0
+        self.variance0: Vector = 1.0 / self.precision0
         self._squares = _squares(objective, variances)
         if variances is not None and variances.sampled:
             self._shape: list[float] = (0.5 * (variances.n0 + variances.N)).tolist()
@@ -368,16 +369,8 @@ def _squares(objective: Objective, variances: Variances | None) -> Callable[[Any
         return lambda r: np.array([r @ r + constant])
     if variances.grouping == "datum":
         return lambda r: r**2
-    inverse = None if np.all(objective.weights == 1) else 1.0 / objective.weights
-    groups, n_group = objective.groups, len(variances.var0)
-
-    def pooled(r: Vector) -> Vector:
-        r = r if inverse is None else r * inverse
-        return np.array([r @ r])
-
-    def by_variable(r: Vector) -> Vector:
-        r = r if inverse is None else r * inverse
-        squares: Any = np.bincount(groups, weights=r * r, minlength=n_group)
-        return squares  # type: ignore[no-any-return]  # numpy's types know whole numbers only
-
-    return pooled if variances.grouping == "pooled" else by_variable
+    # one product sums the squares of every group: a chain asks thousands of times
+    sums = np.zeros((len(variances.var0), objective.n_obs))
+    groups = 0 if variances.grouping == "pooled" else objective.groups
+    sums[groups, np.arange(objective.n_obs)] = 1.0 / objective.weights**2
+    return lambda r: sums.dot(r * r)

@@ -110,6 +110,24 @@ def _computed(log_pi: Sequence[float], log_q: Callable[[Path], float], path: Pat
     return min(1.0, exp(min(log_ratio, 700.0)) * ratio)
 
 
+def of_second(log_pi: Sequence[float], log_q_ratio: float, first: float) -> float:
+    """Return what `acceptance` does for a second try, in one formula, proposals being symmetric.
+
+    Parameters
+    ----------
+    log_pi : sequence of float
+        Of the current point, the first try, and the second one, whose density is not zero.
+    log_q_ratio : float
+        log q_1(y_2; y_1) - log q_1(x; y_1).
+    first : float
+        The probability with which the first try was to be accepted, less than 1.
+    """
+    backwards = 1.0 - exp(min(0.0, log_pi[1] - log_pi[2]))
+    if backwards <= 0.0 or first >= 1.0:
+        return 0.0
+    return min(1.0, exp(min(log_pi[2] - log_pi[0] + log_q_ratio, 700.0)) * backwards / (1.0 - first))
+
+
 def n_terms(order: int) -> int:
     """Return how many probabilities the plain recursion evaluates for a try of this order, itself included: 3^(n-1).
 

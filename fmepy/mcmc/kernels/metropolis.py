@@ -24,13 +24,14 @@ from typing import Any
 import numpy as np
 
 from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
-from fmepy.mcmc.kernels.delayed_rejection import Path, acceptance, n_terms
+from fmepy.mcmc.kernels.delayed_rejection import Path, acceptance, n_terms, of_second
 from fmepy.mcmc.proposals import JumpFunction, factor
 from fmepy.mcmc.target import Point, Target
 from fmepy.types import Matrix, Vector
 
 _LEAST_ACCEPTED = 5  # adaptation waits for more accepted moves than these (FME)
 _RIDGE = 1e-12  # relative; keeps a covariance definite whose draws lie in a plane
+_FEW = 8  # numbers that numpy adds one after the other, too
 _INF = float("inf")
 _COUNTERS = ("iteration", "accepted", "dr_steps", "alfasteps", "covupdates", "last_update", "pending", "seen")
 
@@ -179,7 +180,12 @@ class Metropolis:
             log_pi.append(-0.5 * energy)
             if point.log_posterior > state.best.log_posterior:
                 state.best = point
-            if u < acceptance(log_pi, log_q, None, known):
+            alpha = (
+                of_second(log_pi, halves[0] * (between[1, 2] - between[0, 1]), known[0, 1])
+                if order == 2
+                else acceptance(log_pi, log_q, None, known)
+            )
+            if u < alpha:
                 return point, energy, order
         return None, _INF, self.n_try
 
@@ -202,9 +208,10 @@ class Metropolis:
 
     def record(self, state: MetropolisState) -> Record:
         """Return one row; the variance is the current draw."""
-        p = state.point
-        sig = None if self.target.variances is None else 1.0 / state.precision
-        return Record(p.theta, p.SS[0] if len(p.SS) == 1 else np.add.reduce(p.SS), sig, p.prior, p.log_posterior)
+        p, target = state.point, self.target
+        sig = None if target.variances is None else 1.0 / state.precision if target.sampled else target.variance0
+        SS = sum(p.SS.tolist()) if len(p.SS) < _FEW else p.SS.sum()
+        return Record(p.theta, SS, sig, p.prior, p.log_posterior)
 
     def counts(self, state: MetropolisState) -> Counts:
         """Return what was counted so far."""

@@ -1,12 +1,12 @@
 """Delayed rejection keeps detailed balance at any order, with any proposal densities."""
 
 import itertools
-from math import log
+from math import exp, inf, log
 
 import numpy as np
 import pytest
 
-from fmepy.mcmc.kernels.delayed_rejection import acceptance, n_terms
+from fmepy.mcmc.kernels.delayed_rejection import acceptance, n_terms, of_second
 
 RNG = np.random.default_rng(3)
 N_STATE = 4
@@ -101,3 +101,16 @@ def test_what_is_known_changes_no_probability():
 
 def test_the_number_of_terms_is_that_of_the_recursion():
     assert [n_terms(n) for n in (1, 2, 3, 4)] == [1, 3, 9, 27]
+
+
+@pytest.mark.parametrize("tried", [-inf, -3.0, 0.4, 2.0])
+def test_the_formula_of_a_second_try_is_the_recursion_where_proposals_are_symmetric(tried):
+    for here, last, *at in RNG.normal(size=(20, 5)):
+        log_pi = [here, tried, last]
+
+        def log_q(path, at=at):
+            return -0.5 * len(path) * (at[path[-1]] - at[path[0]]) ** 2
+
+        first = min(1.0, exp(min(0.0, tried - here)))
+        quick = of_second(log_pi, log_q((2, 1)) - log_q((0, 1)), first)
+        assert quick == pytest.approx(acceptance(log_pi, log_q), rel=1e-12, abs=1e-15)
