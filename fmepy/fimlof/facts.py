@@ -13,8 +13,6 @@ from fmepy.fimlof.specification import Specification
 from fmepy.results.encoding import Stored
 from fmepy.types import Matrix
 
-__all__ = ["Facts", "OutputValues", "facts_of"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts(Stored):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.results.tables import Part, Shown, bullets, table
+from fmepy.results.tables import Part, Shown, bullets, heading, table
 
 if TYPE_CHECKING:
     from fmepy.fimlof.result import FilterResult
@@ -47,9 +46,9 @@ class FilterSummary(Shown):
 
     def shown(self) -> list[str | Part]:
         """Return the sentences under their headings, and the table by variable."""
-        parts: list[str | Part] = [Part(self.title, f"<p><b>{escape(self.title)}</b></p>")]
-        for heading, sentences in self.sections.items():
-            parts += ["", Part(heading, f"<p><b>{escape(heading)}</b></p>"), *bullets(sentences)]
+        parts: list[str | Part] = [heading(self.title)]
+        for title, sentences in self.sections.items():
+            parts += ["", heading(title), *bullets(sentences)]
         return [*parts, "", "By variable", table(self.frame, "{:.3g}")] if len(self.frame) else parts
 
 

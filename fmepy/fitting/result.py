@@ -13,8 +13,9 @@ import pandas as pd
 from fmepy.costs.solver_error import told_error
 from fmepy.numerics.covariance import Spectrum, correlation_of
 from fmepy.parameters.scales import marked, marked_covariance
-from fmepy.results.printing import coefficient_table, fixed_matrix, significant
+from fmepy.results.printing import coefficient_cells, coefficient_table, fixed_matrix, significant
 from fmepy.results.tables import Part, Shown, as_html, table, wrapped
+from fmepy.results.writing import LEGEND, as_latex, as_markdown, marks
 from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -398,16 +399,21 @@ class ModFitSummary(Shown):
             )
         return line
 
-    def shown(self) -> list[str | Part]:
+    def shown(self, stars: bool = False) -> list[str | Part]:
         """Return the coefficients as R prints them, the residual error, correlations, and what to hold in mind."""
         names = [str(n) for n in self.par.index]
         coefficients = coefficient_table(names, self.par.to_numpy(), _COLUMNS)
-        parts: list[str | Part] = ["Parameters:", Part(coefficients, table(self.par, "{:.4g}").html), "", self._tail()]
+        cells = pd.DataFrame(coefficient_cells(self.par.to_numpy()), index=names, columns=_COLUMNS)
+        if stars:
+            cells[""] = marks(self.par.iloc[:, 3].tolist())
+        html = table(self.par, "{:.4g}").html
+        parts: list[str | Part] = ["Parameters:", Part(coefficients, html, cells), *([LEGEND] if stars else [])]
+        parts += ["", self._tail()]
         if self.at_bound:
             parts += [wrapped(self._of_bounds())]
         if np.isfinite(self.correlation.to_numpy()).any():
             matrix = fixed_matrix(names, self.correlation.to_numpy())
-            parts += ["", "Parameter correlation:", Part(matrix, table(self.correlation, "{:.4g}").html)]
+            parts += ["", "Parameter correlation:", table(self.correlation, "{:.4g}")._replace(text=matrix)]
         else:
             parts += ["", wrapped(f"No covariance{self.no_covariance}")]
         if not self.info:
@@ -415,6 +421,39 @@ class ModFitSummary(Shown):
         if self.solver_note and (self.info or self.solver_note not in self.stopmess):
             parts += ["", wrapped(self.solver_note)]
         return [*parts, ""]
+
+    def to_markdown(self, *, stars: bool = False) -> str:
+        r"""Return the summary in Markdown.
+
+        Parameters
+        ----------
+        stars : bool
+            Mark significance behind the p-values, as R does.
+
+        Examples
+        --------
+        >>> from fmepy import modFit
+        >>> x = np.arange(6.0)
+        >>> fit = modFit(lambda p: p["a_0"] + p["b"] * x - [1.1, 1.9, 3.2, 3.9, 5.1, 6.0], {"a_0": 0.0, "b": 1.0})
+        >>> print("\n".join(fit.summary().to_markdown(stars=True).splitlines()[2:6]))
+        |      | Estimate | Std. Error | t value | Pr(\>\|t\|) |        |
+        | ---- | -------: | ---------: | ------: | ----------: | ------ |
+        | a\_0 |  1.04762 |    0.09761 |   10.73 |    0.000427 | \*\*\* |
+        | b    |  0.99429 |    0.03224 |   30.84 |    6.59e-06 | \*\*\* |
+        """
+        return as_markdown(self.shown(stars))
+
+    def to_latex(self, *, caption: str | None = None, label: str | None = None, stars: bool = False) -> str:
+        """Return the summary in LaTeX; no package is needed.
+
+        Parameters
+        ----------
+        caption, label : str, optional
+            Given, all stands in a ``table`` that floats.
+        stars : bool
+            Mark significance behind the p-values, as R does.
+        """
+        return as_latex(self.shown(stars), caption, label)
 
     def _of_bounds(self) -> str:
         return (

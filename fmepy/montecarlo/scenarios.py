@@ -29,8 +29,6 @@ from fmepy.types import Cube, Seed, UserParameters
 if TYPE_CHECKING:
     from fmepy.plotting.axes import AxesArray
 
-__all__ = ["ScenarioSummary", "Scenarios", "scenarios"]
-
 Which = str | int | Sequence[str | int] | None
 _TABLES = ("forcings", "events")
 

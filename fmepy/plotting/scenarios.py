@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fmepy.montecarlo.scenarios import ScenarioSummary
     from fmepy.plotting.axes import AxesArray
 
-__all__ = ["plot_scenarios"]
-
 Which = str | int | Sequence[str | int] | None
 _LINES = ("-", "--", ":", "-.")  # one after the other where there are more scenarios than colours
 

@@ -30,8 +30,6 @@ import pandas as pd
 from fmepy.errors import ArgumentError, FmepyError, listed
 from fmepy.parameters.scales import Mark
 
-__all__ = ["Decoder", "Encoder", "Stored", "live"]
-
 _LIVE = "fmepy_live"
 _PLAIN = "biufcSUMm"  # kinds of arrays without objects
 _CLASSES: dict[str, type[Stored]] = {}

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-__all__ = ["write_whole"]
-
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file under a temporary name, flush it to the disk, and rename it: a kill at any moment leaves none torn.

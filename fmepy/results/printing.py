@@ -83,6 +83,11 @@ def p_values(values: Vector) -> list[str]:
 
 def coefficient_table(names: Sequence[str], table: Matrix, columns: Sequence[str]) -> str:
     """Return Estimate, Std. Error, t value and Pr(>|t|) as R's printCoefmat lays them out, without stars."""
+    return laid_out(names, columns, coefficient_cells(table))
+
+
+def coefficient_cells(table: Matrix) -> list[list[str]]:
+    """Return the texts of a table of coefficients, row by row."""
     pair = table[:, :2]
     sizes = np.abs(pair[np.isfinite(pair) & (pair != 0)])
     digits = 4
@@ -90,10 +95,10 @@ def coefficient_table(names: Sequence[str], table: Matrix, columns: Sequence[str
     rounded = np.round(pair, max(1, digits - lowest))
     shown = common(list(rounded.ravel()), digits)
     t_values = common([float(v) for v in np.round(table[:, 2], 3)], digits)
-    cells = [[*shown[2 * i : 2 * i + 2], t_values[i]] for i in range(len(names))]
+    cells = [[*shown[2 * i : 2 * i + 2], t_values[i]] for i in range(len(table))]
     for row, p in zip(cells, p_values(table[:, 3]), strict=True):
         row.append(p)
-    return laid_out(names, columns, cells)
+    return cells
 
 
 def fixed_matrix(names: Sequence[str], values: Matrix, digits: int = 4) -> str:

@@ -26,8 +26,6 @@ from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.results.encoding import Decoder, Encoder, Stored
 from fmepy.results.files import write_whole
 
-__all__ = ["Saved", "load"]
-
 _FORMAT, _VERSION = "fmepy result", 1
 _OURS = re.compile(rb'\s*\{\s*"format"\s*:\s*"fmepy result"')
 _STRUCTURE = "result.json"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from fmepy.results.saving import Saved
+from fmepy.results.writing import as_latex, as_markdown
 
 _MOST_ROWS, _MOST_COLUMNS = 60, 14
 _WIDTH = 120
@@ -43,22 +44,31 @@ def wrapped(sentence: str, first: str = "", others: str = "") -> str:
 
 
 class Part(NamedTuple):
-    """Something that a result shows: as text, and in a notebook."""
+    """Something that a result shows: as text, and in a notebook.
+
+    A table has its `frame` too and its `look` (format of floats, what stands for NaN, whether labels of rows are
+    shown), a list its `items`: what other languages are written from.
+    """
 
     text: str
     html: str
+    frame: pd.DataFrame | None = None
+    look: tuple[str, str, bool] = ("{:.5g}", "NA", True)
+    items: tuple[str, ...] = ()
+    is_heading: bool = False
 
 
 def table(frame: pd.DataFrame, float_format: str | None = None, **kwargs: Any) -> Part:
     """Return a table that is shown whole; further arguments as of ``DataFrame.to_string``."""
     if float_format is not None:
         kwargs["float_format"] = float_format.format
-    return Part(frame.to_string(**kwargs), frame.to_html(**kwargs))
+    look = (float_format or "{:.5g}", kwargs.get("na_rep", "NA"), kwargs.get("index", True))
+    return Part(frame.to_string(**kwargs), frame.to_html(**kwargs), frame, look)
 
 
 def long_table(frame: pd.DataFrame) -> Part:
     """Return a table of which the ends are shown where it is long."""
-    return Part(readable(frame), frame.to_html(max_rows=20, max_cols=20, show_dimensions=True))
+    return Part(readable(frame), frame.to_html(max_rows=20, max_cols=20, show_dimensions=True), frame)
 
 
 def bullets(sentences: Iterable[str], mark: str = "  - ") -> list[Part]:
@@ -66,7 +76,12 @@ def bullets(sentences: Iterable[str], mark: str = "  - ") -> list[Part]:
     sentences = list(sentences)
     text = "\n".join(wrapped(s, mark, " " * len(mark)) for s in sentences)
     items = "".join(f"<li>{escape(s)}</li>" for s in sentences)
-    return [Part(text, f"<ul>{items}</ul>")] if sentences else []
+    return [Part(text, f"<ul>{items}</ul>", items=tuple(sentences))] if sentences else []
+
+
+def heading(text: str) -> Part:
+    """Return a heading."""
+    return Part(text, f"<p><b>{escape(text)}</b></p>", is_heading=True)
 
 
 class Shown(Saved):
@@ -83,6 +98,20 @@ class Shown(Saved):
 
     def _repr_html_(self) -> str:
         return as_html(self.shown())
+
+    def to_markdown(self) -> str:
+        """Return what it prints in Markdown, tables with all their rows."""
+        return as_markdown(self.shown())
+
+    def to_latex(self, *, caption: str | None = None, label: str | None = None) -> str:
+        """Return what it prints in LaTeX, tables with all their rows; no package is needed.
+
+        Parameters
+        ----------
+        caption, label : str, optional
+            Given, all stands in a ``table`` that floats.
+        """
+        return as_latex(self.shown(), caption, label)
 
 
 def as_html(parts: Iterable[str | Part]) -> str:
