@@ -96,7 +96,6 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "ModFitSummary": lambda: fit().summary(),
     "ModMCMC": chain,
     "MultiStart": lambda: fme.modFit(cost(), {"r": 0.8, "K": 8.0}, starts=3, seed=1).multistart,
-    "MultiStart": lambda: fme.modFit(cost(), {"r": 0.8, "K": 8.0}, lower=0.1, upper=50, starts=5, seed=1).multistart,
     "Normality": lambda: filtered_cost().filter().normality(),
     "Periodogram": lambda: filtered_cost().filter().periodogram(),
     "Prediction": lambda: fme.predict(model(), fit()),
