@@ -248,3 +248,42 @@ def test_the_nile_has_the_estimates_of_the_literature_and_a_jump_in_1899(root, t
         assert part in text
     for name in ("levels", "shocks", "diagnostics", "forecast"):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_theophylline_by_subject_is_the_published_fit(root, tmp_path, capsys):
+    from scipy.optimize import curve_fit
+
+    found = vignette(root, "theophylline").main(tmp_path)
+    assert found["sigma"] == pytest.approx(0.7001921, abs=1e-5)  # nlsList, Pinheiro and Bates 2000
+    theo = fme.datasets.load("Theoph")
+    dose, pooled = (theo["Dose"] * theo["Wt"]).to_numpy(), found["fits"]["pooled"]
+
+    def closed_form(t, ka, ke, V, dose):
+        return dose * ka / (V * (ka - ke)) * (np.exp(-ke * t) - np.exp(-ka * t))
+
+    by_hand, cov = curve_fit(lambda t, *p: closed_form(t, *p, dose), theo["Time"], theo["conc"], [1.5, 0.08, 30.0])
+    np.testing.assert_allclose(pooled.par, by_hand, rtol=1e-4)
+    np.testing.assert_allclose(pooled.std_error, np.sqrt(np.diag(cov)), rtol=1e-3)
+    for label, part in theo.groupby("Subject"):
+        own = curve_fit(lambda t, *p, d=part: closed_form(t, *p, (d["Dose"] * d["Wt"]).iloc[0]), part["Time"],
+                        part["conc"], found["by_subject"].loc[label, ["ka", "ke", "V"]])[0]  # fmt: skip
+        np.testing.assert_allclose(found["by_subject"].loc[label, ["ka", "ke", "V"]], own, rtol=1e-3)
+    assert found["comparison"].frame["dAIC"]["by subject"] == 0
+    assert "0.7002 mg/l on 96 degrees" in capsys.readouterr().out
+    for name in ("curves", "estimates", "residuals"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_twelve_rats_share_the_chemistry(root, tmp_path, capsys):
+    found = vignette(root, "ccl4_rats").main(tmp_path)
+    cost, fits = found["cost"], found["fits"]
+    assert len(cost.models) == 4
+    assert cost({"VMAX": 0.209206777547771, "KM": 3.82958236534001}).model == pytest.approx(1.73590129964688, rel=1e-4)
+    assert fits["shared"].ssr < 1.7359 - 0.01  # FME's run stops in the valley
+    assert fits["shared"].converged
+    assert fits["own"].converged
+    assert fits["own"].ssr == pytest.approx(0.1130, rel=1e-2)
+    assert found["by_animal"].index.tolist() == list("ABCDEFGHIJKL")
+    assert "Runs of the model for twelve rats: 4" in capsys.readouterr().out
+    for name in ("curves", "residuals_own", "residuals_shared"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000

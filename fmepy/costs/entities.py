@@ -300,6 +300,15 @@ class Experiments:
             of.append(kinds.setdefault(key, len(kinds)))
         return tuple(first), np.array(of, dtype=np.intp)
 
+    def position(self, entity: Any) -> int:
+        """Return the place of an entity of the data; ParameterError for one that is not there, with the nearest."""
+        texts, text = self.column.texts, entity_text(entity)
+        if text not in texts:
+            raise ParameterError(
+                f"`entity={entity!r}` is not in the data.{did_you_mean(text, texts)} There are {listed(texts)}."
+            )
+        return texts.index(text)
+
 
 def read_experiments(
     column: EntityColumn,

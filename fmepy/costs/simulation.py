@@ -330,6 +330,78 @@ class SimulationCost(AddableCost):
         assert self.experiments is not None, "asked of costs of several experiments"
         return tuple(EntityModel(self.model, self.experiments.parameters, k) for k in self.experiments.apart[0])
 
+    def model_of(self, entity: Any) -> EntityModel:
+        """Return the model as one entity runs it, a Model of the cost's parameters: for predictions, ranges, pictures.
+
+        Parameters
+        ----------
+        entity : str or number
+            As it stands in the data.
+
+        Raises
+        ------
+        ArgumentError
+            A cost of one experiment.
+        ParameterError
+            No such entity, with the nearest.
+        """
+        if self.experiments is None:
+            raise ArgumentError("This cost is of one experiment (entity=None): its model is `cost.model`.")
+        return EntityModel(self.model, self.experiments.parameters, self.experiments.position(entity))
+
+    def run(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
+        """Return the runs behind the cost: of several experiments one below the other, the entity in the first column.
+
+        Parameters
+        ----------
+        parms : dict, Series, ...
+            As in a call, such as ``fit.par``.
+        times : array_like, optional
+            Default: the model's own.
+        """
+        values = merge_parameters(self._own, parms)
+        if self.experiments is None:
+            table: pd.DataFrame = self.model(values[self.model.parms.index], times)
+            return table
+        tables = []
+        for label in self.experiments.column.labels:
+            model = self.model_of(label)
+            tables.append(model(values[model.parms.index], times))
+            tables[-1].insert(0, self.entity, label)
+        return pd.concat(tables, ignore_index=True)
+
+    def plot(self, parms: UserParameters = None, *, times: Any = None, axes: Any = None, **kwargs: Any) -> Any:
+        """Draw the runs behind the cost with the data, in their own units: a panel an entity, or else a variable.
+
+        Parameters
+        ----------
+        parms, times
+            As for `run`.
+        axes : array of Axes, optional
+        **kwargs
+            Labels and limits (``xlabel``, ``yscale``, ...), and properties of the curves.
+
+        Returns
+        -------
+        ndarray of Axes
+        """
+        if self.x is None:
+            raise ArgumentError("Means (x=None) have no time to be drawn against.")
+        c, curves = self.comparison, self.run(parms, times)
+        if len(c.scale.log) == len(c):  # what is compared as logarithms is seen as such
+            kwargs.setdefault("yscale", "log")
+        seen = pd.DataFrame({"name": list(c.names), "x": c.x, "obs": c.scale.back(c.obs)})
+        if self.experiments is None:
+            from fmepy.plotting.models import plot_model
+
+            obs = seen.rename(columns={"x": "time"})
+            return plot_model(curves, obs=obs, which=list(c.group_names), axes=axes, **kwargs)
+        from fmepy.plotting.entities import plot_entities
+
+        seen["entity"] = list(c.entities or ())
+        shown = curves[[self.entity, "time", *c.group_names]]
+        return plot_entities(shown, seen, entity=str(self.entity), axes=axes, **kwargs)
+
     def repeats(self, other: object) -> bool:
         """Tell whether another cost holds the same model against the same data."""
         if not isinstance(other, SimulationCost):

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.solver_error import told_error
+from fmepy.errors import ArgumentError, listed
 from fmepy.numerics.covariance import Spectrum, correlation_of
+from fmepy.parameters.entities import split_local
 from fmepy.parameters.scales import marked, marked_covariance
 from fmepy.results.printing import coefficient_cells, coefficient_table, fixed_matrix, significant
 from fmepy.results.tables import Part, Shown, as_html, table, wrapped
@@ -303,6 +305,33 @@ class ModFit(Shown):
             solver_note=told_error(self.solver_error),
             at_bound=self.at_bound,
         )
+
+    def by_entity(self) -> pd.DataFrame:
+        """Return the local parameters of several experiments as a table: a row an entity, its estimates and errors.
+
+        Returns
+        -------
+        DataFrame
+            Index: the entity, as text. Columns ``ka``, ``ka.se`` (its standard error), ...; NaN where an entity has no
+            such parameter, or it was not fitted.
+
+        Raises
+        ------
+        ArgumentError
+            No parameter belongs to an entity.
+        """
+        cells: dict[str, dict[str, float]] = {}
+        for name, estimate, error in zip(self.names, self.theta, self.std_error, strict=True):
+            own, entity = split_local(name)
+            if entity is not None:
+                cells.setdefault(own, {})[entity] = float(estimate)
+                cells.setdefault(f"{own}.se", {})[entity] = float(error)
+        if not cells:
+            raise ArgumentError(
+                "No parameter of this fit belongs to an entity; a cost with `entity` and `entity_parms` has such "
+                f"parameters. Fitted were {listed(self.names)}."
+            )
+        return pd.DataFrame(cells).rename_axis("entity")
 
     def plot(self, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
         """Draw the residuals of every variable and the cost by iteration; return the Axes."""

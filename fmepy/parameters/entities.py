@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ParameterError, did_you_mean, listed
+from fmepy.errors import ParameterError, did_you_mean
 from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import check_names
 from fmepy.types import IntVector, Vector
@@ -111,16 +111,6 @@ class EntityParameters:
             np.minimum.at(ends[1], self.take[:, j], upper[name])
         n = len(self.parms)
         return pd.Series(ends[0][:n], self.parms.index), pd.Series(ends[1][:n], self.parms.index)
-
-    def position(self, label: Any, argument: str = "entity") -> int:
-        """Return the place of an entity; ParameterError for one that is not there, with the nearest."""
-        text = entity_text(label)
-        if text not in self.labels:
-            raise ParameterError(
-                f"`{argument}={label!r}` is not among the data.{did_you_mean(text, self.labels)} There are "
-                f"{listed(self.labels)}."
-            )
-        return self.labels.index(text)
 
     def _place(self, name: str) -> int:
         return list(self.parms.index).index(name)

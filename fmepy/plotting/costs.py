@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fmepy.plotting.axes import add_legend, get_ax, picture
+from fmepy.plotting.entities import draw_by_entity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +17,7 @@ _MARKERS = "osD^vPX*<>"
 
 @picture
 def plot_residuals(cost: ModCost, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-    """Draw weighted residuals against x, one symbol and colour per variable; return the Axes.
+    """Draw weighted residuals against x, one symbol and colour per variable, or per entity; return the Axes.
 
     Parameters
     ----------
@@ -31,6 +32,9 @@ def plot_residuals(cost: ModCost, *, ax: Axes | None = None, **kwargs: Any) -> A
     table, names = cost.residuals, cost.var["name"].repeat(cost.var["N"].tolist()).to_numpy()
     for k, name in enumerate(dict.fromkeys(names)):
         mine = table[names == name]
+        if "entity" in table and mine["entity"].notna().all():
+            draw_by_entity(ax, mine, "res", **({} if k == 0 else {"marker": _MARKERS[k], "label": None}), **kwargs)
+            continue
         style = {"linestyle": "none", "marker": _MARKERS[k % len(_MARKERS)], "color": f"C{k % 10}", "label": name}
         ax.plot(mine["x"].to_numpy(), mine["res"].to_numpy(), **(style | kwargs))
     ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)

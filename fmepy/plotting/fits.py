@@ -9,6 +9,7 @@ import pandas as pd
 
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
+from fmepy.plotting.entities import draw_by_entity
 from fmepy.plotting.observations import draw_observed, observed
 
 if TYPE_CHECKING:
@@ -34,9 +35,14 @@ def plot_fit(fit: ModFit, *, axes: Any = None, **kwargs: Any) -> NDArray[np.obje
     groups = _residual_groups(fit)
     with_trace = len(fit.rsstrace) > 1
     panels: NDArray[np.object_] = get_axes(len(groups) + with_trace, axes)
-    for ax, (label, x, r, x_label) in zip(panels, groups, strict=False):
+    for ax, (label, own, x_label) in zip(panels, groups, strict=False):
         ax.axhline(0.0, color="0.6", linewidth=0.8)
-        ax.plot(x, r, **{"marker": "o", "linestyle": "none", "markersize": 5, **kwargs})
+        if "entity" in own and own["entity"].notna().all():
+            draw_by_entity(ax, own, "res", **{"markersize": 5, **kwargs})
+            add_legend(ax)
+        else:
+            points = {"marker": "o", "linestyle": "none", "markersize": 5, **kwargs}
+            ax.plot(own["x"].to_numpy(), own["res"].to_numpy(), **points)
         ax.set_title(label)
         set_axes(ax, x_label, "weighted residual")
     if with_trace:
@@ -44,15 +50,16 @@ def plot_fit(fit: ModFit, *, axes: Any = None, **kwargs: Any) -> NDArray[np.obje
     return panels
 
 
-def _residual_groups(fit: ModFit) -> list[tuple[str, Any, Any, str]]:
-    """Return (variable, x, residuals, label of x), one per variable; x is the observation number without a ModCost."""
+def _residual_groups(fit: ModFit) -> list[tuple[str, pd.DataFrame, str]]:
+    """Return (variable, table with x and res, label of x); x is the observation number without a ModCost."""
     table = getattr(fit.cost, "residuals", None)
     if isinstance(table, pd.DataFrame):
         rows = table.groupby(fit.cost.var["name"].repeat(fit.cost.var["N"]).to_numpy(), sort=False)
-        return [(str(name), own["x"].to_numpy(), own["res"].to_numpy(), fit.cost.x_name) for name, own in rows]
+        return [(str(name), own, fit.cost.x_name) for name, own in rows]
     if len(fit.residuals) == 0:
         return []
-    return [("residuals", np.arange(len(fit.residuals)), fit.residuals.to_numpy(), "observation")]
+    own = pd.DataFrame({"x": np.arange(len(fit.residuals)), "res": fit.residuals.to_numpy()})
+    return [("residuals", own, "observation")]
 
 
 def _plot_trace(fit: ModFit, ax: Axes) -> None:

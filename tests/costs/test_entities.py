@@ -205,6 +205,61 @@ def test_a_failed_run_names_its_entity(oral):
         bound.residuals(np.array([-20.0]))
 
 
+def test_local_estimates_stand_in_a_table_with_their_errors(oral):
+    cost = SimulationCost(oral, data(), entity="subject", conditions=conditions(), entity_parms=["ka", "V"])
+    fit = modFit(cost, ["ke", "ka[a]", "ka[b]", "ka[c]", "V[b]"])
+    table = fit.by_entity()
+    assert table.columns.tolist() == ["ka", "ka.se", "V", "V.se"]
+    assert table.index.tolist() == ["a", "b", "c"]
+    assert table.index.name == "entity"
+    assert table["ka"].tolist() == fit.par[["ka[a]", "ka[b]", "ka[c]"]].tolist()
+    assert table["V.se"]["b"] == fit.std_error["V[b]"]
+    assert table["V"].isna().tolist() == [True, False, True]
+    with pytest.raises(ArgumentError, match="belongs to an entity"):
+        modFit(cost, ["ke"]).by_entity()
+
+
+def test_an_entity_is_a_model_of_the_costs_parameters(oral):
+    cost = SimulationCost(oral, data(), entity="subject", conditions=conditions(), entity_parms=["ka"])
+    p, t = {"ka[b]": 0.9, "ke": 0.08}, np.array([0.0, 1.0, 5.0])
+    one = cost.model_of("b")
+    np.testing.assert_allclose(one(p, t)["conc"], curve(t, 50.0, 0.9, 0.08, 20.0), rtol=1e-6, atol=1e-10)
+    runs = cost.run(p, t)
+    assert runs.columns[:2].tolist() == ["subject", "time"]
+    np.testing.assert_array_equal(runs.query("subject == 'b'")["conc"], one(p, t)["conc"])
+    np.testing.assert_array_equal(one.replace(parms=p)(None, t)["conc"], one(p, t)["conc"])
+    again = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(again(p, t)["conc"], one(p, t)["conc"])
+    _, S = one.bind(["ke", "ka[a]", "ka[b]"], times=t[1:]).sensitivities(np.array([0.08, 1.5, 0.9]))
+    assert (S[:, :, 1] == 0).all()
+    h = 1e-5
+    ends = [curve(t[1:], 50.0, 0.9, 0.08 + e, 20.0) for e in (h, -h)]
+    np.testing.assert_allclose(S[:, 2, 0], (ends[0] - ends[1]) / (2 * h), rtol=1e-5)
+    with pytest.raises(ParameterError, match="There are 'a', 'b', 'c'"):
+        cost.model_of("d")
+    with pytest.raises(ArgumentError, match=r"cost\.model"):
+        SimulationCost(oral, data().drop(columns="subject")).model_of("a")
+
+
+def test_pictures_show_a_panel_or_a_colour_an_entity(oral):
+    import matplotlib.pyplot as plt
+
+    cost = SimulationCost(oral, data(), entity="subject", conditions=conditions(), transform="log")
+    panels = cost.plot({"ka": 1.2}, times=np.linspace(0, 24, 50))
+    assert [ax.get_title() for ax in panels] == ["subject a", "subject b", "subject c"]
+    assert [len(ax.lines[0].get_xdata()) for ax in panels] == [50] * 3
+    np.testing.assert_allclose(panels[1].lines[1].get_ydata(), data().query("subject == 'b'")["conc"])
+    assert panels[0].get_yscale() == "log"
+    ax = cost().plot()
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "c"]
+    assert len({line.get_color() for line in ax.lines[:3]}) == 3
+    first, _ = modFit(cost, ["ka"]).plot()
+    assert [t.get_text() for t in first.get_legend().get_texts()] == ["a", "b", "c"]
+    (plain,) = SimulationCost(oral, {"time": [1.0, 2.0], "central": [3.0, 2.0]}).plot()
+    assert plain.get_ylabel() == "central"
+    plt.close("all")
+
+
 BAD = [
     ({"entity": "subjct"}, DataError, "Did you mean 'subject'"),
     ({"entity": None}, ArgumentError, "`conditions` needs `entity`"),
