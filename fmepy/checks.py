@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from fmepy.errors import ArgumentError
+from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.parameters.names import normal_name
 from fmepy.types import Seed
+
+
+def changed_arguments(
+    given: Mapping[str, Any], changes: Mapping[str, Any], merged: Sequence[str], kind: str
+) -> dict[str, Any]:
+    """Return the arguments of a constructor with some of them changed: what ``replace`` of models and costs does.
+
+    Those named in `merged` that are dicts or Series by name are merged with what was given before.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such argument of a `kind`.
+
+    Examples
+    --------
+    >>> changed_arguments({"times": [0, 1], "parms": {"a": 1, "b": 2}}, {"parms": {"b": 3}}, ["parms"], "OdeModel")
+    {'times': [0, 1], 'parms': {'a': 1, 'b': 3}}
+    """
+    out = dict(given)
+    for name, value in changes.items():
+        if name not in given:
+            raise ArgumentError(
+                f"`replace`: {kind} has no argument {name!r}.{did_you_mean(name, given)} There are {listed(given)}."
+            )
+        parts = [v for v in (given[name], value) if isinstance(v, (Mapping, pd.Series))]
+        merges = name in merged and parts and parts[-1] is value
+        named = ((normal_name(k) if isinstance(k, str) else k, v) for part in parts for k, v in dict(part).items())
+        out[name] = dict(named) if merges else value
+    return out
 
 
 def whole_number(value: Any, argument: str, least: int = 0, most: int | None = None, hint: str = "") -> int:

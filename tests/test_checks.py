@@ -1,9 +1,10 @@
 """Numbers, counts, levels and seeds are checked at the door, in the same words everywhere."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from fmepy.checks import as_rng, between_0_and_1, positive_number, seed_sequence, whole_number
+from fmepy.checks import as_rng, between_0_and_1, changed_arguments, positive_number, seed_sequence, whole_number
 from fmepy.errors import ArgumentError, ModelError
 
 
@@ -48,3 +49,14 @@ def test_a_seed_gives_numpy_s_own_numbers():
 def test_another_seed_is_refused(seed):
     with pytest.raises(ArgumentError, match="seed"):
         as_rng(seed)
+
+
+def test_changed_arguments_merge_what_is_by_name_and_replace_the_rest():
+    given = {"parms": pd.Series({"a": 1.0, "µ": 2.0}), "transform": "log", "times": {"a": 1}}
+    assert changed_arguments(given, {"parms": {"μ": 3.0}}, ["parms"], "X")["parms"] == {"a": 1.0, "μ": 3.0}
+    assert changed_arguments(given, {"parms": None}, ["parms"], "X")["parms"] is None
+    assert changed_arguments(given, {"transform": {"y": "log"}}, ["transform"], "X")["transform"] == {"y": "log"}
+    assert changed_arguments(given, {"times": {"b": 2}}, ["parms"], "X")["times"] == {"b": 2}
+    assert given["transform"] == "log"
+    with pytest.raises(ArgumentError, match=r"Model has no argument 'parm'. Did you mean 'parms'"):
+        changed_arguments(given, {"parm": {}}, [], "Model")

@@ -13,7 +13,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import changed_arguments
 from fmepy.costs.base import AddableCost, OfData
 from fmepy.costs.entities import (
     EntityColumn,
@@ -38,7 +39,7 @@ from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
 from fmepy.costs.predictions import Predictions, predictions_by_entity, predictions_of
 from fmepy.costs.tables import as_table
-from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
+from fmepy.errors import ArgumentError, check_choice
 from fmepy.models.base import Model
 from fmepy.models.entity import EntityModel
 from fmepy.parameters.named import check_names, merge_parameters
@@ -424,17 +425,8 @@ class SimulationCost(AddableCost):
 
     def replace(self, **arguments: Any) -> SimulationCost:
         """Return a copy with some arguments of the constructor changed; dicts are merged."""
-        for name in arguments:
-            if name not in _ARGUMENTS:
-                raise ArgumentError(
-                    f"SimulationCost has no argument {name!r}.{did_you_mean(name, _ARGUMENTS)} There are "
-                    f"{listed(_ARGUMENTS)}."
-                )
-        new = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
-        for name, value in arguments.items():
-            old = new[name]
-            merges = name in _MERGED and isinstance(value, Mapping) and isinstance(old, Mapping)
-            new[name] = {**old, **value} if merges else value
+        given = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
+        new = changed_arguments(given, arguments, _MERGED, "SimulationCost")
         return SimulationCost(new.pop("model"), new.pop("obs"), **new)
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import as_rng, positive_number
+from fmepy.checks import as_rng, changed_arguments, positive_number
 from fmepy.costs.base import AddableCost
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_conditions, read_experiments
 from fmepy.costs.noise import names_of_estimates, names_of_noise
@@ -33,8 +33,6 @@ from fmepy.errors import (
     ParameterError,
     SimulationError,
     check_choice,
-    did_you_mean,
-    listed,
 )
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
@@ -299,17 +297,8 @@ class FimlofCost(AddableCost):
 
         Parameters of the noise that the new one has no use for are dropped.
         """
-        for name in arguments:
-            if name not in _ARGUMENTS:
-                raise ArgumentError(
-                    f"FimlofCost has no argument {name!r}.{did_you_mean(name, _ARGUMENTS)} There are "
-                    f"{listed(_ARGUMENTS)}."
-                )
-        new = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
-        for name, value in arguments.items():
-            old = new[name]
-            merges = name in _MERGED and isinstance(value, Mapping) and isinstance(old, Mapping)
-            new[name] = {**old, **value} if merges else value
+        given = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
+        new = changed_arguments(given, arguments, _MERGED, "FimlofCost")
         explicit = set(arguments.get("parms") or ())
         new["parms"] = _still_used(new, explicit)
         return FimlofCost(new.pop("model"), new.pop("obs"), **new)

@@ -7,13 +7,14 @@ rest of the contract of `models.base.Model` is here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
+from fmepy.checks import changed_arguments
+from fmepy.errors import ModelError
 from fmepy.expressions.equations import Equations
 from fmepy.models.base import BoundModel
 from fmepy.models.definition.define import define
@@ -24,7 +25,6 @@ from fmepy.models.running.by_entity import EntityInputs, inputs_by_entity
 from fmepy.models.running.events import as_events
 from fmepy.models.running.forcings import tell_outside
 from fmepy.parameters.named import check_names, merge_parameters
-from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
 from fmepy.types import UserParameters, Vector
 
@@ -248,22 +248,11 @@ class DynamicModel(Runnable):
 
         Equations are shared (and so is what was compiled) where nothing but numbers differs.
         """
-        for name in arguments:
-            if name not in self._arguments:
-                known = self._arguments
-                raise ArgumentError(
-                    f"`replace` got {name!r}.{did_you_mean(name, known)} {type(self).__name__} takes {listed(known)}."
-                )
-        new = dict(self._arguments)
-        for name, value in arguments.items():
-            old = self.definition.parms if name == "parms" else new[name]
-            if name == "parms":
-                check_scale(value, self.definition.parms, "parms")
-            if name in _MERGED and _is_named(value):
-                merged = [*(dict(old).items() if _is_named(old) else ()), *dict(value).items()]
-                new[name] = {normal_name(k): v for k, v in merged}
-            else:
-                new[name] = value
+        given = self._arguments
+        if "parms" in arguments:
+            check_scale(arguments["parms"], self.definition.parms, "parms")
+            given = given | {"parms": self.definition.parms}
+        new = changed_arguments(given, arguments, _MERGED, type(self).__name__)
         copy = type(self).__new__(type(self))
         copy._like = self
         type(self).__init__(copy, **new)
@@ -299,7 +288,3 @@ class DynamicModel(Runnable):
 
     def _repr_latex_(self) -> str | None:
         return None if self.equations is None else self.equations._repr_latex_()
-
-
-def _is_named(value: Any) -> bool:
-    return isinstance(value, Mapping | pd.Series)
