@@ -301,8 +301,6 @@ def test_what_texts_name_exists(root):
 
 MOST_LINES_OF_CODE = 90  # of a function, without blank lines, comments and its docstring
 KERNELS = {  # loops that are compiled as one piece: a call of a further function costs there, or cannot be inlined
-    "filtering/loop.py:_loop",
-    "filtering/square_root_loop.py:_loop",
 }
 MOST_LINES = 500  # of a file; a longer one holds one idea
 LONG = {

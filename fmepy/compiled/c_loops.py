@@ -1,57 +1,59 @@
-"""Loops that serve all models, as C functions: compiled by numba once on a machine, kept as object files.
+"""Loops that serve all models, as C functions: compiled once on a machine, kept as object files.
 
-LLVM reads an object file back in milliseconds: a process that finds it does without numba. A C function lets other
-threads run while it runs.
+LLVM reads an object file back in milliseconds. A C function lets other threads run while it runs.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
+import inspect
 import logging
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fmepy.compiled.folder import folder_in_use, prune, read_kept, write_kept
-from fmepy.compiled.machine import Code, versions
+from fmepy.compiled.kernel_code import kernel_text, kinds_of
+from fmepy.compiled.machine import Code, object_of, optimised, versions
 
 __all__ = ["address", "c_loop"]
 
 logger = logging.getLogger(__name__)
 
-_KINDS: dict[str, Any] = {"i": ctypes.c_int64, "d": ctypes.c_double, "p": ctypes.c_void_p, "q": ctypes.c_void_p}
+_KINDS: dict[str, Any] = {"i": ctypes.c_int64, "d": ctypes.c_double, "p": ctypes.c_void_p}
 
 
 @cache
-def c_loop(module: str, name: str, kinds: str, what: str) -> Callable[..., None]:
-    """Return a function of a module of this room in machine code.
+def c_loop(kernel: Callable[..., None], what: str) -> Callable[..., None]:
+    """Return a kernel in machine code; see `compiled.kernels` for what it gets.
 
     Parameters
     ----------
-    module, name : str
-    kinds : str
-        One letter an argument: i(nteger), d(ouble), p(ointer to doubles), q (pointer to integers).
+    kernel : callable
     what : str
-        For the message at the first time, when it takes some seconds.
+        For the message at the first time, when it takes a moment.
     """
-    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    digest = hashlib.sha256(b"\n".join([versions().encode(), *sources])).hexdigest()[:32]
-    path = folder_in_use() / f"{module}_{name}-{digest}.o"
+    name = f"{kernel.__module__.rpartition('.')[2]}_{kernel.__name__}"
+    path = folder_in_use() / f"{name}-{_digest(Path(inspect.getfile(kernel)).parent)}.o"
     made = read_kept(path)
     if made is None:
-        logger.info("Compiling %s for the first time; this happens once and takes a few seconds.", what)
-        from fmepy.compiled.kernels import object_file
-
-        made = object_file(getattr(import_module(f"fmepy.compiled.{module}"), name), kinds)
+        logger.info("Compiling %s for the first time; this happens once and takes a second.", what)
+        made = object_of(optimised(kernel_text(kernel), 3, "run"))
         write_kept(path, made)
         prune(path.parent)
     code = Code(made)
-    function = ctypes.CFUNCTYPE(None, *(_KINDS[kind] for kind in kinds))(code.address("run"))
+    function = ctypes.CFUNCTYPE(None, *(_KINDS[kind] for kind in kinds_of(kernel)))(code.address("run"))
     function.code = code  # type: ignore[attr-defined]  # it lives as long
     return function
+
+
+@cache
+def _digest(folder: Path) -> str:
+    """Return the hash of what may go into kernels of a room, and of what decides how code looks."""
+    sources = [path.read_bytes() for at in (Path(__file__).parent, folder) for path in sorted(at.glob("*.py"))]
+    return hashlib.sha256(b"\n".join([versions().encode(), *sources])).hexdigest()[:32]
 
 
 def address(array: Any) -> int:

@@ -2,19 +2,17 @@
 """The loops of difference models: states, outputs, and their exact sensitivities. What is compiled of them.
 
 A model's functions come as addresses of C functions ``void f(double t, double* x, double* q, double* out)``, q holding
-parameters and forcings. `told` becomes -1, or the step at which a state became NaN or infinite.
+parameters and forcings; arrays come as their addresses. `told` becomes -1, or the step at which a state became NaN or
+infinite.
 """
 
 from __future__ import annotations
 
-from numba import carray
-
-from fmepy.compiled.kernels import call, part
+from fmepy.compiled.kernels import call, doubles, integers
 
 __all__ = ["run", "run_sens"]
 
 
-@part
 def _is_finite(x, n):
     total = 0.0
     for i in range(n):
@@ -22,14 +20,12 @@ def _is_finite(x, n):
     return total == 0.0
 
 
-@part
 def _clear(B):
     for i in range(B.shape[0]):
-        for j in range(B.shape[1]):  # (numba's own way to set an array raises errors, and so needs Python)
+        for j in range(B.shape[1]):
             B[i, j] = 0.0
 
 
-@part
 def _add_entries(B, A, v, at):
     """Add M A to B, v the entries of M, at their rows and columns."""
     for e in range(at.shape[0]):
@@ -38,22 +34,24 @@ def _add_entries(B, A, v, at):
             B[i, k] += v[e] * A[j, k]
 
 
-@part
 def _add_own(B, v, at):
     """Add the entries v to B, at their rows and columns."""
     for e in range(at.shape[0]):
         B[at[e, 0], at[e, 1]] += v[e]
 
 
-def run(step, write, n, n_out, n_p, n_u, n_rows, t0, q, forcings, keep, work, out, told):
+def run(
+    step: int, write: int, n: int, n_out: int, n_p: int, n_u: int, n_rows: int, t0: float,
+    q: int, forcings: int, keep: int, work: int, out: int, told: int,
+):  # fmt: skip
     """Run a model: `step` sets the next states, `write` the outputs.
 
     q : parameters, and room for the forcings;  keep : the steps that are rows, increasing;
     work : 2 n, the initial states first;  out : shape (n_rows, n + n_out).
     """
-    steps, Q, W = carray(keep, (1, n_rows))[0], carray(q, (1, n_p + n_u))[0], carray(work, (2, n))
+    steps, Q, W = integers(keep, n_rows), doubles(q, n_p + n_u), doubles(work, 2, n)
     last = steps[n_rows - 1]
-    U, rows, ended = carray(forcings, (last + 1, n_u)), carray(out, (n_rows, n + n_out)), carray(told, (1, 1))
+    U, rows, ended = doubles(forcings, last + 1, n_u), doubles(out, n_rows, n + n_out), doubles(told, 1, 1)
     x, new, row = W[0], W[1], 0
     ended[0, 0] = -1.0
     for k in range(last + 1):
@@ -74,8 +72,9 @@ def run(step, write, n, n_out, n_p, n_u, n_rows, t0, q, forcings, keep, work, ou
 
 
 def run_sens(
-    step, write, n, n_out, n_p, n_u, n_par, n_F, n_D, n_G, n_H, n_rows, t0,
-    q, forcings, keep, places, x_work, S_work, v_work, w_work, out, slopes, told,
+    step: int, write: int, n: int, n_out: int, n_p: int, n_u: int, n_par: int, n_F: int, n_D: int, n_G: int, n_H: int,
+    n_rows: int, t0: float, q: int, forcings: int, keep: int, places: int,
+    x_work: int, S_work: int, v_work: int, w_work: int, out: int, slopes: int, told: int,
 ):  # fmt: skip
     """Run a model with sensitivities, S[n] = F S[n-1] + D.
 
@@ -84,12 +83,12 @@ def run_sens(
 
     S_work : shape (2, n, n_par), the initial S first;  slopes : shape (n_rows, n + n_out, n_par).
     """
-    steps, Q = carray(keep, (1, n_rows))[0], carray(q, (1, n_p + n_u))[0]
+    steps, Q = integers(keep, n_rows), doubles(q, n_p + n_u)
     last = steps[n_rows - 1]
-    U, rows, ended = carray(forcings, (last + 1, n_u)), carray(out, (n_rows, n + n_out)), carray(told, (1, 1))
-    x, S = carray(x_work, (1, n))[0], carray(S_work, (2 * n, n_par))
-    v, w = carray(v_work, (1, n + n_F + n_D))[0], carray(w_work, (1, n_out + n_G + n_H))[0]
-    at, all_slopes = carray(places, (n_F + n_D + n_G + n_H, 2)), carray(slopes, (n_rows * (n + n_out), n_par))
+    U, rows, ended = doubles(forcings, last + 1, n_u), doubles(out, n_rows, n + n_out), doubles(told, 1, 1)
+    x, S = doubles(x_work, n), doubles(S_work, 2 * n, n_par)
+    v, w = doubles(v_work, n + n_F + n_D), doubles(w_work, n_out + n_G + n_H)
+    at, all_slopes = integers(places, n_F + n_D + n_G + n_H, 2), doubles(slopes, n_rows * (n + n_out), n_par)
     F, D, G, H = at[:n_F], at[n_F : n_F + n_D], at[n_F + n_D : n_F + n_D + n_G], at[n_F + n_D + n_G :]
     A, B, row = S[:n], S[n:], 0
     ended[0, 0] = -1.0

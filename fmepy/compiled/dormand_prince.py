@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""Dormand and Prince's pair of orders 5 and 4, compiled by numba: the one explicit method of engines and filters.
+"""Dormand and Prince's pair of orders 5 and 4, the one explicit method of engines and filters.
 
 One step from (t, y) of size h, with k_1 = f(t, y) the last stage of the step before (FSAL)::
 
@@ -11,8 +11,8 @@ of every sensitivity; the largest counts. The next step is ``h 0.9 error^-0.17 l
 fifth to ten times the present one. Rows lie anywhere: between t and t + h the solution is Shampine's polynomial of
 order 4, which meets both ends with its slope.
 
-Rates come in as a compiled function ``rates(t, y, model, out)`` and `model`, whatever it wants to know: a tuple of
-arrays and addresses. For every such function what is here is compiled into the loop that calls it (`kernel`), so a
+Rates come in as a kernel ``rates(t, y, model, out)`` and `model`, whatever it wants to know: a tuple of arrays and
+addresses. For every such kernel what is here is translated into the loop that calls it (`compiled.kernels`), so a
 filter's loop may take the step with rates of its own; nothing here allocates.
 
 References
@@ -26,9 +26,7 @@ from __future__ import annotations
 
 import math
 
-from fmepy.compiled import status
-from fmepy.compiled.kernels import part
-from fmepy.compiled.status import CROSSED, DONE, EXPLODED, NO_RATES, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS
+from fmepy.compiled.status import CROSSED, DONE, EXPLODED, NO_RATES, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS, has_exploded
 
 __all__ = ["dense", "drive", "first_step", "prepare_dense", "size_of_error", "step"]
 
@@ -39,10 +37,7 @@ STIFF_STEPS = 15
 BORDER = 3.25
 """The border of stability on the negative real axis, about: h |lambda|."""
 
-_has_exploded = part(status.has_exploded)
 
-
-@part
 def step(rates, model, t, h, t_new, y, y_new, arg, k):
     """Take one step: from y and k[0], its rates, set y_new and the stages k[1], ..., k[6]; arg is k[5]'s argument."""
     n = len(y)
@@ -81,7 +76,6 @@ def step(rates, model, t, h, t_new, y, y_new, arg, k):
     rates(t_new, y_new, model, k7)
 
 
-@part
 def size_of_error(h, y, y_new, k, n_states, rtol, atol):
     """Return the largest root mean square of error / (atol + rtol max(|y|, |y_new|)) over the blocks of n_states."""
     k1, k3, k4, k5, k6, k7 = k[0], k[2], k[3], k[4], k[5], k[6]
@@ -105,7 +99,6 @@ def size_of_error(h, y, y_new, k, n_states, rtol, atol):
     return math.sqrt(largest / n_states)
 
 
-@part
 def first_step(rates, model, t, y, k1, span, rtol, atol, arg, k2):
     """Return a first step that a step of Euler's method finds small enough (Hairer et al., section II.4)."""
     size = slope = 0.0
@@ -128,7 +121,6 @@ def first_step(rates, model, t, y, k1, span, rtol, atol, arg, k2):
     return min(100.0 * h, other, span)
 
 
-@part
 def prepare_dense(h, y, y_new, k, c):
     """Set the coefficients c, shape (4, n), of the polynomial within a step."""
     k1, k3, k4, k5, k6, k7 = k[0], k[2], k[3], k[4], k[5], k[6]
@@ -148,7 +140,6 @@ def prepare_dense(h, y, y_new, k, c):
         )
 
 
-@part
 def dense(s, y, c, row):
     """Set row to the solution at the fraction s of a step that began at y."""
     r = 1.0 - s
@@ -156,16 +147,14 @@ def dense(s, y, c, row):
         row[i] = y[i] + s * (c[0, i] + r * (c[1, i] + s * (c[2, i] + r * c[3, i])))
 
 
-@part
 def _has_crossed(before, now):
     """Tell whether any condition has changed its sign."""
-    for i in range(len(before)):  # noqa: SIM110    # numba has no any()
+    for i in range(len(before)):  # noqa: SIM110    # a kernel has no any()
         if before[i] * now[i] < 0.0 or (now[i] == 0.0 and before[i] != 0.0):
             return True
     return False
 
 
-@part
 def _first_crossing(watch, model, t, h, y, c, before, now, row):
     """Return the fraction of the step right after its first crossing, to the last bit, by halving."""
     low, high = 0.0, 1.0
@@ -183,7 +172,6 @@ def _first_crossing(watch, model, t, h, y, c, before, now, row):
             return high
 
 
-@part
 def _is_at_border(h, y_new, arg, k):
     """Tell whether a step is as long as stability allows: h |lambda| from the last two stages, which are at t + h."""
     change = distance = 0.0
@@ -193,7 +181,6 @@ def _is_at_border(h, y_new, arg, k):
     return distance > 0.0 and h * math.sqrt(change / distance) > BORDER
 
 
-@part
 def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_step, most_steps, out, work, marks):
     """Carry the solution from (t, start) over `times`; return (status, rows written, time reached, next step).
 
@@ -291,6 +278,6 @@ def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_ste
             k[0, i] = k[6, i]
         if is_last:
             return DONE, row, end, h
-    if _has_exploded(start, y, k[0], n_states, span, rtol, atol):
+    if has_exploded(start, y, k[0], n_states, span, rtol, atol):
         told = EXPLODED
     return told, row, t, h

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled import explicit_loop
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.status import HEAD, WORK
 from fmepy.types import Cube, Matrix, Vector
 
 __all__ = ["Course", "ExplicitRuns", "Functions", "Solver", "Stretch"]
 
-KINDS = "qqqpi" + "p" * 6
-"""Of the arguments of the compiled loop, see `compiled.c_loops`."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 """How a change at the end of a stretch changes a state, as the compiled loop knows it."""
 
@@ -142,8 +141,8 @@ class ExplicitRuns:
             *(k.times for k in course.stretches), *(k.constants for k in course.stretches), forced.ravel(),
         ])  # fmt: skip
         self._fixed = [address(a) for a in (self._head, self._stretches, self._changes, self._numbers)]
-        name = "run_watched" if f.n_watched else "run_smooth"
-        self._loop = c_loop("explicit_loop", name, KINDS, "the explicit solver")
+        run = explicit_loop.run_watched if f.n_watched else explicit_loop.run_smooth
+        self._loop = c_loop(run, "the explicit solver")
         self._functions, self._n_inputs = functions, n_inputs
         self._rows, self._width = len(course.rows), n + f.n_outputs
         # where things lie in the one array of a single run: every array's address takes time

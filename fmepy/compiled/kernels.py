@@ -1,96 +1,82 @@
-# mypy: ignore-errors
-"""How kernels are compiled: where they are called, and kept for the next process."""
+"""Kernels: functions of Python on numbers and arrays that become machine code, in a second, with nothing beside LLVM.
+
+A kernel is a plain function of a small part of Python, and runs as Python too. It may hold
+
+* whole numbers, floats, truth values; arrays of floats or of whole numbers, contiguous, by rows; tuples, named or not;
+* ``for i in range()``, while, if, break, continue, return; assignments, also to entries, also of tuples;
+* arithmetic, comparisons, choices; abs, min, max, len, int, float, and what `kernel_code` lists of math and numpy;
+* ``a[i, j]``, ``a[i]`` (a part of an array), ``a[i:j]``, ``a[i, j:]``, ``a.shape``, ``a.reshape(())``; only a literal
+  index counts from the end;
+* calls of other kernels; of `new`, `doubles`, `integers`, `call`, below. Kernels may be handed on as arguments.
+
+What a name holds has one type throughout a kernel, except that a whole number becomes a float where it must. A kernel
+is translated once for each combination of the types of its arguments; what is None, a kernel or another object of
+Python is known then, and branches that ask for it (``if record is not None``) are decided. Nothing is checked at run
+time, and nothing is raised: x / 0 is infinite, an index too large ends in the void.
+
+The outermost kernel gets numbers, by annotation ``int`` or ``float``, or a named tuple or dataclass whose fields are
+annotated too (int, float, bool, arrays of `fmepy.types`, such tuples again): as one array of 64-bit words that `packed`
+returns.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+import ctypes
+import struct
+from dataclasses import is_dataclass
 from typing import Any
 
-import numba
-from llvmlite import ir
-from numba import types
-from numba.core import config
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import cpu_target
-from numba.extending import intrinsic
+import numpy as np
 
-from fmepy.compiled.machine import object_of, optimised
-from fmepy.compiled.numba_cache import cfunc, njit
-
-__all__ = ["call", "kernel", "kernel_by_pointer", "object_file", "part"]
+__all__ = ["KernelError", "call", "doubles", "integers", "new", "packed"]
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Return a function compiled when it is first called, and kept."""
-    return njit(cache=True, error_model="numpy", nogil=True)(function)
+class KernelError(TypeError):
+    """A kernel holds what cannot be translated."""
 
 
-def kernel_by_pointer(signature: Any, function: Callable[..., Any]) -> Any:
-    """Return a function compiled for one signature, to be called by its address; kept as above."""
-    return cfunc(signature, cache=True)(function)
+def new(*shape: int) -> Any:
+    """Return an array of zeros, which lives as long as the outermost kernel runs."""
+    return np.zeros(shape)
 
 
-def part(function: Callable[..., Any]) -> Any:
-    """Return a function that becomes part of the kernels that call it, and may be handed functions to call."""
-    return njit(error_model="numpy", nogil=True, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(
-        function
-    )
+def doubles(address: int, *shape: int) -> Any:
+    """Return the array of floats at an address."""
+    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_double)), shape)
 
 
-@intrinsic
-def call(typing, function, t, y, inputs, out):
-    """Call the C function at an address: void (double, double*, double*, double*)."""
-
-    def generate(context, builder, signature, arguments):
-        address, t, *arrays = arguments
-        pointers = [
-            context.make_array(kind)(context, builder, value=array).data
-            for kind, array in zip(signature.args[2:], arrays, strict=True)
-        ]
-        kind = ir.FunctionType(ir.VoidType(), [t.type, *(p.type for p in pointers)])
-        builder.call(builder.inttoptr(address, kind.as_pointer()), [t, *pointers])
-        return context.get_dummy_value()
-
-    return types.void(function, types.float64, y, inputs, out), generate
+def integers(address: int, *shape: int) -> Any:
+    """Return the array of whole numbers at an address."""
+    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)), shape)
 
 
-_TYPES = {"i": types.int64, "d": types.float64, "p": types.CPointer(types.float64), "q": types.CPointer(types.int64)}
-_WORDS = {"i": "i64", "d": "double", "p": "ptr", "q": "ptr"}
+def call(address: Any, *arguments: Any) -> None:
+    """Call the C function at an address: of whole numbers, floats, and where arrays begin."""
+    if callable(address):  # a test's
+        address(*arguments)
+        return
+    kinds = [ctypes.c_void_p if isinstance(a, np.ndarray) else ctypes.c_double for a in arguments]
+    passed = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
+    ctypes.CFUNCTYPE(None, *kinds)(address)(*passed)
 
 
-def object_file(function: Callable[..., None], kinds: str) -> bytes:
-    """Return an object file of a function that allocates nothing, as the C function `run`; see `compiled.c_loops`.
-
-    numba writes it and LLVM optimises it on its own, without numba's wrappers, which need Python: so it can be read
-    back without numba.
-    """
-    cpu_target.target_context  # noqa: B018    # made before the level is changed, which it would keep
-    with global_compiler_lock:
-        level, config.OPT = config.OPT, type(config.OPT)(0)  # below it is optimised again
-        try:
-            made = numba.cfunc(types.void(*(_TYPES[kind] for kind in kinds)), error_model="numpy")(function)
-        finally:
-            config.OPT = level
-    name, arguments = (
-        made.native_name.removeprefix("cfunc."),
-        ", ".join(f"{_WORDS[k]} %a{i}" for i, k in enumerate(kinds)),
-    )
-    text = _COUNT.sub(r"define internal void @\1(ptr %array) alwaysinline {\n  ret void\n}\n", made.inspect_llvm())
-    module = optimised(text + _CALLER.format(name=name, arguments=arguments), 3, "run")
-    foreign = [f.name for f in module.functions if f.is_declaration and f.name.startswith(("NRT_", "numba_", "Py"))]
-    if foreign:
-        raise TypeError(f"{function.__name__} allocates or raises: it needs {', '.join(foreign)}.")
-    return object_of(module)
+def packed(values: Any) -> Any:
+    """Return a tuple of numbers, arrays and tuples as the words that a kernel gets; the arrays must live as long."""
+    words: list[int] = []
+    _pack(values, words)
+    return np.array(words, dtype=np.int64)
 
 
-_COUNT = re.compile(r"define [^\n]*@(NRT_(?:in|de)cref)\(.*?\n}\n", re.DOTALL)
-"""numba's counting of who uses an array: nothing is allocated or freed."""
-_CALLER = """
-define void @run({arguments}) {{
-  %value = alloca ptr
-  %error = alloca ptr
-  call i32 @{name}(ptr %value, ptr %error, {arguments})
-  ret void
-}}
-"""
+def _pack(values: Any, words: list[int]) -> None:
+    for value in values:
+        if isinstance(value, np.ndarray):
+            words.append(value.__array_interface__["data"][0])
+            words.extend(value.shape)
+        elif isinstance(value, tuple):
+            _pack(value, words)
+        elif is_dataclass(value):
+            _pack([getattr(value, name) for name in type(value).__annotations__], words)
+        elif isinstance(value, float):
+            words.append(struct.unpack("q", struct.pack("d", value))[0])
+        else:
+            words.append(int(value))

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from fmepy.expressions.functions import ELEMENTARY
 
-__all__ = ["NotWritableError", "Part", "Program"]
+__all__ = ["NotWritableError", "Part", "Program", "number"]
 
 MOST_OPERATIONS = 1000
 """Of one function."""
@@ -42,7 +42,7 @@ class NotWritableError(ValueError):
     """An expression that there are no words for in machine code."""
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Return a constant, to the last bit."""
     return f"0x{struct.unpack('>Q', struct.pack('>d', value))[0]:016X}"
 
@@ -95,7 +95,7 @@ class Part:
 
     def total(self, values: Sequence[str]) -> str:
         """Return the name of a sum."""
-        out = values[0] if values else _number(0.0)
+        out = values[0] if values else number(0.0)
         for v in values[1:]:
             out = self._binary("fadd", out, v)
         return out
@@ -164,9 +164,9 @@ class Part:
 
     def _constant(self, e: Any) -> str:
         try:
-            return _number(float(e))
+            return number(float(e))
         except OverflowError:
-            return _number(math.inf if e.is_positive else -math.inf)
+            return number(math.inf if e.is_positive else -math.inf)
         except TypeError:  # a complex infinity
             return NAN
 
@@ -187,7 +187,7 @@ class Part:
                 above.append(self.value(factor))
         if len(above) > 1 and e.args[0] == -1:
             above[:2] = [self.emit(f"fneg double {above[1]}")]
-        out = above[0] if above else _number(1.0)
+        out = above[0] if above else number(1.0)
         for v in above[1:]:
             out = self._binary("fmul", out, v)
         if not below:
@@ -199,7 +199,7 @@ class Part:
 
     def _power(self, base: Any, n: Any) -> str:
         if n.is_Integer and n.is_negative and abs(n) <= 64:
-            return self._binary("fdiv", _number(1.0), self._power(base, -n))
+            return self._binary("fdiv", number(1.0), self._power(base, -n))
         x = self.value(base)
         if n.is_Integer and 1 <= n <= 64:  # a literal whole exponent becomes multiplications
             out, left = "", int(n)
@@ -212,7 +212,7 @@ class Part:
             return out
         if n.is_Rational and abs(n.p) == 1 and n.q == 2:
             root = self._call("sqrt", x)
-            return root if n.is_positive else self._binary("fdiv", _number(1.0), root)
+            return root if n.is_positive else self._binary("fdiv", number(1.0), root)
         return self._call("pow", x, self.value(n))
 
     # --- the nodes of the model language; each hands on NaN
@@ -260,10 +260,10 @@ class Part:
         return self._call("fabs", self.value(x))
 
     def _write_Sign(self, x: Any) -> str:
-        v, zero = self.value(x), _number(0.0)
+        v, zero = self.value(x), number(0.0)
         at_zero = self._select(self._is("oeq", v, zero), zero, NAN)
-        below = self._select(self._is("olt", v, zero), _number(-1.0), at_zero)
-        return self._select(self._is("ogt", v, zero), _number(1.0), below)
+        below = self._select(self._is("olt", v, zero), number(-1.0), at_zero)
+        return self._select(self._is("ogt", v, zero), number(1.0), below)
 
     def _write_Floor(self, x: Any) -> str:
         return self._call("floor", self.value(x))
@@ -273,7 +273,7 @@ class Part:
 
     def _write_Modulo(self, x: Any, by: Any) -> str:
         """As Python's: with the sign of the divisor, zero too."""
-        a, b, zero = self.value(x), self.value(by), _number(0.0)
+        a, b, zero = self.value(x), self.value(by), number(0.0)
         rest = self._binary("frem", a, b)
         differ = self.emit(f"xor i1 {self._is('olt', b, zero)}, {self._is('olt', rest, zero)}")
         moved = self._select(differ, self._binary("fadd", rest, b), rest)
@@ -281,7 +281,7 @@ class Part:
 
     def _write_NoNumber(self, x: Any) -> str:
         v = self.value(x)
-        return self._select(self._is("ord", v, v), _number(0.0), NAN)
+        return self._select(self._is("ord", v, v), number(0.0), NAN)
 
     # sympy's own, which derivatives bring in
     _write_Abs, _write_sign, _write_floor, _write_ceiling = _write_Absolute, _write_Sign, _write_Floor, _write_Ceiling

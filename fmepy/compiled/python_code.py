@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.compiled.numba_code import straight_line
+from fmepy.compiled.python_source import straight_line
 from fmepy.expressions.functions import ELEMENTARY
 
 if TYPE_CHECKING:

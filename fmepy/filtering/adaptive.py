@@ -6,20 +6,16 @@ In the letters of the code, F = df/dx along the run and A A' = G Q G'::
     moment    x' = f,  Phi' = F Phi,  P' = F P + P F' + A A'
               of second order: x' = f + 1/2 sum_jk f_jk P_jk
 
-They are one system of first order. An explicit method in compiled code goes first (`filtering.explicit`). Where that is
-no task for it, the system, written in symbols and compiled as a model is, goes to the compiled engine, its parameters
-as inputs; what that cannot finish LSODA tries, on the same right-hand side in numbers, and so it does
-for models without equations. A run is cut at the kinks of forcings and where a condition of time alone changes, so that
-neither is stepped over. Noise integrals and covariances are carried in units of their size, so that one absolute
-tolerance fits them.
-
-Linear equations with constant coefficients, x' = M x + b, need no solver (Van Loan 1978): for a step short enough
-exp [[-M, A A'], [0, M']] h holds Phi and Qd; the rest is doubling, Qd(2h) = Qd(h) + Phi Qd Phi', which keeps Qd a
-covariance however stiff M is.
+They are one system of first order. An explicit method goes first, within the compiled loop (`filtering.transition`).
+What that gives back is called from there, in Python: the system, written in symbols and compiled as a model is, goes
+to the compiled engine, its parameters as inputs; what that cannot finish LSODA tries, with the same rates in numbers,
+and so it does for models without equations. A run is cut at the kinks of forcings and where a condition of
+time alone changes, so that neither is stepped over. Noise integrals and covariances are carried in units of their size,
+so that one absolute tolerance fits them. Linear equations with constant coefficients need no solver.
 
 References
 ----------
-Van Loan (1978), IEEE Trans. Autom. Control 23:395. Jazwinski (1970), ch. 6 and 9.
+Jazwinski (1970), ch. 6 and 9.
 """
 
 from __future__ import annotations
@@ -30,20 +26,19 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol
-from fmepy.filtering import loop
-from fmepy.filtering.explicit import ExplicitStepper
+from fmepy.filtering.functions import PythonFunction
 from fmepy.filtering.run import Functions
 from fmepy.filtering.statespace import StateSpace
+from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, Tolerances
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.diffsol import DiffsolStepper, NotCompilableError, is_available
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.running.accuracy import RELATIVE
 from fmepy.models.running.forcings import Forcing
-from fmepy.models.running.switches import as_choices, has_choices
+from fmepy.models.running.switches import has_choices
 from fmepy.models.running.system import InputLayout, System, build_system
 from fmepy.models.running.timeline import Segment, Timeline, known_crossings, run_segments
 from fmepy.types import Matrix, Vector
@@ -53,8 +48,6 @@ __all__ = ["adaptive_functions"]
 RTOL, ATOL = 1e-8, 1e-12
 """Largest tolerances; ATOL of a state of size one."""
 _SIZE = "size of the noise"
-_MOST_EXACT = 256
-"""Step lengths whose exact transition is kept."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,12 +111,18 @@ def adaptive_functions(
     curved : bool
         The state feels the curvature of its rates.
     """
-    observe = space.interpreted()[1]
-    n = len(space.states)
+    advance, observe = space.functions()
     if not moments and is_exact(space):
-        return Functions(False, _Exact(space).advance, observe, loop.TRANSITION, n)
-    by_solver = _BySolver(space, forcings, moments, curved, accuracy)
-    return Functions(False, by_solver.advance, observe, loop.MOMENTS if moments else loop.TRANSITION, n)
+        return Functions(advance, observe, EXACT, space.n_noise)
+    n = len(space.states)
+    inputs = [(n,), (len(space.parameters),), (len(space.forcings),)]
+    solver = PythonFunction(
+        _BySolver(space, forcings, moments, curved, accuracy).advance, 2, inputs, [(n,), (n, n), (n, n)]
+    )
+    explicit = None if curved else _explicit(space, accuracy)
+    if explicit is None:
+        return Functions(solver, observe, MOMENTS_BY_FUNCTION if moments else BY_FUNCTION, n)
+    return Functions(advance, observe, MOMENTS if moments else ADAPTIVE, space.n_noise, explicit, solver)
 
 
 # --- exactly
@@ -135,73 +134,6 @@ def _is_constant(space: StateSpace) -> bool:
     states = {symbol(s) for s in space.states}
     known = {symbol(k) for k in space.parameters}
     return all(e.free_symbols <= known for e in parts) and all(e.free_symbols <= known | states for e in space.rates)
-
-
-_Parts = tuple[Matrix, Vector, Matrix]
-
-
-class _Exact:
-    """The exact transition of a linear system with constant coefficients."""
-
-    def __init__(self, space: StateSpace) -> None:
-        slopes, gains = space.slopes(), list(space.gains)
-        self._n, self._q = len(space.states), space.n_noise
-        self._at = ([(i, j) for i, j, _ in slopes], [(i, j) for i, j, _ in gains])
-        at_zero = dict.fromkeys((symbol(s) for s in space.states), 0)
-        constants = [as_choices(e).xreplace(at_zero) for e in space.rates]
-        expressions = [*(e for _, _, e in slopes), *constants, *(as_choices(e) for _, _, e in gains)]
-        self._values = scalar_function([[symbol(k) for k in space.parameters]], expressions)
-        self._last: tuple[bytes, _Parts | None, dict[float, _Parts]] = (b"", None, {})
-
-    def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
-        """Set f to the next state, F to Phi, A to a factor of Qd."""
-        key = p.tobytes()
-        last = self._last  # taken once: another thread may be at other parameters
-        if key != last[0]:
-            last = self._last = (key, self._coefficients(p), {})
-        _, parts, kept = last
-        if parts is None:
-            f[:] = np.nan
-            return
-        if (found := kept.get(h)) is None:
-            if len(kept) >= _MOST_EXACT:
-                kept.clear()
-            found = kept[h] = _transition(*parts, h)
-        F[:], shift, A[:] = found
-        f[:] = F @ x + shift
-
-    def _coefficients(self, p: Vector) -> _Parts | None:
-        try:
-            values = np.array(self._values(p.tolist()), dtype=float)
-        except (ValueError, OverflowError, ZeroDivisionError):
-            return None
-        n, (slopes, gains) = self._n, self._at
-        M, A = np.zeros((n, n)), np.zeros((n, self._q))
-        for (i, j), value in zip(slopes, values, strict=False):
-            M[i, j] = value
-        for (i, j), value in zip(gains, values[len(slopes) + n :], strict=True):
-            A[i, j] = value
-        return (M, values[len(slopes) : len(slopes) + n], A @ A.T) if np.isfinite(values).all() else None
-
-
-def _transition(M: Matrix, b: Vector, V: Matrix, h: float) -> _Parts:
-    """Return Phi, the shift by b, and a factor of Qd, of a step of length h."""
-    from scipy.linalg import expm
-
-    n = len(M)
-    doublings = max(0, int(np.ceil(np.log2(max(np.abs(M).sum(axis=1).max() * h, 1e-300)))))
-    block = np.zeros(
-        (2 * n + 1, 2 * n + 1)
-    )  # [[-M, V, 0], [0, M', 0], [0, b', 0]]: transposed, the last gives the shift
-    block[:n, :n], block[:n, n : 2 * n], block[n : 2 * n, n : 2 * n], block[-1, n : 2 * n] = -M, V, M.T, b
-    E = expm(block * (h / 2**doublings))
-    Phi, shift = E[n : 2 * n, n : 2 * n].T, E[-1, n : 2 * n]
-    Qd = Phi @ E[:n, n : 2 * n]
-    for _ in range(doublings):
-        Qd = Qd + Phi @ Qd @ Phi.T
-        shift = shift + Phi @ shift
-        Phi = Phi @ Phi
-    return Phi, shift, covariance_factor(Qd)
 
 
 def covariance_factor(Q: Matrix) -> Matrix:
@@ -237,17 +169,21 @@ class _BySolver:
     ) -> None:
         self._n, self._forcings, self._moments = len(space.states), forcings, moments
         self._low = np.tril_indices(self._n)
-        self._rates = _Numbers(space, curved)
         self._space, self._curved = space, curved
         self._layout = InputLayout(len(space.parameters) + 1, len(forcings))
         self._accuracy, self._limited = accuracy, bool(np.isfinite(accuracy.max_step))
         tangent, noise = accuracy.of_tangent.ravel(), accuracy.of_noise[self._low]
         self._atol: Vector = np.concatenate([accuracy.of_states, tangent, noise])
-        self._lsoda = LsodaStepper(
-            self._rates, SolverOptions("lsoda", accuracy.rtol, self._atol, max_step=accuracy.max_step)
-        )
-        self._explicit = None if curved or self._limited else _explicit(space, accuracy)
         self._timelines: dict[tuple[float, float], tuple[Timeline, tuple[Segment, ...]]] = {}
+
+    @cached_property
+    def _rates(self) -> _Numbers:
+        return _Numbers(self._space, self._curved)
+
+    @cached_property
+    def _lsoda(self) -> LsodaStepper:
+        asked = self._accuracy
+        return LsodaStepper(self._rates, SolverOptions("lsoda", asked.rtol, self._atol, max_step=asked.max_step))
 
     def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
         """Set f to the next state, F to Phi, A to a factor of Qd (or from P to the next P); NaN where nobody can."""
@@ -272,13 +208,6 @@ class _BySolver:
 
     def _run(self, start: float, end: float, z: Vector, p: Vector) -> Vector:
         timeline, segments = self._cut(start, end)
-        if self._explicit is not None:
-            inputs = np.zeros(self._layout.size)
-            inputs[: len(p)] = p
-            try:
-                return _last(run_segments(self._explicit, None, self._layout, timeline, segments, z, inputs, None))
-            except SimulationError:
-                pass
         system, stepper = self._compiled.system, self._compiled.stepper
         if stepper is not None and system is not None:
             inputs = np.zeros(system.layout.size + (len(system.watched) if stepper.watches_switches else 0))
@@ -313,13 +242,12 @@ class _BySolver:
         return found
 
 
-def _explicit(space: Any, accuracy: Accuracy) -> ExplicitStepper | None:
-    """Return the explicit method for equations without conditions, of which a step could miss one."""
+def _explicit(space: Any, accuracy: Accuracy) -> Tolerances | None:
+    """Return what is asked of the explicit method; None for conditions, which a step could miss, or no equations."""
     if not space.is_traced or has_choices([*space.rates, *(e for _, _, e in space.gains)]):
         return None
-    n, k = len(space.states), len(space.parameters)
     atol = np.concatenate([accuracy.of_states, accuracy.of_tangent.ravel(), accuracy.of_noise.ravel()])
-    return ExplicitStepper(space.compiled()[0], n, k, space.n_noise, accuracy.rtol, atol)
+    return Tolerances(accuracy.rtol, float(accuracy.max_step), atol)
 
 
 def _last(rows: Matrix) -> Vector:
@@ -332,8 +260,8 @@ class _Numbers:
 
     def __init__(self, space: Any, curved: bool) -> None:
         self._n, self._k = len(space.states), len(space.parameters)
-        self._advance = space.interpreted()[0]
-        self._bend = space.curvatures(False)[0] if curved else None
+        self._advance = space.functions()[0]
+        self._bend = space.curvatures()[0] if curved else None
         self._layout = InputLayout(self._k + 1, len(space.forcings))
         self._q, self._low = space.n_noise, np.tril_indices(self._n)
 

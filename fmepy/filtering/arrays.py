@@ -1,4 +1,5 @@
-"""The array of one update with factors: filled, made triangular elsewhere, and read off.
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
+"""The arrays of filters; the array of one update with factors: filled, made triangular elsewhere, and read off.
 
 With R = C C' and P = L L' the rows of [C, H L; 0, L] are made lower triangular by an orthogonal matrix; what stands in
 it then are the factor of S, the gain times it, and the factor of the updated covariance.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import kernel
+from fmepy.compiled.kernels import new
 from fmepy.filtering.triangular import products, semidefinite_lower
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "covariance_of",
     "error_factor",
     "fill_array",
+    "identity",
     "is_finite",
     "is_finite_vector",
     "keep_row",
@@ -28,8 +30,15 @@ __all__ = [
 ]
 
 
-@kernel
-def error_factor(count, first, errors, correlation, variables, R, C):  # type: ignore[no-untyped-def]
+def identity(T):
+    """Set T to the identity."""
+    n = T.shape[0]
+    for i in range(n):
+        for j in range(n):
+            T[i, j] = 1.0 if i == j else 0.0
+
+
+def error_factor(count, first, errors, correlation, variables, R, C):
     """Set C to the lower factor of the covariance of the errors of one sample."""
     for i in range(count):
         for j in range(count):
@@ -39,13 +48,12 @@ def error_factor(count, first, errors, correlation, variables, R, C):  # type: i
             elif correlation.shape[0] > 0:
                 a, b = variables[first + i], variables[first + j]
                 R[i, j] = 0.0 if a == b else errors[i] * errors[j] * correlation[a, b]
-    if not semidefinite_lower(R[:count, :count], C):
+    if not semidefinite_lower(R, C, count):
         for i in range(count):
             C[i, i] = np.nan
 
 
-@kernel
-def solved(W, count, first, delta, x, y, e, nu, s):  # type: ignore[no-untyped-def]
+def solved(W, count, first, delta, x, y, e, nu, s):
     """From the triangular array set nu, s and the updated state y; return the row without variance, or -1."""
     n = x.shape[0]
     for i in range(count):
@@ -64,8 +72,7 @@ def solved(W, count, first, delta, x, y, e, nu, s):  # type: ignore[no-untyped-d
     return -1
 
 
-@kernel
-def columns_updated(W, count, first, rows, X, e, v):  # type: ignore[no-untyped-def]
+def columns_updated(W, count, first, rows, X, e, v):
     """Update X = dx/dx0 and set v = dnu/dx0."""
     n, d = X.shape
     for c in range(d):
@@ -82,8 +89,7 @@ def columns_updated(W, count, first, rows, X, e, v):  # type: ignore[no-untyped-
                 X[a, c] -= W[count + a, i] * e[i]
 
 
-@kernel
-def covariance_of(L, P):  # type: ignore[no-untyped-def]
+def covariance_of(L, P):
     """Set P to L L'."""
     n = L.shape[0]
     for i in range(n):
@@ -95,8 +101,7 @@ def covariance_of(L, P):  # type: ignore[no-untyped-def]
             P[j, i] = total
 
 
-@kernel
-def left_multiplied(F, X, work):  # type: ignore[no-untyped-def]
+def left_multiplied(F, X, work):
     """Set X to F X."""
     products(F, X, F.shape[0], work, 0, 0)
     for i in range(X.shape[0]):
@@ -104,8 +109,7 @@ def left_multiplied(F, X, work):  # type: ignore[no-untyped-def]
             X[i, j] = work[i, j]
 
 
-@kernel
-def fill_array(count, first, variables, C, rows, L, W):  # type: ignore[no-untyped-def]
+def fill_array(count, first, variables, C, rows, L, W):
     """Write [C, H L; 0, L]."""
     n = L.shape[0]
     for i in range(count):
@@ -119,11 +123,10 @@ def fill_array(count, first, variables, C, rows, L, W):  # type: ignore[no-untyp
             W[count + i, count + j] = L[i, j]
 
 
-@kernel
-def write_excess(W, count, width, rows, L, first, excess):  # type: ignore[no-untyped-def]
+def write_excess(W, count, width, rows, L, first, excess):
     """Keep B B' - H P H' of one sample."""
     n = L.shape[0]
-    HL = np.zeros((count, n))
+    HL = new(count, n)
     products(rows, L, count, HL, 0, 0)
     for i in range(count):
         for j in range(count):
@@ -135,8 +138,7 @@ def write_excess(W, count, width, rows, L, first, excess):  # type: ignore[no-un
             excess[first + i, j] = total
 
 
-@kernel
-def rests(L, y, before):  # type: ignore[no-untyped-def]
+def rests(L, y, before):
     """Tell whether an update moved by less than 1e-10 of the state's sd."""
     for i in range(L.shape[0]):
         variance = 0.0
@@ -147,8 +149,7 @@ def rests(L, y, before):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
-def is_finite(X):  # type: ignore[no-untyped-def]
+def is_finite(X):
     """Tell whether all entries of a matrix are finite."""
     total = 0.0
     for i in range(X.shape[0]):
@@ -157,8 +158,7 @@ def is_finite(X):  # type: ignore[no-untyped-def]
     return total == 0.0
 
 
-@kernel
-def is_finite_vector(x):  # type: ignore[no-untyped-def]
+def is_finite_vector(x):
     """Tell whether all entries of a vector are finite."""
     total = 0.0
     for i in range(x.shape[0]):
@@ -166,23 +166,20 @@ def is_finite_vector(x):  # type: ignore[no-untyped-def]
     return total == 0.0
 
 
-@kernel
-def copied_vector(a, b):  # type: ignore[no-untyped-def]
+def copied_vector(a, b):
     """Write a vector into another one."""
     for i in range(a.shape[0]):
         b[i] = a[i]
 
 
-@kernel
-def copied(a, b):  # type: ignore[no-untyped-def]
+def copied(a, b):
     """Write a matrix into another one."""
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             b[i, j] = a[i, j]
 
 
-@kernel
-def keep_row(x, rows, row):  # type: ignore[no-untyped-def]
+def keep_row(x, rows, row):
     """Write a vector into a row of a record."""
     for i in range(x.shape[0]):
         rows[row, i] = x[i]

@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
 """The arithmetic of one prediction and one update, on arrays in place.
 
 In the letters of the code, n states, q noise inputs, d diffuse columns::
@@ -22,7 +23,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import kernel
+from fmepy.compiled.kernels import new
+from fmepy.filtering.arrays import identity
 
 __all__ = [
     "conditional_rows",
@@ -38,9 +40,8 @@ ILL_CONDITIONED = 7.2e10
 """exp(25): a reading that shrinks a variance by more than this asks for `filtering.square_root_loop`."""
 
 
-@kernel
-def covariance_to_next(P, F, A, M, T):  # type: ignore[no-untyped-def]
-    """Set P to F P F' + A A'; M and T are work space of the same shape. Zeros of F and A are skipped."""
+def covariance_to_next(P, F, S, M, T):
+    """Set P to F P F' + S; M and T are work space of the same shape. Zeros of F are skipped."""
     n = P.shape[0]
     for i in range(n):
         for j in range(n):
@@ -55,24 +56,18 @@ def covariance_to_next(P, F, A, M, T):  # type: ignore[no-untyped-def]
             T[i, j] = M[j, i]
     for i in range(n):
         for j in range(i + 1):
-            P[i, j] = 0.0
+            P[i, j] = S[i, j]
         for k in range(n):
             f = F[i, k]
             if f != 0.0:
                 for j in range(i + 1):
                     P[i, j] += f * T[k, j]
-        for k in range(A.shape[1]):
-            a = A[i, k]
-            if a != 0.0:
-                for j in range(i + 1):
-                    P[i, j] += a * A[j, k]
     for i in range(n):
         for j in range(i):
             P[j, i] = P[i, j]
 
 
-@kernel
-def _covariance_rate(F, A, S, K):  # type: ignore[no-untyped-def]
+def _covariance_rate(F, A, S, K):
     """Set K to F S + S F' + A A'."""
     n = S.shape[0]
     for i in range(n):
@@ -92,8 +87,7 @@ def _covariance_rate(F, A, S, K):  # type: ignore[no-untyped-def]
             K[j, i] = total
 
 
-@kernel
-def covariance_by_stages(h, F1, F2, F3, F4, A1, A2, A3, A4, P, S, K, total):  # type: ignore[no-untyped-def]
+def covariance_by_stages(h, F1, F2, F3, F4, A1, A2, A3, A4, P, S, K, total):
     """Carry P by Runge and Kutta's step for P' = F P + P F' + A A', with F and A at the stages of the state's own step.
 
     From P = 0 it is the integral of the noise. S, K, total are work space of P's shape.
@@ -121,8 +115,7 @@ def covariance_by_stages(h, F1, F2, F3, F4, A1, A2, A3, A4, P, S, K, total):  # 
             P[i, j] += total[i, j]
 
 
-@kernel
-def factor_times(F, X, work):  # type: ignore[no-untyped-def]
+def factor_times(F, X, work):
     """Set X to F X, shape (n, d)."""
     n, d = X.shape
     for i in range(n):
@@ -138,18 +131,13 @@ def factor_times(F, X, work):  # type: ignore[no-untyped-def]
             X[i, j] = work[i, j]
 
 
-@kernel
-def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):  # type: ignore[no-untyped-def]
+def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):
     """Turn m rows with correlated errors into rows with independent ones of variances r.
 
     delta (m,), H (m, n) are changed in place; `sd` (m,) are the rows' error sds, `variables` from `first` on their
-    places in `correlation`. Without correlation (shape (0, 0)) only r = sd^2 is set. L is work space.
+    places in `correlation`. L is work space.
     """
     n = H.shape[1]
-    if correlation.shape[0] == 0:
-        for i in range(m):
-            r[i] = sd[i] * sd[i]
-        return
     for i in range(m):
         for j in range(i):
             # rows of the same variable at the same time are repeated readings, with errors of their own
@@ -171,8 +159,7 @@ def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):  # t
                     H[i, k] -= w * H[j, k]
 
 
-@kernel
-def sequential_update(m, first, x, P, X, delta, H, which, r, x0, c, k, nu, s, v):  # type: ignore[no-untyped-def]
+def sequential_update(m, first, x, P, X, delta, H, which, r, x0, c, k, nu, s, v):
     """Update by m rows, one after the other; return the number of the row whose variance is not positive, or -1.
 
     Row i is H[which[first + i]], or H[i] where `which` is empty. x, P, X are changed in place; x0, c, k are work space
@@ -220,11 +207,10 @@ def sequential_update(m, first, x, P, X, delta, H, which, r, x0, c, k, nu, s, v)
     return -1
 
 
-@kernel
-def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-untyped-def]
+def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):
     """Update by all rows at once through S = L_S diag(s) L_S' and the full Joseph form; the rest as above."""
     n, d = X.shape
-    C, S, L = np.zeros((n, m)), np.zeros((m, m)), np.eye(m)
+    C, S, L = new(n, m), new(m, m), new(m, m)
     for i in range(n):
         for a in range(m):
             for j in range(n):
@@ -250,7 +236,7 @@ def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-u
         nu[first + i] = delta[i]
         for q in range(i):
             nu[first + i] -= L[i, q] * nu[first + q]
-    K = np.empty((n, m))  # K S = C, row by row: forward, scale, back
+    K = new(n, m)  # K S = C, row by row: forward, scale, back
     for i in range(n):
         for a in range(m):
             K[i, a] = C[i, a]
@@ -261,14 +247,15 @@ def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):  # type: ignore[no-u
         for a in range(m - 1, -1, -1):
             for q in range(a + 1, m):
                 K[i, a] -= L[q, a] * K[i, q]
-    B, A = np.eye(n), np.empty((n, m))
+    B, N = new(n, n), new(n, n)
+    identity(B)
     for i in range(n):
         for a in range(m):
             x[i] += K[i, a] * delta[a]
-            A[i, a] = K[i, a] * np.sqrt(r[a])
             for j in range(n):
                 B[i, j] -= K[i, a] * H[a, j]
-    covariance_to_next(P, B, A, np.empty((n, n)), np.empty((n, n)))  # (I - K H) P (I - K H)' + K R K'
+                N[i, j] += K[i, a] * r[a] * K[j, a]
+    covariance_to_next(P, B, N, new(n, n), new(n, n))  # (I - K H) P (I - K H)' + K R K'
     for j in range(d):
         for i in range(m):
             total = 0.0

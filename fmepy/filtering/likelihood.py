@@ -35,6 +35,7 @@ __all__ = [
     "expected_information",
     "likelihood_of",
     "likelihood_of_innovations",
+    "movement",
     "score_of",
     "start_of",
     "unknown_part",
@@ -135,3 +136,9 @@ def expected_information(s: Vector, nu_slopes: Matrix, s_slopes: Matrix) -> Matr
     """Return the expected information of theta, shape (n_par, n_par)."""
     a, b = nu_slopes / np.sqrt(s)[:, None], s_slopes / (np.sqrt(2) * s)[:, None]
     return np.asarray(a.T @ a + b.T @ b)
+
+
+def movement(ahead: Likelihood, behind: Likelihood, base: Likelihood) -> float:
+    """Return the largest change of an innovation, in sds, or of a variance, relative to it."""
+    nu, s = np.abs(ahead.nu - behind.nu) / np.sqrt(base.s), np.abs(ahead.s - behind.s) / base.s
+    return float(max(np.max(nu, initial=0.0), np.max(s, initial=0.0)))

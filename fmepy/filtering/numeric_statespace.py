@@ -20,6 +20,7 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError
 from fmepy.expressions.equations import Equations, names_in, symbol
+from fmepy.filtering.functions import PythonFunction
 from fmepy.filtering.statespace import INFLATION
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.switches import as_choices
@@ -118,21 +119,21 @@ class UntracedSpace:
         """Whether the process has noise."""
         return self.noise_sds is None or any(sd != 0 for sd in self.noise_sds)
 
-    def compiled(self) -> tuple[Any, Any]:
-        """Refuse: there is nothing to compile."""
-        raise ModelError(f"The model has no equations to compile: {self.definition.note}.")
-
-    def curvatures(self, by_pointer: bool) -> tuple[Any, Any]:
+    def curvatures(self) -> tuple[Any, Any]:
         """Refuse: second derivatives are taken of equations."""
         raise ModelError(
             "update='second_order' needs the model's equations, and the function gives none: "
             f"{self.definition.note}. Use update='unscented', which needs no derivatives."
         )
 
-    def interpreted(self) -> tuple[Callable[..., None], Callable[..., None]]:
+    def functions(self) -> tuple[PythonFunction, PythonFunction]:
         """Return (advance, observe)."""
-        functions = _ByDifferences(self)
-        return functions.advance, functions.observe
+        own, n, m = _ByDifferences(self), len(self.states), len(self.readings)
+        inputs = [(n,), (len(self.parameters),), (len(self.forcings),)]
+        return (
+            PythonFunction(own.advance, 2, inputs, [(n,), (n, n), (n, self.n_noise)]),
+            PythonFunction(own.observe, 1, inputs, [(m,), (m, n), (m,)]),
+        )
 
     @cached_property
     def expressions(self) -> tuple[Callable[..., list[float]], bool]:

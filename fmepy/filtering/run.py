@@ -2,82 +2,101 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.kernels import packed
+from fmepy.filtering import loop, score_loop, square_root_loop
+from fmepy.filtering.job import VARIANCE_NOT_POSITIVE, Job, Model, Record
 from fmepy.filtering.schedule import Schedule
+from fmepy.filtering.score_loop import Directions, ScoreJob
+from fmepy.filtering.transition import CARRYING, Tolerances
 from fmepy.results.encoding import Stored
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import Matrix, Vector
 
-__all__ = ["Functions", "Pass", "Record", "Scheme", "Start", "run_filter"]
-
-VARIANCE_NOT_POSITIVE = 2
-"""The reason (see `filtering.loop`) that another arithmetic can mend."""
+__all__ = [
+    *("Functions", "Pass", "Scheme", "Start", "has_tangents", "innovation_slopes", "run_filter"),
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Functions:
-    """A model's functions, ready for a loop.
+    """A model's functions, ready for a loop; each is one of `filtering.functions`.
 
     Attributes
     ----------
-    by_pointer : bool
-        Compiled, for a compiled loop; else callables, for an interpreted one.
-    advance, observe : any
+    advance, observe : CompiledFunction or PythonFunction
         See `filtering.statespace`.
-    step_kind : int
-        See `filtering.loop`.
+    kind : int
+        What a step is, see `filtering.transition`.
     n_noise : int
         Columns of A.
+    explicit : Tolerances or None
+        Of the explicit method, for the kinds that are steps of it.
+    solver : PythonFunction or None
+        What takes a step that the explicit method gives back.
     """
 
-    by_pointer: bool
     advance: Any
     observe: Any
-    step_kind: int
+    kind: int
     n_noise: int
+    explicit: Tolerances | None = None
+    solver: Any = None
+
+    def raise_errors(self) -> None:
+        """Raise what a function of Python raised within a loop."""
+        for function in (self.advance, self.observe, self.solver):
+            if function is not None:
+                function.raise_error()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scheme:
-    """How a filter goes on: its two functions and the loop's options.
+    """How a filter goes on.
 
     Attributes
     ----------
-    loop : callable
-        That of `filtering.loop` or of `filtering.square_root_loop`, compiled or interpreted.
-    advance, observe : any
-        What that loop calls.
-    step_kind, algorithm : int
-        See `filtering.loop`; for `filtering.square_root_loop` the update.
+    functions : Functions
+    bends : tuple
+        Second derivatives of rates and readings, or None.
+    update : int
+        See `filtering.loop`; if it is safe, `filtering.square_root_loop`.
     per_step : bool
         Fixed steps: noise is drawn once a step; else it is Brownian.
-    n_noise : int
-        Columns of A.
     n_variables : int
         Observed variables.
-    curvatures : tuple
-        The two further functions of `filtering.square_root_loop`; empty: the plain loop.
+    is_safe : bool
+        Factors of covariances are kept.
     safe : callable or None
         Returns the scheme for a pass that broke down here.
-    options : (bool or None, bool or None)
-        Of the plain loop: True for Runge and Kutta's steps, for the joint update; None where they are not wanted.
     """
 
-    loop: Any
-    advance: Any
-    observe: Any
-    step_kind: int
-    algorithm: int
+    functions: Functions
+    bends: tuple[Any, Any]
+    update: int
     per_step: bool
-    n_noise: int
     n_variables: int
-    curvatures: tuple[Any, ...] = ()
+    is_safe: bool
     safe: Callable[[], Scheme] | None = None
-    options: tuple[bool | None, bool | None] = (True, True)
+
+    @property
+    def model(self) -> Model:
+        """What a loop sees."""
+        f = self.functions
+        bend, bend_readings, solver = (0 if g is None else g.address for g in (*self.bends, f.solver))
+        options = f.kind, self.per_step, f.n_noise, self.n_variables, *(_NONE if f.explicit is None else f.explicit)
+        return Model(f.advance.address, f.observe.address, bend, bend_readings, solver, *options)
+
+
+_NONE = Tolerances(1.0, np.inf, np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,35 +117,6 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record(Stored):
-    """What happened at the nodes and rows.
-
-    Attributes
-    ----------
-    x_predicted, x_filtered : ndarray, shape (n_node, n)
-    P_predicted, P_filtered, transitions : ndarray, shape (n_node, n, n)
-        A transition maps a change of the state after the data of the last node to one before those of this node.
-    predictions, sds : ndarray, shape (n_obs,)
-        Predicted readings, sds of their errors.
-    gradients : ndarray, shape (n_obs, n)
-        Rows of H.
-    excess : ndarray, shape (n_obs, most rows of a sample), or (0, 0)
-        What the covariance of a sample's innovations has beside H P H' + R (updates of second order, sigma points):
-        row i, column j is that of data i and of the j-th of its sample.
-    """
-
-    x_predicted: Matrix
-    P_predicted: Cube
-    x_filtered: Matrix
-    P_filtered: Cube
-    transitions: Cube
-    predictions: Vector
-    gradients: Matrix
-    sds: Vector
-    excess: Matrix
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Pass(Stored):
     """What a pass gives.
 
@@ -139,7 +129,7 @@ class Pass(Stored):
     node : int
         Where it broke down, -1 if it did not.
     reason, row : int
-        Why (see `filtering.loop`), and at which row if it was one.
+        Why (see `filtering.job`), and at which row if it was one.
     record : Record or None
     is_safe : bool
         Square roots of covariances were kept, as asked or because the plain pass broke down.
@@ -163,7 +153,7 @@ def _empty_record(nodes: int, rows: int, n: int, together: int) -> Record:
     )
 
 
-_NOTHING = _empty_record(0, 0, 0, 0)
+_NO_RECORD = _empty_record(0, 0, 0, 0)
 
 
 def run_filter(
@@ -190,41 +180,99 @@ def run_filter(
     """
     run = _one_pass(scheme, schedule, start, p, event_values, correlation, record)
     if run.node >= 0 and run.reason == VARIANCE_NOT_POSITIVE and scheme.safe is not None:
-        run = _one_pass(scheme.safe(), schedule, start, p, event_values, correlation, record)
+        return _one_pass(scheme.safe(), schedule, start, p, event_values, correlation, record)
     return run
 
 
 def _one_pass(
     scheme: Scheme, schedule: Schedule, start: Start, p: Vector, event_values: Vector, correlation: Matrix, record: bool
 ) -> Pass:
-    n, d, n_obs, n_node = len(start.x), len(start.free), len(schedule.readings), len(schedule.times)
-    X = np.zeros((n, d))
-    X[start.free, np.arange(d)] = 1.0
-    nu, s, v = np.empty(n_obs), np.empty(n_obs), np.empty((n_obs, d))
-    failed = np.zeros(2, dtype=np.int64)
-    kept = _NOTHING
+    kept = None
     if record:
-        together = int(np.max(np.diff(schedule.row_at), initial=0)) if scheme.curvatures else 0
-        kept = _empty_record(n_node, n_obs, n, together)
-    r = schedule.readings
-    with np.errstate(all="ignore"):
-        node = scheme.loop(
-            *(scheme.advance, scheme.observe, *(scheme.curvatures or scheme.options)),
-            *(scheme.step_kind, scheme.per_step, scheme.algorithm),
-            *(scheme.n_noise, scheme.n_variables, start.x.copy(), start.P.copy(), X, p),
-            *(schedule.times, schedule.step_at, schedule.step_times, schedule.step_lengths, schedule.step_inputs),
-            *(schedule.row_at, r.variables, r.values, r.errors, schedule.inputs),
-            *(
-                schedule.event_at,
-                schedule.event_states,
-                schedule.event_kinds,
-                event_values[schedule.event_places],
-                correlation,
-            ),
-            *(nu, s, v, failed),
-            *(kept.x_predicted, kept.P_predicted, kept.x_filtered, kept.P_filtered, kept.transitions),
-            *(kept.predictions, kept.gradients, kept.sds),
-            *((kept.excess,) if scheme.curvatures else ()),
+        together = int(np.max(np.diff(schedule.row_at), initial=0)) if scheme.is_safe else 0
+        kept = _empty_record(len(schedule.times), len(schedule.readings), len(start.x), together)
+    job = _job(scheme, schedule, start, p, event_values, correlation, kept)
+    words = packed(job)
+    if scheme.is_safe:
+        c_loop(square_root_loop.run, "the filter that keeps factors of covariances")(address(words))
+    else:
+        c_loop(loop.run, "the filter")(address(words))
+    scheme.functions.raise_errors()
+    node, reason, row = job.told.tolist()
+    return Pass(job.nu, job.s, job.v, node, reason, row, kept, scheme.is_safe)
+
+
+def _job(
+    scheme: Scheme,
+    schedule: Schedule,
+    start: Start,
+    p: Vector,
+    event_values: Vector,
+    correlation: Matrix,
+    record: Record | None,
+) -> Job:
+    """Return a pass as the loop gets it; of nu, s and v the arrays to be written."""
+    d, n_obs = len(start.free), len(schedule.readings)
+    X = np.zeros((len(start.x), d))
+    X[start.free, np.arange(d)] = 1.0
+    return Job(
+        *(scheme.model, schedule.arrays, scheme.update, _own(start.x), _own(start.P), X, _own(p)),
+        *(event_values[schedule.event_places], correlation, np.empty(n_obs), np.empty(n_obs), np.empty((n_obs, d))),
+        *(np.empty(3, dtype=np.int64), record is not None, _NO_RECORD if record is None else record),
+    )
+
+
+def _own(array: Vector) -> Vector:
+    return np.ascontiguousarray(array, dtype=float)
+
+
+# --- derivatives
+
+TOGETHER = 7
+"""Parameters of one pass; more of them go on several threads."""
+
+
+def has_tangents(scheme: Scheme) -> bool:
+    """Tell whether `innovation_slopes` can follow a scheme: the plain loop, row by row, compiled, without a solver."""
+    f = scheme.functions
+    is_plain = not scheme.is_safe and scheme.update == loop.SEQUENTIAL
+    return f.advance.is_compiled and f.explicit is None and is_plain and f.kind not in CARRYING
+
+
+def innovation_slopes(
+    scheme: Scheme, schedule: Schedule, start: Start, p: Vector, event_values: Vector, at: Directions
+) -> tuple[Matrix, Matrix] | None:
+    """Return the derivatives of the innovations and of their variances, shape (n_obs, n_par); None if it breaks down.
+
+    The start is known, the errors are independent; the rest as in `run_filter`.
+    """
+    n_obs, n_par = len(schedule.readings), len(at.ahead)
+    job = _job(scheme, schedule, start, p, event_values, np.empty((0, 0)), None)
+    run = c_loop(score_loop.run, "the filter with derivatives")
+    # the same parts whatever the number of threads; each takes the pass itself once more
+    parts = [
+        ScoreJob(
+            job._replace(told=np.empty(3, dtype=np.int64)),
+            Directions(*(a[first : first + TOGETHER] for a in at)),
+            *np.empty((2, n_obs, len(at.ahead[first : first + TOGETHER]))),
         )
-    reason, row = failed.tolist()
-    return Pass(nu, s, v, int(node), reason, row, kept if record else None, bool(scheme.curvatures))
+        for first in range(0, n_par, TOGETHER)
+    ]
+    words = [packed(part) for part in parts]
+    addresses = [address(w) for w in words]
+    if len(parts) > 1:
+        list(_threads().map(run, addresses))
+    else:
+        run(addresses[0])
+    if any(part.job.told[0] >= 0 for part in parts):
+        return None
+    return np.concatenate([part.nu for part in parts], axis=1), np.concatenate([part.s for part in parts], axis=1)
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="score")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not come along

@@ -7,7 +7,7 @@ A node is a time at which something happens. Between two nodes lie steps:
   divided into equal steps no longer than `dt`; where samples lie on the model's grid these are the steps of
   `OdeModel(method="euler")`. Without `dt` the model's times are its steps, and beyond the last of them they go on with
   the last spacing;
-* an adaptive solver: one step from node to node.
+* an adaptive solver: one step from node to node, cut at the kinks of forcings.
 
 At a node data come first, then events: a row at an event time is the state before it.
 """
@@ -16,16 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from fmepy.models.engines.fixed import fixed_grid
-from fmepy.models.running.forcings import Forcing, forcing_jumps, forcing_values, stage_values
+from fmepy.models.running.forcings import Forcing, forcing_jumps, forcing_knots, forcing_values, stage_values
 from fmepy.models.running.timeline import snapped
 from fmepy.results.encoding import Stored
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
-__all__ = ["Change", "Readings", "Schedule", "build_schedule", "continued"]
+__all__ = ["Arrays", "Change", "Readings", "Schedule", "build_schedule", "continued"]
 
 EVENT_KINDS = {"replace": 0, "add": 1, "multiply": 2}
 
@@ -82,6 +83,24 @@ class Change:
     place: int = -1
 
 
+class Arrays(NamedTuple):
+    """A schedule as a compiled loop takes it; `row_vars`, `row_values`, `row_errors` are the readings'."""
+
+    times: Vector
+    step_at: IntVector
+    step_times: Vector
+    step_lengths: Vector
+    step_inputs: Cube
+    row_at: IntVector
+    row_vars: IntVector
+    row_values: Vector
+    row_errors: Vector
+    inputs: Matrix
+    event_at: IntVector
+    event_states: IntVector
+    event_kinds: IntVector
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule(Stored):
     """What the loop follows, see the module's text.
@@ -112,6 +131,16 @@ class Schedule(Stored):
     event_kinds: IntVector
     event_places: IntVector
     nodes_of_rows: IntVector = field(repr=False)
+
+    @property
+    def arrays(self) -> Arrays:
+        """What a compiled loop takes."""
+        r = self.readings
+        return Arrays(
+            *(self.times, self.step_at, self.step_times, self.step_lengths, self.step_inputs),
+            *(self.row_at, r.variables, r.values, r.errors, self.inputs),
+            *(self.event_at, self.event_states, self.event_kinds),
+        )
 
     def with_values(self, values: Vector) -> Schedule:
         """Return the schedule with other data in the same places."""
@@ -147,7 +176,7 @@ def build_schedule(
         The model's times, grid points of fixed steps.
     dt : float or None
     stages : int
-        Forcings looked at in a step: 1, or 3.
+        Forcings looked at in a step: 1, or 3 (start, middle, end).
     """
     last = max(float(readings.times[-1]) if len(readings) else start, float(rows[-1]) if len(rows) else start)
     changes = [c for c in changes if start <= c.time <= last]
@@ -171,8 +200,10 @@ def build_schedule(
         begins, ends, lengths = points[:-1], points[1:], np.diff(points)
         taken = np.searchsorted(ends, times, side="right")
     else:
-        begins, ends, lengths = times[:-1], times[1:], np.diff(times)
-        taken = np.arange(len(times))
+        knots = snapped(forcing_knots(forcings), np.concatenate([marks, at]))  # none is stepped over
+        points = np.unique(np.concatenate([times, knots[(knots > start) & (knots < times[-1])]]))
+        begins, ends, lengths = points[:-1], points[1:], np.diff(points)
+        taken = np.searchsorted(ends, times, side="right")
     inputs = stage_values(forcings, begins, ends)[:, :stages]
     step_at = np.concatenate([[0], taken]).astype(np.int64)
     order = np.argsort(at, kind="stable") if len(at) else np.empty(0, dtype=np.intp)

@@ -1,17 +1,17 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
 """Second derivatives along the columns of a factor: what an update of second order adds to mean and covariance."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import kernel
-from fmepy.filtering.loop import EULER, RK4
+from fmepy.compiled.kernels import new
+from fmepy.filtering.transition import EULER, RK4
 
 __all__ = ["bent", "curved_readings", "curved_step", "fill_array_of_curvature"]
 
 
-@kernel
-def bent(FF, a, b, w):  # type: ignore[no-untyped-def]
+def bent(FF, a, b, w):
     """Set w_i to sum FF_ijk a_j b_k."""
     n = a.shape[0]
     for i in range(FF.shape[0]):
@@ -22,12 +22,14 @@ def bent(FF, a, b, w):  # type: ignore[no-untyped-def]
                     w[i] += FF[i, j, k] * a[j] * b[k]
 
 
-@kernel
-def curved_step(kind, h, F, T, FF, L, bias, W, column):  # type: ignore[no-untyped-def]
-    """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many."""
+def curved_step(kind, h, F, T, FF, L, bias, W, column):
+    """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many.
+
+    F, T, FF are those of the stages, FF one below the other.
+    """
     n = L.shape[0]
     stages = 4 if kind == RK4 else 1
-    a, b, w, last, total = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    a, b, w, last, total = new(n), new(n), new(n), new(n), new(n)
     for i in range(n):
         bias[i] = 0.0
     count = 0
@@ -42,7 +44,7 @@ def curved_step(kind, h, F, T, FF, L, bias, W, column):  # type: ignore[no-untyp
                         for j in range(n):
                             a[i] += T[s, i, j] * L[j, p]
                             b[i] += T[s, i, j] * L[j, q]
-                bent(FF[s], a, b, w)
+                bent(FF[s * n : (s + 1) * n], a, b, w)
                 if s > 0:
                     width = h if s == 3 else 0.5 * h
                     for i in range(n):
@@ -64,11 +66,10 @@ def curved_step(kind, h, F, T, FF, L, bias, W, column):  # type: ignore[no-untyp
     return count
 
 
-@kernel
-def curved_readings(HH, L, bias, W):  # type: ignore[no-untyped-def]
+def curved_readings(HH, L, bias, W):
     """Set the bias of all readings and W, shape (n_var, n (n + 1) / 2), to the columns of their curvature."""
     n, m = L.shape[0], HH.shape[0]
-    w, a, b = np.empty(m), np.empty(n), np.empty(n)
+    w, a, b = new(m), new(n), new(n)
     for v in range(m):
         bias[v] = 0.0
     count = 0
@@ -84,8 +85,7 @@ def curved_readings(HH, L, bias, W):  # type: ignore[no-untyped-def]
             count += 1
 
 
-@kernel
-def fill_array_of_curvature(count, first, variables, HC, n, W):  # type: ignore[no-untyped-def]
+def fill_array_of_curvature(count, first, variables, HC, n, W):
     """Add the columns of the readings' curvature."""
     for j in range(HC.shape[1]):
         for i in range(count):

@@ -1,16 +1,14 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
 """Points on the columns of a factor, their moments, and the array of a sample whose readings are taken at them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import kernel
-
 __all__ = ["fill_array_of_points", "moments", "sigma_points"]
 
 
-@kernel
-def sigma_points(x, L, points):  # type: ignore[no-untyped-def]
+def sigma_points(x, L, points):
     """Set the points, the centre first, then x + c l_k and x - c l_k; return the centre's weight and the others'."""
     n = x.shape[0]
     kappa = max(3.0 - n, 0.0)
@@ -23,8 +21,7 @@ def sigma_points(x, L, points):  # type: ignore[no-untyped-def]
     return kappa / (n + kappa), 0.5 / (n + kappa)
 
 
-@kernel
-def moments(Y, centre, side, mean, W, row, column, D):  # type: ignore[no-untyped-def]
+def moments(Y, centre, side, mean, W, row, column, D):
     """Set the mean of Y, shape (2 n + 1, r), write its weighted spread into W and D = sum of weighted differences."""
     n, r = (Y.shape[0] - 1) // 2, Y.shape[1]
     for i in range(r):
@@ -40,8 +37,7 @@ def moments(Y, centre, side, mean, W, row, column, D):  # type: ignore[no-untype
             D[i, k] = side * c * (Y[1 + k, i] - Y[1 + n + k, i])
 
 
-@kernel
-def fill_array_of_points(count, first, variables, x, points, centre, side, ZW, W):  # type: ignore[no-untyped-def]
+def fill_array_of_points(count, first, variables, x, points, centre, side, ZW, W):
     """Replace H L and L by the weighted spread of readings and points."""
     for j in range(points.shape[0]):
         for i in range(count):

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmepy.filtering.run import Pass, Record
+from fmepy.filtering.job import Record
+from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.unknown_start import StartInformation
 from fmepy.results.encoding import Stored

@@ -7,42 +7,28 @@ accumulators; its parameters are the model's, those of the noise, and the factor
     observe(t, x, p, u, z, H, sd)       z: readings on the scale of comparison;  H = dz/dx;  sd: their errors' sds
 
 with G = df/dw at the noise's mean. Only entries that are not zero everywhere are written: the loop keeps the matrices
-and clears them once. ``compiled()`` gives the functions as pointers, for the compiled loop, ``interpreted()`` as
-callables for the loop in Python. Both are generated source, kept and imported as `compiled.numba_code` does.
+and clears them once. The functions are C functions of numbers and of arrays by rows, see `filtering.functions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from fmepy.compiled.numba_code import HEADER, load, straight_line
+from fmepy.compiled.llvm_code import NotWritableError, Place, Program
+from fmepy.compiled.machine import compiled
+from fmepy.errors import ModelError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol
+from fmepy.filtering.functions import CompiledFunction
 from fmepy.models.running.switches import as_choices
 
 __all__ = ["StateSpace", "build_state_space"]
 
 INFLATION = "inflation of noise"
 """The last input: what all process noise is multiplied by (1, but for the first part of a search)."""
-MOST_TOGETHER = 400
-"""Entries that one function computes; more of them are computed by several."""
-
-_TYPES = "V, M, C = types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1]\nD = types.float64\n"
-_SIGNATURES = {
-    "advance": "types.void(D, D, V, V, V, V, M, M)",
-    "observe": "types.void(D, V, V, V, V, M, V)",
-    "bend": "types.void(D, D, V, V, V, C)",
-    "bend_readings": "types.void(D, V, V, V, C)",
-}
-_ARGUMENTS = {
-    "advance": "t, h, x, p, u, f, F, A",
-    "observe": "t, x, p, u, z, H, sd",
-    "bend": "t, h, x, p, u, FF",
-    "bend_readings": "t, x, p, u, HH",
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,33 +83,13 @@ class StateSpace:
         parts = [e for _, _, e in (*self.slopes(), *self.reading_slopes(), *self.gains)]
         return not any(e.free_symbols & states for e in (*parts, *self.sds))
 
-    def compiled(self) -> tuple[Any, Any]:
-        """Return (advance, observe) by function pointer."""
-        from fmepy.compiled.function_pointer import FunctionPointer
-        from fmepy.filtering.loop import ADVANCE, OBSERVE
+    def functions(self) -> tuple[CompiledFunction, CompiledFunction]:
+        """Return (advance, observe)."""
+        return _functions(self)
 
-        advance, observe = self._functions("cfunc")
-        return FunctionPointer(advance, ADVANCE), FunctionPointer(observe, OBSERVE)
-
-    def curvatures(self, by_pointer: bool) -> tuple[Any, Any]:
+    def curvatures(self) -> tuple[CompiledFunction, CompiledFunction]:
         """Return (bend, bend_readings), the second derivatives FF and HH of rates and readings to the states."""
-        from fmepy.compiled.function_pointer import FunctionPointer
-        from fmepy.filtering.square_root_loop import BEND, BEND_READINGS
-
-        source = _curvature_source(self, "cfunc" if by_pointer else "njit")
-        module = load(source, f"second derivatives of a model of {len(self.states)} states")
-        if not by_pointer:
-            return module.bend, module.bend_readings
-        return FunctionPointer(module.bend, BEND), FunctionPointer(module.bend_readings, BEND_READINGS)
-
-    def interpreted(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Return (advance, observe) as functions to be called from Python."""
-        advance, observe = self._functions("njit")
-        return advance, observe
-
-    def _functions(self, decorator: str) -> tuple[Any, Any]:
-        module = load(_source(self, decorator), f"the filter of a model of {len(self.states)} states")
-        return module.advance, module.observe
+        return _curvatures(self)
 
 
 def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int, int, Any]]:
@@ -138,24 +104,31 @@ def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int,
 
 
 @lru_cache(maxsize=64)
-def _source(space: StateSpace, decorator: str) -> str:
-    """Return the module with both functions."""
-    names = _generated_names(space)
-    advance = [(f"f[{i}]", as_choices(e)) for i, e in enumerate(space.rates)]
-    advance += [(f"F[{i}, {j}]", e) for i, j, e in space.slopes()]
-    advance += [(f"A[{i}, {j}]", as_choices(e)) for i, j, e in space.gains]
-    observe = [(f"z[{i}]", as_choices(e)) for i, e in enumerate(space.readings)]
-    observe += [(f"H[{i}, {j}]", e) for i, j, e in space.reading_slopes()]
-    observe += [(f"sd[{i}]", as_choices(e)) for i, e in enumerate(space.sds)]
-    return _module({"advance": advance, "observe": observe}, names, decorator)
+def _functions(space: StateSpace) -> tuple[CompiledFunction, CompiledFunction]:
+    n, q = len(space.states), space.n_noise
+    advance = [("f", i, as_choices(e)) for i, e in enumerate(space.rates)]
+    advance += [("F", i * n + j, e) for i, j, e in space.slopes()]
+    advance += [("A", i * q + j, as_choices(e)) for i, j, e in space.gains]
+    observe = [("z", i, as_choices(e)) for i, e in enumerate(space.readings)]
+    observe += [("H", i * n + j, e) for i, j, e in space.reading_slopes()]
+    observe += [("sd", i, as_choices(e)) for i, e in enumerate(space.sds)]
+    return (
+        _compiled(space, "advance", ["t", "h"], ["x", "p", "u", "f", "F", "A"], advance),
+        _compiled(space, "observe", ["t"], ["x", "p", "u", "z", "H", "sd"], observe),
+    )
 
 
 @lru_cache(maxsize=64)
-def _curvature_source(space: StateSpace, decorator: str) -> str:
-    """Return the module with the second derivatives."""
-    bend = [(f"FF[{i}, {j}, {k}]", e) for i, j, k, e in _second(space.slopes(), space.states)]
-    readings = [(f"HH[{i}, {j}, {k}]", e) for i, j, k, e in _second(space.reading_slopes(), space.states)]
-    return _module({"bend": bend, "bend_readings": readings}, _generated_names(space), decorator)
+def _curvatures(space: StateSpace) -> tuple[CompiledFunction, CompiledFunction]:
+    n = len(space.states)
+    bend, readings = (
+        [(array, (i * n + j) * n + k, e) for i, j, k, e in _second(slopes, space.states)]
+        for array, slopes in (("FF", space.slopes()), ("HH", space.reading_slopes()))
+    )
+    return (
+        _compiled(space, "bend", ["t", "h"], ["x", "p", "u", "FF"], bend),
+        _compiled(space, "bend_readings", ["t"], ["x", "p", "u", "HH"], readings),
+    )
 
 
 def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tuple[int, int, int, Any]]:
@@ -164,44 +137,18 @@ def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tu
     return [(i, j, k, as_choices(e)) for i, j, k, e in found if e != 0]
 
 
-def _generated_names(space: StateSpace) -> dict[Any, str]:
-    names = {symbol(space.time): "t"}
-    for letter, group in (("y", space.states), ("p", space.parameters), ("u", space.forcings)):
-        names.update({symbol(k): f"{letter}{i}" for i, k in enumerate(group)})
-    return names
-
-
-def _module(functions: dict[str, list[tuple[str, Any]]], names: dict[Any, str], decorator: str) -> str:
-    lines = [line for what, targets in functions.items() for line in _written(what, targets, names, decorator)]
-    return HEADER + _TYPES + "\n".join(lines)
-
-
-def _written(what: str, targets: list[tuple[str, Any]], names: dict[Any, str], decorator: str) -> list[str]:
-    """Return the source of one function; very many targets are spread over several, which it calls."""
-    arguments = _ARGUMENTS[what]
-    if len(targets) <= MOST_TOGETHER:
-        return _function(what, arguments, _body(targets, names), f"@{decorator}({_SIGNATURES[what]}, {_OPTIONS})")
-    lines, calls = [], []
-    for start in range(0, len(targets), MOST_TOGETHER):
-        part = f"{what}{start}"
-        body = _body(targets[start : start + MOST_TOGETHER], names)
-        lines += _function(part, arguments, body, f"@njit({_OPTIONS})")
-        calls.append(f"{part}({arguments})")
-    return lines + _function(what, arguments, calls, f"@{decorator}({_SIGNATURES[what]}, {_OPTIONS})")
-
-
-_OPTIONS = 'cache=True, error_model="numpy"'
-
-
-def _body(targets: list[tuple[str, Any]], names: dict[Any, str]) -> list[str]:
-    used = {s for _, e in targets for s in e.free_symbols}
-    arrays = {"y": "x", "p": "p", "u": "u"}
-    read = [f"{n} = {arrays[n[0]]}[{n[1:]}]" for s, n in names.items() if s in used and n != "t"]
-    return [*read, *straight_line(targets, names)]
-
-
-def _function(name: str, arguments: str, body: list[str], decorator: str) -> list[str]:
-    return ["", "", decorator, f"def {name}({arguments}):", *(f"    {line}" for line in body or ["pass"]), ""]
+def _compiled(
+    space: StateSpace, name: str, scalars: list[str], arrays: list[str], targets: list[tuple[str, int, Any]]
+) -> CompiledFunction:
+    where: dict[Any, Place] = {symbol(space.time): "t"}
+    for array, group in (("x", space.states), ("p", space.parameters), ("u", space.forcings)):
+        where |= {symbol(k): (array, i) for i, k in enumerate(group)}
+    program = Program(scalars, arrays)
+    try:
+        program.function(name, targets, where)
+    except NotWritableError as error:
+        raise ModelError(f"A filter needs the model in machine code, and there is no word for {error} in it.") from None
+    return CompiledFunction(compiled(program.text()), name, len(scalars), len(arrays))
 
 
 def build_state_space(

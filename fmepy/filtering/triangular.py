@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
 """Arithmetic on factors of covariances, P = L L' with L lower triangular, on arrays in place.
 
 A covariance is never formed from a difference, so it cannot lose its definiteness, and singular ones (a start that is
@@ -16,16 +17,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import kernel
-
 __all__ = ["lower_factor", "products", "right_solved", "semidefinite_lower"]
 
 ROUNDING = 1e-15
 """A pivot smaller than this part of its row is what rounding left of zero."""
 
 
-@kernel
-def lower_factor(W, rows, columns):  # type: ignore[no-untyped-def]
+def lower_factor(W, rows, columns):
     """Make the first `rows` and `columns` of W lower triangular by Householder reflections from the right.
 
     A row that depends on those above it has no pivot, and the next row takes the column (echelon form).
@@ -65,10 +63,11 @@ def lower_factor(W, rows, columns):  # type: ignore[no-untyped-def]
         pivot += 1
 
 
-@kernel
-def semidefinite_lower(P, L):  # type: ignore[no-untyped-def]
-    """Set L (lower, zeros above) so that L L' = P; return False if P is no covariance. Rows of no variance are zero."""
-    n = P.shape[0]
+def semidefinite_lower(P, L, n):
+    """Set L (lower, zeros above) so that L L' = P, their first n rows; return False if P is no covariance.
+
+    Rows of no variance are zero.
+    """
     for i in range(n):
         for j in range(n):
             L[i, j] = 0.0
@@ -86,8 +85,7 @@ def semidefinite_lower(P, L):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
-def products(A, L, rows, W, row, column):  # type: ignore[no-untyped-def]
+def products(A, L, rows, W, row, column):
     """Write A L (its first `rows`) into W from (row, column) on."""
     for i in range(rows):
         for j in range(L.shape[1]):
@@ -99,8 +97,7 @@ def products(A, L, rows, W, row, column):  # type: ignore[no-untyped-def]
                     W[row + i, column + j] += a * L[k, j]
 
 
-@kernel
-def right_solved(D, L, rows, F):  # type: ignore[no-untyped-def]
+def right_solved(D, L, rows, F):
     """Change F as little as makes F L = D, L lower triangular: where L has no spread F stays what it is."""
     n = L.shape[0]
     for j in range(n - 1, -1, -1):

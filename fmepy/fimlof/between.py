@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.filtering.run import Pass, Record, Start, run_filter
+from fmepy.filtering.job import Record
+from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import Change, Readings, Schedule, build_schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
 from fmepy.types import Vector
@@ -86,7 +87,7 @@ def with_side_paths(
         *(record.predictions, record.gradients, record.sds, record.excess),
     )
     merged = np.insert(schedule.times, at, times)
-    wider_plan = replace(
+    wider_schedule = replace(
         schedule,
         times=merged,
         step_at=np.insert(schedule.step_at, at, schedule.step_at[at]),
@@ -95,7 +96,7 @@ def with_side_paths(
         inputs=longer(schedule.inputs, inputs),
         nodes_of_rows=np.searchsorted(merged, schedule.readings.times).astype(np.intp),
     )
-    return wider_plan, replace(run, record=wider)
+    return wider_schedule, replace(run, record=wider)
 
 
 def rows_until(grid: Vector, data: Vector, asked: Vector) -> Vector:

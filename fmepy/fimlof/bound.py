@@ -1,7 +1,8 @@
 """A `FimlofCost` as a function of a plain vector: -2 log L, score, expected information.
 
-Derivatives of innovations and their variances are central differences of whole passes of the filter: generic for every
-kind of propagation and update, without second derivatives of the model, and accurate to about 1e-8. Far from the
+Derivatives of innovations and their variances go along with a pass of the filter where that is the plain one
+(`filtering.score_loop`); else they are central differences of whole passes: generic for every kind of propagation and
+update. Both do without second derivatives of the model, and are accurate to about 1e-8. Far from the
 maximum, where a search only needs a direction, forward differences do (about 1e-5, half the passes). An sd may be moved
 below zero for that: a filter sees its square.
 """
@@ -20,24 +21,25 @@ import pandas as pd
 from fmepy.costs.base import KnownData, OfData
 from fmepy.costs.data_identity import ObservedData, joined
 from fmepy.errors import SimulationError
-from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, score_of, unknown_part
-from fmepy.filtering.run import VARIANCE_NOT_POSITIVE, Pass, run_filter
+from fmepy.filtering.job import VARIANCE_NOT_POSITIVE
+from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of, unknown_part
+from fmepy.filtering.run import Pass, run_filter
 from fmepy.filtering.schedule import Readings, Schedule
 from fmepy.fimlof.between import begins_of_side_paths, rows_until, with_side_paths
 from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
-from fmepy.fimlof.data import EntityData
+from fmepy.fimlof.data import EntityData, effective_readings
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.specification import FIXED, Specification, uses_errors
+from fmepy.fimlof.tangents import ROUGH_STEP, STEP, points_of_differences, tangents
 from fmepy.fimlof.without_noise import Runs, is_one_run
 from fmepy.parameters.entities import EntityParameters
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["BoundFimlof", "effective_readings"]
+__all__ = ["BoundFimlof"]
 
-STEP, ROUGH_STEP = 6e-6, 1e-7
-"""Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
 ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
-"""The same where an adaptive solver ran at 1e-8."""
+"""As STEP and ROUGH_STEP, where an adaptive solver ran at 1e-8."""
+_STEPS = ((STEP, ROUGH_STEP), (ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP))
 _MOVED, _MOVED_ADAPTIVE = 1e-9, 1e-5
 """Movements of innovations, in their sds, of which differences can be taken."""
 _MOST_SHIFTS = 20
@@ -48,19 +50,6 @@ _WHY = {
     VARIANCE_NOT_POSITIVE: "the variance of an innovation is not positive",
     3: "the covariance of a predicted state became NaN or infinite",
 }
-
-
-def effective_readings(spec: Specification, entity: EntityData) -> Readings:
-    """Return the readings with the multiplier of every sd: the datum's own error where it counts, else 1."""
-    with_error = np.array(uses_errors(spec))  # without a column of errors all of them are 1
-    r = entity.readings
-    return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
-
-
-def _movement(ahead: Likelihood, behind: Likelihood, base: Likelihood) -> float:
-    """Return the largest change of an innovation, in sds, or of a variance, relative to it."""
-    nu, s = np.abs(ahead.nu - behind.nu) / np.sqrt(base.s), np.abs(ahead.s - behind.s) / base.s
-    return float(max(np.max(nu, initial=0.0), np.max(s, initial=0.0)))
 
 
 class BoundFimlof(OfData):
@@ -102,7 +91,7 @@ class BoundFimlof(OfData):
         self.scale_parameters: BoolVector = np.array([self._scales_noise(i, of_full) for i in self._at], dtype=bool)
         self._filter = BoundFilter(spec)
         self.schedules: list[tuple[Schedule, Readings | None]] = [
-            schedule_of(spec, effective_readings(spec, e)) for e in self.entities
+            schedule_of(spec, effective_readings(uses_errors(spec), e)) for e in self.entities
         ]
         self.nobs = sum(len(schedule.readings) for schedule, _ in self.schedules) - len(spec.free_states) * len(
             self.entities
@@ -304,7 +293,7 @@ class BoundFimlof(OfData):
 
     def _recorded(self, k: int, values: Vector, further: Vector) -> EntityRun:
         entity, spec = self.entities[k], self.spec
-        readings = effective_readings(spec, entity)
+        readings = effective_readings(uses_errors(spec), entity)
         asked = np.union1d(entity.asked, np.setdiff1d(further, readings.times))
         rows, beside = self._path(k, rows_until(spec.grid, readings.times, asked))
         schedule, used = schedule_of(spec, readings, rows)
@@ -419,9 +408,10 @@ class BoundFimlof(OfData):
         base = self.likelihoods(theta)
         p = len(theta)
         slopes = [(np.zeros((len(b.nu), p)), np.zeros((len(b.nu), p)), np.zeros(p)) for b in base]
+        done = [self._tangents(theta, k, rough, slopes[k]) for k in range(len(slopes))]
         for j in range(p):
             for k, (nu, s, extra) in enumerate(slopes):
-                if not self._concerns(k, j):
+                if not self._concerns(k, j) or j in done[k]:
                     continue
                 ahead, behind, width = self._two_sides(theta, j, k, base[k], rough)
                 nu[:, j] = (ahead.nu - behind.nu) / width
@@ -436,6 +426,24 @@ class BoundFimlof(OfData):
         """Tell whether parameter j is one of entity k's."""
         return bool(np.any(self._take[k] == self._at[j]))
 
+    def _tangents(self, theta: Vector, k: int, rough: bool, slopes: tuple[Matrix, Matrix, Vector]) -> set[int]:
+        """Fill in an entity's derivatives where a pass can carry them along; return the parameters whose they are."""
+        take, sides = self._take[k], []
+        points = {} if self.spec.free_states else points_of_differences(theta, self.theta0, *self._box, rough)
+        moved = [j for j in points if self._concerns(k, j)]
+        for j in moved:
+            both = []
+            for distance in points[j]:
+                at = theta.copy()
+                at[j] += distance
+                both.append((float(at[j] - theta[j]), self._full(at)[take]))
+            sides.append((both[0], both[1], take == self._at[j]))
+        found = tangents(self._filter, *self.schedules[k], self._full(theta)[take], self._inflation, sides)
+        if found is None:
+            return set()
+        slopes[0][:, moved], slopes[1][:, moved] = found
+        return set(moved)
+
     def _two_sides(
         self, theta: Vector, j: int, k: int, base: Likelihood, rough: bool
     ) -> tuple[Likelihood, Likelihood, float]:
@@ -445,11 +453,11 @@ class BoundFimlof(OfData):
         the innovations move by more than they are rounded.
         """
         adaptive = self.spec.propagation in ("ode", "moment")
-        relative = (ROUGH_ADAPTIVE_STEP if rough else ADAPTIVE_STEP) if adaptive else ROUGH_STEP if rough else STEP
+        relative = _STEPS[adaptive][rough]
         size = max(abs(theta[j]), 1e-3 * abs(float(self.theta0[j])))
         h, enough = relative * (size if size > 0 else 1.0), _MOVED_ADAPTIVE if adaptive else _MOVED
         found = self._sides_at(theta, j, h, k, base, rough)
-        while self.theta0[j] == 0 and h < 1e-3 * relative and _movement(found[0], found[1], base) < enough:
+        while self.theta0[j] == 0 and h < 1e-3 * relative and movement(found[0], found[1], base) < enough:
             h *= 100.0
             found = self._sides_at(theta, j, h, k, base, rough)
         return found

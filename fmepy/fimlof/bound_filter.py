@@ -15,13 +15,13 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.costs.noise import Noise, numbers
 from fmepy.errors import ModelError
-from fmepy.expressions.equations import symbol
+from fmepy.expressions.equations import names_in, symbol
 from fmepy.filtering.run import Functions, Scheme, Start
 from fmepy.filtering.schedule import EVENT_KINDS, Change, Readings, Schedule, build_schedule
 from fmepy.fimlof.specification import FIXED, Accumulator, Specification
 from fmepy.models.definition.values import ValueTable
 from fmepy.numerics.covariance import semidefinite_factor
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 __all__ = ["BoundFilter", "schedule_of", "settings_of"]
 
@@ -54,7 +54,7 @@ def schedule_of(
         rows=np.empty(0) if rows is None else rows[rows >= start],
         grid=spec.grid,
         dt=spec.dt,
-        stages=3 if spec.propagation in ("rk4", "rk4_moment") else 1,
+        stages=1 if spec.propagation in ("difference", "euler") else 3,
     )
     return schedule, used
 
@@ -107,18 +107,14 @@ class BoundFilter:
     @cached_property
     def linear_scheme(self) -> Scheme:
         """The extended filter in the plain loop, whatever was asked for: its tangents are the model's own."""
+        return self._plain(self._functions)
+
+    def _plain(self, f: Functions) -> Scheme:
         from fmepy.filtering import loop
 
-        spec, f = self.spec, self._functions
-        wanted = (f.step_kind in (loop.RK4, loop.RK4_MOMENTS), spec.algorithm == "joint")
-        return Scheme(
-            loop.compiled(*wanted) if f.by_pointer else loop.interpreted,
-            *(f.advance, f.observe, f.step_kind),
-            loop.JOINT if spec.algorithm == "joint" else loop.SEQUENTIAL,
-            *(spec.per_step, f.n_noise, len(spec.variables)),
-            safe=lambda: self.safe_scheme,
-            options=(wanted[0] or None, wanted[1] or None),
-        )
+        update = loop.JOINT if self.spec.algorithm == "joint" else loop.SEQUENTIAL
+        n_variables, per_step = len(self.spec.variables), self.spec.per_step
+        return Scheme(f, (None, None), update, per_step, n_variables, False, lambda: self._safe(f))
 
     def observe_at(self, t: float, x: Vector, inputs: Vector, u: Vector) -> tuple[Vector, Matrix]:
         """Return the readings of a state and their derivatives to it."""
@@ -129,27 +125,25 @@ class BoundFilter:
 
     @cached_property
     def _observe(self) -> Any:
-        return self.spec.space.interpreted()[1]
+        return self.spec.space.functions()[1]
 
     @cached_property
     def safe_scheme(self) -> Scheme:
         """The loop that keeps factors of covariances."""
+        return self._safe(self._functions)
+
+    def _safe(self, f: Functions) -> Scheme:
         from fmepy.filtering import square_root_loop
 
-        spec, f = self.spec, self._functions
+        spec = self.spec
         updates = {
             "ekf": square_root_loop.EKF,
             "iterated": square_root_loop.ITERATED,
             "second_order": square_root_loop.SECOND_ORDER,
             "unscented": square_root_loop.UNSCENTED,
         }
-        bends = spec.update == "second_order"
-        return Scheme(
-            square_root_loop.compiled() if f.by_pointer else square_root_loop.interpreted,
-            *(f.advance, f.observe, f.step_kind, updates[spec.update]),
-            *(spec.per_step, f.n_noise, len(spec.variables)),
-            curvatures=spec.space.curvatures(f.by_pointer) if bends else square_root_loop.no_curvature(f.by_pointer),
-        )
+        bends = spec.space.curvatures() if spec.update == "second_order" else (None, None)
+        return Scheme(f, bends, updates[spec.update], spec.per_step, len(spec.variables), True)
 
     @cached_property
     def _functions(self) -> Functions:
@@ -162,20 +156,18 @@ class BoundFilter:
             accuracy = Accuracy.of(spec.model.scaled_options(), self._total, spec.tightness)
             curved = spec.update == "second_order"
             return adaptive_functions(spec.space, spec.definition.forcings, spec.takes_moments, curved, accuracy)
-        from fmepy.filtering import loop
+        from fmepy.filtering.transition import DIFFERENCE, EULER, RK4, RK4_MOMENTS
 
-        kinds = {"difference": loop.DIFFERENCE, "euler": loop.EULER, "rk4": loop.RK4, "rk4_moment": loop.RK4_MOMENTS}
-        kind = kinds[spec.propagation]
-        by_pointer = spec.space.is_traced
-        advance, observe = spec.space.compiled() if by_pointer else spec.space.interpreted()
-        return Functions(by_pointer, advance, observe, kind, spec.space.n_noise)
+        kinds = {"difference": DIFFERENCE, "euler": EULER, "rk4": RK4, "rk4_moment": RK4_MOMENTS}
+        advance, observe = spec.space.functions()
+        return Functions(advance, observe, kinds[spec.propagation], spec.space.n_noise)
 
     def paths(self, schedule: Schedule, start: Start, p: Vector, n: int, rng: np.random.Generator) -> Cube:
         """Return n noisy paths at the nodes of a schedule, see `fmepy.filtering.paths`."""
         from fmepy.filtering.paths import draw_paths
 
         inputs, events, _ = settings_of(self, p)
-        return draw_paths(self.linear_scheme, self._functions.by_pointer, schedule, start, inputs, events, n, rng)
+        return draw_paths(self.linear_scheme, schedule, start, inputs, events, n, rng)
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> Vector:
         """Return what the functions see: the parameters, the factor of a correlated noise, what all noise is times."""
@@ -226,6 +218,18 @@ class BoundFilter:
         if shift is not None:
             x[self._free] += shift
         return Start(x, P, self._free)
+
+    def moves_start(self, moved: BoolVector) -> bool:
+        """Tell whether the start changes with any of these parameters."""
+        return bool(np.any(moved & self._of_start))
+
+    @cached_property
+    def _of_start(self) -> BoolVector:
+        spec = self.spec
+        names = names_in(spec.definition.initial) | spec.start.names()
+        if spec.initial == "data":
+            names |= names_in(spec.space.sds) | spec.errors.names()
+        return np.array([k in names for k in spec.parameters], dtype=bool)
 
     def _covariance(self, noise: Noise) -> Callable[[list[float]], Matrix]:
         """Return a covariance as a function of the parameters' values, made once."""
@@ -289,7 +293,7 @@ class BoundFilter:
         z, H, sd = np.empty(m), np.empty((m, self._total)), np.empty(m)
         padded = np.zeros(len(space.parameters))
         padded[: len(p)] = p
-        space.interpreted()[1](t[0], np.array(x), padded, np.array(u), z, H, sd)
+        space.functions()[1](t[0], np.array(x), padded, np.array(u), z, H, sd)
         return sd
 
     def __getstate__(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from fmepy.models.running.timeline import merged
 from fmepy.parameters.names import normal_name
 from fmepy.types import IntVector, Vector
 
-__all__ = ["EntityData", "read_entities"]
+__all__ = ["EntityData", "effective_readings", "read_entities"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,3 +190,10 @@ def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, x: s
             whole_steps(np.sort(times), start)
         except Exception as error:
             raise DataError(f"{what}: {error}") from None
+
+
+def effective_readings(used: Sequence[bool], entity: EntityData) -> Readings:
+    """Return the readings with the multiplier of every sd: the datum's own error where it counts, else 1."""
+    with_error = np.array(used)  # without a column of errors all of them are 1
+    r = entity.readings
+    return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)

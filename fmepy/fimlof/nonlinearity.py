@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import SimulationError
-from fmepy.filtering.run import Pass, Record, Start, run_filter
+from fmepy.filtering.job import Record
+from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
 from fmepy.types import Vector

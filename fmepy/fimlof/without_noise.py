@@ -28,8 +28,9 @@ from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import symbol
+from fmepy.filtering.job import Record
 from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
-from fmepy.filtering.run import Pass, Record
+from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.specification import FIXED, Specification
 from fmepy.models.base import bound_to, keep_within, tightened

@@ -1,4 +1,4 @@
-"""Loops that serve all models: compiled once, read back without numba, mended where they are damaged."""
+"""Loops that serve all models."""
 
 from __future__ import annotations
 
@@ -9,73 +9,29 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numba import carray
 
-from fmepy.compiled import c_loops, kernels
-from fmepy.compiled.c_loops import c_loop
-from fmepy.compiled.explicit_runs import KINDS as KINDS_OF_RUNS
+from fmepy.compiled import c_loops, difference_loop, explicit_loop
 from fmepy.compiled.explicit_runs import Course, Stretch
-from fmepy.compiled.folder import read_kept
+from fmepy.compiled.kernel_code import kernel_text
+from fmepy.compiled.machine import optimised
 from fmepy.errors import SimulationError
+from fmepy.filtering import loop, paths, score_loop, square_root_loop
 from fmepy.models.engines import explicit
 from fmepy.models.running.system import build_system
 from tests.models.problems import hiv_model
 
-KINDS = "i" * 7 + "d" + "p" * 2 + "q" + "p" * 3
-
-
-@pytest.fixture
-def compilations(tmp_path, monkeypatch):
-    """Return the list of what was compiled, in a folder of its own."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    made, object_file = [], kernels.object_file
-    monkeypatch.setattr(kernels, "object_file", lambda f, kinds: made.append(f.__name__) or object_file(f, kinds))
-    return made
-
-
-def fresh():
-    return c_loop.__wrapped__("difference_loop", "run", KINDS, "a loop")
-
-
-def test_a_loop_is_compiled_once_and_anew_where_its_file_is_damaged(compilations, tmp_path, caplog):
-    with caplog.at_level("INFO", logger="fmepy"):
-        fresh()
-        assert caplog.text.count("Compiling a loop for the first time") == 1
-        fresh()
-    assert compilations == ["run"]
-    (file,) = tmp_path.glob("*.o")
-    content = file.read_bytes()
-    file.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-    fresh()
-    assert compilations == ["run", "run"]
-    assert read_kept(file) is not None
-
 
 @pytest.mark.parametrize(
-    ("module", "name", "kinds"),
+    "kernel",
     [
-        ("difference_loop", "run", KINDS),
-        ("difference_loop", "run_sens", "i" * 12 + "d" + "pp" + "qq" + "p" * 7),
-        ("explicit_loop", "run_smooth", KINDS_OF_RUNS),
-        ("explicit_loop", "run_watched", KINDS_OF_RUNS),
+        *(difference_loop.run, difference_loop.run_sens, explicit_loop.run_smooth, explicit_loop.run_watched),
+        *(loop.run, square_root_loop.run, score_loop.run, paths.run),
     ],
+    ids=lambda kernel: f"{kernel.__module__}.{kernel.__name__}",
 )
-def test_an_object_file_needs_nothing_of_numba_or_python(module, name, kinds, monkeypatch):
-    from importlib import import_module
-
-    texts = []
-    monkeypatch.setattr(kernels, "object_of", lambda optimised: texts.append(str(optimised)) or b"")
-    kernels.object_file(getattr(import_module(f"fmepy.compiled.{module}"), name), kinds)
-    needed = set(re.findall(r"declare [^@]*@([\w.]+)", texts[0]))
-    assert {n for n in needed if not n.startswith("llvm.")} <= {"pow", "sqrt", "memset", "memcpy"}
-
-
-def test_a_loop_that_allocates_is_refused():
-    def wasteful(n, out):
-        carray(out, (1, n))[0][0] = np.empty(n).sum()
-
-    with pytest.raises(TypeError, match=r"wasteful allocates or raises: it needs .*NRT_"):
-        kernels.object_file(wasteful, "ip")
+def test_a_loop_needs_nothing_but_arithmetic_and_memory(kernel):
+    needed = set(re.findall(r"declare [^@]*@([\w.]+)", str(optimised(kernel_text(kernel), 1, "run"))))
+    assert {n for n in needed if not n.startswith("llvm.")} <= {"pow", "sqrt", "log2", "calloc", "free"}
 
 
 def explicit_runs(most_steps=10_000):

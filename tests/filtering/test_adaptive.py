@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.linalg import expm
 
-from fmepy.filtering import adaptive
+from fmepy.filtering import adaptive, transition
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.ode import OdeModel
 from tests.filtering.problems import (
@@ -162,7 +163,7 @@ def test_a_stiff_system_is_left_to_the_engine_for_it(monkeypatch):
     whole = adaptive.run_segments
     monkeypatch.setattr(adaptive, "run_segments", lambda s, *rest: asked.append(s.name) or whole(s, *rest))
     assert outcome(cost()).loglik == both.loglik
-    assert set(asked) == {"explicit", "diffsol"}
+    assert set(asked) == {"diffsol"}
     b, P = 1.0, 0.0  # a is at its level at once, and its noise goes on to b
     for n, (h, z) in enumerate(zip([1.0, 2.0, 2.0], [1.2, 1.6, 1.5], strict=True)):
         Phi = np.exp(-0.3 * h)
@@ -189,14 +190,21 @@ def test_units_do_not_matter_to_the_explicit_method(monkeypatch):
     for size in (1e5, 1e-3):
         np.testing.assert_allclose(outcome(cost(size)).nu, plain.nu, atol=1e-6)
         np.testing.assert_allclose(outcome(cost(size)).s, plain.s, rtol=1e-6)
-    assert set(asked) == {"explicit"}
+    assert not asked  # no step was given back
+
+
+def exactly(M, b, V, h):
+    """Return Phi, the shift and Qd of x' = M x + b with noise of covariance V in a unit of time."""
+    n = len(M)
+    E = np.empty((2 * n + 1, n))
+    transition.exact_parts(M, b, np.linalg.cholesky(V + 1e-300 * np.eye(n)), h, E, M.copy(), M.copy())
+    return E[:n], E[2 * n], E[n : 2 * n]
 
 
 def test_the_noise_integral_of_a_stiff_system_is_the_solution_of_its_equation():
     M, V = np.array([[-1e4, 0.0], [1e4, -0.3]]), np.diag([4.0, 0.0])
     b, h = np.array([1.0, 2.0]), 5.0
-    Phi, shift, factor = adaptive._transition(M, b, V, h)
-    Qd = factor @ factor.T
+    Phi, shift, Qd = exactly(M, b, V, h)
     np.testing.assert_allclose(M @ Qd + Qd @ M.T + V, Phi @ V @ Phi.T, atol=1e-8)  # d/dh of both ends
     np.testing.assert_allclose(M @ shift + b, Phi @ b, atol=1e-8)
 
@@ -209,8 +217,24 @@ def test_the_noise_integral_is_the_one_of_quadrature():
         return (M @ Q + Q @ M.T + V).ravel()
 
     Qd = solve_ivp(rates, (0, h), np.zeros(4), rtol=1e-11, atol=1e-14).y[:, -1].reshape(2, 2)
-    _, _, factor = adaptive._transition(M, np.zeros(2), V, h)
-    np.testing.assert_allclose(factor @ factor.T, Qd, rtol=1e-9)
+    np.testing.assert_allclose(exactly(M, np.zeros(2), V, h)[2], Qd, rtol=1e-9)
+
+
+@pytest.mark.parametrize("h", [1e-3, 0.4, 7.0, 300.0])
+def test_the_exact_step_is_that_of_van_loan_s_exponential(h):
+    rng = np.random.default_rng(3)
+    M, G, b = rng.standard_normal((4, 4)) - 3 * np.eye(4), rng.standard_normal((4, 4)), rng.standard_normal(4)
+    block = np.zeros((8, 8))
+    step = h / 2 ** max(0, int(np.ceil(np.log2(10 * h))))  # [[-M, V], [0, M']] itself overflows over long steps
+    block[:4, :4], block[:4, 4:], block[4:, 4:] = -M, G @ G.T, M.T
+    E = expm(block * step)
+    Phi, shift = E[4:, 4:].T, np.linalg.solve(M, (E[4:, 4:].T - np.eye(4)) @ b)
+    Qd = Phi @ E[:4, 4:]
+    while step < h:
+        Qd, shift, Phi, step = Qd + Phi @ Qd @ Phi.T, shift + Phi @ shift, Phi @ Phi, 2 * step
+    found = exactly(M, b, G @ G.T, h)
+    for ours, theirs in zip(found, (Phi, shift, Qd), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-13)
 
 
 def test_a_covariance_without_full_rank_has_a_factor():
@@ -256,17 +280,6 @@ def test_an_integral_over_the_time_before_a_reading_has_the_moments_of_the_joint
     per = length if kind == "mean" else 1.0
     assert one.nu[0] == pytest.approx(3.0 - (2 * length + (m - 2) * g) / per, abs=1e-7)
     assert one.s[0] == pytest.approx((g**2 * P + noise) / per**2 + 0.01, rel=1e-7)
-
-
-def test_the_explicit_solver_has_the_coefficients_of_dormand_and_prince_as_scipy_has_them():
-    from scipy.integrate import RK45
-
-    from fmepy.filtering import explicit
-
-    np.testing.assert_allclose(explicit._STAGES[:6, :5], RK45.A, rtol=1e-15)
-    np.testing.assert_allclose(explicit._STAGES[6], RK45.B, rtol=1e-15)
-    np.testing.assert_allclose(explicit._NODES[:6], RK45.C, rtol=1e-15)
-    np.testing.assert_allclose(np.abs(explicit._ERRORS), np.abs(RK45.E), rtol=1e-13)
 
 
 @pytest.mark.parametrize("engine", ["explicit", "stiff", "lsoda"])

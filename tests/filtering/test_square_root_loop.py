@@ -1,15 +1,12 @@
 """Factors of covariances do what covariances do, and go on where covariances break down."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmepy.filtering import run
 from fmepy.filtering.triangular import lower_factor, right_solved, semidefinite_lower
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.difference import DifferenceModel
@@ -52,8 +49,8 @@ def test_a_right_division_by_a_factor_of_any_rank(seed):
 
 def test_what_is_no_covariance_has_no_factor():
     L = np.zeros((2, 2))
-    assert not semidefinite_lower(np.array([[1.0, 2.0], [2.0, 1.0]]), L)
-    assert semidefinite_lower(np.array([[1.0, 2.0], [2.0, 4.0]]), L)
+    assert not semidefinite_lower(np.array([[1.0, 2.0], [2.0, 1.0]]), L, 2)
+    assert semidefinite_lower(np.array([[1.0, 2.0], [2.0, 4.0]]), L, 2)
     np.testing.assert_allclose(L, [[1, 0], [2, 0]])
 
 
@@ -205,63 +202,6 @@ def test_the_record_explains_the_likelihood(update):
     assert record.excess.any() == (update in ("second_order", "unscented"))
 
 
-def test_a_loop_is_compiled_once_and_that_is_told(tmp_path):
-    (tmp_path / "part.py").write_text(_PART.format(factor=2.0))
-    (tmp_path / "whole.py").write_text(_WHOLE)
-    told = [_in_a_process(tmp_path) for _ in range(2)]
-    assert told[0].splitlines() == ["Compiling a part; this happens once and takes a few seconds.", "6.0"]
-    assert told[1].splitlines() == ["6.0"]
-
-
-def test_a_loop_is_compiled_again_when_a_kernel_in_it_changes(tmp_path):
-    (tmp_path / "whole.py").write_text(_WHOLE)
-    for factor in (2.0, 3.0):
-        (tmp_path / "part.py").write_text(_PART.format(factor=factor))
-        assert _in_a_process(tmp_path).splitlines()[-1] == str(3 * factor)
-
-
-def test_a_kernel_within_a_kernel_counts_too(tmp_path):
-    (tmp_path / "middle.py").write_text(_MIDDLE)
-    (tmp_path / "whole.py").write_text(_WHOLE.replace("from part import part", "from middle import middle as part"))
-    for factor in (2.0, 3.0):
-        (tmp_path / "part.py").write_text(_PART.format(factor=factor))
-        assert _in_a_process(tmp_path).splitlines()[-1] == str(3 * factor)
-
-
-_PART = """
-from numba import njit
-@njit(cache=True)
-def part(x):
-    return {factor} * x
-"""
-_MIDDLE = """
-from numba import njit
-from part import part
-@njit(cache=True)
-def middle(x):
-    return part(x)
-"""
-_WHOLE = """
-import logging, sys
-logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
-from numba import types
-from fmepy.filtering.loop import compile_loop
-from part import part
-def whole(x):
-    return part(x)
-if __name__ == "__main__":
-    import whole as module
-    print(compile_loop(module.whole, types.float64(types.float64), "a part")(3.0))
-"""
-
-
-def _in_a_process(folder):
-    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    environment.pop("NUMBA_CACHE_DIR", None)
-    command = [sys.executable, str(folder / "whole.py")]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-
-
 @pytest.mark.parametrize("algorithm", ["joint", "sqrt"])
 def test_every_algorithm_agrees_on_a_nonlinear_model_with_errors_in_proportion(algorithm):
     def cycles(t, N, P, *, r=1.0, c=0.1):
@@ -291,10 +231,9 @@ def test_a_filter_that_diverges_is_not_repeated(monkeypatch):
     def explodes(n, x):
         return 1e200 * x * x
 
-    def never():
-        raise AssertionError("the safe loop cannot help")
-
     model = DifferenceModel(explodes, state={"x": 1.0}, times=[0.0, 1.0, 2.0])
     cost = FimlofCost(model, {"time": [1, 2], "x": [1.0, 1.0]}, process_noise={"x": 1.0}, measurement_noise={"x": 1.0})
-    monkeypatch.setattr("fmepy.filtering.square_root_loop.compiled", never)
+    asked, whole = [], run._one_pass
+    monkeypatch.setattr(run, "_one_pass", lambda scheme, *rest: asked.append(scheme.is_safe) or whole(scheme, *rest))
     assert cost() == np.inf
+    assert asked == [False]  # factors of covariances cannot help

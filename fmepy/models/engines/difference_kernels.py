@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fmepy.compiled import difference_loop
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.llvm_code import Place, Program
 from fmepy.compiled.machine import Code, compiled
@@ -52,9 +53,7 @@ class Kernels:
         """
         step, write, *_ = self._plain
         q, work, told, keep = _inputs(p, U), np.concatenate([y, y]), np.empty(1), np.asarray(keep, dtype=np.int64)
-        loop = c_loop(
-            "difference_loop", "run", "i" * 7 + "d" + "p" * 2 + "q" + "p" * 3, "the loop of difference models"
-        )
+        loop = c_loop(difference_loop.run, "the loop of difference models")
         loop(step, write, *self._sizes, len(keep), t0, *map(address, (q, U, keep, work, out, told)))
         return int(told[0])
 
@@ -71,8 +70,7 @@ class Kernels:
         x, both = np.array(y, dtype=float), np.concatenate([S, S])
         v, w = np.empty(n + counts[0] + counts[1]), np.empty(m + counts[2] + counts[3])
         q, told, keep = _inputs(p, U), np.empty(1), np.asarray(keep, dtype=np.int64)
-        kinds = "i" * 12 + "d" + "pp" + "qq" + "p" * 7
-        loop = c_loop("difference_loop", "run_sens", kinds, "the loop of difference models with sensitivities")
+        loop = c_loop(difference_loop.run_sens, "the loop of difference models with sensitivities")
         arrays = (q, U, keep, places, x, both, v, w, out, slopes, told)
         loop(step, write, *self._sizes, n_par, *counts, len(keep), t0, *map(address, arrays))
         return int(told[0])

@@ -1,4 +1,4 @@
-"""The explicit engine: Dormand and Prince's method compiled by numba, for models that are not stiff and run often.
+"""The explicit engine: Dormand and Prince's method in machine code, for models that are not stiff and run often.
 
 A run of a small model takes 20 to 50 us, since nothing is set up and no system of equations is solved. It has a step
 limit and finds out when a model is stiff; what it does not finish it gives back with the reason, and another engine

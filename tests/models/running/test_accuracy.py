@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 import fmepy as fme
-from fmepy.compiled import status
+from fmepy.compiled import dormand_prince, status
 from fmepy.errors import FmepyError, ModelError, SimulationError
 from fmepy.models.engines.diffsol import is_available
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode
 from fmepy.models.running.accuracy import reads_time, scaled_tolerances
-from tests.compiled.plain import plain
 
 TIMES = np.linspace(0.0, 20.0, 21)
 ENGINES = [{"engine": "auto"}, {"engine": "numba"}, {"engine": "scipy"}]
@@ -239,7 +238,7 @@ def test_the_explicit_loop_keeps_the_largest_step():
         seen.append(t)
         out[0] = 1.0
 
-    loop, out = plain("fmepy.compiled.dormand_prince"), np.empty((1, 1))
+    loop, out = dormand_prince, np.empty((1, 1))
     ended, *_ = loop.drive(
         rates, None, None, 0.0, 0.0, np.zeros(1), np.array([1.0]), 1, 1e-6, np.array([1e-6]), 0.01, 10**4, out,
         np.empty((status.WORK, 1)), np.empty((2, 0)),

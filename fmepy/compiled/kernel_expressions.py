@@ -1,0 +1,361 @@
+# ruff: noqa: N802    # methods are named as the nodes of Python's syntax that they translate
+"""Expressions of kernels -> LLVM's text."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.kernel_values import LLVM, Array, Group, Known, Type, Value, Writer, constant, words_of
+from fmepy.compiled.kernels import call, doubles, integers, new
+
+__all__ = ["Expressions"]
+
+_IN_LLVM = {
+    math.sqrt: "sqrt", np.sqrt: "sqrt", math.exp: "exp", np.exp: "exp", math.log: "log", np.log: "log",
+    math.log2: "log2", np.log2: "log2", math.pow: "pow", np.ceil: "ceil", np.floor: "floor",
+}  # fmt: skip
+_OPERATIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
+_COMPARISONS = {
+    ast.Lt: ("olt", "slt"), ast.LtE: ("ole", "sle"), ast.Gt: ("ogt", "sgt"), ast.GtE: ("oge", "sge"),
+    ast.Eq: ("oeq", "eq"), ast.NotEq: ("une", "ne"),
+}  # fmt: skip
+
+
+class Expressions(Writer):
+    """What a kernel's expressions become.
+
+    Parameters
+    ----------
+    function : function
+        The kernel.
+    program : object
+        Has the kernels that it calls.
+    """
+
+    def __init__(self, function: Any, program: Any) -> None:
+        super().__init__(function)
+        self._program = program
+        self._places: dict[str, tuple[Type, list[str]]] = {}
+        self._fixed: dict[str, Value] = {}
+        self._outer = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+
+    def _value(self, node: ast.expr) -> Value:
+        how = getattr(self, f"_of_{type(node).__name__}", None)
+        if how is None:
+            raise self._fail(node, "no kernel may hold this")
+        found: Value = how(node)
+        return found
+
+    def _of_Constant(self, node: ast.Constant) -> Value:
+        return constant(node.value)
+
+    def _of_Name(self, node: ast.Name) -> Value:
+        name = node.id
+        if name in self._places:
+            return self._load(*self._places[name])
+        if name in self._fixed:
+            return self._fixed[name]
+        if name in self._outer:
+            return constant(self._outer[name].cell_contents)
+        known = {**vars(builtins), **self._function.__globals__}
+        if name not in known:
+            raise self._fail(node, "this name is not known")
+        return constant(known[name])
+
+    def _of_Tuple(self, node: ast.Tuple) -> Value:
+        return self._joined([self._value(e) for e in node.elts])
+
+    def _of_Attribute(self, node: ast.Attribute) -> Value:
+        value = self._value(node.value)
+        kind = value.type
+        if isinstance(kind, Known):
+            return constant(getattr(kind.value, node.attr))
+        if isinstance(kind, Array) and node.attr == "shape":
+            return self._joined([Value("i", (p,)) for p in value.parts[1:]])
+        if isinstance(kind, Group) and kind.made_by is not None:
+            return self._one_of(value, list(kind.made_by.__annotations__).index(node.attr))
+        raise self._fail(node, "there is no such thing")
+
+    def _of_Subscript(self, node: ast.Subscript) -> Value:
+        value = self._value(node.value)
+        if isinstance(value.type, Group):
+            return self._one_of(value, ast.literal_eval(node.slice))
+        if isinstance(node.slice, ast.Slice):
+            return self._part(value, node.slice)
+        if isinstance(node.slice, ast.Tuple) and isinstance(node.slice.elts[-1], ast.Slice):
+            *first, last = node.slice.elts
+            return self._part(self._of_Subscript(ast.Subscript(node.value, ast.Tuple(first))), last)
+        kind, at, rest = self._pointed(value, node)
+        if rest:
+            return Value(Array(kind, len(rest)), (at, *rest))
+        return Value(kind, (self._named(f"load {LLVM[kind]}, ptr {at}"),))
+
+    def _entry(self, node: ast.expr) -> tuple[str, str]:
+        """Return kind and address of an array's entry."""
+        if isinstance(node, ast.Subscript):
+            kind, at, rest = self._pointed(self._value(node.value), node)
+            if not rest:
+                return kind, at
+        raise self._fail(node, "nothing can be assigned to this")
+
+    def _pointed(self, value: Value, node: ast.Subscript) -> tuple[str, str, tuple[str, ...]]:
+        """Return kind and address of what an index points at, and its shape."""
+        if not isinstance(value.type, Array):
+            raise self._fail(node, "this has no entries")
+        indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        sizes, offset = value.parts[1:], ""
+        for k, size in enumerate(sizes):
+            if offset:
+                offset = self._named(f"mul nsw i64 {offset}, {size}")
+            if k < len(indices):
+                at = self._as("i", self._value(indices[k]), node)
+                if at.startswith("-"):  # literally
+                    at = self._named(f"add nsw i64 {size}, {at}")
+                offset = self._named(f"add nsw i64 {offset}, {at}") if offset else at
+        return (
+            value.type.of,
+            self._named(f"getelementptr inbounds {LLVM[value.type.of]}, ptr {value.parts[0]}, i64 {offset}"),
+            sizes[len(indices) :],
+        )
+
+    def _part(self, value: Value, cut: Any) -> Value:
+        pointer, first, *rest = value.parts
+        begin = "0" if cut.lower is None else self._as("i", self._value(cut.lower), cut)
+        end = first if cut.upper is None else self._as("i", self._value(cut.upper), cut)
+        offset = begin
+        for size in rest:
+            offset = self._named(f"mul nsw i64 {offset}, {size}")
+        at = self._named(f"getelementptr inbounds {LLVM[value.type.of]}, ptr {pointer}, i64 {offset}")
+        return Value(value.type, (at, self._named(f"sub nsw i64 {end}, {begin}"), *rest))
+
+    def _of_BinOp(self, node: ast.BinOp) -> Value:
+        return self._arithmetic(node, node.left, node.right)
+
+    def _arithmetic(self, node: Any, left: ast.expr, right: ast.expr) -> Value:
+        a = self._value(left)
+        if isinstance(node.op, ast.Pow) and isinstance(right, ast.Constant) and isinstance(right.value, int):
+            out = a
+            for _ in range(right.value - 1):
+                out = self._operated(ast.BinOp(left, ast.Mult(), left), out, a)
+            return out
+        return self._operated(node, a, self._value(right))
+
+    def _operated(self, node: Any, a: Value, b: Value) -> Value:
+        if (word := _OPERATIONS.get(type(node.op))) is not None:
+            if a.type == b.type == "i":
+                return Value("i", (self._named(f"{word} nsw i64 {a.parts[0]}, {b.parts[0]}"),))
+        elif isinstance(node.op, ast.Div):
+            word = "div"
+        elif isinstance(node.op, ast.Pow):
+            return self._from_llvm("pow", [a, b], node)
+        elif isinstance(node.op, (ast.FloorDiv, ast.Mod)) and a.type == b.type == "i":  # of what is not negative
+            word = "sdiv" if isinstance(node.op, ast.FloorDiv) else "srem"
+            return Value("i", (self._named(f"{word} i64 {a.parts[0]}, {b.parts[0]}"),))
+        else:
+            raise self._fail(node, "no kernel may compute this")
+        return Value("d", (self._named(f"f{word} double {self._as('d', a, node)}, {self._as('d', b, node)}"),))
+
+    def _of_UnaryOp(self, node: ast.UnaryOp) -> Value:
+        if isinstance(node.op, ast.Not):
+            test = self._truth(node.operand)
+            return constant(not test) if isinstance(test, bool) else Value("b", (self._named(f"xor i1 {test}, true"),))
+        if isinstance(node.operand, ast.Constant):
+            return constant(ast.literal_eval(node))
+        value = self._value(node.operand)
+        if value.type == "i":
+            return Value("i", (self._named(f"sub nsw i64 0, {value.parts[0]}"),))
+        return Value("d", (self._named(f"fneg double {self._as('d', value, node)}"),))
+
+    def _of_Compare(self, node: ast.Compare) -> Value:
+        left, out = self._value(node.left), ""
+        for operator, right_node in zip(node.ops, node.comparators, strict=True):
+            right = self._value(right_node)
+            if isinstance(operator, (ast.Is, ast.IsNot)):
+                return constant((left.type == right.type) == isinstance(operator, ast.Is))
+            if isinstance(operator, (ast.In, ast.NotIn)):
+                known = [constant(v) for v in right.type.value] if isinstance(right.type, Known) else self._split(right)
+                found = [self._compared(ast.Eq(), left, one, node) for one in known]
+                one = found[0]
+                for other in found[1:]:
+                    one = self._named(f"or i1 {one}, {other}")
+                one = one if isinstance(operator, ast.In) else self._named(f"xor i1 {one}, true")
+            else:
+                one = self._compared(operator, left, right, node)
+            out = self._named(f"and i1 {out}, {one}") if out else one
+            left = right
+        return Value("b", (out,))
+
+    def _compared(self, operator: ast.cmpop, a: Value, b: Value, node: Any) -> str:
+        of_floats, of_integers = _COMPARISONS[type(operator)]
+        if a.type == b.type and a.type in ("i", "b"):
+            return self._named(f"icmp {of_integers} {LLVM[a.type]} {a.parts[0]}, {b.parts[0]}")
+        return self._named(f"fcmp {of_floats} double {self._as('d', a, node)}, {self._as('d', b, node)}")
+
+    def _of_BoolOp(self, node: ast.BoolOp) -> Value:
+        decides = isinstance(node.op, ast.Or)
+        slot, end, is_dynamic = "", self._fresh("end"), False
+        for operand in node.values:
+            test = self._truth(operand)
+            if isinstance(test, bool):
+                if test != decides:
+                    continue
+                if not is_dynamic:
+                    return constant(decides)
+                self._emit(f"store i1 {str(decides).lower()}, ptr {slot}")
+                break
+            if not is_dynamic:
+                (slot,), is_dynamic = self._slots("b"), True
+            self._emit(f"store i1 {test}, ptr {slot}")
+            more = self._fresh("more")
+            self._emit(f"br i1 {test}, label %{end if decides else more}, label %{more if decides else end}")
+            self._begin(more)
+        if not is_dynamic:
+            return constant(not decides)
+        self._begin(end)
+        return self._load("b", [slot])
+
+    def _of_IfExp(self, node: ast.IfExp) -> Value:
+        test = self._truth(node.test)
+        if isinstance(test, bool):
+            return self._value(node.body if test else node.orelse)
+        yes, no, end = self._fresh("yes"), self._fresh("no"), self._fresh("end")
+        self._emit(f"br i1 {test}, label %{yes}, label %{no}")
+        self._begin(yes)
+        first = self._value(node.body)
+        after_first = len(self._lines)
+        self._begin(no)
+        second = self._value(node.orelse)
+        if first.type != second.type:
+            kind: Type = "d"
+            second = Value("d", (self._as("d", second, node),))
+        else:
+            kind = first.type
+        slots = self._slots(kind)
+        self._store(second, slots)
+        self._begin(end)
+        rest, self._lines = self._lines[after_first:], self._lines[:after_first]  # back to the end of the first branch
+        if first.type != kind:
+            first = Value("d", (self._as("d", first, node),))
+        self._store(first, slots)
+        self._emit(f"br label %{end}")
+        self._lines += rest[1:]
+        self._is_open = True
+        return self._load(kind, slots)
+
+    def _of_Call(self, node: ast.Call) -> Value:
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "reshape":
+            value, shape = self._value(node.func.value), self._split(self._value(node.args[0]))
+            sizes = tuple(self._as("i", s, node) for s in shape)
+            return Value(Array(value.type.of, len(sizes)), (value.parts[0], *sizes))
+        function = self._value(node.func)
+        if not isinstance(function.type, Known) or node.keywords:
+            raise self._fail(node, "this cannot be called")
+        known, values = function.type.value, [self._value(a) for a in node.args]
+        if known in _IN_LLVM:
+            return self._from_llvm(_IN_LLVM[known], values, node)
+        if (own := _OWN.get(known)) is not None:
+            return own(self, values, node)
+        if isinstance(known, type) and issubclass(known, tuple):
+            return self._joined(values, known)
+        if not isinstance(known, FunctionType):
+            raise self._fail(node, "this cannot be called")
+        name, kind = self._program.kernel(known, tuple(v.type for v in values))
+        passed = [argument for v in values for argument in self._argument(v)]
+        words = words_of(kind)
+        text = f"@{name}({', '.join([*passed, 'ptr %pool'])})"
+        if not words:
+            self._emit(f"call void {text}")
+            return Value(kind)
+        if len(words) == 1:
+            return Value(kind, (self._named(f"call {words[0]} {text}"),))
+        whole = f"{{ {', '.join(words)} }}"
+        out = self._named(f"call {whole} {text}")
+        return Value(kind, tuple(self._named(f"extractvalue {whole} {out}, {i}") for i in range(len(words))))
+
+    def _from_llvm(self, name: str, values: Sequence[Value], node: Any) -> Value:
+        self._program.declared.add((name, len(values)))
+        passed = ", ".join(f"double {self._as('d', v, node)}" for v in values)
+        return Value("d", (self._named(f"call double @llvm.{name}.f64({passed})"),))
+
+    def _truth(self, node: ast.expr) -> str | bool:
+        value = self._value(node)
+        if isinstance(value.type, Known):
+            return bool(value.type.value)
+        if value.type == "i":
+            return self._named(f"icmp ne i64 {value.parts[0]}, 0")
+        if value.parts[0] in ("true", "false"):
+            return value.parts[0] == "true"
+        return value.parts[0]
+
+    # --- functions of their own
+
+    def new_array(self, sizes: list[Value], node: Any) -> Value:
+        """Write `new`."""
+        parts = [self._as("i", s, node) for s in sizes]
+        count = parts[0]
+        for part in parts[1:]:
+            count = self._named(f"mul nsw i64 {count}, {part}")
+        at = self._named(f"call noalias ptr @new(i64 {count}, ptr %pool)")
+        return Value(Array("d", len(parts)), (at, *parts))
+
+    def array_at(self, of: str, values: list[Value], node: Any) -> Value:
+        """Write `doubles` and `integers`."""
+        at = self._named(f"inttoptr i64 {self._as('i', values[0], node)} to ptr")
+        sizes = tuple(self._as("i", v, node) for v in values[1:])
+        return Value(Array(of, len(sizes)), (at, *sizes))
+
+    def called(self, values: list[Value], node: Any) -> Value:
+        """Write `call`."""
+        at = self._named(f"inttoptr i64 {self._as('i', values[0], node)} to ptr")
+        passed = ", ".join(f"{words_of(v.type)[0]} {v.parts[0]}" for v in values[1:])
+        self._emit(f"call void {at}({passed})")
+        return Value(Known(None))
+
+    def extreme(self, comparison: ast.cmpop, values: list[Value], node: Any) -> Value:
+        """Write `min` and `max`: the first of those that no later one beats, as Python's."""
+        kind = "i" if all(v.type == "i" for v in values) else "d"
+        out = self._as(kind, values[0], node)
+        for other in values[1:]:
+            b = Value(kind, (self._as(kind, other, node),))
+            better = self._compared(comparison, b, Value(kind, (out,)), node)
+            out = self._named(f"select i1 {better}, {LLVM[kind]} {b.parts[0]}, {LLVM[kind]} {out}")
+        return Value(kind, (out,))
+
+    def absolute(self, values: list[Value], node: Any) -> Value:
+        """Write `abs`."""
+        return self._from_llvm("fabs", values, node)
+
+    def whole(self, values: list[Value], node: Any) -> Value:
+        """Write `int`."""
+        if values[0].type == "i":
+            return values[0]
+        return Value("i", (self._named(f"fptosi double {self._as('d', values[0], node)} to i64"),))
+
+    def real(self, values: list[Value], node: Any) -> Value:
+        """Write `float`."""
+        return Value("d", (self._as("d", values[0], node),))
+
+    def length(self, values: list[Value], node: Any) -> Value:
+        """Write `len`."""
+        return Value("i", (values[0].parts[1],))
+
+
+_OWN: dict[Any, Callable[[Expressions, list[Value], Any], Value]] = {
+    new: Expressions.new_array,
+    doubles: lambda body, values, node: body.array_at("d", values, node),
+    integers: lambda body, values, node: body.array_at("i", values, node),
+    call: Expressions.called,
+    min: lambda body, values, node: body.extreme(ast.Lt(), values, node),
+    max: lambda body, values, node: body.extreme(ast.Gt(), values, node),
+    abs: Expressions.absolute,
+    int: Expressions.whole,
+    float: Expressions.real,
+    len: Expressions.length,
+}

@@ -1,0 +1,122 @@
+"""What a compiled loop of filters gets, and how it tells its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fmepy.filtering.schedule import Arrays
+from fmepy.results.encoding import Stored
+from fmepy.types import Cube, IntVector, Matrix, Vector
+
+__all__ = [
+    *("COVARIANCE_NOT_FINITE", "STATE_NOT_FINITE", "VARIANCE_NOT_POSITIVE"),
+    *("Job", "Model", "Record"),
+]
+
+STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE = 1, 2, 3
+"""Why a filter stopped: the second can another arithmetic mend."""
+
+
+class Model(NamedTuple):
+    """A model as a loop sees it.
+
+    Attributes
+    ----------
+    advance, observe, bend, bend_readings : int
+        Addresses of its functions, see `filtering.statespace`; 0: there is none.
+    solver : int
+        Address of what takes a step that the explicit method gives back; 0: there is none.
+    kind : int
+        What a step is, see `filtering.transition`.
+    per_step : bool
+        Noise is drawn once a fixed step; else it is Brownian.
+    n_noise, n_variables : int
+        Columns of A; observed variables.
+    rtol, max_step : float
+        Of the explicit method.
+    atol : ndarray, shape (n + 2 n^2,) or (0,)
+        Of x, Phi by rows, S by rows, this in units of the size of the noise.
+    """
+
+    advance: int
+    observe: int
+    bend: int
+    bend_readings: int
+    solver: int
+    kind: int
+    per_step: bool
+    n_noise: int
+    n_variables: int
+    rtol: float
+    max_step: float
+    atol: Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record(Stored):
+    """What happened at the nodes and rows.
+
+    Attributes
+    ----------
+    x_predicted, x_filtered : ndarray, shape (n_node, n)
+    P_predicted, P_filtered, transitions : ndarray, shape (n_node, n, n)
+        A transition maps a change of the state after the data of the last node to one before those of this node.
+    predictions, sds : ndarray, shape (n_obs,)
+        Predicted readings, sds of their errors.
+    gradients : ndarray, shape (n_obs, n)
+        Rows of H.
+    excess : ndarray, shape (n_obs, most rows of a sample), or (0, 0)
+        What the covariance of a sample's innovations has beside H P H' + R (updates of second order, sigma points):
+        row i, column j is that of data i and of the j-th of its sample.
+    """
+
+    x_predicted: Matrix
+    P_predicted: Cube
+    x_filtered: Matrix
+    P_filtered: Cube
+    transitions: Cube
+    predictions: Vector
+    gradients: Matrix
+    sds: Vector
+    excess: Matrix
+
+
+class Job(NamedTuple):
+    """One pass.
+
+    Attributes
+    ----------
+    update : int
+        See the loops.
+    x, P : ndarray
+        The start.
+    X : ndarray, shape (n, d)
+        dx/dx0 at the start.
+    p : ndarray
+        What the model's functions see of the parameters.
+    event_values : ndarray, shape (n_event,)
+    correlation : ndarray, shape (n_var, n_var) or (0, 0)
+        Of the measurement errors; empty: independent.
+    nu, s, v : ndarray
+        The result, see `run.Pass`.
+    told : ndarray of int, shape (3,)
+        Becomes: the node at which it broke down, or -1; why; at which row.
+    recorded : bool
+    """
+
+    model: Model
+    schedule: Arrays
+    update: int
+    x: Vector
+    P: Matrix
+    X: Matrix
+    p: Vector
+    event_values: Vector
+    correlation: Matrix
+    nu: Vector
+    s: Vector
+    v: Matrix
+    told: IntVector
+    recorded: bool
+    record: Record

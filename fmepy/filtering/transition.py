@@ -1,0 +1,403 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
+"""One step of a filter's state: its next value, the tangent of the map, and the covariance of the noise in between.
+
+For one time step h from x, with F = df/dx along the step and A A' = G Q G'::
+
+    DIFFERENCE   f = next x, Phi = F;  S = A A'
+    EULER        x + h f, Phi = I + h F;  S = A A' h (Brownian), A A' h^2 (per step)
+    RK4          Runge and Kutta's step and its tangent; S by the same stages, S' = F S + S F' + A A' from S = 0
+                 (Brownian: of fourth order in h), or A A' h^2 (per step)
+    RK4_MOMENTS  the same for x; P' = F P + P F' + A A' by the same stages
+    ADAPTIVE     x' = f, Phi' = F Phi, S' = F S + S F' + A A' together by Dormand and Prince's method
+    MOMENTS      the same with S = P at the beginning
+    EXACT        x' = M x + b with constant coefficients: exact, see `_exact`
+    BY_FUNCTION  as DIFFERENCE; MOMENTS_BY_FUNCTION: A holds P and becomes the next P: solvers called from Python
+
+In the kinds of moments S holds P and becomes the next P. What is stiff, a step of more than STIFF of the fastest time
+constants or of more than MOST_STEPS, the explicit method gives back: to a solver that is called from Python.
+
+References
+----------
+Van Loan (1978), IEEE Trans. Autom. Control 23:395. Osborne (1960), J. ACM 7:338. Moler & Van Loan (2003), SIAM Rev. 45.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fmepy.compiled.dormand_prince import drive
+from fmepy.compiled.kernels import call, new
+from fmepy.compiled.status import DONE, WORK
+from fmepy.filtering.arrays import copied
+from fmepy.filtering.kernels import covariance_by_stages
+from fmepy.filtering.triangular import products
+from fmepy.types import Cube, Matrix, Vector
+
+__all__ = [
+    *("ADAPTIVE", "BY_FUNCTION", "CARRYING", "DIFFERENCE", "EULER", "EXACT", "MOMENTS", "MOMENTS_BY_FUNCTION", "RK4"),
+    *("RK4_MOMENTS", "Space", "Tolerances", "carries_covariance", "factor_of_noise", "space", "transition"),
+]
+
+DIFFERENCE, EULER, RK4, RK4_MOMENTS, ADAPTIVE, MOMENTS, EXACT, BY_FUNCTION, MOMENTS_BY_FUNCTION = range(9)
+
+CARRYING = (RK4_MOMENTS, MOMENTS, MOMENTS_BY_FUNCTION)
+"""Kinds of steps that take P and return the next P."""
+MOST_STEPS = 400
+"""Steps in one stretch: more of them tell a stiff system."""
+STIFF = 300.0
+"""A stretch of so many of the fastest time constants is left to other engines at once."""
+KEPT = 16
+"""Lengths of steps whose exact transition is kept."""
+TERMS = 14
+"""Terms of a series whose operator has a norm of 1/2: what is left out is smaller than 2^-15 / 15! < 1e-16."""
+
+
+class Tolerances(NamedTuple):
+    """What the explicit method is asked for; see `job.Model`."""
+
+    rtol: float
+    max_step: float
+    atol: Vector
+
+
+class Space(NamedTuple):
+    """Where a transition works; F and A keep the zeros that a model never writes.
+
+    Attributes
+    ----------
+    f : ndarray, shape (1 or 4, n)
+        Rates at the stages.
+    F : ndarray, shape (4 or 7, n, n)
+        Tangents at the stages; behind those of Runge and Kutta's the derivatives of the later rates to x.
+    A : ndarray, shape (1 or 4, n, n_noise)
+    B : ndarray, shape (3, n, n)
+    runs : ndarray, shape (WORK + 3, n + 2 n^2)
+        Where the explicit method works; then its start, its end, its tolerances.
+    marks : ndarray, shape (2, 0)
+        Conditions, of which there are none.
+    last : ndarray, shape (3 + n_forcing,)
+        The last step of the explicit method; how many exact transitions were computed; where a step ends; forcings.
+    exact : ndarray, shape (KEPT, 2 n + 2, n)
+        Phi, S, the shift, and the length they belong to.
+    """
+
+    f: Matrix
+    F: Cube
+    A: Cube
+    B: Cube
+    runs: Matrix
+    marks: Matrix
+    last: Vector
+    exact: Cube
+
+
+def space(kind, n, n_noise, n_forcings):
+    """Return where transitions of one kind work."""
+    stages = 4 if kind in (RK4, RK4_MOMENTS) else 1
+    nz = n + 2 * n * n if kind in (ADAPTIVE, MOMENTS) else 0
+    return Space(
+        new(stages, n),
+        new(stages + 3, n, n),
+        new(stages, n, n_noise),
+        new(3, n, n),
+        new(WORK + 3, nz),
+        new(2, 0),
+        new(3 + n_forcings),
+        new(KEPT if kind == EXACT else 0, 2 * n + 2, n),
+    )
+
+
+def carries_covariance(kind):
+    """Tell whether a kind of step takes P and returns the next P."""
+    return kind in CARRYING
+
+
+def factor_of_noise(kind, per_step, h):
+    """Return a with S = (a A) (a A)', where the model's own A gives the noise of a step; else 0."""
+    if kind in (DIFFERENCE, BY_FUNCTION):
+        return 1.0
+    if kind == EULER or (kind == RK4 and per_step):
+        return h if per_step else np.sqrt(h)
+    return 0.0
+
+
+def _squared(A, factor, S):
+    """Set S to factor^2 A A'. Zeros of A are skipped."""
+    n = S.shape[0]
+    for i in range(n):
+        for j in range(n):
+            S[i, j] = 0.0
+    for k in range(A.shape[1]):
+        for i in range(n):
+            a = factor * factor * A[i, k]
+            if a != 0.0:
+                for j in range(n):
+                    S[i, j] += a * A[j, k]
+
+
+def _tangent(F, T, h, K):
+    """Set K to F (I + h T)."""
+    n = F.shape[0]
+    for i in range(n):
+        for j in range(n):
+            K[i, j] = F[i, j]
+        for k in range(n):
+            f = h * F[i, k]
+            if f != 0.0:
+                for j in range(n):
+                    K[i, j] += f * T[k, j]
+
+
+def _runge_kutta(advance, kind, per_step, t, h, u, x, p, y, Phi, S, w):
+    n, f, F, K = x.shape[0], w.f, w.F, w.F[4:]
+    call(advance, t, h, x, p, u[0], f[0], F[0], w.A[0])
+    for i in range(1, 4):
+        at = 2 if i == 3 else 1  # of the forcings: the middle, the middle, the end
+        width = 0.5 * at * h
+        for j in range(n):
+            y[j] = x[j] + width * f[i - 1, j]
+        call(advance, t + width, h, y, p, u[at], f[i], F[i], w.A[i])
+        _tangent(F[i], F[0] if i == 1 else K[i - 2], width, K[i - 1])
+    for i in range(n):
+        y[i] = x[i] + h / 6 * (f[0, i] + 2 * (f[1, i] + f[2, i]) + f[3, i])
+        for j in range(n):
+            Phi[i, j] = h / 6 * (F[0, i, j] + 2 * (K[0, i, j] + K[1, i, j]) + K[2, i, j])
+        Phi[i, i] += 1.0
+    if kind == RK4 and per_step:
+        _squared(w.A[0], h, S)
+        return
+    if kind == RK4:
+        for i in range(n):
+            for j in range(n):
+                S[i, j] = 0.0
+    A, B = w.A, w.B
+    covariance_by_stages(h, F[0], F[1], F[2], F[3], A[0], A[1], A[2], A[3], S, B[0], B[1], B[2])
+
+
+def _rates(t, z, model, out):
+    """Set out to z', z = [x, Phi by rows, S by rows]."""
+    advance, p, u, start, h, w = model
+    F, A, K, inputs = w.F[0], w.A[0], w.F[1], w.last[3:]
+    n = F.shape[0]
+    for i in range(inputs.shape[0]):  # a step reaches over no kink of a forcing: a straight line
+        inputs[i] = u[0, i] + (u[2, i] - u[0, i]) * ((t - start) / h)
+    call(advance, t, 0.0, z[:n], p, inputs, out[:n], F, A)
+    products(F, z[n : n + n * n].reshape((n, n)), n, out[n : n + n * n].reshape((n, n)), 0, 0)
+    products(F, z[n + n * n :].reshape((n, n)), n, K, 0, 0)
+    at = n + n * n
+    for i in range(n):
+        for j in range(i + 1):
+            total = K[i, j] + K[j, i]
+            for q in range(A.shape[1]):
+                total += A[i, q] * A[j, q]
+            out[at + i * n + j] = total
+            out[at + j * n + i] = total
+
+
+def _fastest(F, B):
+    """Return the norm of F in units that balance its rows and columns (Osborne 1960): a bound of its eigenvalues."""
+    n = F.shape[0]
+    for i in range(n):
+        for j in range(n):
+            B[i, j] = abs(F[i, j])
+    for _ in range(5):
+        for i in range(n):
+            row, column = 0.0, 0.0
+            for j in range(n):
+                if j != i:
+                    row += B[i, j]
+                    column += B[j, i]
+            if row > 0.0 and column > 0.0:
+                unit = np.sqrt(row / column)
+                for j in range(n):
+                    if j != i:
+                        B[i, j] /= unit
+                        B[j, i] *= unit
+    largest = 0.0
+    for i in range(n):
+        total = 0.0
+        for j in range(n):
+            total += B[i, j]
+        largest = max(largest, total)
+    return largest
+
+
+def _explicit(m, t, h, u, x, p, y, Phi, S, w):
+    """Carry state, tangent and noise (or P) over a step; return whether it could be done."""
+    n = x.shape[0]
+    at, A, z, atol, done = n + n * n, w.A[0], w.runs[WORK], w.runs[WORK + 2], w.runs[WORK + 1 : WORK + 2]
+    call(m.advance, t, 0.0, x, p, u[0], w.f[0], w.F[0], A)
+    size = 0.0  # of the noise, or of P: its entries are exact to a part of that
+    for i in range(n):
+        total = 0.0
+        for q in range(A.shape[1]):
+            total += A[i, q] * A[i, q]
+        size = max(size, total * h)
+        if m.kind == MOMENTS:
+            size = max(size, S[i, i])
+    if not _fastest(w.F[0], w.F[1]) * h < STIFF:
+        return False
+    if not (size > 0.0 and size < np.inf):
+        size = 1.0
+    for i in range(n):
+        z[i] = x[i]
+        for j in range(n):
+            z[n + i * n + j] = 1.0 if i == j else 0.0
+            z[at + i * n + j] = S[i, j] if m.kind == MOMENTS else 0.0
+    for i in range(z.shape[0]):
+        atol[i] = m.atol[i] * (size if i >= at else 1.0)
+    most = MOST_STEPS + int(min(h / m.max_step, 1e6))
+    w.last[2] = t + h
+    told, _, _, w.last[0] = drive(
+        _rates, None, (m.advance, p, u, t, h, w), t, min(w.last[0], h), z, w.last[2:3], 1,
+        m.rtol, atol, m.max_step, most, done, w.runs, w.marks,
+    )  # fmt: skip
+    if told != DONE:
+        w.last[0] = 0.0
+        return False
+    for i in range(n):
+        y[i] = done[0, i]
+        for j in range(n):
+            Phi[i, j] = done[0, n + i * n + j]
+            S[i, j] = done[0, at + i * n + j]
+    return True
+
+
+def exact_parts(M, b, A, h, E, B, C):
+    """Set E, shape (2 n + 1, n), to Phi, S and the shift of x' = M x + b with noise A A' over a step of length h.
+
+    For a step short enough (a norm of at most 1/4, halved so often) they are series,
+
+        Phi = sum M^k h^k / k!,   shift = sum M^k b h^(k+1) / (k+1)!,   S = sum L^k(A A') h^(k+1) / (k+1)!
+
+    with L(X) = M X + X M': the blocks of Van Loan's exponential, each for itself. The rest is doubling, S(2h) = S(h) +
+    Phi S Phi', which keeps S a covariance however stiff M is. B, C are work space (n, n).
+    """
+    n = M.shape[0]
+    Phi, S, shift = E[:n], E[n : 2 * n], E[2 * n]
+    norm = 0.0
+    for i in range(n):
+        total = 0.0
+        for j in range(n):
+            total += abs(M[i, j])
+        norm = max(norm, total * h)
+    if not norm < 1e300:
+        for i in range(2 * n + 1):
+            for j in range(n):
+                E[i, j] = np.nan
+        return
+    doublings = max(0, int(np.ceil(np.log2(4.0 * norm)))) if norm > 0.0 else 0
+    short = h / 2.0**doublings
+    _squared(A, np.sqrt(short), C)
+    for i in range(n):
+        shift[i] = short * b[i]
+        for j in range(n):
+            Phi[i, j] = 1.0 if i == j else 0.0
+            S[i, j] = C[i, j]
+    for k in range(1, TERMS + 1):  # the terms of S
+        products(M, C, n, B, 0, 0)
+        for i in range(n):
+            for j in range(n):
+                C[i, j] = (B[i, j] + B[j, i]) * (short / (k + 1))
+                S[i, j] += C[i, j]
+    for i in range(n):
+        for j in range(n):
+            C[i, j] = Phi[i, j]
+    for k in range(1, TERMS + 1):
+        products(M, C, n, B, 0, 0)
+        for i in range(n):
+            for j in range(n):
+                C[i, j] = B[i, j] * (short / k)
+                Phi[i, j] += C[i, j]
+                shift[i] += C[i, j] * b[j] * (short / (k + 1))
+    for _ in range(doublings):
+        products(Phi, S, n, B, 0, 0)
+        for i in range(n):
+            C[i, 0] = 0.0
+            for j in range(n):
+                C[i, 0] += Phi[i, j] * shift[j]
+        for i in range(n):
+            shift[i] += C[i, 0]
+        for i in range(n):
+            for j in range(i + 1):
+                total = S[i, j]
+                for k in range(n):
+                    total += B[i, k] * Phi[j, k]
+                S[i, j] = total
+                S[j, i] = total
+        products(Phi, Phi, n, B, 0, 0)
+        for i in range(n):
+            for j in range(n):
+                Phi[i, j] = B[i, j]
+
+
+def _exact(advance, t, h, u, x, p, y, Phi, S, w):
+    """Take the exact step; what belongs to a length is computed once in a pass."""
+    n, known, slot = x.shape[0], int(w.last[1]), -1
+    for i in range(min(known, KEPT)):
+        if w.exact[i, 2 * n + 1, 0] == h:
+            slot = i
+    if slot < 0:
+        slot = known % KEPT
+        w.last[1] = known + 1
+        E = w.exact[slot]
+        E[2 * n + 1, 0] = h
+        for i in range(n):
+            y[i] = 0.0
+        call(advance, t, 0.0, y, p, u[0], w.f[0], w.F[0], w.A[0])  # at x = 0: f = b, F = M
+        exact_parts(w.F[0], w.f[0], w.A[0], h, E, w.F[1], w.F[2])
+    E = w.exact[slot]
+    for i in range(n):
+        y[i] = E[2 * n, i]
+        for j in range(n):
+            y[i] += E[i, j] * x[j]
+            Phi[i, j] = E[i, j]
+            S[i, j] = E[n + i, j]
+
+
+def _by_solver(m, t, h, u, x, p, y, Phi, S, w):
+    """Give the step to another solver: it sets Phi, and a factor of the noise's covariance (or P to the next P)."""
+    Phi2, A = w.F[2], w.F[3]
+    if m.kind == MOMENTS:
+        copied(S, A)
+    call(m.solver, t, h, x, p, u[0], w.f[0], Phi2, A)
+    for i in range(x.shape[0]):
+        y[i] = w.f[0, i]
+    copied(Phi2, Phi)
+    if m.kind == MOMENTS:
+        copied(A, S)
+    else:
+        _squared(A, 1.0, S)
+
+
+def transition(m, t, h, u, x, p, y, Phi, S, w):
+    """Set y to the next state, Phi to the tangent, S to the covariance of the noise (or from P to the next P).
+
+    m is a `job.Model`, u the forcings at the stages of the step, w what `space` returned.
+    """
+    n, kind, f, F, A = x.shape[0], m.kind, w.f, w.F[0], w.A[0]
+    if kind in (ADAPTIVE, MOMENTS):
+        if not _explicit(m, t, h, u, x, p, y, Phi, S, w):
+            _by_solver(m, t, h, u, x, p, y, Phi, S, w)
+        return
+    if kind == EXACT:
+        _exact(m.advance, t, h, u, x, p, y, Phi, S, w)
+        return
+    if kind in (RK4, RK4_MOMENTS):
+        _runge_kutta(m.advance, kind, m.per_step, t, h, u, x, p, y, Phi, S, w)
+        return
+    if kind == MOMENTS_BY_FUNCTION:
+        copied(S, A)
+    call(m.advance, t, h, x, p, u[0], f[0], F, A)
+    if kind == MOMENTS_BY_FUNCTION:
+        copied(A, S)
+    else:
+        _squared(A, factor_of_noise(kind, m.per_step, h), S)
+    for i in range(n):
+        y[i] = x[i] + h * f[0, i] if kind == EULER else f[0, i]
+        for j in range(n):
+            Phi[i, j] = h * F[i, j] if kind == EULER else F[i, j]
+        if kind == EULER:
+            Phi[i, i] += 1.0
