@@ -31,8 +31,6 @@ from fmepy.results.tables import Framed, Part, table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["BadData", "screen_bad_data"]
-
 _SAME = 1 + 1e-9
 _MOST_REFITS = 10
 

@@ -36,8 +36,6 @@ from fmepy.types import Seed, Vector
 if TYPE_CHECKING:
     from fmepy.plotting.axes import AxesArray
 
-__all__ = ["FilterResult", "filter_result"]
-
 KINDS = ("predicted", "filtered", "smoothed")
 
 

@@ -23,8 +23,6 @@ from fmepy.fimlof.data import EntityData
 from fmepy.parameters.named import check_names
 from fmepy.types import Vector
 
-__all__ = ["Sector", "sector"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sector:

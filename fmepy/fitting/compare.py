@@ -29,8 +29,6 @@ from fmepy.results.tables import Framed, Part, table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FitComparison", "compare_fits"]
-
 Pair = tuple[str, str]
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from fmepy.errors import ArgumentError, did_you_mean, listed
 
-__all__ = ["filled"]
-
 
 def filled(given: Any, defaults: Mapping[str, Any], aliases: Mapping[str, str], method: str) -> dict[str, Any]:
     """Return `defaults` with what was given in their place.

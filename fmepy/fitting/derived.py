@@ -23,8 +23,6 @@ from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import central_differences
 
-__all__ = ["derived", "sandwich"]
-
 _STEP = 6e-6  # cube root of the machine epsilon: central differences
 
 

@@ -17,8 +17,6 @@ from fmepy.fitting.response import falls_along, lost_rank, silent, sizes
 from fmepy.numerics.covariance import Spectra
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["Verdict", "judge"]
-
 _FAR = 1e100  # costs and parameters beyond it are on their way to infinity
 _LOST = 1e6  # times its size at the start: a parameter so far off, and without effect, has run away
 _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum

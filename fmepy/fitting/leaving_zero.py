@@ -19,8 +19,6 @@ import numpy as np
 from fmepy.fitting.problem import Problem
 from fmepy.types import Vector
 
-__all__ = ["let_go", "settled"]
-
 _SEEN = 1e-4
 """Changes of -2 log L below this are none: adaptive solvers err by about 1e-5."""
 _MOST_TRIALS = 16

@@ -18,8 +18,6 @@ from fmepy.types import BoolVector, Matrix, Vector
 if TYPE_CHECKING:
     from fmepy.fitting.problem import Problem
 
-__all__ = ["falls_along", "lost_rank", "silent"]
-
 _ROUNDING = 1e-13
 _PROBE = 0.1  # of a parameter's size
 

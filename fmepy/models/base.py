@@ -44,18 +44,6 @@ import pandas as pd
 from fmepy.errors import SimulationError
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
-__all__ = [
-    "BoundModel",
-    "Model",
-    "bound_to",
-    "engine_of",
-    "keep_within",
-    "one_by_one",
-    "runs_word",
-    "simulate_many",
-    "tightened",
-]
-
 
 class BoundModel(Protocol):
     """A model as a function of a plain vector.

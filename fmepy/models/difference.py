@@ -21,8 +21,6 @@ from fmepy.models.running.switches import as_choices
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-__all__ = ["BoundDifference", "DifferenceModel"]
-
 MOST_TRACED_STATES = 200
 """Vector functions with more states run as they are."""
 DIFFERENCE_STEP = float(np.finfo(float).eps ** (1 / 3))

@@ -22,8 +22,6 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from fmepy.errors import InterruptedWarning
 
-__all__ = ["Stopped", "check_stop", "interruptible", "outermost", "passing_on", "working"]
-
 _LOOK = 0.05  # seconds between looks at whether work shall stop
 
 

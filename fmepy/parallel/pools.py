@@ -11,8 +11,6 @@ import numpy as np
 from fmepy.errors import ArgumentError
 from fmepy.parallel.worker import begin
 
-__all__ = ["POOL_START", "GivenPool", "LokyPool", "as_executor", "worker_count"]
-
 POOL_START = 2.5
 """Seconds until two new processes have done their first run: numpy, pandas and this package imported, a model loaded.
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from fmepy.errors import ArgumentError
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """Tell how much of `total` is done.

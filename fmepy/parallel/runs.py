@@ -16,8 +16,6 @@ from fmepy.parameters.named import generated_names
 from fmepy.results.saving import Saved
 from fmepy.types import BoolVector, Seed
 
-__all__ = ["Collected", "Runs", "as_items", "as_tasks"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs(Saved):

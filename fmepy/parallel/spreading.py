@@ -23,8 +23,6 @@ from fmepy.parallel.progress import Progress
 from fmepy.parallel.runs import Collected
 from fmepy.parallel.worker import Reply, Task, loads, mark_of, work, work_here
 
-__all__ = ["Spread"]
-
 logger = logging.getLogger("fmepy.parallel")
 
 # Times in seconds, counts without unit.

@@ -15,20 +15,6 @@ import numpy as np
 
 from fmepy.parallel.interruption import Stopped, check_stop, working
 
-__all__ = [
-    "Outcome",
-    "Reply",
-    "Task",
-    "attempt",
-    "begin",
-    "in_batches",
-    "loads",
-    "run_batch",
-    "runs_in_batches",
-    "work",
-    "work_here",
-]
-
 Outcome = tuple[bool, Any]  # (True, result) or (False, (name of the error, message))
 
 AT_ONCE = 250  # runs that go together: some milliseconds, after which Ctrl-C is looked for

@@ -15,8 +15,6 @@ from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import Parameters, generated_names
 from fmepy.types import Vector
 
-__all__ = ["TransformedFunction", "UserFunction", "held_function"]
-
 
 class UserFunction:
     """A function of the user, called at a plain vector; whatever goes wrong in it is a failed run, a SimulationError.

@@ -18,8 +18,6 @@ from fmepy.parameters.named import as_parameters, check_names, merge_parameters
 from fmepy.parameters.scales import marked
 from fmepy.types import UserParameters
 
-__all__ = ["HeldValues", "Mapped", "Transforms", "transforms_of"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transforms:

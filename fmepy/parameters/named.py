@@ -22,21 +22,6 @@ from fmepy.types import UserBounds, UserParameters, Vector
 if TYPE_CHECKING:
     import lmfit
 
-__all__ = [
-    "DIFFERING",
-    "Parameters",
-    "Prior",
-    "as_bounds",
-    "as_parameters",
-    "as_prior",
-    "check_inside",
-    "check_names",
-    "generated_names",
-    "merge_parameters",
-    "values_by_name",
-]
-
-
 DIFFERING = "differing"
 """The entry of ``attrs`` of a sum's `parms` that holds the parameters whose values differ between parts."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-__all__ = ["ByName", "normal_name"]
-
 
 def normal_name(name: object) -> str:
     """Return a name as Python would read it as an identifier."""

@@ -16,8 +16,6 @@ import pandas as pd
 
 from fmepy.errors import ParameterError, listed
 
-__all__ = ["check_scale", "marked", "marked_covariance", "scale_of", "scale_taken"]
-
 Kinds = Mapping[str, str | None]
 Labelled = TypeVar("Labelled", pd.Series, pd.DataFrame)
 _KEY = "fmepy_scale"

@@ -10,8 +10,6 @@ import numpy as np
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.parameters.names import normal_name
 
-__all__ = ["chosen"]
-
 
 def chosen(
     wanted: Any, known: Sequence[str], argument: str = "which", what: str = "variable", *, is_set: bool = False

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from fmepy.fitting.profile_result import Profile
 
-__all__ = ["plot_profile"]
-
 _HEAD = 5  # columns of the frame before the parameters
 _HEIGHT = 1.7  # of a panel, in thresholds
 _TICKS = 6

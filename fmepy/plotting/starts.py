@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from fmepy.fitting.optima import MultiStart
     from fmepy.types import IntVector, Matrix, Vector
 
-__all__ = ["plot_parameters", "plot_waterfall"]
-
 _FLOOR = 1e-3  # in -2 log L: less is drawn as that
 _COLOURS = 6  # optima with a colour of their own
 _NOWHERE: dict[str, Any] = {"marker": "x", "color": "0.55"}

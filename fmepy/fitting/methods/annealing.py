@@ -11,8 +11,6 @@ import numpy as np
 from fmepy.fitting.problem import Method, Outcome, Problem
 from fmepy.types import Vector
 
-__all__ = ["SANN"]
-
 
 def simulated_annealing(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     """Minimise by generalised simulated annealing with local searches (scipy's dual annealing).

@@ -11,8 +11,6 @@ from fmepy.fitting.methods.gradient import LimitReachedError, ScaledCost, restar
 from fmepy.fitting.problem import OPTIM, Method, Outcome, Problem
 from fmepy.types import Vector
 
-__all__ = ["BOBYQA", "NELDER_MEAD"]
-
 
 def nelder_mead(problem: Problem, control: Mapping[str, Any]) -> Outcome:
     """Minimise by the simplex of Nelder and Mead (scipy), started anew until nothing more is gained.

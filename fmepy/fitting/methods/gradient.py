@@ -32,8 +32,6 @@ from fmepy.fitting.problem import OPTIM, Method, Outcome, Problem, limit_reached
 from fmepy.numerics.differences import magnitudes
 from fmepy.types import Matrix, Vector
 
-__all__ = ["BFGS", "CG", "LBFGSB", "NEWTON", "PORT", "LimitReachedError", "ScaledCost", "restarted"]
-
 _FRESH_STARTS = 100  # each lowers the cost by more than `reltol`
 _WALL = 1e10  # scaled cost of a failed run: above anything of interest, small enough for cubic interpolation
 

@@ -27,8 +27,6 @@ from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.fitting.response import silent
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["MARQ"]
-
 _ARRIVED = 2e-5  # standard errors: nothing further off than this is looked for
 _SETTLED = 1e-4  # relative fall of the cost below which the offset is looked at
 _ENOUGH = 5e-5  # standard errors; below the 1e-4 at which fits count as equal

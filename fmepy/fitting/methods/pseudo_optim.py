@@ -36,8 +36,6 @@ from fmepy.parameters.named import as_bounds, check_inside
 from fmepy.results.saving import Saved
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
-__all__ = ["PSEUDO", "PSEUDO_CONTROL", "PseudoOptim", "Search", "price_search", "pseudoOptim"]
-
 _TINY = 1e-15  # of the first spread of costs: what stops a search whose smallest cost is zero
 
 PSEUDO_CONTROL: dict[str, Any] = {"npop": None, "numiter": 10000, "centroid": 3, "varleft": 1e-8}

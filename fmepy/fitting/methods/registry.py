@@ -9,8 +9,6 @@ from __future__ import annotations
 from fmepy.fitting.methods import annealing, derivative_free, gradient, least_squares, pseudo_optim, scoring
 from fmepy.fitting.problem import Method
 
-__all__ = ["METHODS"]
-
 METHODS: dict[str, Method] = {
     "Marq": least_squares.MARQ,
     "Port": gradient.PORT,

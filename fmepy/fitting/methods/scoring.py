@@ -32,8 +32,6 @@ from fmepy.errors import SimulationError
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached, second_differences_of
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["SCORING"]
-
 _COARSE = {"maxiter": 25, "reltol": 0.1}
 _LARGEST_STEP = np.log(10.0)
 _VANISHED = 1e-6

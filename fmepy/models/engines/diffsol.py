@@ -32,8 +32,6 @@ from fmepy.models.running.problem import Problem
 from fmepy.models.running.system import System, build_system
 from fmepy.types import Matrix, Vector
 
-__all__ = ["ENGINE", "DiffsolStepper", "NotCompilableError", "diffsl_code", "is_available"]
-
 MOST_POWER = 16
 """Integer powers up to this are written as products, which have no trouble with negative bases."""
 
