@@ -226,7 +226,7 @@ class BoundOde(BoundDynamic):
         return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, steps, self._box)
 
     def _with_output_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
-        if not self._definition.outputs:
+        if Y.shape[1] == len(self.var_names):
             return Y, S
         if self._slopes is None:
             self._slopes = self._output_functions(self.names)

@@ -17,8 +17,9 @@ every engine:
    that is known; it need not look for NaN, the driver does;
 5. it may offer ``along(course, definition)`` (`compiled.explicit_runs.Course`): whole runs along one course, from all
    parameters of the model to its states and outputs, without Python in between and without its lock, so that threads
-   share the work: ``one(p) -> Y`` raises SimulationError, ``many(P) -> (Y, which runs came to their end)``. It is not
-   asked where switches must be watched or the course depends on the run;
+   share the work: ``one(p) -> Y`` raises SimulationError, ``many(P) -> (Y, which runs came to their end)``; of a system
+   with sensitivities ``with_slopes(p) -> (Y, S)``. It is not asked where switches must be watched or the course
+   depends on the run, with sensitivities where they jump either;
 6. it keeps nothing from one call to the next that could change a result.
 """
 

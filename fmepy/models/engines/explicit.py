@@ -29,7 +29,7 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.switches import as_choices
-from fmepy.models.running.system import System, build_system
+from fmepy.models.running.system import System, along, build_system, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 __all__ = ["ENGINE", "DopriStepper", "stepper"]
@@ -108,17 +108,34 @@ class WholeRuns:
 
     def __init__(self, stepper: DopriStepper, course: Course, definition: Definition) -> None:
         self._given, d = (stepper, course, definition), definition
-        values, forcings = (*d.initial, *(e.value for e in d.events)), tuple(f.name for f in d.forcings)
-        around = _around(d.states, d.parameters, forcings, d.time, values, tuple(e for _, e in d.outputs))
+        system: System = stepper._arguments[0]
+        n, m, k = system.n_states, len(d.outputs), len(system.names)
+        forcings = tuple(f.name for f in d.forcings)
+        around = _around(
+            system,
+            d.parameters,
+            forcings,
+            d.time,
+            d.initial,
+            tuple(e.value for e in d.events),
+            tuple(e for _, e in d.outputs),
+        )
         functions = replace(
             stepper._functions,
             code=(stepper._functions.code, around),
             values=around.address("values"),
-            outputs=around.address("outputs") if d.outputs else 0,
-            n_values=len(values),
-            n_outputs=len(d.outputs),
+            outputs=around.address("outputs") if m else 0,
+            n_values=n * (1 + k) + len(d.events),
+            n_outputs=m * (1 + k),
         )
         self._runs = ExplicitRuns(functions, stepper._solver, course, stepper._n_inputs)
+        # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each
+        of_states = np.arange(n * (1 + k)).reshape(1 + k, n)
+        of_outputs = of_states.size + np.arange(m * (1 + k)).reshape(1 + k, m)
+        both = np.concatenate([of_states, of_outputs], axis=1)
+        self._order, self._shape = np.concatenate([both[0], both[1:].T.ravel()]), (len(course.rows), n + m, k)
+        self._inputs, self._scales = np.zeros(stepper._n_inputs), system.layout.scales
+        self._places = np.array([d.parameters.index(name) for name in system.names], dtype=np.intp)
 
     def one(self, p: Vector) -> Matrix:
         """Return the states and outputs, shape (n_time, n_var), at all parameters of the model."""
@@ -126,6 +143,13 @@ class WholeRuns:
         if ended != status.DONE:
             raise _failure(ended, reached, MOST_STEPS)
         return out
+
+    def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
+        """Return them, and their derivatives to the parameters that the system was made for, (n_time, n_var, n_par)."""
+        inputs, scales = self._inputs.copy(), scales_of(p[self._places])
+        inputs[: len(p)], inputs[self._scales] = p, scales
+        out, (_, n_var, _) = self.one(inputs).take(self._order, axis=1), self._shape
+        return out[:, :n_var], out[:, n_var:].reshape(self._shape) / scales
 
     def many(self, P: Matrix) -> tuple[Cube, BoolVector]:
         """Return those of many runs, shape (n_run, n_time, n_var), and which came to their end."""
@@ -148,21 +172,37 @@ def _failure(ended: float, reached: float, most_steps: int) -> SimulationError:
 
 @lru_cache(maxsize=64)
 def _around(
-    states: tuple[str, ...],
+    system: System,
     parameters: tuple[str, ...],
     forcings: tuple[str, ...],
     time: str,
-    values: tuple[Any, ...],
+    initial: tuple[Any, ...],
+    of_events: tuple[Any, ...],
     outputs: tuple[Any, ...],
 ) -> Code:
-    """Return what surrounds the solver, compiled: ``values`` of parameters, ``outputs`` of a row; see `Functions`."""
+    """Return what surrounds the solver, compiled: ``values`` of parameters, ``outputs`` of a row; see `Functions`.
+
+    Behind the initial values and the outputs stand their derivatives to each parameter asked for, times its scale.
+    """
     import sympy
 
+    from fmepy.expressions.nodes import Absolute, Where
+
+    n = system.n_states
+    starts, shown = [as_choices(sympy.sympify(v)) for v in initial], [as_choices(e) for e in outputs]
+    values, rows = list(starts), list(shown)
+    for j, name in enumerate(system.names, start=1):
+        p = symbol(name)
+        scale = Where(Absolute(p), sympy.S.Zero, Absolute(p), sympy.S.One)  # as `scales_of` says
+        values += [scale * derivative(v, p) for v in starts]
+        s = system.z[j * n : (j + 1) * n]
+        rows += [along(e, system.z[:n], s) + scale * derivative(e, p) for e in shown]
+    values += [as_choices(sympy.sympify(v)) for v in of_events]
     where: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
     program = Program(["t"], ["z", "q", "out"])
-    program.function("values", [("out", i, as_choices(sympy.sympify(v))) for i, v in enumerate(values)], where)
-    where = {**where, symbol(time): "t"} | {symbol(name): ("z", i) for i, name in enumerate(states)}
-    program.function("outputs", [("out", i, as_choices(e)) for i, e in enumerate(outputs)], where)
+    program.function("values", [("out", i, v) for i, v in enumerate(values)], where)
+    where = {**where, symbol(time): "t"} | {z: ("z", i) for i, z in enumerate(system.z)}
+    program.function("outputs", [("out", i, e) for i, e in enumerate(rows)], where)
     return compiled(program.text())
 
 

@@ -20,7 +20,7 @@ from fmepy.models.engines.fixed import fixed_grid, fixed_run
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps, stage_values
 from fmepy.models.running.problem import Problem, problem_of
-from fmepy.models.running.system import build_system, system_rates
+from fmepy.models.running.system import build_system, scales_of, system_rates
 from fmepy.models.running.timeline import EventTable, Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
@@ -52,13 +52,12 @@ class Runner:
         Of `whole` runs Y has the outputs too, shape (n_time, n_var).
         """
         if self.whole is not None:
-            return self.whole.one(p), None
+            return self.whole.with_slopes(p) if self.names else (self.whole.one(p), None)
         plain = p.tolist()
         y = self._initial.value(plain)
         if not self.names:
             return self._solve(p, y, None, self._events.prepared(plain, None)), None
-        scales = np.abs(p[self._places])
-        scales[scales == 0] = 1.0
+        scales = scales_of(p[self._places])
         S = self._initial.slope(plain) * scales
         Z = self._solve(p, np.concatenate((y, S.T.ravel())), scales, self._events.prepared(plain, scales))
         n = self.n_states
@@ -109,7 +108,9 @@ class _AdaptiveRunner(Runner):
     def whole(self) -> Any:
         """Whole runs, where the engine has them and nothing happens at times that depend on the run."""
         system = self._system
-        if self.names or system is None or system.watched or not hasattr(self._stepper, "along"):
+        if system is None or system.watched or not hasattr(self._stepper, "along"):
+            return None
+        if self.names and (system.switches or self._events.events):  # sensitivities jump there
             return None
         course = course_of(self.timeline, system, self._events.events)
         try:

@@ -13,7 +13,7 @@ never recompiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -185,16 +185,23 @@ def _all_rates(system: System) -> tuple[Any, ...]:
     out = list(rates)
     for j, (name, scale) in enumerate(zip(system.names, scales, strict=True), start=1):
         s = list(system.z[j * n : (j + 1) * n])
-        out += [_along(f, y, s) + scale * derivative(f, symbol(name)) for f in rates]
+        out += [along(f, y, s) + scale * derivative(f, symbol(name)) for f in rates]
     return tuple(out)
 
 
-def _along(f: Any, y: list[Any], s: list[Any]) -> Any:
+def along(f: Any, y: Sequence[Any], s: Sequence[Any]) -> Any:
     """Return (df/dy) s."""
     import sympy
 
     used = f.free_symbols
     return sympy.Add(*(derivative(f, yi) * si for yi, si in zip(y, s, strict=True) if yi in used))
+
+
+def scales_of(p: Vector) -> Vector:
+    """Return the scales of sensitivities to parameters of these values: their sizes, 1 for a zero."""
+    scales = np.abs(p)
+    scales[scales == 0] = 1.0
+    return scales
 
 
 @lru_cache(maxsize=64)
