@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, did_you_mean, listed
@@ -113,8 +114,10 @@ class _OfFunction:
         return np.asarray(central_differences(lambda q: np.array([self.value(q)]), theta, steps, box)[0])
 
 
-def predictions_asked(prediction: Any, f: Any, objective: Objective, runs: int) -> dict[str, HeldPrediction]:
-    """Return what `prediction` asks for, by a label.
+def predictions_asked(
+    prediction: Any, f: Any, objective: Objective, runs: int
+) -> tuple[dict[str, HeldPrediction], pd.DataFrame | None]:
+    """Return what `prediction` asks for, by a label; and variable, time and entity of every label, None of functions.
 
     Parameters
     ----------
@@ -128,15 +131,13 @@ def predictions_asked(prediction: Any, f: Any, objective: Objective, runs: int) 
         wrong = [k for k, g in made.items() if not callable(g.function)]
         if wrong or not made:
             raise ArgumentError(f"`prediction`: a dict holds functions of p by name; {listed(wrong) or 'it'} does not.")
-        return {k: HeldPrediction(g.value, g.gradient) for k, g in made.items()}
-    found = {}
+        return {k: HeldPrediction(g.value, g.gradient) for k, g in made.items()}, None
+    found, table = dict[str, HeldPrediction](), {}
     for one in [prediction] if isinstance(prediction, tuple) else list(_several(prediction)):
-        for predicted in _of_model(one, f, objective, runs):
-            of = "" if predicted.entity is None else f", {predicted.entity}"
-            found[f"{predicted.variable} at {predicted.time:.6g}{of}"] = HeldPrediction(
-                predicted.value, predicted.gradient
-            )
-    return found
+        for p in _of_model(one, f, objective, runs):
+            label = f"{p.variable} at {p.time:.6g}" + ("" if p.entity is None else f", {p.entity}")
+            found[label], table[label] = HeldPrediction(p.value, p.gradient), (p.variable, p.time, p.entity)
+    return found, pd.DataFrame.from_dict(table, orient="index", columns=["variable", "time", "entity"])
 
 
 _WANTED = "a tuple (variable, time) or (variable, time, entity), a list of them, or a function of p that gives a number"

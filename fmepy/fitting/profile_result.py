@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,6 +58,8 @@ class Profile(Framed):
     evaluations : int
     interrupted : bool
         True if Ctrl-C ended it: the sides are as long as they came.
+    predicted : DataFrame or None
+        Of predictions of a model: variable, time and entity by label.
     """
 
     frame: pd.DataFrame
@@ -73,7 +75,7 @@ class Profile(Framed):
     message: str = ""
     evaluations: int = 0
     interrupted: bool = False
-    is_prediction: bool = field(default=False, repr=False)
+    predicted: pd.DataFrame | None = None
 
     @property
     def test(self) -> str:
@@ -97,7 +99,7 @@ class Profile(Framed):
         return panels
 
 
-def profile_of(found: Found, things: Mapping[str, Held], level: float, *, is_prediction: bool = False) -> Profile:
+def profile_of(found: Found, things: Mapping[str, Held], level: float, predicted: pd.DataFrame | None) -> Profile:
     """Return what was found as tables and sentences."""
     best = found.best
     transforms = best.search.objective.transforms
@@ -125,7 +127,7 @@ def profile_of(found: Found, things: Mapping[str, Held], level: float, *, is_pre
         message=" ".join([*best.told, *_of_failures(failed), *found.notes]),
         evaluations=found.evaluations,
         interrupted=found.interrupted,
-        is_prediction=is_prediction,
+        predicted=predicted,
     )
 
 

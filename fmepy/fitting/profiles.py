@@ -148,12 +148,14 @@ def profile(
     best = optimum_of(f, fit, lower=lower, upper=upper, method=method, jac=jac, prior=prior, args=args, kwargs=kwargs,
                       runs=_OF_A_SIDE * 2 * len(fit.names) if isinstance(fit, ModFit) else 1)  # fmt: skip
     things: dict[str, Held] = {}
+    predicted = None
     if which is not None or prediction is None:
         things |= {name: HeldParameter(best.names.index(name)) for name in _names(which, best, f)}
     if prediction is not None:
-        things |= predictions_asked(prediction, f, best.search.objective, _OF_A_SIDE * 2)
+        asked, predicted = predictions_asked(prediction, f, best.search.objective, _OF_A_SIDE * 2)
+        things |= asked
     found = walk_all(best, things, [level], num, executor=executor, progress=progress, checkpoint=checkpoint)
-    return profile_of(found, things, level)
+    return profile_of(found, things, level, predicted)
 
 
 def _names(which: Any, best: Optimum, f: Any) -> list[str]:

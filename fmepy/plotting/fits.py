@@ -96,13 +96,12 @@ def plot_prediction(
     points = observed(obs, x_name, variables, variables)
     wanted = [v for v in variables if v in points] if which is None and points else chosen(which, variables)
     panels: NDArray[np.object_] = get_axes(len(wanted), axes)
-    what = "reading" if prediction.reading else "curve"
     for ax, variable in zip(panels, wanted, strict=False):
         rows = frame[frame["var"] == variable]
         x = rows[x_name].to_numpy()
         (line,) = ax.plot(x, rows["fit"], **{"color": "C0", "label": "fit", **kwargs})
         ax.fill_between(x, rows["lower"], rows["upper"], color=line.get_color(), alpha=0.25, linewidth=0,
-                        label=f"{prediction.level:.0%} band of the {what}")  # fmt: skip
+                        label=prediction.contains)  # fmt: skip
         draw_observed(ax, points.get(variable, ()))
         set_axes(ax, x_name, variable)
     if len(wanted):

@@ -67,10 +67,11 @@ def test_confidence_names_the_bound_that_a_fit_lies_on(cost):
         fme.confidence(cost, bounded)
 
 
-def test_the_band_of_a_reading_is_refused_where_the_residuals_are_of_logarithms(model, data):
+def test_the_band_of_a_reading_is_lognormal_where_the_residuals_are_of_logarithms(model, data):
     on_logs = fme.modFit(fme.SimulationCost(model, data.assign(N=data.N.clip(lower=0.5)), transform="log"))
-    with pytest.raises(ArgumentError, match="transformed scale"):
-        fme.predict(model, on_logs, reading=True)
+    band = fme.predict(model, on_logs, reading=True)
+    assert (band["lower"] > 0).all()
+    np.testing.assert_allclose(band["upper"] / band["fit"], band["fit"] / band["lower"])
     assert fme.predict(model, on_logs)["se"].notna().all()
 
 

@@ -1,0 +1,332 @@
+"""Bands of a model's values: by the delta method from a fit, from draws, from profiles of predictions.
+
+With S_i the derivatives of a value y_i to the parameters, C = ``fit.cov_scaled``, T the transform by which a variable
+is compared with its readings (identity where none was asked for), and sigma the sd of a reading on that scale::
+
+    a fit       se_i^2 = S_i C S_i'                             y_i -/+ q se_i
+      reading   T^-1( T(y_i) -/+ q sqrt( (T'(y_i) se_i)^2 + sigma^2 ) )
+    draws       quantiles of y_i over the draws
+      reading   quantiles of the mixture of normals N(y_ik, sigma_k^2) over the draws k
+    profiles    the ends of the profile of y_i
+
+q is the quantile of t with the fit's degrees of freedom, or of the normal distribution for -2 log L and with a prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.noise import MEASUREMENT
+from fmepy.costs.user_function import as_simulator, is_model
+from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
+from fmepy.models.base import bound_to, keep_within, simulate_many
+from fmepy.numerics.differences import central_differences
+from fmepy.parameters.named import generated_names
+from fmepy.parameters.scales import check_scale, scale_taken
+from fmepy.types import Cube, Matrix, Vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fmepy.fitting.profile_result import Profile
+    from fmepy.fitting.result import ModFit
+
+__all__ = ["Band", "band_of_draws", "band_of_fit", "band_of_profile", "draws_of"]
+
+_MOST_DRAWS = 1000  # rows of a chain or table that are run, evenly spaced
+_HALVINGS = 60
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Band:
+    """Values of a model with a band, shape (n_x, n_var) each.
+
+    Attributes
+    ----------
+    x_name, x, variables
+        What stands where.
+    note : str
+        What is to be said of it.
+    """
+
+    x_name: str
+    x: Vector
+    variables: list[str]
+    fit: Matrix
+    se: Matrix
+    lower: Matrix
+    upper: Matrix
+    note: str = ""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per variable and x, variables one after the other."""
+        columns = {
+            self.x_name: np.tile(self.x, len(self.variables)),
+            "var": np.repeat(np.array(self.variables, dtype=object), len(self.x)),
+        }
+        return pd.DataFrame({**columns, **{k: getattr(self, k).T.ravel() for k in ("fit", "se", "lower", "upper")}})
+
+
+# -------------------------------------------------------------------------------------------------- of a fit
+
+
+def band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: bool) -> Band:
+    """Return the band by the delta method."""
+    from scipy.special import ndtri, stdtrit
+
+    x_name, x, variables, Y, S, used = _of_model(model, fit, times) if is_model(model) else _of_function(model, fit)
+    C = fit.cov_scaled.loc[used, used].to_numpy()
+    held = np.isin(used, list(fit.at_bound))  # no covariance: the band is of the others, with these fixed there
+    C, S = np.where(held[:, None] | held, 0.0, C), np.where(held, 0.0, S)
+    se = np.sqrt(np.maximum(np.einsum("tvi,ij,tvj->tv", S, C, S), 0.0))
+    df = fit.df_residual
+    normal = fit.is_scalar or fit.with_prior or np.isnan(df)
+    q = float(ndtri((1 + level) / 2)) if normal else float(stdtrit(df, (1 + level) / 2)) if df > 0 else np.nan
+    if not reading:
+        return Band(x_name, x, variables, Y, se, Y - q * se, Y + q * se)
+    lower, upper, wide = Y.copy(), Y.copy(), se.copy()
+    kinds = _transforms(fit)
+    for j, (name, variance) in enumerate(zip(variables, _reading_variance(fit, variables), strict=True)):
+        forward, back, slope = _SCALES[kinds.get(name)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steep = slope(Y[:, j])
+            on_scale = np.sqrt((steep * se[:, j]) ** 2 + variance)
+            middle = forward(Y[:, j])
+            lower[:, j], upper[:, j] = back(middle - q * on_scale), back(middle + q * on_scale)
+            wide[:, j] = on_scale / steep
+    return Band(x_name, x, variables, Y, wide, lower, upper)
+
+
+_SCALES: dict[str | None, tuple[Any, Any, Any]] = {
+    None: (lambda y: y, lambda g: g, np.ones_like),
+    "log": (np.log, np.exp, lambda y: 1 / y),
+    "sqrt": (np.sqrt, lambda g: np.maximum(g, 0.0) ** 2, lambda y: 0.5 / np.sqrt(y)),
+}
+"""T, its inverse and T' by transform; no reading is the square of less than zero."""
+
+
+def _transforms(fit: ModFit) -> dict[str, str | None]:
+    """Return by which transform every variable was compared."""
+    found: dict[str, str | None] = {}
+    for c, _ in fit.cost.pieces if fit.cost is not None else ():
+        kinds = c.scale.kinds
+        for i, name in enumerate(c.names):
+            if found.setdefault(name, kinds.get(i)) != kinds.get(i):
+                raise ArgumentError(
+                    f"reading=True: the fit compares {name!r} on two scales (SimulationCost(transform=...)), so there "
+                    "is no one band of its readings. Take the band of the curve."
+                )
+    return found
+
+
+_Parts = tuple[str, Vector, list[str], Matrix, "NDArray[np.float64]", list[str]]
+
+
+def _of_model(model: Any, fit: ModFit, times: Any) -> _Parts:
+    have = [str(n) for n in model.parms.index]
+    used = [str(n) for n in fit.par.index if str(n) in have]
+    if not used:
+        raise ArgumentError(
+            f"`model` has none of the fitted parameters {listed(fit.par.index)}; it has {listed(have)}."
+        )
+    _check_scale(model, fit, used)
+    if fit.tied is not None:
+        model = _with_fixed(model, fit, have)
+    bound = model.bind(used) if times is None else model.bind(used, times=np.asarray(times, dtype=float))
+    keep_within(bound, fit.lower[used].to_numpy(dtype=float), fit.upper[used].to_numpy(dtype=float))
+    Y, S = bound.sensitivities(fit.par[used].to_numpy(dtype=float))
+    return "time", np.asarray(bound.times, dtype=float), list(bound.var_names), np.asarray(Y), np.asarray(S), used
+
+
+def _with_fixed(model: Any, fit: ModFit, have: list[str]) -> Any:
+    """Return the model with the parameters that lmfit fixes; tied ones have no place in it."""
+    from fmepy.fitting.confidence import lmfit_at
+
+    others = [q for q in lmfit_at(fit).values() if q.name not in fit.par.index and q.name in have]
+    tied = [q.name for q in others if q.expr is not None]
+    if tied:
+        raise ArgumentError(
+            f"predict() does not follow lmfit's expressions (of {listed(tied)}); tie them in the model."
+        )
+    return model.replace(parms={q.name: float(q.value) for q in others}) if others else model
+
+
+def _of_function(model: Any, fit: ModFit) -> _Parts:
+    names = [str(n) for n in fit.par.index]
+    positional = tuple(names) == generated_names(len(names))
+    theta = fit.par.to_numpy(dtype=float)
+
+    def table(q: Vector) -> pd.DataFrame:
+        return pd.DataFrame(model(q.copy() if positional else dict(zip(names, map(float, q), strict=True))))
+
+    base = table(theta)
+    se = np.sqrt(np.maximum(np.diag(fit.cov_scaled.to_numpy()), 0.0))
+    step = np.where(np.isfinite(se) & (se > 0), 0.01 * se, 1e-5 * np.maximum(np.abs(theta), 1e-8))
+    box = fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float)
+    values = base.iloc[:, 1:].to_numpy(dtype=float)
+    slopes = central_differences(lambda q: table(q).iloc[:, 1:].to_numpy(dtype=float), theta, step, box, base=values)
+    variables = [str(c) for c in base.columns[1:]]
+    return str(base.columns[0]), base.iloc[:, 0].to_numpy(), variables, values, slopes, names
+
+
+def _check_scale(model: Any, fit: ModFit, used: list[str]) -> None:
+    """Refuse a model whose parameters are not on the scale of the fit's."""
+    if fit.transforms is None:  # a function was fitted; what it does with its parameters is its own affair
+        return
+    taken = getattr(model, "transforms", {})
+    for name in used:
+        fitted, has = fit.transforms.get(name), taken.get(name)
+        if fitted != has:
+            here = f"{fitted}({name})" if fitted else name
+            advice = f"predict(transformed(model, {fitted!r}), fit)" if fitted else "predict(model, fit)"
+            raise ArgumentError(
+                f"The fit is of {here}, and the model takes {f'{has}({name})' if has else name}. Pass the model on the "
+                f"scale of the fit: {advice}."
+            )
+
+
+def _reading_variance(fit: ModFit, variables: list[str]) -> Vector:
+    """Return the variance of a reading of every variable, on the scale of comparison; NaN for those never observed."""
+    estimated = {v: float(fit.par[MEASUREMENT + v]) ** 2 for v in variables if MEASUREMENT + v in fit.par.index}
+    correction = 1.0 if fit.is_scalar else fit.nobs / fit.df_residual if fit.df_residual > 0 else np.nan
+    if isinstance(fit.var_ms_unweighted, pd.Series):
+        of = fit.var_ms_unweighted.index if fit.cost is None else list(fit.cost.variables)
+        by_name = fit.var_ms_unweighted.set_axis(of).groupby(level=0).mean() * correction
+        return np.array([estimated.get(v, by_name.get(v, np.nan)) for v in variables])
+    if np.isfinite(fit.ms) and len(variables) == 1:
+        return np.array([fit.ms * correction])
+    return np.array([estimated.get(v, np.nan) for v in variables])
+
+
+# -------------------------------------------------------------------------------------------------- of draws
+
+
+def draws_of(what: Any) -> tuple[pd.DataFrame, Any] | None:
+    """Return the table of draws of a chain with its sampled variances, or a table of draws; None if it is neither."""
+    if isinstance(getattr(what, "pars", None), pd.DataFrame):
+        return what.pars, getattr(what, "sig", None)
+    if isinstance(what, (pd.DataFrame, Mapping)):
+        try:
+            table = what if isinstance(what, pd.DataFrame) else pd.DataFrame(what)  # a table keeps its scale
+            return table.astype(float), None
+        except (TypeError, ValueError):
+            raise ArgumentError(
+                "A table of draws holds numbers only: one column per parameter, one row per draw."
+            ) from None
+    return None
+
+
+def band_of_draws(model: Any, draws: pd.DataFrame, sig: Any, times: Any, level: float, reading: bool) -> Band:
+    """Return the band between quantiles over draws, at most a thousand of them, evenly spaced."""
+    if not len(draws) or not np.isfinite(draws.to_numpy(dtype=float)).all():
+        raise ArgumentError("The table of draws is empty, or holds values that are not finite.")
+    rows = np.unique(np.linspace(0, len(draws) - 1, min(len(draws), _MOST_DRAWS)).round().astype(int))
+    some = draws.iloc[rows]
+    x_name, x, variables, Y, why = _runs_of(model, some, times)
+    failed = np.flatnonzero(~np.isfinite(Y).all(axis=(1, 2)))
+    if len(failed) == len(Y):
+        raise SimulationError(f"None of {len(Y)} draws could be run. The first: {why[failed[0]] or 'not finite'}")
+    kept = np.setdiff1d(np.arange(len(Y)), failed)
+    note = f"{len(failed)} of {len(Y)} draws failed and are left out." if len(failed) else ""
+    Y, share = Y[kept], np.array([0.5, (1 - level) / 2, (1 + level) / 2])
+    sds = _reading_sds(some, sig, rows, variables)[:, kept] if reading else None
+    middle, lower, upper = np.quantile(Y, share, axis=0) if sds is None else _mixture(Y, sds, share)
+    variance = Y.var(axis=0, ddof=1 if len(Y) > 1 else 0)
+    if sds is not None:
+        variance = variance + (sds**2).mean(axis=1)
+    return Band(x_name, x, variables, middle, np.sqrt(variance), lower, upper, note)
+
+
+def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[str, Vector, list[str], Cube, Any]:
+    names = [str(c) for c in draws.columns]
+    if is_model(model):
+        have = [str(n) for n in model.parms.index]
+        used = [n for n in names if n in have]
+        if not used:
+            raise ArgumentError(
+                f"`model` has none of the parameters {listed(names)} of the draws; it has {listed(have)}."
+            )
+        check_scale(draws, scale_taken(model, names), "fit")
+        words = {} if times is None else {"times": np.asarray(times, dtype=float)}
+        bound = bound_to(model, used, runs=len(draws), **words)
+        Y, why = simulate_many(bound, draws[used].to_numpy(dtype=float))
+        return "time", np.asarray(bound.times, dtype=float), list(bound.var_names), np.asarray(Y), why
+    positional = tuple(names) == generated_names(len(names))
+    first = draws.iloc[0].to_numpy(dtype=float)
+    simulator = as_simulator(model, first if positional else dict(zip(names, first.tolist(), strict=True)))
+    Y = np.full((len(draws), len(simulator.x), len(simulator.var_names)), np.nan)
+    why = np.full(len(draws), "", dtype=object)
+    for i, theta in enumerate(draws.to_numpy(dtype=float)):
+        try:
+            Y[i] = simulator.run(theta)
+        except SimulationError as error:
+            why[i] = str(error)
+    return simulator.x_name, simulator.x, list(simulator.var_names), Y, why
+
+
+def _reading_sds(draws: pd.DataFrame, sig: Any, rows: Any, variables: list[str]) -> Matrix:
+    """Return the sd of a reading by draw, shape (n_var, n_draw, 1): sampled variances, or sampled sds of noise."""
+    out = np.full((len(variables), len(draws)), np.nan)
+    for j, name in enumerate(variables):
+        if MEASUREMENT + name in draws.columns:
+            out[j] = draws[MEASUREMENT + name]
+        elif isinstance(sig, pd.DataFrame):
+            columns = [c for c in sig.columns if c in (f"var_{name}", "var_model")]
+            if columns:
+                out[j] = np.sqrt(sig[columns[0]].to_numpy(dtype=float)[rows])
+    if np.isnan(out).all():
+        raise ArgumentError(
+            "reading=True needs the noise of readings: a chain with sampled variances (modMCMC(var0=..., wvar0=...)), "
+            f"or draws of {MEASUREMENT}<variable>. Or: sensRange(model, parInput=draws).with_error(variance)."
+        )
+    return out
+
+
+def _mixture(Y: Cube, sds: Matrix, share: Vector) -> Any:
+    """Return quantiles of mixtures of normals, shape (n_share, n_x, n_var), by halving."""
+    from scipy.special import ndtr
+
+    sd = sds.T[:, None, :]  # draw, x, variable
+    low, high = (Y - 10 * sd).min(axis=0), (Y + 10 * sd).max(axis=0)
+    found = []
+    for p in share:
+        a, b = low.copy(), high.copy()
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (a + b)
+            below = ndtr((middle - Y) / sd).mean(axis=0) < p
+            a, b = np.where(below, middle, a), np.where(below, b, middle)
+        found.append(0.5 * (a + b))
+    return np.array(found)
+
+
+# -------------------------------------------------------------------------------------------------- of profiles
+
+
+def band_of_profile(model: Any, profile: Profile) -> Band:
+    """Return the ends of profiles of predictions; variables at one and the same times."""
+    asked = profile.predicted
+    if asked is None:
+        raise ArgumentError(
+            "The profile is of parameters; a band needs profiles of what is predicted: profile(cost, fit, "
+            "prediction=('y', times))."
+        )
+    unknown = [v for v in asked["variable"] if v not in getattr(model, "var_names", ())]
+    if unknown:
+        known = list(getattr(model, "var_names", ()))
+        raise ArgumentError(
+            f"The profile is of {unknown[0]!r}, which `model` does not have.{did_you_mean(unknown[0], known)}"
+        )
+    label = [v if e is None else f"{v}, {e}" for v, e in zip(asked["variable"], asked["entity"], strict=True)]
+    variables, x = list(dict.fromkeys(label)), np.unique(asked["time"].to_numpy(dtype=float))
+    table = profile.intervals.loc[asked.index].assign(se=profile.standard_error[asked.index])
+    cells = {k: np.full((len(x), len(variables)), np.nan) for k in ("estimate", "se", "lower", "upper")}
+    places = np.searchsorted(x, asked["time"].to_numpy(dtype=float)), [variables.index(v) for v in label]
+    for k, cell in cells.items():
+        cell[places] = table[k].to_numpy(dtype=float)
+    return Band("time", x, variables, cells["estimate"], cells["se"], cells["lower"], cells["upper"])
