@@ -27,6 +27,9 @@ A bound cost that is one number, -2 log L, may be a *scored* one, which has also
 * ``scale_parameters``, a mask of the parameters that scale noise: a search moves their logarithms, or ends at zero;
 * ``inflated(factor)``, the same with the sds of its process noise times `factor` (None where there is none).
 
+A number that has residuals all the same, such as that of a simulation with noise of its own, has ``gives_modcost``
+true and ``modcost(theta)``.
+
 What is fixed of the data is one field, `data`, a `CostData`. A bound cost written elsewhere may give the constants one
 by one instead, under the same names: whoever needs them asks `cost_data`.
 
@@ -47,7 +50,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.data_identity import ObservedData
-from fmepy.errors import SimulationError
+from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import engine_of
 from fmepy.results.encoding import Stored
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
@@ -61,6 +64,8 @@ __all__ = [
     "KnownData",
     "OfData",
     "cost_data",
+    "errors_unknown",
+    "gives_modcost",
     "is_scored",
     "joined_data",
     "modcost_at",
@@ -180,6 +185,11 @@ class AroundBound(OfData):
         return cost_data(self.bound)
 
     @property
+    def gives_modcost(self) -> bool:
+        """Whether there is a ModCost."""
+        return gives_modcost(self.bound)
+
+    @property
     def exact(self) -> bool | None:
         """True if the cost's own Jacobian is of exact sensitivities; None where nobody says."""
         return getattr(self.bound, "exact", None)
@@ -200,14 +210,32 @@ class AroundBound(OfData):
         return float(getattr(self.bound, "nobs", np.nan)) if self.bound.is_scalar else float(len(self.data))
 
 
+def errors_unknown(data: CostData) -> ArgumentError | None:
+    """Return why residuals cannot join a likelihood: of the size of their errors nothing is said; None if it is."""
+    observed = data.observed
+    if observed is None or not np.isnan(observed.errors).any():
+        return None
+    name = next(n for n, e in zip(observed.names, observed.errors, strict=True) if np.isnan(e))
+    return ArgumentError(
+        f"A part of this sum is a likelihood, and another one says nothing of the errors of {name!r}: as a sum of "
+        "squares it has no place in it. Give that part measurement_noise="
+        f"{{{name!r}: 'estimate'}} too, or a number, or the column of errors, err=."
+    )
+
+
 def is_scored(bound: Any) -> bool:
     """Tell whether a bound cost has the score and the expected information of its likelihood."""
     return callable(getattr(bound, "score", None)) and hasattr(bound, "information")
 
 
+def gives_modcost(bound: Any) -> bool:
+    """Tell whether there is a ModCost of a bound cost: of residuals, and of a number that says so."""
+    return bool(getattr(bound, "gives_modcost", not bound.is_scalar))
+
+
 def modcost_at(cost: Any, bound: Any, theta: Vector) -> Any:
     """Return the ModCost at theta of a bound cost, or of the cost where the bound one gives none; None of a number."""
-    if bound.is_scalar:
+    if not gives_modcost(bound):
         return None
     if callable(getattr(bound, "modcost", None)):
         return bound.modcost(theta)

@@ -29,7 +29,16 @@ from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.parameters.names import normal_name
 from fmepy.types import IntVector, Vector
 
-__all__ = ["generalised", "log_probability", "mark_columns", "marks_by_variable", "signs", "steepness"]
+__all__ = [
+    "generalised",
+    "log_probability",
+    "mark_columns",
+    "marks_by_variable",
+    "minus2loglik_of_marked",
+    "residuals_of_marked",
+    "signs",
+    "steepness",
+]
 
 MARKS = {"<": -1, ">": 1}
 """The reading lies below, above the number that stands in the column of values."""
@@ -148,6 +157,23 @@ def _lam(t: Vector) -> Vector:
 
     with np.errstate(over="ignore"):  # far inside the limit: 1 / inf is the 0 that is meant
         return np.asarray(_ROOT_2_OVER_PI / erfcx(-t / _ROOT_2))
+
+
+def minus2loglik_of_marked(r: Vector, s: Vector, marks: IntVector) -> float:
+    """Return -2 log L of residuals r = (mod - obs) / s, of which some are of limits."""
+    beyond = marks != 0
+    r_plain, s_plain = r[~beyond], s[~beyond]
+    with np.errstate(over="ignore"):  # residuals beyond 1e154: infinite, and told as such
+        plain = float(r_plain @ r_plain + 2 * np.log(s_plain).sum() + len(r_plain) * np.log(2 * np.pi))
+    return plain - 2 * float(log_probability(marks[beyond] * r[beyond]).sum())
+
+
+def residuals_of_marked(r: Vector, marks: IntVector) -> Vector:
+    """Return residuals, generalised ones of those that are of limits."""
+    beyond = marks != 0
+    out = r.copy()
+    out[beyond] = generalised(r[beyond], marks[beyond])
+    return out
 
 
 def generalised(r: Vector, marks: IntVector) -> Vector:

@@ -374,8 +374,14 @@ def check_needed(entity: str | None, model: Any, **arguments: Any) -> None:
 
 
 def given_values(parms: Any) -> dict[str, float]:
-    """Return the values of `parms=` of a cost, by name; ParameterError for what is not a finite number."""
-    if parms is None or not len(parms):
+    """Return the values of `parms=` of a cost, by name; ParameterError for what is not a finite number by name."""
+    if parms is None:
+        return {}
+    if not isinstance(parms, Mapping | pd.Series):
+        raise ParameterError(
+            f"`parms` must be a dict of names and values, such as {{'sd_y': 1.0}}; got {type(parms).__name__}."
+        )
+    if not len(parms):
         return {}
     given = as_parameters(dict(parms), argument="parms")
     return dict(zip(map(normal_name, given.names), given.values.tolist(), strict=True))

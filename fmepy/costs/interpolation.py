@@ -11,7 +11,7 @@ A run is ``Y``, shape (n_time, n_var), its sensitivities ``S``, shape (n_time, n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -161,6 +161,11 @@ class Places:
         """Return some of them, as places of one run."""
         names = tuple(self.names[i] for i in rows)
         return Places(names, None if self.x is None else self.x[rows], self.on_grid, self.x_name)
+
+    def elsewhere(self, names: Sequence[str], rows: IntVector) -> Places:
+        """Return other variables at some of these places."""
+        x = None if self.x is None else self.x[rows]
+        return replace(self, names=tuple(names), x=x, runs=None if self.runs is None else self.runs[rows])
 
     @property
     def reads_grid(self) -> bool:

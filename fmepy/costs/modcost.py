@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import CostData
+from fmepy.costs.censored import minus2loglik_of_marked, residuals_of_marked, signs
 from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import brackets, resolution
 from fmepy.costs.observations import (
@@ -61,9 +62,17 @@ class ModCost(Shown):
     residuals : DataFrame
         One row per observation: ``name, x, obs, mod, weight, res.unweighted, res``; ``res`` is (mod - obs) * weight.
         Variable by variable, within a variable in the order of the data. Of several experiments also ``entity``; of a
-        `SumCost` also ``part``, which of its parts, counted from 0.
+        `SumCost` also ``part``, which of its parts, counted from 0. With readings beyond a limit also ``censored``, the
+        mark: their ``obs`` is the limit, their ``res`` the mean of (mod - reading) * weight given that the reading lies
+        beyond it (`fmepy.costs.censored`).
     dropped : DataFrame
         Observations that were not used, rows as in `var`: ``name, missing, outside`` (the model's range).
+    minus2loglik : float
+        -2 log L, twice `minlogp`.
+    sds : ndarray, shape (n_obs,)
+        The standard deviation of every observation, in the order of `residuals`: 1 / weight.
+    is_likelihood : bool
+        True if the noise is said in words, so that `minus2loglik` is what a fit minimises, and not `model`.
 
     Notes
     -----
@@ -79,6 +88,7 @@ class ModCost(Shown):
     pieces: tuple[tuple[Comparison, Vector], ...]
     parts: tuple[int, ...] | None = None  # of a SumCost: which part every piece is of
     row_names: tuple[str, ...] | None = None  # of a SumCost: what the rows of `var` are called
+    is_likelihood: bool = False
 
     @cached_property
     def var(self) -> pd.DataFrame:
@@ -89,6 +99,8 @@ class ModCost(Shown):
     def residuals(self) -> pd.DataFrame:
         """One row per observation."""
         table = _appended([_table_of_residuals(c, mod) for c, mod in self.pieces])
+        if "censored" in table:
+            table["censored"] = table["censored"].fillna("")
         if self.parts is not None:
             table["part"] = np.repeat(self.parts, [len(c) for c, _ in self.pieces])
         return table
@@ -125,7 +137,17 @@ class ModCost(Shown):
     @property
     def res(self) -> Vector:
         """The column ``res`` of `residuals`, as an array."""
-        return np.concatenate([(mod - c.obs) * c.weights for c, mod in self.pieces])
+        return np.concatenate([_residuals(c, mod)[1] for c, mod in self.pieces])
+
+    @property
+    def minus2loglik(self) -> float:
+        """-2 log L."""
+        return 2 * self.minlogp
+
+    @property
+    def sds(self) -> Vector:
+        """The standard deviation of every observation."""
+        return np.concatenate([1 / c.weights for c, _ in self.pieces])
 
     def __add__(self, other: object) -> ModCost:
         if not isinstance(other, ModCost):
@@ -173,10 +195,11 @@ def joined_costs(costs: Sequence[ModCost], row_names: tuple[str, ...] | None = N
         tuple(chain.from_iterable(cost.pieces for cost in costs)),
         None if row_names is None else parts,
         row_names,
+        any(cost.is_likelihood for cost in costs),
     )
 
 
-def tabulate(comparison: Comparison, mod: Vector) -> ModCost:
+def tabulate(comparison: Comparison, mod: Vector, *, is_likelihood: bool = False) -> ModCost:
     """Return the `ModCost` of a prepared comparison and the model's values on the scale of comparison.
 
     Parameters
@@ -185,11 +208,26 @@ def tabulate(comparison: Comparison, mod: Vector) -> ModCost:
         Observations and weights.
     mod : ndarray, shape (n_obs,)
         The model at the observations; finite.
+    is_likelihood : bool
+        See `ModCost`.
     """
     c = comparison
-    unscaled = _sums_of_squares((mod - c.obs) * c.weights, c)
-    minlogp = 0.5 * len(c) * np.log(2 * np.pi) - np.log(c.weights).sum() + 0.5 * unscaled.sum()
-    return ModCost(float(c.scales**3 @ unscaled), float(minlogp), ((c, mod),))
+    unscaled = _sums_of_squares(_residuals(c, mod)[1], c)
+    if c.marks is None:
+        minlogp = 0.5 * len(c) * np.log(2 * np.pi) - np.log(c.weights).sum() + 0.5 * unscaled.sum()
+    else:
+        minlogp = 0.5 * minus2loglik_of_marked((mod - c.obs) * c.weights, 1 / c.weights, c.marks)
+    return ModCost(float(c.scales**3 @ unscaled), float(minlogp), ((c, mod),), is_likelihood=is_likelihood)
+
+
+def _residuals(c: Comparison, mod: Vector) -> tuple[Vector, Vector]:
+    """Return the residuals, unweighted and weighted; generalised ones of readings beyond a limit."""
+    unweighted = mod - c.obs
+    res = unweighted * c.weights
+    if c.marks is None:
+        return unweighted, res
+    res = residuals_of_marked(res, c.marks)
+    return res / c.weights, res
 
 
 def _sums_of_squares(values: Vector, c: Comparison) -> Vector:
@@ -199,8 +237,8 @@ def _sums_of_squares(values: Vector, c: Comparison) -> Vector:
 
 
 def _table_of_variables(c: Comparison, mod: Vector) -> pd.DataFrame:
-    unweighted = mod - c.obs
-    unscaled = _sums_of_squares(unweighted * c.weights, c)
+    unweighted, res = _residuals(c, mod)
+    unscaled = _sums_of_squares(res, c)
     return pd.DataFrame(
         {
             "name": list(c.group_names),
@@ -214,7 +252,7 @@ def _table_of_variables(c: Comparison, mod: Vector) -> pd.DataFrame:
 
 
 def _table_of_residuals(c: Comparison, mod: Vector) -> pd.DataFrame:
-    unweighted = mod - c.obs
+    unweighted, res = _residuals(c, mod)
     table = pd.DataFrame(
         {
             "name": list(c.names),
@@ -223,9 +261,11 @@ def _table_of_residuals(c: Comparison, mod: Vector) -> pd.DataFrame:
             "mod": mod,
             "weight": c.weights,
             "res.unweighted": unweighted,
-            "res": unweighted * c.weights,
+            "res": res,
         }
     )
+    if c.marks is not None:
+        table["censored"] = signs(c.marks)
     if c.entities is not None:
         table["entity"] = list(c.entities)
     return table

@@ -11,7 +11,7 @@ where the parameter does; its value is the noise's mean). A key of measurement n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ __all__ = [
     "Noise",
     "check_error_sd",
     "check_names_of_noise",
+    "guessed_sd",
     "names_of_estimates",
     "names_of_noise",
     "no_error_said",
@@ -187,8 +188,6 @@ def with_noise_parameters(
             )
         if key not in used and key not in made:
             raise ParameterError(f"`parms`: {key!r} is used nowhere in the noise.{did_you_mean(key, used)}")
-        if not np.isfinite(float(value)):
-            raise ParameterError(f"`parms`: {key!r} is {value!r}; a finite number is needed.")
         out[key] = float(value)
     for name, value in made.items():
         if name in own:
@@ -217,6 +216,13 @@ def check_error_sd(name: str, sd: Any, known: Sequence[str], has_errors: bool) -
     if ERR in used and not has_errors:
         raise ArgumentError(f"`{where}` uses 'err': name the column of errors, err=.")
     return ERR in used
+
+
+def guessed_sd(series: Iterable[Vector]) -> float:
+    """Return a size for the noise of a variable: half the rms change from one reading to the next; 1 of nothing."""
+    changes = np.concatenate([np.empty(0), *(np.diff(values) for values in series)])
+    size = 0.5 * float(np.sqrt(np.mean(changes**2))) if len(changes) else 0.0
+    return size if size > 0 else 1.0
 
 
 def no_error_said(name: str) -> ArgumentError:
@@ -294,9 +300,10 @@ def check_covariance(matrix: Matrix, argument: str, names: Sequence[str]) -> Non
 
 
 def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
-    """Return the parameters that are scales: every sd that has one is proportional to it, and nothing else uses it.
+    """Return the parameters that are scales: the sds know their size alone, and nothing else uses them.
 
-    Such a parameter cannot be negative, and its logarithm is what a search should move.
+    Every sd that has one is proportional to it, or holds its square only, as ``sqrt(a**2 + (b*y)**2)`` does. Such a
+    parameter cannot be negative, and its logarithm is what a search should move.
     """
     import sympy
 
@@ -305,7 +312,7 @@ def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
         if s.name in elsewhere or s.name == ERR:
             continue
         with_it = [e for e in sds if s in e.free_symbols]
-        if all(s not in sympy.cancel(e / s).free_symbols for e in with_it):
+        if all(e.xreplace({s: -s}) == e or s not in sympy.cancel(e / s).free_symbols for e in with_it):
             out.append(s.name)
     return out
 

@@ -52,6 +52,8 @@ class Objective(AroundBound):
         Failed runs so far; `last_failure` is the last one's message.
     has_score : bool
         True if the cost offers `score` and `information`.
+    has_gradient : bool
+        True if a user's `jac` gives the derivatives of a number.
     differences : Differences
         Steps of numerical derivatives (found on first use, where they are needed).
 
@@ -71,7 +73,8 @@ class Objective(AroundBound):
         self.f, self.bound, self.parameters, self.kind = f, bound, parameters, kind
         self.parameter_names: tuple[str, ...] = parameters.names
         self.is_scalar, self.has_score = bool(bound.is_scalar), is_scored(bound)
-        self.has_jacobian = jac is not None or (not self.is_scalar and bool(bound.has_jacobian))
+        self.has_gradient = jac is not None and self.is_scalar
+        self.has_jacobian = not self.is_scalar and (jac is not None or bool(bound.has_jacobian))
         self.evaluations = self.jacobians = self.failures = 0
         self.last_failure = ""
         self._differences: Differences | None = None
@@ -170,6 +173,20 @@ class Objective(AroundBound):
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, where the cost has it."""
         return np.asarray(self.bound.score(theta, rough), dtype=float)
+
+    def gradient(self, theta: Vector) -> Vector:
+        """Return d(-2 log L)/d theta, shape (n_par,), where there is a `jac` for it."""
+        assert self._jac is not None, "asked only where has_gradient"
+        self.jacobians += 1
+        slope = np.atleast_1d(np.asarray(self._jac(theta), dtype=float))
+        if slope.shape != theta.shape:
+            raise ArgumentError(
+                f"`jac` returned an array of shape {slope.shape}; f is one number, whose gradient is {theta.shape}: "
+                "d(-2 log L)/dp, one entry a parameter."
+            )
+        if not np.isfinite(slope).all():
+            raise self._failure("The gradient has values that are not finite.", theta)
+        return slope
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the expected information of theta, shape (n_par, n_par), where the cost has it."""

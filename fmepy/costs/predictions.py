@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fmepy.costs.base import OfData
 from fmepy.costs.interpolation import Lookup, Places, merge_times, stack, values_of_many
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
@@ -28,6 +29,7 @@ from fmepy.parameters.named import values_by_name
 from fmepy.types import IntVector, Matrix, Vector
 
 __all__ = [
+    "OfPredictions",
     "Predictions",
     "PredictionsByEntity",
     "PredictionsOfRun",
@@ -348,6 +350,27 @@ def _of(told: str, run: Callable[[Vector], Any], theta: Vector) -> Any:
 
 def _renamed(error: SimulationError, told: str) -> SimulationError:
     return SimulationError(f"{told}: {error}", parameters=error.parameters, time=error.time, exploded=error.exploded)
+
+
+class OfPredictions(OfData):
+    """What follows predictions, `predictions`, and says of its runs what they say."""
+
+    predictions: Predictions
+
+    @property
+    def exact(self) -> bool:
+        """True if the model solves its sensitivity equations."""
+        return self.predictions.exact
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return self.predictions.retries
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs the model, as far as it says."""
+        return self.predictions.engine
 
 
 def predictions_of(

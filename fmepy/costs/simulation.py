@@ -13,16 +13,17 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.checks import changed_arguments
-from fmepy.costs.base import AddableCost, OfData
+from fmepy.costs.base import AddableCost
 from fmepy.costs.entities import (
     EntityColumn,
     Experiments,
@@ -37,25 +38,28 @@ from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
-from fmepy.costs.predictions import Predictions, predictions_by_entity, predictions_of
+from fmepy.costs.predictions import OfPredictions, Predictions, predictions_by_entity, predictions_of
 from fmepy.costs.tables import as_table
-from fmepy.errors import ArgumentError, check_choice
+from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model
 from fmepy.models.entity import EntityModel
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, UserParameters, Vector
 
+if TYPE_CHECKING:
+    from fmepy.costs.measurement_noise import MeasurementNoise
+
 __all__ = ["BoundSimulation", "SimulationCost"]
 
 _ARGUMENTS = (
     *("model", "obs", "x", "y", "err", "weight", "scaleVar", "transform", "interpolate", "outside"),
-    *("parms", "entity", "entity_parms", "conditions"),
+    *("measurement_noise", "censored", "parms", "entity", "entity_parms", "conditions"),
 )
-_MERGED = ("transform", "parms")
+_MERGED = ("transform", "parms", "measurement_noise", "censored")
 
 
-class BoundSimulation(OfData):
+class BoundSimulation(OfPredictions):
     """Simulation costs of one model as a function of a plain vector: predictions, and residuals of known errors.
 
     It is what `SimulationCost.bind` returns; see `fmepy.costs.base.BoundCost` for what it offers.
@@ -77,21 +81,6 @@ class BoundSimulation(OfData):
         self.predictions, self.pieces = predictions, tuple(pieces)
         self._obs, self._weights = c.obs, c.weights
         self._constant = float(len(c) * np.log(2 * np.pi) - 2 * np.log(c.weights).sum())
-
-    @property
-    def exact(self) -> bool:
-        """True if the model solves its sensitivity equations."""
-        return self.predictions.exact
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return self.predictions.retries
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        return self.predictions.engine
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
@@ -166,8 +155,18 @@ class SimulationCost(AddableCost):
         as `modCost` does. They agree if every observation lies on the grid.
     outside : {"error", "drop"}
         Observations outside ``[model.times[0], model.times[-1]]``: an error, or left out and counted.
+    measurement_noise : mapping of observed variable to sd, optional
+        How large the errors of the readings are: a number, a parameter's name, ``"estimate"`` (then it is a parameter
+        ``sd_v_<variable>``), or an expression, such as ``"sqrt(a**2 + (b*y)**2)"``. In it a name is a parameter or a
+        variable of the model, whose prediction in its own unit it is; ``err`` is the datum's own error where `err`
+        names the column, and may stand beside noise in its expression only. Variables left out have their errors in
+        that column. With a `transform` it is the noise of the transformed reading.
+    censored : str, or mapping of observed variable to str, optional
+        Column of marks: ``<`` or ``>`` where the column of values holds a limit below or above which the reading lies;
+        empty, missing or ``=`` of a plain reading. By variable where a row of a wide table holds several readings.
     parms : mapping, optional
-        Values of the parameters that the model does not have: those that `conditions` name, and starts of local ones
+        Values of the parameters that the model does not have: those of noise, those that `conditions` name, and starts
+        of local ones
         (``{"ka[3]": 1.2}``; otherwise the model's value).
     entity : str, optional
         Column that names the experiment of a row (subject, batch, rat): each runs by itself.
@@ -181,11 +180,13 @@ class SimulationCost(AddableCost):
     Attributes
     ----------
     parms, lower, upper : Series
-        All parameters: the model's, local ones in their place; this cost declares no bounds.
+        All parameters: the model's, then those of the noise, local ones in their place; sds are not below zero.
     comparison : Comparison
         What is fixed: the observations in use, their weights and groups.
     experiments : Experiments or None
         Which parameters every entity has.
+    noise : MeasurementNoise or None
+        What `measurement_noise` and `censored` say.
 
     Raises
     ------
@@ -193,7 +194,10 @@ class SimulationCost(AddableCost):
         As `modCost`; also observations that cannot be transformed. Variable and row are named.
     SimulationError
         When evaluated: the run fails, or a compared value is not finite or cannot be transformed. It carries the
-        parameters. Values that nobody compares do not matter.
+        parameters. Values that nobody compares do not matter. A noise that is zero, negative or not finite.
+    ArgumentError
+        `measurement_noise` of a variable that is not observed or that has errors already, with a name that has no
+        value, or with none at all; `censored` without any noise; `weight` or `scaleVar` beside them.
     ParameterError
         When evaluated: an unknown parameter, with the nearest.
 
@@ -207,7 +211,15 @@ class SimulationCost(AddableCost):
     ``a + b`` is a `SumCost`; parts that share a model object are solved together. A cost is immutable and pickles;
     which observations are used never changes, so that residual vectors keep their length.
 
-    **Differs from FME**: there is no such object in FME, where every objective function calls `modCost`; see there for
+    With `measurement_noise` or `censored` the cost is a likelihood: a call gives a `ModCost` still, whose weights are
+    1 / sd and whose `minus2loglik` counts; bound, it is one number, -2 log L, with an exact ``score`` and the expected
+    ``information`` from the model's sensitivities (`fmepy.costs.base`). Of a reading beyond a limit the information is
+    the observed one of its residual (`fmepy.costs.scored`). `modFit` then scores, intervals are of chi-square, and
+    `sensFun` gives two rows a reading. Without these words it is a sum of squares, and its errors are as large as the
+    residuals say. In a sum, parts of one variable share ``sd_v_<variable>``, unless a part names a parameter of its
+    own; parts without noise count with the errors of their tables.
+
+    **Differs from FME**: there is no such object in FME, where  every objective function calls `modCost`; see there for
     the quirks that are mended. `interpolate="exact"` has no interpolation error.
 
     Examples
@@ -223,6 +235,19 @@ class SimulationCost(AddableCost):
     >>> bound.jacobian(bound.theta0).round(3)
     array([[-3.894],
            [-7.163]])
+
+    The same with an error that is estimated, and a last reading of which only an upper limit is known:
+
+    >>> data = {"time": [0.5, 1.5, 2.5, 3], "A": [7.8, 4.6, 2.9, 2.5], "mark": ["", "", "", "<"]}
+    >>> noisy = SimulationCost(model, data, measurement_noise={"A": "estimate"}, censored="mark")
+    >>> noisy.parms.index.tolist()
+    ['k', 'sd_v_A']
+    >>> noisy({"sd_v_A": 0.1}).residuals[["obs", "mod", "censored"]].round(3)
+       obs    mod censored
+    0  7.8  7.788
+    1  4.6  4.724
+    2  2.9  2.865
+    3  2.5  2.231        <
 
     Two vessels with different starts and a rate each:
 
@@ -244,12 +269,15 @@ class SimulationCost(AddableCost):
     transform: Any = None
     interpolate: str = "exact"
     outside: str = "error"
+    measurement_noise: Any = None
+    censored: Any = None
     parms: Any = None  # given as a mapping, kept as the Series of all parameters
     entity: str | None = None
     entity_parms: Sequence[str] = ()
     conditions: Any = None
     comparison: Comparison = field(init=False)
     experiments: Experiments | None = field(init=False)
+    noise: MeasurementNoise | None = field(init=False)
     _given: dict[str, float] = field(init=False)
     _own: pd.Series = field(init=False)
 
@@ -257,10 +285,14 @@ class SimulationCost(AddableCost):
         _check_model(self.model)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
         table = as_table(self.obs)
+        _check_noisy(self)
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = None if self.entity is None else read_entity_column(table, self.entity)
         used = table if self.entity is None else table.drop(columns=normal_name(self.entity))
-        observations = read_observations(used, x=self.x, y=self.y, err=self.err)
+        said = dict(self.measurement_noise) if isinstance(self.measurement_noise, Mapping | pd.Series) else ()
+        observations = read_observations(
+            used, x=self.x, y=self.y, err=self.err, censored=self.censored, noisy=tuple(map(normal_name, said))
+        )
         check_observed(observations.names, self.model.var_names)
         first, last = float(self.model.times[0]), float(self.model.times[-1])
         comparison = prepare(
@@ -274,31 +306,62 @@ class SimulationCost(AddableCost):
         )
         object.__setattr__(self, "obs", table.copy())
         object.__setattr__(self, "_given", given_values(self.parms))
-        experiments = self._read_experiments(column)
-        object.__setattr__(self, "experiments", experiments)
         object.__setattr__(self, "comparison", comparison if column is None else column.of(comparison))
-        parms = self.model.parms.copy() if experiments is None else experiments.parameters.parms
+        conditions = None if column is None else read_conditions(self.conditions, str(self.entity), column.texts)
+        full = self._read_noise(() if conditions is None else conditions.cells)
+        experiments = None
+        if column is not None and conditions is not None:
+            local, given = self.entity_parms, self._given
+            experiments = read_experiments(column, conditions, full, local=local, given=given, model=self.model)
+        object.__setattr__(self, "experiments", experiments)
+        parms = full if experiments is None else experiments.parameters.parms
         check_given(self._given, self.model.parms, parms.index)
         object.__setattr__(self, "parms", parms.copy())  # whoever writes to it changes no value of the cost
         object.__setattr__(self, "_own", parms)
+        for name in self.scales:
+            if parms[name] < 0:
+                raise ParameterError(f"`parms`: {name!r} is {parms[name]:g}; it scales a noise: not below zero.")
 
-    def _read_experiments(self, column: EntityColumn | None) -> Experiments | None:
-        """Return what is said of several experiments, None if there is one."""
-        if column is None or self.entity is None:
-            return None
-        return read_experiments(
-            column,
-            read_conditions(self.conditions, self.entity, column.texts),
-            self.model.parms,
-            local=self.entity_parms,
-            given=self._given,
-            model=self.model,
-        )
+    def _read_noise(self, set_by: Collection[str]) -> pd.Series:
+        """Read the noise, and return all parameters of a run: the model's, then those of the noise.
+
+        set_by : collection of str
+            Parameters that conditions set.
+        """
+        own: pd.Series = self.model.parms.copy()
+        noise = None
+        if self._is_noisy:
+            from fmepy.costs.measurement_noise import read_measurement_noise
+
+            noise = read_measurement_noise(self.model, self.comparison, self.measurement_noise, self._given, set_by)
+            marks = own.attrs
+            own = pd.concat([own, pd.Series(noise.values, dtype=float)])
+            own.attrs.update(marks)
+        object.__setattr__(self, "noise", noise)
+        return own
+
+    @property
+    def _is_noisy(self) -> bool:
+        return self.measurement_noise is not None or self.censored is not None
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Parameters of the cost that scale noise, and do nothing else."""
+        mine = () if self.noise is None else self.noise.scales
+        return mine if self.experiments is None else self.experiments.parameters.taken_by(mine)
+
+    @property
+    def guesses(self) -> tuple[str, ...]:
+        """Parameters of the noise whose value nobody gave."""
+        mine = () if self.noise is None else self.noise.guesses
+        known = mine if self.experiments is None else self.experiments.parameters.taken_by(mine)
+        return tuple(name for name in known if name not in self._given)
 
     @property
     def lower(self) -> pd.Series:
-        """Lower bounds: none."""
-        return pd.Series(-np.inf, index=self.parms.index)
+        """Lower bounds: zero for the sds of the noise."""
+        scales = self.scales
+        return pd.Series([0.0 if k in scales else -np.inf for k in self.parms.index], self.parms.index, dtype=float)
 
     @property
     def upper(self) -> pd.Series:
@@ -313,14 +376,18 @@ class SimulationCost(AddableCost):
         parms : dict, Series, ...
             Some or all of the parameters; the others stay at the cost's values.
         """
-        return self._bound.modcost(merge_parameters(self._own, parms).to_numpy(dtype=float))
+        cost: ModCost = self._bound.modcost(merge_parameters(self._own, parms).to_numpy(dtype=float))
+        return cost
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundSimulation:
-        """Return the cost as a function of the parameters `names` (None: all)."""
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> Any:
+        """Return the cost as a function of the parameters `names` (None: all).
+
+        A `BoundSimulation`; a `BoundNoisy`, which is -2 log L, where noise is said in words.
+        """
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
         words: dict[str, Any] = {"hold_engine": hold_engine, "runs": runs}
-        if self.experiments is None:
+        if self.experiments is None or self.noise is not None:
             return self.bind_together([self], wanted, **words)
         found = predictions_by_entity(self.models, [self.places], self.comparison, wanted, **words)
         return BoundSimulation(found, [self.comparison])
@@ -416,17 +483,29 @@ class SimulationCost(AddableCost):
     @classmethod
     def bind_together(
         cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
-    ) -> BoundSimulation:
+    ) -> Any:
         """Return costs of the same model as one function; the model is run once for all of them."""
+        words: dict[str, Any] = {"hold_engine": hold_engine, "runs": runs}
+        if any(part.noise is not None for part in parts):
+            from fmepy.costs.measurement_noise import bound_with_noise
+
+            return bound_with_noise(parts, names, **words)
         pieces = [part.comparison for part in parts]
         places = [part.places for part in parts]
-        words: dict[str, Any] = {"hold_engine": hold_engine, "runs": runs}
         return BoundSimulation(predictions_of(parts[0].model, places, concatenate(pieces), names, **words), pieces)
 
     def replace(self, **arguments: Any) -> SimulationCost:
-        """Return a copy with some arguments of the constructor changed; dicts are merged."""
+        """Return a copy with some arguments of the constructor changed; dicts are merged.
+
+        Parameters of the noise that the new one has no use for are dropped.
+        """
         given = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
         new = changed_arguments(given, arguments, _MERGED, "SimulationCost")
+        if self.noise is not None and "measurement_noise" in arguments and new["parms"] is not None:
+            from fmepy.costs.noise import names_of_noise
+
+            gone = set(self.noise.values) - names_of_noise(new["measurement_noise"]) - set(arguments.get("parms") or ())
+            new["parms"] = {k: v for k, v in new["parms"].items() if str(k).split("[")[0] not in gone}
         return SimulationCost(new.pop("model"), new.pop("obs"), **new)
 
     def __repr__(self) -> str:
@@ -441,8 +520,21 @@ class SimulationCost(AddableCost):
         return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "models")}
 
     @cached_property
-    def _bound(self) -> BoundSimulation:
+    def _bound(self) -> Any:
         return self.bind()
+
+    def with_guesses(self, values: Mapping[str, float]) -> SimulationCost:
+        """Return a copy with other guesses of parameters whose value nobody gave."""
+        out, own = copy(self), self._own.copy()
+        own[list(values)] = list(values.values())
+        out.__dict__.pop("_bound", None)
+        out.__dict__.pop("models", None)
+        object.__setattr__(out, "parms", own.copy())
+        object.__setattr__(out, "_own", own)
+        if self.experiments is not None:
+            parameters = replace(self.experiments.parameters, parms=own)
+            object.__setattr__(out, "experiments", replace(self.experiments, parameters=parameters))
+        return out
 
     @property
     def places(self) -> Places:
@@ -452,6 +544,21 @@ class SimulationCost(AddableCost):
             assert c.places is not None, "prepared from a table"
             runs = self.experiments.apart[1][self.experiments.column.of_row[c.places]]
         return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)
+
+
+def _check_noisy(cost: SimulationCost) -> None:
+    """Refuse what has no meaning in a likelihood."""
+    if cost.measurement_noise is None and cost.censored is None:
+        return
+    if cost.weight != "none":
+        raise ArgumentError(
+            f"`weight={cost.weight!r}` makes up errors, and the noise is said in words (measurement_noise, censored). "
+            "Leave it out; where nothing is known of the noise, say 'estimate'."
+        )
+    if cost.scaleVar:
+        raise ArgumentError("`scaleVar` divides sums of squares, and a likelihood has none: leave it out.")
+    if cost.censored is not None and cost.x is None:
+        raise ArgumentError("`censored` is of single readings; with x=None their means are compared. Name `x`.")
 
 
 def _check_model(model: Any) -> None:

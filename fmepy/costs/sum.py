@@ -24,6 +24,8 @@ from fmepy.costs.base import (
     KnownData,
     OfData,
     cost_data,
+    errors_unknown,
+    gives_modcost,
     is_scored,
     joined_data,
     modcost_at,
@@ -88,6 +90,7 @@ class BoundSum(OfData):
         self.theta0, self.lower, self.upper = theta0, lower, upper
         self.is_scalar = any(b.bound.is_scalar for b in blocks)
         self.has_jacobian = not self.is_scalar and all(b.bound.has_jacobian for b in blocks)
+        self.gives_modcost = all(gives_modcost(b.bound) for b in blocks)
         self._blocks = tuple(blocks)
         self._moving = tuple(b for b in blocks if b.map.moves.any())  # the others are constants
         pieces = dict(
@@ -170,11 +173,14 @@ class BoundSum(OfData):
 
     def modcost(self, theta: Vector) -> ModCost:
         """Return the `ModCost` at theta, the rows in the order of the parts."""
-        self._need_residuals("a ModCost")
+        if not self.gives_modcost:
+            self._need_residuals("a ModCost")
         found: dict[int, ModCost] = {}
         for b in self._blocks:
             found.update(zip(b.parts, b.modcosts(theta), strict=True))
-        return joined_costs([found[k] for k in sorted(found)], self.group_names)
+        costs = [found[k] for k in sorted(found)]
+        of_parts = names_by_part([cost.variables for cost in costs]) if self.is_scalar else self.group_names
+        return joined_costs(costs, of_parts)
 
     @property
     def nobs(self) -> float:
@@ -270,13 +276,16 @@ class SumCost(AddableCost):
     The same name in two parts is the same parameter. A parameter whose own value *differs* between parts, such as the
     dose of each of several experiments (``model.replace(parms={"dose": 10})``), is a constant of every part: each
     keeps its own value, and it is not among the parameters of the sum. Whoever asks for it, by its name or by asking
-    for all parameters, is refused. To fit it as one, give the models the same value.
+    for all parameters, is refused. To fit it as one, give the models the same value. Sds of noise that are to be
+    estimated have no value of their own: parts of one variable share ``sd_v_<variable>``.
 
     Parts keep apart: `residuals` have a column ``part``, which counts from 0 in the order written. A variable that
     several parts observe is called ``name[part]``, such as ``A[0]`` and ``A[2]``, in `var`, in ``fit.var_ms`` and
     the like, and in the variances of a chain (``var_A[0]``); one that a single part observes keeps its name.
 
-    The value is a `ModCost`, or, if a part gives -2 log L alone, the sum of -2 log L (a float).
+    The value is a `ModCost`, or, if a part gives -2 log L alone, the sum of -2 log L (a float). Where some parts are
+    likelihoods (noise said in words, a filter) the sum is one, too: parts without noise count with the errors of their
+    tables, and are refused if they have none.
     """
 
     parts: tuple[Any, ...]
@@ -295,6 +304,7 @@ class SumCost(AddableCost):
         for a, b in combinations(parts, 2):
             if a is b or (isinstance(a, AddableCost) and a.repeats(b)):
                 warn_of_copy(repr(a))
+        parts = _with_one_guess(parts)
         values, lower, upper, differing = _common_parameters(parts)
         object.__setattr__(self, "parts", parts)
         own = pd.Series(values, dtype=float)
@@ -313,7 +323,7 @@ class SumCost(AddableCost):
             Some or all of the parameters; the others stay at the parts' own values.
         """
         theta = merge_parameters(self.parms, parms).to_numpy(dtype=float)
-        return self._bound.minus2loglik(theta) if self._bound.is_scalar else self._bound.modcost(theta)
+        return self._bound.modcost(theta) if self._bound.gives_modcost else self._bound.minus2loglik(theta)
 
     def bind(self, names: Sequence[str] | None = None, *, runs: int = 1, **words: Any) -> BoundSum:
         """Return the sum as a function of the parameters `names` (None: all)."""
@@ -324,7 +334,7 @@ class SumCost(AddableCost):
         blocks = []
         for members in self._shared_runs():
             part, costs = self.parts[members[0]], tuple(self.parts[k] for k in members)
-            known = list(part.parms.index)
+            known = list(dict.fromkeys(chain.from_iterable(self.parts[k].parms.index for k in members)))
             mine = [n for n in names if n in known]
             # A part without any of these parameters is run at its own values; an empty theta is not asked of a model.
             asked = mine or known[:1]
@@ -341,6 +351,9 @@ class SumCost(AddableCost):
         scored = any(b.bound.is_scalar for b in blocks) and all(
             not b.bound.is_scalar or is_scored(b.bound) for b in blocks
         )
+        for b in blocks if scored else ():
+            if not b.bound.is_scalar and (unknown := errors_unknown(cost_data(b.bound))) is not None:
+                raise unknown
         return (BoundScoredSum if scored else BoundSum)(
             blocks, names, *(values_by_name(own, names) for own in (self.parms, self.lower, self.upper))
         )
@@ -416,6 +429,21 @@ def names_by_part(variables: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """
     seen = Counter(chain.from_iterable(variables))
     return tuple(f"{v}[{k}]" if seen[v] > 1 else v for k, own in enumerate(variables) for v in own)
+
+
+def _with_one_guess(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the parts with one guess of a parameter that several of them guess, or that one of them knows."""
+    known: dict[str, float] = {}
+    for wants_guess in (False, True):  # what is given goes before what is guessed
+        for part in parts:
+            guesses = getattr(part, "guesses", ())
+            for name, value in part.parms.items():
+                if (name in guesses) == wants_guess:
+                    known.setdefault(name, float(value))
+    return tuple(
+        part.with_guesses({k: known[k] for k in part.guesses}) if getattr(part, "guesses", ()) else part
+        for part in parts
+    )
 
 
 _Values = dict[str, float]

@@ -84,7 +84,8 @@ def as_objective(
     p : dict, Series, sequence, number, lmfit.Parameters; for a fmepy cost also names, or None for all
         The start; also what a user's function receives, see `fmepy.parameters.named`.
     jac : callable, optional
-        ``jac(p, *args, **kwargs)``, shape (n_obs, n_par): the derivatives of the residuals as `f` returns them.
+        ``jac(p, *args, **kwargs)``, shape (n_obs, n_par): the derivatives of the residuals as `f` returns them; of a
+        number, -2 log L, shape (n_par,): its gradient.
     args, kwargs
         Passed on to `f` and `jac`.
     hold_engine : bool
@@ -152,11 +153,8 @@ def _bound_cost(cost: Any, parameters: Parameters, **words: Any) -> Any:
 
 
 def _checked(objective: Objective, jac: Any) -> Objective:
-    if jac is not None and objective.is_scalar:
-        raise ArgumentError(
-            "`jac` gives the derivatives of residuals, but `f` is one number, -2 log L. Leave it out, or return "
-            "residuals."
-        )
+    if jac is not None and objective.has_score:
+        raise ArgumentError("`jac`: this cost knows the exact score of its likelihood. Leave `jac` out.")
     return objective
 
 
@@ -168,7 +166,7 @@ def _user_jac(jac: Any, parameters: Parameters, args: Any, kwargs: Any) -> Calla
 
     def jacobian(theta: Vector) -> Matrix:
         J = np.asarray(user(theta), dtype=float)
-        of_all = tied is not None and J.ndim == 2 and J.shape[1] == len(tied.full_names)
+        of_all = tied is not None and J.ndim > 0 and J.shape[-1] == len(tied.full_names)
         return np.asarray(tied.pull(theta, J)) if tied is not None and of_all else J
 
     return jacobian
@@ -248,6 +246,8 @@ def _told(kind: str, value: Any) -> str:
 def classify(result: Any) -> tuple[str, Any]:
     """Return what a user's function returned: its kind, and the number or the residuals as a new array."""
     if isinstance(result, ModCost):
+        if result.is_likelihood:  # its weights move with the parameters: squares alone would not do
+            return "number", float(result.minus2loglik)
         return "modcost", np.array(result.res, dtype=float)
     try:
         value = np.array("nothing" if result is None else result, dtype=float)

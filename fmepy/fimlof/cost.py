@@ -14,7 +14,7 @@ least squares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ import pandas as pd
 from fmepy.checks import as_rng, changed_arguments, positive_number
 from fmepy.costs.base import AddableCost
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_conditions, read_experiments
-from fmepy.costs.noise import names_of_estimates, names_of_noise
+from fmepy.costs.noise import guessed_sd, names_of_estimates, names_of_noise
 from fmepy.costs.tables import as_table
 from fmepy.errors import (
     ArgumentError,
@@ -41,7 +41,7 @@ from fmepy.fimlof.specify import read_specification
 from fmepy.models.base import Model
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
-from fmepy.types import Seed, UserParameters
+from fmepy.types import Seed, UserParameters, Vector
 
 __all__ = ["FimlofCost"]
 
@@ -219,7 +219,7 @@ class FimlofCost(AddableCost):
             dt=self.dt,
             update=self.update,
             algorithm=self.algorithm,
-            guesses=lambda variable: _guess(entities, variable),
+            guesses=lambda variable: guessed_sd(_series(entities, variable)),
         )
         for e in entities:
             _check_sums(specification, e)
@@ -463,16 +463,11 @@ def _check_repeated(specification: Specification, entity: EntityData) -> None:
             )
 
 
-def _guess(entities: Sequence[EntityData], variable: str) -> float:
-    """Return a size for the noise of a variable: half the rms change from one reading to the next."""
-    changes = []
+def _series(entities: Sequence[EntityData], variable: str) -> Iterator[Vector]:
+    """Yield the readings of a variable, entity by entity, in order of time."""
     for e in entities:
         if variable in e.variables:
-            mine = e.readings.values[e.readings.variables == e.variables.index(variable)]
-            changes.append(np.diff(mine))
-    together = np.concatenate(changes) if changes else np.empty(0)
-    size = 0.5 * float(np.sqrt(np.mean(together**2))) if len(together) else 0.0
-    return size if size > 0 else 1.0
+            yield e.readings.values[e.readings.variables == e.variables.index(variable)]
 
 
 def _still_used(arguments: Mapping[str, Any], explicit: set[str]) -> dict[str, float]:

@@ -69,7 +69,8 @@ def modFit(
         "Marq", "Port", "Newton", "Nelder-Mead", "BFGS", "CG", "L-BFGS-B", "SANN", "Pseudo", "bobyqa", "scoring". The
         default: "Marq" for residuals, "scoring" where the cost has an expected information, else "BFGS".
     jac : callable, optional
-        ``jac(p, *args, **kwargs)``, shape (n_obs, n_par): derivatives of the residuals as `f` returns them.
+        ``jac(p, *args, **kwargs)``, shape (n_obs, n_par): derivatives of the residuals as `f` returns them; where `f`
+        returns one number, its gradient d(-2 log L)/dp, shape (n_par,).
     control : dict, optional
         Settings of the method; an unknown name is answered with those there are. FME's words are understood.
     hessian : bool

@@ -222,10 +222,12 @@ class Problem:
         """Return dF/dtheta: 2 J'r for residuals (plus that of a prior that is not normal), else differences."""
         if self.is_least_squares:
             return np.asarray(2 * self.jacobian(theta).T @ self.residuals(theta))
-        if self.objective.is_scalar and not self.objective.has_score:
+        if self.objective.is_scalar and not (self.objective.has_score or self.objective.has_gradient):
             return self.objective.differentiate(self._finite_value, theta)
         if self.objective.has_score:
             slope = -2 * self.objective.score(theta)
+        elif self.objective.has_gradient:
+            slope = self.objective.gradient(theta)
         else:
             slope = 2 * self.objective.scaled_jacobian(theta).T @ self.objective.scaled_residuals(theta)
         if self.prior is not None:

@@ -13,7 +13,7 @@ With ``values`` = (parameters of the whole, then the numbers), ``full_k = values
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +111,12 @@ class EntityParameters:
             np.minimum.at(ends[1], self.take[:, j], upper[name])
         n = len(self.parms)
         return pd.Series(ends[0][:n], self.parms.index), pd.Series(ends[1][:n], self.parms.index)
+
+    def taken_by(self, full: Collection[str]) -> tuple[str, ...]:
+        """Return the parameters of the whole that give their value to these full ones, and to no others."""
+        mine = np.array([name in full for name in self.full_names], dtype=bool)
+        some = set(self.take[:, mine].ravel().tolist()) - set(self.take[:, ~mine].ravel().tolist())
+        return tuple(name for i, name in enumerate(self.parms.index) if i in some)
 
     def _place(self, name: str) -> int:
         return list(self.parms.index).index(name)

@@ -148,6 +148,8 @@ def _minimize(scaled: ScaledCost, method: str, options: Mapping[str, Any], **mor
 def _source_of_gradient(problem: Problem) -> str:
     if problem.objective.has_score:
         return "gradient from the score"
+    if problem.objective.has_gradient:
+        return "gradient from jac"
     return "gradient 2 J'r" if not problem.objective.is_scalar else "gradient by differences"
 
 
