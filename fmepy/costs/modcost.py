@@ -67,12 +67,10 @@ class ModCost(Shown):
         beyond it (`fmepy.costs.censored`).
     dropped : DataFrame
         Observations that were not used, rows as in `var`: ``name, missing, outside`` (the model's range).
-    minus2loglik : float
-        -2 log L, twice `minlogp`.
-    sds : ndarray, shape (n_obs,)
-        The standard deviation of every observation, in the order of `residuals`: 1 / weight.
+    minus2loglik, sds : float, ndarray of shape (n_obs,)
+        Twice `minlogp`; the standard deviation of every observation, in the order of `residuals`: 1 / weight.
     is_likelihood : bool
-        True if the noise is said in words, so that `minus2loglik` is what a fit minimises, and not `model`.
+        True if the noise is said in words: a fit minimises `minus2loglik`, not `model`.
 
     Notes
     -----
@@ -98,9 +96,8 @@ class ModCost(Shown):
     @cached_property
     def residuals(self) -> pd.DataFrame:
         """One row per observation."""
-        table = _appended([_table_of_residuals(c, mod) for c, mod in self.pieces])
-        if "censored" in table:
-            table["censored"] = table["censored"].fillna("")
+        with_marks = any(c.marks is not None for c, _ in self.pieces)
+        table = _appended([_table_of_residuals(c, mod, with_marks) for c, mod in self.pieces])
         if self.parts is not None:
             table["part"] = np.repeat(self.parts, [len(c) for c, _ in self.pieces])
         return table
@@ -208,8 +205,6 @@ def tabulate(comparison: Comparison, mod: Vector, *, is_likelihood: bool = False
         Observations and weights.
     mod : ndarray, shape (n_obs,)
         The model at the observations; finite.
-    is_likelihood : bool
-        See `ModCost`.
     """
     c = comparison
     unscaled = _sums_of_squares(_residuals(c, mod)[1], c)
@@ -251,7 +246,7 @@ def _table_of_variables(c: Comparison, mod: Vector) -> pd.DataFrame:
     )
 
 
-def _table_of_residuals(c: Comparison, mod: Vector) -> pd.DataFrame:
+def _table_of_residuals(c: Comparison, mod: Vector, with_marks: bool) -> pd.DataFrame:
     unweighted, res = _residuals(c, mod)
     table = pd.DataFrame(
         {
@@ -264,8 +259,8 @@ def _table_of_residuals(c: Comparison, mod: Vector) -> pd.DataFrame:
             "res": res,
         }
     )
-    if c.marks is not None:
-        table["censored"] = signs(c.marks)
+    if with_marks:
+        table["censored"] = "" if c.marks is None else signs(c.marks)
     if c.entities is not None:
         table["entity"] = list(c.entities)
     return table

@@ -35,17 +35,18 @@ from fmepy.costs.entities import (
     read_experiments,
 )
 from fmepy.costs.interpolation import Places
-from fmepy.costs.modcost import ModCost, tabulate
+from fmepy.costs.modcost import ModCost
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
-from fmepy.costs.predictions import OfPredictions, Predictions, predictions_by_entity, predictions_of
+from fmepy.costs.predictions import predictions_by_entity, predictions_of
+from fmepy.costs.squares import BoundSimulation
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model
 from fmepy.models.entity import EntityModel
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
-from fmepy.types import Matrix, UserParameters, Vector
+from fmepy.types import UserParameters
 
 if TYPE_CHECKING:
     from fmepy.costs.measurement_noise import MeasurementNoise
@@ -57,73 +58,6 @@ _ARGUMENTS = (
     *("measurement_noise", "censored", "parms", "entity", "entity_parms", "conditions"),
 )
 _MERGED = ("transform", "parms", "measurement_noise", "censored")
-
-
-class BoundSimulation(OfPredictions):
-    """Simulation costs of one model as a function of a plain vector: predictions, and residuals of known errors.
-
-    It is what `SimulationCost.bind` returns; see `fmepy.costs.base.BoundCost` for what it offers.
-
-    Parameters
-    ----------
-    predictions : Predictions
-        The model at the observations.
-    pieces : sequence of Comparison
-        One or more, in the order of the residuals: what the data of the predictions were joined from.
-    """
-
-    def __init__(self, predictions: Predictions, pieces: Sequence[Comparison]) -> None:
-        c = predictions.data
-        self.parameter_names, self.theta0 = predictions.parameter_names, predictions.theta0
-        self.lower = np.full(len(self.parameter_names), -np.inf)
-        self.upper = np.full(len(self.parameter_names), np.inf)
-        self.is_scalar, self.has_jacobian = False, True
-        self.predictions, self.pieces = predictions, tuple(pieces)
-        self._obs, self._weights = c.obs, c.weights
-        self._constant = float(len(c) * np.log(2 * np.pi) - 2 * np.log(c.weights).sum())
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        self.predictions.keep_within(lower, upper)
-
-    def tightened(self) -> BoundSimulation | None:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        tight = self.predictions.tightened()
-        return None if tight is None else BoundSimulation(tight, self.pieces)
-
-    @property
-    def data(self) -> Comparison:
-        """What is fixed of the data."""
-        return self.predictions.data
-
-    def residuals(self, theta: Vector) -> Vector:
-        """Return r, shape (n_obs,): weighted, not scaled."""
-        return (self.predictions.compared(theta) - self._obs) * self._weights
-
-    def residuals_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
-        """Return r of many theta, shape (n, n_obs), and why they failed; see `fmepy.costs.base.residuals_many`."""
-        mod, why = self.predictions.compared_many(Theta)
-        return (mod - self._obs) * self._weights, why
-
-    def jacobian(self, theta: Vector) -> Matrix:
-        """Return dr/dtheta, shape (n_obs, n_par), from the model's sensitivities."""
-        return self.predictions.compared_with_slopes(theta)[1] * self._weights[:, None]
-
-    def minus2loglik(self, theta: Vector) -> float:
-        """Return -2 log L for normal errors of the given size."""
-        r = self.residuals(theta)
-        with np.errstate(over="ignore"):  # residuals beyond 1e154: infinite, and told as such
-            return float(r @ r) + self._constant
-
-    def modcost(self, theta: Vector) -> ModCost:
-        """Return the `ModCost` at theta; obs and mod are on the scale of comparison."""
-        return tabulate(self.data, self.predictions.compared(theta))
-
-    def modcosts(self, theta: Vector) -> list[ModCost]:
-        """Return the `ModCost` of every piece, from one run."""
-        mod = self.predictions.compared(theta)
-        ends = np.cumsum([len(c) for c in self.pieces])
-        return [tabulate(c, part) for c, part in zip(self.pieces, np.split(mod, ends[:-1]), strict=True)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
