@@ -25,7 +25,6 @@ import pandas as pd
 from fmepy.checks import changed_arguments
 from fmepy.costs.base import AddableCost
 from fmepy.costs.entities import (
-    EntityColumn,
     Experiments,
     check_given,
     check_needed,
