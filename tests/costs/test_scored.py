@@ -320,7 +320,8 @@ def test_it_pickles_and_is_evaluated_the_same() -> None:
                               parms={"a": 0.2, "b": 0.1})  # fmt: skip
     again = pickle.loads(pickle.dumps(cost))
     assert again().minus2loglik == cost().minus2loglik
-    bound = cost.bind()
+    noisy = fme.SimulationCost(level(), {"time": T, "m": READ}, measurement_noise={"m": "0.1 * m"})
+    bound = noisy.bind()
     assert (pickle.loads(pickle.dumps(bound)).score(bound.theta0) == bound.score(bound.theta0)).all()
 
 
