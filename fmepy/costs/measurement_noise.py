@@ -33,7 +33,7 @@ from fmepy.expressions.equations import names_in, symbol
 from fmepy.models.running.forcings import forcing_values
 from fmepy.types import IntVector, Vector
 
-__all__ = ["MeasurementNoise", "bound_with_noise", "read_measurement_noise"]
+__all__ = ["MeasurementNoise", "bound_with_noise", "check_noisy", "read_measurement_noise"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +88,19 @@ class MeasurementNoise:
             known = {k: at[rows] for k, at in self.known.items() if k in used}
             out.append(NoiseOfRows(sd, rows, places, known | ({ERR: 1 / c.weights[rows]} if ERR in used else {})))
         return out
+
+
+def check_noisy(cost: Any) -> None:
+    """Refuse what has no meaning in a likelihood."""
+    if cost.weight != "none":
+        raise ArgumentError(
+            f"`weight={cost.weight!r}` makes up errors, and the noise is said in words (measurement_noise, censored). "
+            "Leave it out; where nothing is known of the noise, say 'estimate'."
+        )
+    if cost.scaleVar:
+        raise ArgumentError("`scaleVar` divides sums of squares, and a likelihood has none: leave it out.")
+    if cost.censored is not None and cost.x is None:
+        raise ArgumentError("`censored` is of single readings; with x=None their means are compared. Name `x`.")
 
 
 def read_measurement_noise(

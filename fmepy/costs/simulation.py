@@ -218,7 +218,6 @@ class SimulationCost(AddableCost):
         _check_model(self.model)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
         table = as_table(self.obs)
-        _check_noisy(self)
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = None if self.entity is None else read_entity_column(table, self.entity)
         used = table if self.entity is None else table.drop(columns=normal_name(self.entity))
@@ -264,8 +263,9 @@ class SimulationCost(AddableCost):
         own: pd.Series = self.model.parms.copy()
         noise = None
         if self._is_noisy:
-            from fmepy.costs.measurement_noise import read_measurement_noise
+            from fmepy.costs.measurement_noise import check_noisy, read_measurement_noise
 
+            check_noisy(self)
             noise = read_measurement_noise(self.model, self.comparison, self.measurement_noise, self._given, set_by)
             marks = own.attrs
             own = pd.concat([own, pd.Series(noise.values, dtype=float)])
@@ -477,21 +477,6 @@ class SimulationCost(AddableCost):
             assert c.places is not None, "prepared from a table"
             runs = self.experiments.apart[1][self.experiments.column.of_row[c.places]]
         return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)
-
-
-def _check_noisy(cost: SimulationCost) -> None:
-    """Refuse what has no meaning in a likelihood."""
-    if cost.measurement_noise is None and cost.censored is None:
-        return
-    if cost.weight != "none":
-        raise ArgumentError(
-            f"`weight={cost.weight!r}` makes up errors, and the noise is said in words (measurement_noise, censored). "
-            "Leave it out; where nothing is known of the noise, say 'estimate'."
-        )
-    if cost.scaleVar:
-        raise ArgumentError("`scaleVar` divides sums of squares, and a likelihood has none: leave it out.")
-    if cost.censored is not None and cost.x is None:
-        raise ArgumentError("`censored` is of single readings; with x=None their means are compared. Name `x`.")
 
 
 def _check_model(model: Any) -> None:
