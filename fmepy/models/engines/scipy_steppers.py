@@ -266,6 +266,10 @@ def _lsoda(problem: Problem, options: SolverOptions, most: float = np.inf) -> St
     return LsodaStepper(problem.rates, _of_all(problem, options), most)
 
 
+def _retry(problem: Problem, options: SolverOptions) -> Stepper:  # by name, so that bound models travel
+    return _lsoda(problem, options, MOST_RETRIED)
+
+
 def _of_all(problem: Problem, options: SolverOptions) -> SolverOptions:
     """Return the options for all z: atol of every block of states, a bandwidth only of the states alone."""
     bandwidth = options.bandwidth if problem.blocks == 1 and not problem.n_watched else None
@@ -273,7 +277,7 @@ def _of_all(problem: Problem, options: SolverOptions) -> SolverOptions:
 
 
 ENGINE = Engine("scipy", ("lsoda", *IVP_METHODS), _stepper, watches_switches=True, rank=9)
-RETRY = Engine("retry", ("lsoda",), lambda problem, options: _lsoda(problem, options, MOST_RETRIED))
+RETRY = Engine("retry", ("lsoda",), _retry)
 """LSODA for runs that the others could not finish; it goes through switches as through anything else, so that it also
 gets along a switch that the run slides on. Not in the registry: nobody asks for it by name."""
 TAKEN_OVER = Engine("taken over", ("lsoda",), _lsoda)

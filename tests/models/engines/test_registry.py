@@ -1,12 +1,15 @@
 """A new engine is one file and one line: one added from outside runs models, costs and fits, and is gone again."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ModelError, SimulationError
-from fmepy.models.engines import registry
+from fmepy.models.engines import registry, scipy_steppers
 from fmepy.models.engines.base import Engine
+from tests.models.problems import hiv_model
 
 TIMES = np.linspace(0, 4, 9)
 
@@ -133,3 +136,10 @@ def test_names_and_methods_are_known_once():
     for entry in registry.ENGINES:
         assert bool(entry.steps) != (entry.stepper is not None)
         assert set(entry.heirs) <= set(registry.engine_names())
+
+
+def test_all_that_is_known_of_engines_travels_to_workers():
+    for engine in (*registry.ENGINES, scipy_steppers.RETRY, scipy_steppers.TAKEN_OVER):
+        assert pickle.loads(pickle.dumps(engine)).name == engine.name
+    bound = pickle.loads(pickle.dumps(hiv_model().bind()))
+    assert bound.simulate(bound.theta0).shape[1] == len(bound.var_names)
