@@ -16,9 +16,9 @@ from typing import Any
 
 from fmepy.compiled.folder import folder_in_use, prune, read_kept, write_kept
 from fmepy.compiled.kernel_code import kernel_text, kinds_of
-from fmepy.compiled.machine import Code, object_of, optimised, versions
+from fmepy.compiled.machine import Code, compiled, object_of, optimised, versions
 
-__all__ = ["address", "c_loop"]
+__all__ = ["address", "c_loop", "checked_loop"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,28 @@ def c_loop(kernel: Callable[..., None], what: str) -> Callable[..., None]:
     function = ctypes.CFUNCTYPE(None, *(_KINDS[kind] for kind in kinds_of(kernel)))(code.address("run"))
     function.code = code  # type: ignore[attr-defined]  # it lives as long
     return function
+
+
+def checked_loop(kernel: Callable[..., None], what: str = "") -> Callable[..., None]:
+    """Return the same with every index looked at, slower and kept nowhere: for tests.
+
+    Raises
+    ------
+    IndexError
+        When it is called; an array was read or written beyond its end. What came of the call is worthless then.
+    """
+    sentences: list[str] = []
+    code = compiled(kernel_text(kernel, sentences))
+    kinds = [*(_KINDS[kind] for kind in kinds_of(kernel)), ctypes.c_void_p]
+    function = ctypes.CFUNCTYPE(None, *kinds)(code.address("run"))
+
+    def run(*arguments: Any, code: Code = code) -> None:  # which lives as long
+        told = ctypes.c_int64()
+        function(*arguments, ctypes.addressof(told))
+        if told.value:
+            raise IndexError(sentences[told.value - 1])
+
+    return run
 
 
 @cache

@@ -23,6 +23,7 @@ from fmepy.compiled.kernel_values import (
     passed_as,
     words_of,
 )
+from fmepy.compiled.kernels import KernelError
 
 __all__ = ["kernel_text", "kinds_of"]
 
@@ -57,6 +58,17 @@ drop:
 end:
   ret void
 }
+
+@broken = internal global i64 0
+
+define internal void @check(i1 %holds, i64 %sentence) {
+  %before = load i64, ptr @broken
+  %is_first = icmp eq i64 %before, 0
+  %found = select i1 %is_first, i64 %sentence, i64 %before
+  %after = select i1 %holds, i64 %before, i64 %found
+  store i64 %after, ptr @broken
+  ret void
+}
 """
 
 
@@ -65,19 +77,24 @@ def kinds_of(function: Callable[..., None]) -> str:
     return "".join("p" if isinstance(kind, Group) else str(kind) for kind in annotated(function))
 
 
-def kernel_text(function: Callable[..., None]) -> str:
+def kernel_text(function: Callable[..., None], checks: list[str] | None = None) -> str:
     """Return LLVM's text of a kernel, as the C function `run`.
+
+    With `checks`, which is filled with sentences, indices are looked at; then the C function takes a further argument,
+    the address of a whole number, which becomes the number of the first sentence (from 1) that holds, or 0.
 
     Raises
     ------
     KernelError
         For what cannot be translated, with the line where it stands.
     """
-    program, kinds = _Program(), annotated(function)
+    program, kinds = _Program(checks), annotated(function)
     name, _ = program.kernel(function, tuple(kinds))
     taken = ", ".join(f"{passed_as(k)} %a{i}" for i, k in enumerate(kinds))
-    run = [f"define void @run({taken}) {{", "  %pool = alloca ptr", "  store ptr null, ptr %pool"]
-    run += [f"  call void @{name}({taken}, ptr %pool)", "  call void @release(ptr %pool)", "  ret void", "}"]
+    told = [] if checks is None else ["  %found = load i64, ptr @broken", "  store i64 %found, ptr %told"]
+    run = [f"define void @run({taken}{', ptr %told' if told else ''}) {{"]
+    run += ["  %pool = alloca ptr", "  store ptr null, ptr %pool", *(["  store i64 0, ptr @broken"] if told else [])]
+    run += [f"  call void @{name}({taken}, ptr %pool)", "  call void @release(ptr %pool)", *told, "  ret void", "}"]
     heads = [f"declare double @llvm.{f}.f64({', '.join(['double'] * n)})" for f, n in sorted(program.declared)]
     return "\n".join([_HEAD, *heads, *program.texts, *run])
 
@@ -86,6 +103,7 @@ def kernel_text(function: Callable[..., None]) -> str:
 class _Program:
     """All kernels of a program."""
 
+    checks: list[str] | None
     texts: list[str] = field(default_factory=list)
     declared: set[tuple[str, int]] = field(default_factory=set)
     _made: dict[Any, tuple[str, Type]] = field(default_factory=dict)
@@ -167,7 +185,12 @@ class _Body(Expressions):
             how = getattr(self, f"_do_{type(statement).__name__}", None)
             if how is None:
                 raise self._fail(statement, "no kernel may hold this")
-            how(statement)
+            try:
+                how(statement)
+            except (KernelError, _MustBeFloatError):
+                raise
+            except Exception as error:
+                raise self._fail(statement, f"this cannot be translated ({error})") from error
 
     def _do_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):
@@ -249,6 +272,8 @@ class _Body(Expressions):
             self._begin(end)
 
     def _do_While(self, node: ast.While) -> None:
+        if node.orelse:
+            raise self._fail(node.test, "a kernel knows no else of a loop")
         look, body, end = self._fresh("look"), self._fresh("body"), self._fresh("end")
         self._begin(look)
         test = self._truth(node.test)
@@ -267,8 +292,8 @@ class _Body(Expressions):
         self._begin(end)
 
     def _do_For(self, node: ast.For) -> None:
-        if not (isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range"):
-            raise self._fail(node.iter, "a kernel runs over range() alone")
+        if node.orelse or not (isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range"):
+            raise self._fail(node.iter, "a kernel runs over range() alone, without else")
         bounds = [self._as("i", self._value(a), a) for a in node.iter.args]
         start, stop, step = (["0", *bounds, "1"] if len(bounds) == 1 else [*bounds, "1"])[:3]
         look, body, again, end = (self._fresh(letter) for letter in ("look", "body", "again", "end"))

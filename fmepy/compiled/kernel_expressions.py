@@ -40,7 +40,7 @@ class Expressions(Writer):
     """
 
     def __init__(self, function: Any, program: Any) -> None:
-        super().__init__(function)
+        super().__init__(function, program.checks)
         self._program = program
         self._places: dict[str, tuple[Type, list[str]]] = {}
         self._fixed: dict[str, Value] = {}
@@ -65,7 +65,7 @@ class Expressions(Writer):
         if name in self._outer:
             return constant(self._outer[name].cell_contents)
         known = {**vars(builtins), **self._function.__globals__}
-        if name not in known:
+        if name not in known or name in self._function.__code__.co_varnames:
             raise self._fail(node, "this name is not known")
         return constant(known[name])
 
@@ -111,6 +111,8 @@ class Expressions(Writer):
             raise self._fail(node, "this has no entries")
         indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         sizes, offset = value.parts[1:], ""
+        if len(indices) > len(sizes):
+            raise self._fail(node, f"there are {len(sizes)} dimensions")
         for k, size in enumerate(sizes):
             if offset:
                 offset = self._named(f"mul nsw i64 {offset}, {size}")
@@ -118,6 +120,7 @@ class Expressions(Writer):
                 at = self._as("i", self._value(indices[k]), node)
                 if at.startswith("-"):  # literally
                     at = self._named(f"add nsw i64 {size}, {at}")
+                self._check(f"icmp ult i64 {at}, {size}", node)
                 offset = self._named(f"add nsw i64 {offset}, {at}") if offset else at
         return (
             value.type.of,
@@ -129,6 +132,8 @@ class Expressions(Writer):
         pointer, first, *rest = value.parts
         begin = "0" if cut.lower is None else self._as("i", self._value(cut.lower), cut)
         end = first if cut.upper is None else self._as("i", self._value(cut.upper), cut)
+        self._check(f"icmp ule i64 {begin}, {end}", cut)
+        self._check(f"icmp ule i64 {end}, {first}", cut)
         offset = begin
         for size in rest:
             offset = self._named(f"mul nsw i64 {offset}, {size}")
@@ -140,9 +145,10 @@ class Expressions(Writer):
 
     def _arithmetic(self, node: Any, left: ast.expr, right: ast.expr) -> Value:
         a = self._value(left)
-        if isinstance(node.op, ast.Pow) and isinstance(right, ast.Constant) and isinstance(right.value, int):
+        times = right.value if isinstance(right, ast.Constant) else None
+        if isinstance(node.op, ast.Pow) and isinstance(times, int) and 1 <= times <= 8:
             out = a
-            for _ in range(right.value - 1):
+            for _ in range(times - 1):
                 out = self._operated(ast.BinOp(left, ast.Mult(), left), out, a)
             return out
         return self._operated(node, a, self._value(right))
@@ -157,6 +163,8 @@ class Expressions(Writer):
             return self._from_llvm("pow", [a, b], node)
         elif isinstance(node.op, (ast.FloorDiv, ast.Mod)) and a.type == b.type == "i":  # of what is not negative
             word = "sdiv" if isinstance(node.op, ast.FloorDiv) else "srem"
+            self._check(f"icmp sge i64 {a.parts[0]}, 0", node)
+            self._check(f"icmp sgt i64 {b.parts[0]}, 0", node)
             return Value("i", (self._named(f"{word} i64 {a.parts[0]}, {b.parts[0]}"),))
         else:
             raise self._fail(node, "no kernel may compute this")
@@ -266,6 +274,8 @@ class Expressions(Writer):
             return self._joined(values, known)
         if not isinstance(known, FunctionType):
             raise self._fail(node, "this cannot be called")
+        if len(values) != known.__code__.co_argcount or known.__defaults__ or known.__code__.co_kwonlyargcount:
+            raise self._fail(node, f"a kernel takes all its {known.__code__.co_argcount} arguments by position")
         name, kind = self._program.kernel(known, tuple(v.type for v in values))
         passed = [argument for v in values for argument in self._argument(v)]
         words = words_of(kind)

@@ -109,10 +109,12 @@ class Writer:
     Parameters
     ----------
     function : function
+    checks : list of str, optional
+        Sentences for indices that are out of range; they are looked for if it is given.
     """
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
+    def __init__(self, function: Any, checks: list[str] | None = None) -> None:
+        self._function, self._checks = function, checks
         self._heads: list[str] = []
         self._lines: list[str] = []
         self._early: dict[str, str] = {}
@@ -138,6 +140,12 @@ class Writer:
             self._emit(f"br label %{label}")
         self._lines.append(f"{label}:")
         self._is_open = True
+
+    def _check(self, condition: str, node: Any) -> None:
+        """Write that a condition is looked at, where a program has checks."""
+        if self._checks is not None:
+            self._checks.append(str(self._fail(node, "out of range")))
+            self._emit(f"call void @check(i1 {self._named(condition)}, i64 {len(self._checks)})")
 
     def _slots(self, kind: Type) -> list[str]:
         """Return places on the stack: one a word, or one for a tuple."""
