@@ -11,6 +11,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
 from fmepy.numerics.differences import magnitudes
+from fmepy.parameters.covariance import as_covariance
 from fmepy.parameters.named import Parameters, check_names
 from fmepy.types import Matrix, Vector
 
@@ -91,7 +92,7 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     if jump is None:
         return np.diag(sd)
     if isinstance(jump, pd.DataFrame):
-        return _covariance(_labelled_matrix(jump, names), names)
+        return _factor_of(jump, names)
     if isinstance(jump, (Mapping, pd.Series)):
         given = _labelled_vector(jump, names)
     else:
@@ -100,7 +101,7 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
         except (TypeError, ValueError):
             raise ArgumentError(f"`jump` must hold numbers, or be a function; got {jump!r}.") from None
     if given.ndim == 2:
-        return _covariance(given, names)
+        return _factor_of(given, names)
     if given.ndim > 2 or given.size not in (1, len(names)):
         raise ArgumentError(
             f"`jump` has shape {given.shape} for {len(names)} parameters ({listed(names)}). Give one standard "
@@ -115,6 +116,10 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     return np.diag(np.where(given < 0, sd, given))
 
 
+def _factor_of(jump: Any, names: Sequence[str]) -> Matrix:
+    return np.asarray(np.linalg.cholesky(as_covariance(jump, names, "jump")), dtype=np.float64)
+
+
 def _labelled_vector(jump: Any, names: Sequence[str]) -> Vector:
     labels = [str(k) for k in jump.keys()]  # noqa: SIM118    # a Series iterates over its values
     values = np.array(list(jump.values()) if isinstance(jump, Mapping) else jump, dtype=float)
@@ -125,48 +130,3 @@ def _labelled_vector(jump: Any, names: Sequence[str]) -> Vector:
     if missing:
         raise ArgumentError(f"`jump` has nothing for {listed(missing)}. Give a standard deviation for each parameter.")
     return values[[labels.index(n) for n in names]]
-
-
-def _labelled_matrix(jump: pd.DataFrame, names: Sequence[str]) -> Matrix:
-    columns = [str(c) for c in jump.columns]
-    if set(columns) != set(names):
-        if columns == [str(i) for i in range(len(names))] and jump.shape == (len(names), len(names)):
-            return jump.to_numpy(dtype=float)
-        raise ArgumentError(
-            f"`jump` is a table of {listed(columns)}, but the parameters are {listed(names)}. Select them, such as "
-            "cov.loc[names, names]."
-        )
-    order = [columns.index(n) for n in names]
-    values = jump.to_numpy(dtype=float)
-    rows = [str(r) for r in jump.index]
-    row_order = [rows.index(n) for n in names] if set(rows) == set(names) else order
-    return values[np.ix_(row_order, order)]
-
-
-def _covariance(cov: Matrix, names: Sequence[str]) -> Matrix:
-    n = len(names)
-    if cov.shape != (n, n):
-        raise ArgumentError(f"`jump` has shape {cov.shape}; a covariance of {n} parameters is ({n}, {n}).")
-    if not np.all(np.isfinite(cov)):
-        blank = [k for k, row in zip(names, cov, strict=True) if not np.isfinite(row).any()]
-        if blank and len(blank) < n:
-            raise ArgumentError(
-                f"`jump` is a covariance without finite values for {listed(blank)}: estimated at a bound, such as "
-                "an sd at zero, or not determined by the data. Give each a variance of its own, jump.loc[name, name] "
-                "= ..., with zeros beside it, or keep it out of the chain."
-            )
-        raise ArgumentError(
-            "`jump` is a covariance with values that are not finite. A fit whose data leave a combination of "
-            "parameters undetermined has none: give standard deviations instead."
-        )
-    size = np.sqrt(np.abs(np.outer(np.diag(cov), np.diag(cov))))
-    if not np.allclose(cov, cov.T, rtol=1e-8, atol=1e-8 * float(size.max())):
-        raise ArgumentError("`jump` is a matrix that is not symmetric; a covariance is needed.")
-    chol = factor(0.5 * (cov + cov.T))
-    if chol is None:
-        smallest = float(np.linalg.eigvalsh(0.5 * (cov + cov.T)).min())
-        raise ArgumentError(
-            f"`jump` is not positive definite (smallest eigenvalue {smallest:.3g}), so it is no covariance. Give "
-            "standard deviations, such as np.sqrt(np.diag(cov)), or leave it out."
-        )
-    return chol

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
-from fmepy.errors import ArgumentError, ParameterError, check_choice, listed
-from fmepy.montecarlo.samplers import as_ranges, is_unnamed
+from fmepy.errors import ArgumentError, ParameterError, check_choice
+from fmepy.montecarlo.samplers import as_ranges
+from fmepy.parameters.covariance import as_covariance, labels_of
 from fmepy.parameters.named import as_parameters, check_names
 from fmepy.parameters.scales import check_scale, marked, scale_of
 from fmepy.types import Matrix, Seed, Vector
@@ -130,76 +130,8 @@ def as_mean_and_covariance(parMean: Any, parCovar: Any) -> tuple[pd.Series, Matr
     if parMean is None:
         raise ParameterError("`parMean` is missing: give the means by name.")
     mean = as_parameters(parMean, argument="parMean").series()
-    labels = _labels(parCovar)
+    labels = labels_of(parCovar)
     named = isinstance(parMean, (Mapping, pd.Series, pd.DataFrame))
     if not named and labels is not None and len(labels) == len(mean):
         mean.index = pd.Index(labels)
-    return mean, as_covariance(parCovar, [str(k) for k in mean.index])
-
-
-def _labels(parCovar: Any) -> list[str] | None:
-    """Return the names that a covariance carries, None if it has none."""
-    return None if not isinstance(parCovar, pd.DataFrame) or is_unnamed(parCovar.columns) else list(map(str, parCovar))
-
-
-def as_covariance(parCovar: Any, names: list[str]) -> Matrix:
-    """Return a covariance in the order of `names`.
-
-    Raises
-    ------
-    ParameterError
-        It is missing, has another shape or other labels, is not symmetric, or not positive definite.
-    """
-    if parCovar is None:
-        raise ParameterError("`parCovar` is missing: give the covariance of the parameters.")
-    labels = _labels(parCovar)
-    if labels is not None:
-        check_names(labels, names, argument="parCovar")
-        check_names(names, labels, argument="parCovar")
-        rows = labels if is_unnamed(parCovar.index) else [str(k) for k in parCovar.index]
-        if sorted(rows) != sorted(labels):
-            raise ParameterError(f"`parCovar` has the rows {listed(rows)} but the columns {listed(labels)}.")
-        values = np.asarray(parCovar, dtype=float)
-        values = values[np.ix_([rows.index(k) for k in names], [labels.index(k) for k in names])]
-    else:
-        values = np.asarray(parCovar, dtype=float)
-    C: Matrix = values.reshape(1, 1) if values.size == 1 else values
-    n = len(names)
-    if C.shape != (n, n):
-        advice = " For variances alone write np.diag(variances)." if C.ndim == 1 or C.shape == (1, 1) else ""
-        raise ParameterError(
-            f"`parCovar` has shape {C.shape}; {n} parameters ({listed(names)}) need ({n}, {n}).{advice}"
-        )
-    _check_covariance(C, names)
-    return 0.5 * (C + C.T)
-
-
-def _check_covariance(C: Matrix, names: list[str]) -> None:
-    if not np.all(np.isfinite(C)):
-        raise ParameterError("`parCovar` holds values that are not finite; give a covariance of finite numbers.")
-    variances = np.diag(C)
-    for name, value in zip(names, variances, strict=True):
-        if value <= 0:
-            raise ParameterError(
-                f"`parCovar` is not positive definite: the variance of {name!r} is {value:g}. Leave a parameter that "
-                "does not vary out."
-            )
-    sd = np.sqrt(variances)
-    scaled = C / np.outer(sd, sd)
-    for i, j in itertools.combinations(range(len(names)), 2):
-        if abs(scaled[i, j] - scaled[j, i]) > 1e-8:
-            raise ParameterError(
-                f"`parCovar` is not symmetric: the covariance of {names[i]!r} and {names[j]!r} is {C[i, j]:g} above "
-                f"the diagonal and {C[j, i]:g} below it."
-            )
-    # parameters may differ in size by many orders: definiteness is judged on the correlations
-    values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
-    if values[0] <= len(names) * np.finfo(float).eps:
-        smallest = np.linalg.eigvalsh(0.5 * (C + C.T))[0]
-        weights = np.abs(vectors[:, 0])
-        involved = [names[i] for i in np.argsort(-weights) if weights[i] > 0.1]
-        raise ParameterError(
-            f"`parCovar` is not positive definite: its smallest eigenvalue is {smallest:.3g} (eigenvalue 1 of "
-            f"{len(names)}; of the correlation matrix {values[0]:.3g}), in the direction of {listed(involved)}. "
-            "They are perfectly correlated, or the matrix is not a covariance."
-        )
+    return mean, as_covariance(parCovar, [str(k) for k in mean.index], "parCovar")

@@ -32,6 +32,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.errors import ParameterError, listed
+from fmepy.parameters.covariance import is_unnamed
 from fmepy.parameters.named import generated_names
 from fmepy.types import Matrix, Seed, Vector
 
@@ -121,11 +122,6 @@ def _pair(name: str, given: Any, argument: str, finite: bool) -> tuple[float, fl
             f"`{argument}`: {name!r} has min {low:g} above max {high:g}. Write ({high:g}, {low:g}) if they are swapped."
         )
     return low, high
-
-
-def is_unnamed(labels: Any) -> bool:
-    """Tell whether labels are those that pandas gives by itself."""
-    return isinstance(labels, pd.RangeIndex)
 
 
 # --- points in ranges

@@ -381,8 +381,9 @@ def test_memory_is_bounded_by_outputlength():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"jump": [[1, 2], [2, 1]]}, "not positive definite .smallest eigenvalue -1"),
+        ({"jump": [[1, 2], [2, 1]]}, "not positive definite: its smallest eigenvalue is -1 "),
         ({"jump": [[1, 0.5], [0.1, 1]]}, "not symmetric"),
+        ({"jump": [[1, np.nan], [np.nan, np.nan]]}, "without finite values for 'b': estimated at a bound"),
         ({"jump": [1, 2, 3]}, r"shape \(3,\) for 2 parameters"),
         ({"jump": [1, 0]}, "one that is 0 never moves"),
         ({"jump": [1, np.nan]}, "never moves"),

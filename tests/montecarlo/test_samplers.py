@@ -153,7 +153,7 @@ def test_parameters_of_very_different_size_are_no_reason_to_refuse_a_covariance(
         ([[1, 0], [0, -1]], "variance of 'b' is -1"),
         ([1, 2], r"np.diag\(variances\)"),
         (np.eye(3), r"shape \(3, 3\); 2 parameters"),
-        ([[1, np.nan], [np.nan, 1]], "not finite"),
+        ([[1, np.nan], [np.nan, 1]], "without finite values"),
         (None, "`parCovar` is missing"),
     ],
 )

@@ -1,0 +1,92 @@
+"""A covariance of parameters, as a user gives it: matched by its labels, and checked."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ParameterError, listed
+from fmepy.parameters.named import check_names
+from fmepy.types import Matrix
+
+
+def is_unnamed(labels: Any) -> bool:
+    """Tell whether labels are those that pandas gives by itself."""
+    return isinstance(labels, pd.RangeIndex)
+
+
+def labels_of(given: Any) -> list[str] | None:
+    """Return the names that a covariance carries, None if it has none."""
+    return None if not isinstance(given, pd.DataFrame) or is_unnamed(given.columns) else list(map(str, given))
+
+
+def as_covariance(given: Any, names: Sequence[str], argument: str) -> Matrix:
+    """Return a covariance in the order of `names`; a table is matched by its labels.
+
+    Raises
+    ------
+    ParameterError
+        It is missing, has another shape or other labels, is not symmetric, or not positive definite.
+    """
+    if given is None:
+        raise ParameterError(f"`{argument}` is missing: give the covariance of the parameters.")
+    labels = labels_of(given)
+    if labels is not None:
+        check_names(labels, names, argument=argument)
+        check_names(names, labels, argument=argument)
+        rows = labels if is_unnamed(given.index) else [str(k) for k in given.index]
+        if sorted(rows) != sorted(labels):
+            raise ParameterError(f"`{argument}` has the rows {listed(rows)} but the columns {listed(labels)}.")
+        values = np.asarray(given, dtype=float)
+        values = values[np.ix_([rows.index(k) for k in names], [labels.index(k) for k in names])]
+    else:
+        values = np.asarray(given, dtype=float)
+    C: Matrix = values.reshape(1, 1) if values.size == 1 else values
+    n = len(names)
+    if C.shape != (n, n):
+        advice = " For variances alone write np.diag(variances)." if C.ndim == 1 or C.shape == (1, 1) else ""
+        raise ParameterError(
+            f"`{argument}` has shape {C.shape}; {n} parameters ({listed(names)}) need ({n}, {n}).{advice}"
+        )
+    _check_covariance(C, names, argument)
+    return 0.5 * (C + C.T)
+
+
+def _check_covariance(C: Matrix, names: Sequence[str], argument: str) -> None:
+    if not np.all(np.isfinite(C)):
+        blank = [k for k, row in zip(names, C, strict=True) if not np.isfinite(row).any()] or names
+        raise ParameterError(
+            f"`{argument}` is a covariance without finite values for {listed(blank)}: estimated at a bound, such as an "
+            f"sd at zero, or not determined by the data. Give each a variance of its own, {argument}.loc[name, name] = "
+            "..., with zeros beside it, or leave it out; where nothing is finite, give standard deviations instead."
+        )
+    variances = np.diag(C)
+    for name, value in zip(names, variances, strict=True):
+        if value <= 0:
+            raise ParameterError(
+                f"`{argument}` is not positive definite: the variance of {name!r} is {value:g}. Leave a parameter that "
+                "does not vary out."
+            )
+    sd = np.sqrt(variances)
+    scaled = C / np.outer(sd, sd)
+    for i, j in itertools.combinations(range(len(names)), 2):
+        if abs(scaled[i, j] - scaled[j, i]) > 1e-8:
+            raise ParameterError(
+                f"`{argument}` is not symmetric: the covariance of {names[i]!r} and {names[j]!r} is {C[i, j]:g} above "
+                f"the diagonal and {C[j, i]:g} below it."
+            )
+    # parameters may differ in size by many orders: definiteness is judged on the correlations
+    values, vectors = np.linalg.eigh(0.5 * (scaled + scaled.T))
+    if values[0] <= len(names) * np.finfo(float).eps:
+        smallest = np.linalg.eigvalsh(0.5 * (C + C.T))[0]
+        weights = np.abs(vectors[:, 0])
+        involved = [names[i] for i in np.argsort(-weights) if weights[i] > 0.1]
+        raise ParameterError(
+            f"`{argument}` is not positive definite: its smallest eigenvalue is {smallest:.3g} (eigenvalue 1 of "
+            f"{len(names)}; of the correlation matrix {values[0]:.3g}), in the direction of {listed(involved)}. "
+            "They are perfectly correlated, or the matrix is not a covariance."
+        )
