@@ -20,6 +20,7 @@ from fmepy.expressions.equations import Equations
 from fmepy.fimlof import BadData, FilterResult, FilterSummary, FimlofCost, Forecast, Sector, screen_bad_data, sector
 from fmepy.fitting import (
     FitComparison,
+    Landscape,
     ModFit,
     ModFitSummary,
     Prediction,
@@ -28,6 +29,7 @@ from fmepy.fitting import (
     compare_fits,
     confidence,
     derived,
+    landscape,
     modFit,
     predict,
     profile,
@@ -93,6 +95,7 @@ __all__ = [
     "Halton",
     "Identifiability",
     "IdentifiableFit",
+    "Landscape",
     "Latinhyper",
     "ModCRL",
     "ModCost",
@@ -129,6 +132,7 @@ __all__ = [
     "global_indices",
     "identifiability",
     "identifiable_fit",
+    "landscape",
     "load",
     "modCRL",
     "modCost",

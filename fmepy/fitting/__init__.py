@@ -3,6 +3,7 @@
 from fmepy.fitting.compare import FitComparison, compare_fits
 from fmepy.fitting.confidence import confidence
 from fmepy.fitting.derived import derived, sandwich
+from fmepy.fitting.landscape import Landscape, landscape
 from fmepy.fitting.methods.pseudo_optim import PseudoOptim, pseudoOptim
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.predict import Prediction, predict
@@ -12,6 +13,7 @@ from fmepy.fitting.result import ModFit, ModFitSummary
 
 __all__ = [
     "FitComparison",
+    "Landscape",
     "ModFit",
     "ModFitSummary",
     "Prediction",
@@ -20,6 +22,7 @@ __all__ = [
     "compare_fits",
     "confidence",
     "derived",
+    "landscape",
     "modFit",
     "predict",
     "profile",

@@ -18,10 +18,10 @@ from fmepy.fitting.modfit import method_for
 from fmepy.fitting.profile_walk import BETTER
 from fmepy.fitting.refits import Search, fitted
 from fmepy.fitting.result import ModFit
-from fmepy.parameters.named import as_bounds, as_prior, check_inside
+from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
 from fmepy.types import Vector
 
-__all__ = ["Optimum", "check_belongs", "optimum_of"]
+__all__ = ["Optimum", "check_belongs", "how_to_refit", "optimum_of", "start_of"]
 
 _WARM: dict[str, dict[str, Any]] = {"scoring": {"inflate": 1.0, "tries": 1}, "Marq": {"maxiter": 200, "maxfev": 1000}}
 """What a search from a neighbour's result does not need: other starts, more time."""
@@ -91,8 +91,7 @@ def optimum_of(
         raise ArgumentError(f"`fit` must be a result of modFit; got {type(fit).__name__}. Pass modFit(f, p).")
     if method is not None:
         check_choice(method, METHODS, "method")
-    start = fit.par if fit.tied is None else lmfit_at(fit)
-    objective = as_objective(f, start, jac=jac, args=args, kwargs=kwargs, hold_engine=True, runs=runs)
+    objective = as_objective(f, start_of(fit), jac=jac, args=args, kwargs=kwargs, hold_engine=True, runs=runs)
     if objective.is_scalar != fit.is_scalar:
         kinds = "one number, -2 log L", "a sum of squares"
         has, was = kinds if objective.is_scalar else kinds[::-1]
@@ -117,10 +116,20 @@ def optimum_of(
             "left to compare with, so there are no intervals. If the noise is known say so: measurement_noise=."
         )
     objective.begin(theta, low, high)
-    method = method_for(method, objective, known)
-    control = {**filled(None, METHODS[method].control, METHODS[method].aliases, method), **_WARM.get(method, {})}
-    search = Search(objective, low, high, known, method, control)
+    search = how_to_refit(objective, low, high, known, method)
     return _settled(Optimum(search, theta, search.problem(theta).value(theta), df, ()), fit)
+
+
+def start_of(fit: ModFit) -> Any:
+    """Return the estimates in the form in which the cost of the fit takes its parameters."""
+    return fit.par if fit.tied is None else lmfit_at(fit)
+
+
+def how_to_refit(objective: Objective, lower: Vector, upper: Vector, prior: Prior | None, method: str | None) -> Search:
+    """Return how the others are fitted again: by the method given, or that of modFit for the kind of cost."""
+    method = method_for(method, objective, prior)
+    control = {**filled(None, METHODS[method].control, METHODS[method].aliases, method), **_WARM.get(method, {})}
+    return Search(objective, lower, upper, prior, method, control)
 
 
 def check_belongs(objective: Objective, fit: ModFit) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import add_legend, get_axes, picture
+from fmepy.plotting.axes import add_legend, get_ax, get_axes, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from fmepy.fitting.landscape import Landscape
     from fmepy.fitting.profile_result import Profile
 
 _HEAD = 5  # columns of the frame before the parameters
@@ -106,3 +107,55 @@ def _scale(ax: Axes, values: Any, estimate: float) -> None:
     ax.set_xscale("symlog", linthresh=size)
     locator = ax.xaxis.get_major_locator()
     locator.set_params(numticks=_TICKS)  # type: ignore[call-arg]    # of matplotlib's SymmetricalLogLocator
+
+
+@picture
+def plot_landscape(landscape: Landscape, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+    """Draw the cost over one parameter as a line, over two as contours, with its minima; return the Axes.
+
+    Parameters
+    ----------
+    landscape : Landscape
+    ax : Axes, optional
+    **kwargs
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the line, or to the contours.
+    """
+    ax = get_ax(ax)
+    names, cost = landscape.parameters, landscape.frame["cost"].to_numpy()
+    axes = [landscape.frame[n].unique() for n in names]
+    if len(names) == 1:
+        ax.plot(axes[0], cost, **{"color": "C0", "label": landscape.measure, **kwargs})
+        marks = [landscape.minima[names[0]].to_numpy(), landscape.minima["cost"].to_numpy()]
+        ax.set(xlabel=names[0], ylabel=landscape.measure)
+    else:
+        _draw_contours(landscape, axes, cost.reshape([len(a) for a in axes]), ax, kwargs)
+        marks = [landscape.minima[n].to_numpy() for n in names]
+        ax.set(xlabel=names[0], ylabel=names[1])
+    if landscape.optimised:
+        ax.set_title("the others fitted again")
+    if len(landscape.minima):
+        ax.plot(*marks, "o", color="C3", markersize=6, label="minimum" if len(landscape.minima) == 1 else "minima")
+    if landscape.estimate is not None:
+        here = [float(v) for v in landscape.estimate]
+        if len(names) == 1:
+            ax.axvline(here[0], color="0.5", linewidth=0.8, linestyle="--", label="estimate of the fit")
+        else:
+            ax.plot(*here, "+", color="k", markersize=9, label="estimate of the fit")
+    if ax.get_legend_handles_labels()[1]:
+        add_legend(ax)
+    return ax
+
+
+def _draw_contours(landscape: Landscape, axes: list[Any], cost: Any, ax: Axes, kwargs: dict[str, Any]) -> None:
+    """Draw contours close to each other near the lowest cost, in equal steps of the logarithm of the rise above it."""
+    low, high = np.nanmin(cost), np.nanmax(cost)
+    rise = max(high - low, 1e-300)
+    levels = low + rise * np.r_[0.0, np.geomspace(1e-3, 1.0, 13)]
+    look = {"levels": np.unique(levels), "cmap": "viridis_r", **kwargs}
+    from matplotlib.colors import BoundaryNorm
+
+    norm = BoundaryNorm(np.asarray(look["levels"]), 256) if "norm" not in look else look.pop("norm")
+    filled = ax.contourf(axes[0], axes[1], np.ma.masked_invalid(cost).T, norm=norm, **look)
+    figure = ax.get_figure(root=True)
+    assert figure is not None, "axes stand in a figure"
+    figure.colorbar(filled, ax=ax, label=landscape.measure, format="%.3g")

@@ -92,6 +92,7 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "IdentifiableFit": lambda: fme.identifiable_fit(cost(), {"r": 0.8, "K": 8.0}),
     "ModCRL": lambda: fme.modCRL(lambda p: p["a"] * 2, parRange={"a": (0, 1)}, num=5, seed=1),
     "ModCost": lambda: cost()(fit().par),
+    "Landscape": lambda: fme.landscape(cost(), {str(fit().par.index[0]): (0.5, 2.0)}, num=3),
     "ModFit": fit,
     "ModFitSummary": lambda: fit().summary(),
     "ModMCMC": chain,

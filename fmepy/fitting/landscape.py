@@ -1,0 +1,307 @@
+"""landscape: the cost over one or two parameters, and where its minima lie.
+
+The others stay where they are, or are fitted again at every place (``optimise=True``), along lines of the grid. A local
+minimum of the grid, lower than all places around it, is followed down to the minimum itself inside these places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.checks import whole_number
+from fmepy.costs.objective import Objective
+from fmepy.costs.user_function import as_objective, is_cost
+from fmepy.errors import ArgumentError, SimulationError
+from fmepy.fitting.optimum import check_belongs, how_to_refit, start_of
+from fmepy.fitting.refits import Search
+from fmepy.fitting.result import ModFit
+from fmepy.parallel import spread
+from fmepy.parallel.interruption import interruptible
+from fmepy.parameters.named import as_bounds, check_names
+from fmepy.results.tables import Framed, Part, long_table, table, wrapped
+from fmepy.types import Matrix, Vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Landscape", "landscape"]
+
+_TOGETHER = 64  # places that are evaluated one after the other, whatever the workers
+_LINE = 16  # re-fits that follow each other
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Landscape(Framed):
+    """The cost over one or two parameters.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        The parameters, and the cost: what a fit minimises; NaN where it fails. The second parameter changes quickest.
+    minima : DataFrame
+        Local minima inside the ranges, the lowest first: parameters, cost.
+    parameters : tuple of str
+    optimised : bool
+        True if the others were fitted again.
+    measure : str
+        What the cost is.
+    estimate : Series or None
+        The fit's values of the parameters.
+    message : str
+    interrupted : bool
+    """
+
+    frame: pd.DataFrame
+    minima: pd.DataFrame
+    parameters: tuple[str, ...]
+    optimised: bool
+    measure: str
+    estimate: pd.Series | None = None
+    message: str = ""
+    interrupted: bool = False
+
+    def shown(self) -> list[str | Part]:
+        """Return the minima, and the table."""
+        others = ", the others fitted again" if self.optimised else ""
+        head = f"Landscape of {' and '.join(self.parameters)}: {self.measure}{others}"
+        n = len(self.minima)
+        parts: list[str | Part] = [head]
+        if n:
+            parts += [f"{n} {'minimum' if n == 1 else 'minima'}:", table(self.minima, "{:.6g}")]
+        return [*parts, long_table(self.frame), *([wrapped(self.message)] if self.message else [])]
+
+    def plot(self, *, ax: Any = None, **kwargs: Any) -> Any:
+        """Draw the cost as a line or as contours, with its minima; return the Axes."""
+        from fmepy.plotting.profiles import plot_landscape
+
+        return plot_landscape(self, ax=ax, **kwargs)
+
+
+@interruptible(lambda found: found.message)
+def landscape(
+    f: Any,
+    ranges: Mapping[str, Any],
+    *,
+    fit: ModFit | None = None,
+    num: Any = 101,
+    optimise: bool = False,
+    executor: Any = None,
+    progress: Any = False,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> Landscape:
+    """Return the cost on a grid of one or two parameters, and its minima there.
+
+    Parameters
+    ----------
+    f : fmepy cost, or callable ``f(p)``
+    ranges : dict of name to (low, high)
+        One parameter or two.
+    fit : ModFit, optional
+        Where the others are. Without it they stay at the values of a fmepy cost; a function of your own then has no
+        others.
+    num : int, or pair of int
+        Places along each range.
+    optimise : bool
+        True: the other parameters of `fit` are fitted again at every place, inside the fit's bounds.
+    executor, progress
+        See `run_many`.
+    args, kwargs
+        Passed on to `f`.
+
+    Returns
+    -------
+    Landscape
+        ``frame``, ``minima``, ``plot()``. After Ctrl-C what is done, the rest NaN.
+
+    Raises
+    ------
+    ArgumentError
+        Ranges that are none, or of more than two parameters; `optimise` without a fit; a fit of another cost.
+    ParameterError
+        An unknown parameter, or a range beyond a bound that the cost declares.
+    SimulationError
+        The cost fails everywhere.
+
+    Examples
+    --------
+    >>> two_wells = lambda p: (p["a"] ** 2 - 1) ** 2 + 0.1 * p["a"]
+    >>> found = landscape(two_wells, {"a": (-2, 2)})
+    >>> found.minima.round(4)
+            a    cost
+    0 -1.0123 -0.1006
+    1  0.9873  0.0994
+    """
+    names, box = _ranges(ranges)
+    search, theta, places = _start(f, names, box, fit, optimise, args, kwargs)
+    counts = _counts(num, len(names))
+    axes = [np.linspace(low, high, n) for (low, high), n in zip(box, counts, strict=True)]
+    grid = np.array(list(product(*axes)))
+    one = _Places(search, theta, places, optimise)
+    line = min(_LINE, counts[-1]) if optimise else _TOGETHER
+    pieces = [grid[k : k + line] for k in range(0, len(grid), line)]
+    runs = spread(one, pieces, executor=executor, progress=progress)
+    costs = np.concatenate(
+        [np.full(len(p), np.nan) if r is None else r for p, r in zip(pieces, runs.results, strict=True)]
+    )
+    told = _told(costs, runs)
+    low = [] if runs.interrupted else one.minima(axes, costs.reshape(counts))
+    minima = pd.DataFrame(low, columns=[*names, "cost"], dtype=float).sort_values("cost", ignore_index=True)
+    return Landscape(
+        frame=pd.DataFrame(np.column_stack([grid, costs]), columns=[*names, "cost"]),
+        minima=minima,
+        parameters=tuple(names),
+        optimised=bool(optimise),
+        measure="-2 log L" if search.objective.is_scalar else "sum of squares",
+        estimate=None if fit is None else fit.par[list(names)].copy(),
+        message=told,
+        interrupted=runs.interrupted,
+    )
+
+
+def _ranges(ranges: Any) -> tuple[list[str], list[tuple[float, float]]]:
+    if not isinstance(ranges, Mapping) or len(ranges) not in (1, 2):
+        raise ArgumentError(
+            f"`ranges` must be a dict of one parameter or two, such as {{'L': (0.2, 2)}}; got {ranges!r}."
+        )
+    box = []
+    for name, given in ranges.items():
+        try:
+            low, high = (float(v) for v in given)
+        except (TypeError, ValueError):
+            raise ArgumentError(f"`ranges`: {name!r} has {given!r}; a pair (low, high) is needed.") from None
+        if not (np.isfinite([low, high]).all() and low < high):
+            raise ArgumentError(f"`ranges`: {name!r} has ({low:g}, {high:g}); finite low < high is needed.")
+        box.append((low, high))
+    return [str(n) for n in ranges], box
+
+
+def _counts(num: Any, n: int) -> tuple[int, ...]:
+    several = list(num) if isinstance(num, (list, tuple, np.ndarray)) else [num] * n
+    if len(several) != n:
+        raise ArgumentError(f"`num` has {len(several)} values for {n} parameters; give one number, or one for each.")
+    return tuple(whole_number(k, "num", 3) for k in several)
+
+
+def _start(
+    f: Any, names: list[str], box: list[tuple[float, float]], fit: Any, optimise: bool, args: Any, kwargs: Any
+) -> tuple[Search, Vector, list[int]]:
+    """Return how the cost is evaluated, where the others are, and the places of the parameters in theta."""
+    if fit is None and optimise:
+        raise ArgumentError("`optimise=True` fits the other parameters of a fit again: give fit=modFit(f, p).")
+    if fit is not None:
+        start = start_of(fit)
+        names = list(check_names(names, fit.names, argument="ranges"))
+    else:
+        if is_cost(f):
+            names = list(check_names(names, f.parms.index, argument="ranges"))
+        start = {n: 0.5 * (low + high) for n, (low, high) in zip(names, box, strict=True)}
+    objective: Objective = as_objective(f, start, args=args, kwargs=kwargs, hold_engine=True, runs=10_000)
+    lower, upper = objective.lower, objective.upper
+    if fit is not None:
+        check_belongs(objective, fit)
+        if optimise and fit.with_prior:
+            raise ArgumentError("`optimise=True` does not know the prior of the fit; leave it out, or fit without one.")
+        declared = fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float)
+        lower, upper = as_bounds(-np.inf, np.inf, objective.parameter_names, declared=declared)
+    places = [objective.parameter_names.index(n) for n in names]
+    for name, j, (low, high) in zip(names, places, box, strict=True):
+        if low < objective.lower[j] or high > objective.upper[j]:
+            raise ArgumentError(
+                f"`ranges`: ({low:g}, {high:g}) of {name!r} goes beyond its bounds [{objective.lower[j]:g}, "
+                f"{objective.upper[j]:g}]."
+            )
+    theta = objective.theta0.copy() if fit is None else fit.par.to_numpy(dtype=float, copy=True)
+    lower, upper = lower.copy(), upper.copy()
+    for j, (low, high) in zip(places, box, strict=True):
+        lower[j], upper[j] = low, high
+    objective.begin(np.clip(theta, lower, upper), lower, upper)
+    return how_to_refit(objective, lower, upper, None, None), theta, places
+
+
+def _told(costs: Vector, runs: Any) -> str:
+    failed = int(np.isnan(costs).sum())
+    if failed == len(costs) and not runs.interrupted:
+        why = runs.failures["message"].iloc[0] if len(runs.failures) else "the cost is not finite"
+        raise SimulationError(f"The cost fails everywhere in these ranges: {why}")
+    if runs.interrupted:
+        return f"{len(costs) - failed} of {len(costs)} places are done, the others are NaN; minima were not looked for."
+    return f"The cost fails at {failed} of {len(costs)} places, which are NaN." if failed else ""
+
+
+@dataclass(slots=True, eq=False)
+class _Places:
+    """The cost at some places one after the other; it travels to workers."""
+
+    search: Search
+    theta: Vector
+    places: list[int]
+    optimise: bool
+
+    def __call__(self, some: Matrix) -> Vector:
+        search = copy(self.search)
+        search.objective = search.objective.alone(search.objective.theta0, search.lower, search.upper)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not self.optimise:
+                Theta = np.tile(self.theta, (len(some), 1))
+                Theta[:, self.places] = some
+                costs = search.problem(search.objective.theta0).costs(Theta)
+                return np.where(np.isfinite(costs), costs, np.nan)
+            out, start = np.full(len(some), np.nan), self.theta
+            for k, place in enumerate(some):
+                for begin in (start, self.theta):
+                    found = self._refit(search, begin, place, place)
+                    if found is not None:
+                        start, out[k] = found
+                        break
+            return out
+
+    def _refit(self, search: Search, start: Vector, low: Vector, high: Vector) -> tuple[Vector, float] | None:
+        """Return where the search comes to with the parameters inside a box, None if it fails."""
+        lower, upper = (search.lower, search.upper) if self.optimise else (self.theta, self.theta)
+        lower, upper = lower.copy(), upper.copy()
+        lower[self.places], upper[self.places] = low, high
+        problem = search.problem(start, lower=lower, upper=upper)
+        try:
+            theta, outcome = search.taken(problem)
+            return (theta, problem.value(theta)) if outcome.converged else None
+        except SimulationError:
+            return None
+
+    def minima(self, axes: list[Vector], costs: NDArray[np.float64]) -> list[tuple[float, ...]]:
+        """Return the local minima that lie inside the grid, each followed down to itself."""
+        high = np.where(np.isnan(costs), np.inf, costs)
+        found = []
+        for at in np.argwhere(_is_lowest(high)):
+            here = np.array([axis[i] for axis, i in zip(axes, at, strict=True)])
+            around = [(axis[i - 1], axis[i + 1]) for axis, i in zip(axes, at, strict=True)]
+            low, up = np.array(around).T
+            start = self.theta.copy()
+            start[self.places] = here
+            value = float(high[tuple(at)])
+            with np.errstate(over="ignore", invalid="ignore"):
+                better = self._refit(self.search, start, low, up)
+            if better is not None and better[1] <= value:
+                here, value = better[0][self.places], better[1]
+            found.append((*here.tolist(), value))
+        return found
+
+
+def _is_lowest(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Tell which places inside the grid are lower than all around them; of equal ones side by side the first."""
+    padded = np.pad(costs, 1, constant_values=-np.inf)  # nothing on the rim is a minimum
+    middle = tuple(slice(1, -1) for _ in costs.shape)
+    lowest = np.isfinite(costs)
+    for step in product((-1, 0, 1), repeat=costs.ndim):
+        if any(step):
+            other = padded[tuple(slice(1 + s, padded.shape[d] - 1 + s) for d, s in enumerate(step))]
+            compare: Callable[..., Any] = np.less if step < (0,) * costs.ndim else np.less_equal
+            lowest &= compare(padded[middle], other)
+    return lowest

@@ -1,0 +1,118 @@
+"""landscape: the cost on a grid, and minima that are minima."""
+
+import pickle
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+import fmepy as fme
+from fmepy.errors import ArgumentError, ParameterError, SimulationError
+from fmepy.fitting import landscape, modFit, profile
+from tests.fitting.test_profiles import DATA, decay, line
+
+
+def wells(p):
+    return (p["a"] ** 2 - 1) ** 2 + 0.1 * p["a"] + 2 * (p["b"] - 0.5) ** 2
+
+
+def test_the_frame_holds_the_cost_on_the_grid_and_minima_are_minima():
+    found = landscape(wells, {"a": (-2, 2), "b": (-1, 1)}, num=(41, 21))
+    assert list(found.columns) == ["a", "b", "cost"]
+    assert len(found) == 41 * 21
+    row = found.frame.iloc[100]
+    assert row["cost"] == pytest.approx(wells(row))
+    assert len(found.minima) == 2
+    roots = np.sort(np.roots([4, 0, -4, 0.1]).real)[[0, 2]]
+    np.testing.assert_allclose(np.sort(found.minima["a"]), roots, rtol=1e-4)
+    np.testing.assert_allclose(found.minima["b"], 0.5, rtol=1e-4)
+    assert found.minima["cost"].is_monotonic_increasing
+
+
+def test_all_minima_of_a_wave_are_found():
+    found = landscape(lambda p: float(np.cos(p[0])), {"p1": (0.0, 12 * np.pi + 1)}, num=301)
+    np.testing.assert_allclose(np.sort(found.minima["p1"]), np.pi * (1 + 2 * np.arange(6)), rtol=1e-5)
+
+
+def test_a_range_without_a_minimum_has_none():
+    assert len(landscape(lambda p: p["a"], {"a": (0, 1)}, num=11).minima) == 0
+    assert len(landscape(lambda p: 1.0, {"a": (0, 1)}, num=11).minima) == 0
+
+
+def test_the_others_fitted_again_make_the_profile():
+    cost = fme.SimulationCost(decay(), DATA)
+    fit = modFit(cost)
+    prof = profile(cost, fit, "k").frame
+    found = landscape(cost, {"k": (0.4, 0.6)}, fit=fit, num=21, optimise=True)
+    inside = found.frame[found["k"].between(prof["value"].min(), prof["value"].max())]
+    np.testing.assert_allclose(inside["cost"], np.interp(inside["k"], prof["value"], prof["cost"]), rtol=0.01)
+    assert len(inside) > 15
+    np.testing.assert_allclose(found.minima.iloc[0], [fit.par["k"], fit.ssr], rtol=1e-4)
+    fixed = landscape(cost, {"k": (0.4, 0.6)}, fit=fit, num=21)
+    assert (fixed["cost"] >= found["cost"] * (1 - 1e-9)).all()
+    own = landscape(cost, {"k": (0.4, 0.6)}, num=21)  # N0 at the model's own value
+    np.testing.assert_allclose(own["cost"], [cost({"k": k}).model for k in own["k"]], rtol=1e-6)
+
+
+def test_places_where_the_cost_fails_are_nan_and_told():
+    def brittle(p):
+        if p["a"] > 1.5:
+            raise ValueError("no")
+        return wells({**p, "b": 0.5})
+
+    found = landscape(brittle, {"a": (-2, 2)}, num=41)
+    assert found["cost"].isna().sum() == 5
+    assert "fails at 5 of 41 places" in found.message
+    with pytest.raises(SimulationError, match="everywhere"):
+        landscape(lambda p: 1 / 0 if p["a"] != 0.5 else 1.0, {"a": (0, 1)}, num=4)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "words", "error", "told"),
+    [
+        ({}, {}, ArgumentError, "one parameter or two"),
+        ({"a": (0, 1), "b": (0, 1), "c": (0, 1)}, {}, ArgumentError, "one parameter or two"),
+        ({"a": 1}, {}, ArgumentError, "a pair"),
+        ({"a": (1, 0)}, {}, ArgumentError, "low < high"),
+        ({"a": (0, np.inf)}, {}, ArgumentError, "finite"),
+        ({"a": (0, 1), "b": (0, 1)}, {"num": 2}, ArgumentError, "num"),
+        ({"a": (0, 1), "b": (0, 1)}, {"num": (5,)}, ArgumentError, "one for each"),
+        ({"a": (0, 1), "b": (0, 1)}, {"optimise": True}, ArgumentError, "needs|give fit"),
+    ],
+)
+def test_misuse_is_told(ranges, words, error, told):
+    with pytest.raises(error, match=told):
+        landscape(wells, ranges, **words)
+
+
+def test_unknown_parameters_other_costs_and_bounds_are_told():
+    fit = modFit(line, {"a": 0.0, "b": 1.0})
+    with pytest.raises(ParameterError, match="no parameter 'c'"):
+        landscape(line, {"c": (0, 1)}, fit=fit)
+    with pytest.raises(ArgumentError, match="not what was fitted"):
+        landscape(lambda p: 2 * line(p), {"a": (0, 1)}, fit=fit)
+    with pytest.raises(ParameterError, match="no parameter 'K'"):
+        landscape(fme.SimulationCost(decay(), DATA), {"K": (0, 1)})
+    model = fme.DifferenceModel("next(x) = x", state={"x": 0.0}, times=np.arange(5.0), parms={})
+    data = pd.DataFrame({"time": np.arange(5.0), "x": [0.1, 0.3, -0.2, 0.4, 0.1]})
+    cost = fme.FimlofCost(model, data, process_noise={"x": "estimate"}, measurement_noise={"x": 0.1})
+    with pytest.raises(ArgumentError, match="beyond its bounds"):
+        landscape(cost, {"sd_w_x": (-1, 1)}, num=5)
+
+
+def test_pictures_and_workers():
+    from concurrent.futures import ThreadPoolExecutor
+
+    fit = modFit(wells, {"a": 1.0, "b": 0.0})
+    one = landscape(wells, {"a": (-2, 2)}, fit=fit, num=41)
+    with ThreadPoolExecutor(2) as threads:
+        again = landscape(wells, {"a": (-2, 2)}, fit=fit, num=41, executor=threads)
+    pd.testing.assert_frame_equal(one.frame, again.frame, check_exact=True)
+    ax = one.plot()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "-2 log L")
+    two = landscape(wells, {"a": (-2, 2), "b": (-1, 1)}, fit=fit, num=21)
+    ax = two.plot()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(two)).frame, two.frame)
+    plt.close("all")
