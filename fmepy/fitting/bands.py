@@ -146,7 +146,7 @@ def _of_model(model: Any, fit: ModFit, times: Any) -> _Parts:
 
 def _with_fixed(model: Any, fit: ModFit, have: list[str]) -> Any:
     """Return the model with the parameters that lmfit fixes; tied ones have no place in it."""
-    from fmepy.fitting.confidence import lmfit_at
+    from fmepy.fitting.lmfit_result import lmfit_at
 
     others = [q for q in lmfit_at(fit).values() if q.name not in fit.par.index and q.name in have]
     tied = [q.name for q in others if q.expr is not None]

@@ -11,8 +11,8 @@ import numpy as np
 from fmepy.costs.objective import Objective
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, check_choice
-from fmepy.fitting.confidence import lmfit_at
 from fmepy.fitting.control import filled
+from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import method_for
 from fmepy.fitting.profile_walk import BETTER
@@ -84,7 +84,17 @@ class Optimum:
 
 
 def optimum_of(
-    f: Any, fit: Any, *, lower: Any, upper: Any, method: Any, jac: Any, prior: Any, args: Any, kwargs: Any, runs: int
+    f: Any,
+    fit: Any,
+    *,
+    lower: Any = -np.inf,
+    upper: Any = np.inf,
+    method: str | None = None,
+    jac: Any = None,
+    prior: Any = None,
+    args: Any = (),
+    kwargs: Any = None,
+    runs: int,
 ) -> Optimum:
     """Return the optimum of a fit, looked for once more from its end; refuse what is not the cost that was fitted."""
     if not isinstance(fit, ModFit):

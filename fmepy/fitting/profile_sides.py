@@ -88,6 +88,7 @@ class _Sides:
     things: Mapping[str, Held]
     levels: Sequence[float]
     num: int
+    most: int | None
 
     def __call__(self, task: tuple[str, float]) -> dict[str, Any]:
         name, sign = task
@@ -109,7 +110,7 @@ class _Sides:
                         se,
                         held.size(search, best.theta),
                         held.limits(search)[int(sign > 0)],
-                        max(4 * self.num, 60),
+                        self.most or max(4 * self.num, 60),
                     ),
                     side,
                 )
@@ -159,8 +160,9 @@ def walk_all(
     levels: Sequence[float],
     num: int,
     *,
-    executor: Any,
-    progress: Any,
+    most: int | None = None,
+    executor: Any = None,
+    progress: Any = False,
     checkpoint: Any = None,
 ) -> Found:
     """Return both sides of every thing; where one finds a better optimum, all are begun anew from it.
@@ -169,6 +171,10 @@ def walk_all(
     ----------
     levels : sequence of float
         Rising.
+    num : int
+        Places of a profile up to the last of them, about, both sides together.
+    most : int, optional
+        Re-fits on the way of one side, at most.
     """
     found = Found(best)
     tasks = [(name, sign) for name in things for sign in (-1.0, 1.0)]
@@ -177,7 +183,7 @@ def walk_all(
         for round_ in range(_MOST_ROUNDS):
             question = {**best.question, "profiles of": list(things), "levels": list(levels), "num": num}
             question |= {"optimum": found.best.cost, "round": round_}
-            walk = _Sides(found.best, things, levels, num)
+            walk = _Sides(found.best, things, levels, num, most)
             runs = kept.spread(walk, tasks, question=question, name=f"round{round_ + 1}", **words)
             why = dict(zip(runs.failures["run"], runs.failures["message"], strict=True))
             ended = "interrupted" if runs.interrupted else "failed"

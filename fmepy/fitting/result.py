@@ -346,7 +346,7 @@ class ModFit(Shown):
         return predict(model, self, times=times, level=level, reading=reading)
 
     def confidence(self, f: Any, which: Sequence[str] | None = None, **kwargs: Any) -> pd.DataFrame:
-        """Return confidence intervals by lmfit's profile F-test, see `fmepy.fitting.confidence`."""
+        """Return confidence intervals by the profile F-test, see `fmepy.fitting.confidence`."""
         from fmepy.fitting.confidence import confidence
 
         return confidence(f, self, which, **kwargs)
@@ -356,7 +356,7 @@ class ModFit(Shown):
 
         Fixed and tied parameters of lmfit.Parameters are there again.
         """
-        from fmepy.fitting.confidence import as_lmfit_result
+        from fmepy.fitting.lmfit_result import as_lmfit_result
 
         return as_lmfit_result(self)
 

@@ -126,13 +126,13 @@ def test_a_cost_is_no_model(fit):
 
 
 def test_the_profile_interval_of_a_linear_model_is_the_t_interval(fit):
-    # the F-test on one parameter is the t-test squared; lmfit finds the limits to about a thousandth of their distance
+    # the F-test on one parameter is the t-test squared
     found = confidence(lambda p: straight(p).y.to_numpy() - Y, fit, sigmas=(0.95, 0.683))
     q95 = t.ppf(0.975, 6)
     for n in ("a", "b"):
         row = found.query("parameter == @n and level == 0.95").iloc[0]
-        assert row.upper - row.estimate == pytest.approx(q95 * fit.std_error[n], rel=5e-3)
-        assert row.estimate - row.lower == pytest.approx(q95 * fit.std_error[n], rel=5e-3)
+        assert row.upper - row.estimate == pytest.approx(q95 * fit.std_error[n], rel=1e-6)
+        assert row.estimate - row.lower == pytest.approx(q95 * fit.std_error[n], rel=1e-6)
     assert len(found) == 4
 
 
