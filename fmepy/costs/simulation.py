@@ -24,6 +24,7 @@ import pandas as pd
 
 from fmepy.checks import changed_arguments
 from fmepy.costs.base import AddableCost
+from fmepy.costs.censored import signs
 from fmepy.costs.entities import (
     Experiments,
     check_given,
@@ -392,6 +393,8 @@ class SimulationCost(AddableCost):
         if len(c.scale.log) == len(c):  # what is compared as logarithms is seen as such
             kwargs.setdefault("yscale", "log")
         seen = pd.DataFrame({"name": list(c.names), "x": c.x, "obs": c.scale.back(c.obs)})
+        if c.marks is not None:
+            seen["censored"] = signs(c.marks)
         if self.experiments is None:
             from fmepy.plotting.models import plot_model
 

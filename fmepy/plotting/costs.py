@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmepy.plotting.axes import add_legend, get_ax, picture
 from fmepy.plotting.entities import draw_by_entity
+from fmepy.plotting.observations import draw_marked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,7 @@ def plot_residuals(cost: ModCost, *, ax: Axes | None = None, **kwargs: Any) -> A
             draw_by_entity(ax, mine, "res", **({} if k == 0 else {"marker": _MARKERS[k], "label": None}), **kwargs)
             continue
         style = {"linestyle": "none", "marker": _MARKERS[k % len(_MARKERS)], "color": f"C{k % 10}", "label": name}
-        ax.plot(mine["x"].to_numpy(), mine["res"].to_numpy(), **(style | kwargs))
+        draw_marked(ax, mine["x"], mine["res"], mine.get("censored"), **(style | kwargs))
     ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
     ax.set(xlabel=cost.x_name, ylabel="weighted residuals")
     add_legend(ax)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
+from fmepy.plotting.observations import draw_marked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +37,7 @@ def draw_by_entity(ax: Axes, table: pd.DataFrame, column: str, **kwargs: Any) ->
     for k, (label, own) in enumerate(parts):
         style = {"linestyle": "none", "marker": _MARKERS[k // 10 % len(_MARKERS)], "color": f"C{k % 10}"}
         named = {"label": str(label)} if len(parts) <= _MOST_NAMED else {}
-        ax.plot(own["x"].to_numpy(), own[column].to_numpy(), **{**style, **named, **kwargs})
+        draw_marked(ax, own["x"], own[column], own.get("censored"), **{**style, **named, **kwargs})
 
 
 @picture
@@ -69,8 +70,12 @@ def plot_entities(
             style = {"color": f"C{j}", "label": name if len(variables) > 1 else None}
             ax.plot(own["time"].to_numpy(), own[name].to_numpy(), **{**style, **kwargs})
             mine = seen[seen["name"] == name]
-            points = {"color": f"C{j}" if len(variables) > 1 else "0.2", "markersize": 3.5, "linestyle": "none"}
-            ax.plot(mine["x"].to_numpy(), mine["obs"].to_numpy(), marker="o", **points)
+            points: dict[str, Any] = {
+                "color": f"C{j}" if len(variables) > 1 else "0.2",
+                "markersize": 3.5,
+                "linestyle": "none",
+            }
+            draw_marked(ax, mine["x"], mine["obs"], mine.get("censored"), marker="o", **points)
         ax.set_title(f"{entity} {label}", fontsize="medium")
         own_axis, first = axes is not None or k + ncols >= len(labels), axes is not None or k % ncols == 0
         ax.tick_params(labelbottom=own_axis)

@@ -10,7 +10,7 @@ import pandas as pd
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
 from fmepy.plotting.entities import draw_by_entity
-from fmepy.plotting.observations import draw_observed, observed
+from fmepy.plotting.observations import draw_marked, draw_observed, observed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def plot_fit(fit: ModFit, *, axes: Any = None, **kwargs: Any) -> NDArray[np.obje
             add_legend(ax)
         else:
             points = {"marker": "o", "linestyle": "none", "markersize": 5, **kwargs}
-            ax.plot(own["x"].to_numpy(), own["res"].to_numpy(), **points)
+            draw_marked(ax, own["x"], own["res"], own.get("censored"), **points)
         ax.set_title(label)
         set_axes(ax, x_label, "weighted residual")
     if with_trace:
@@ -69,7 +69,7 @@ def _plot_trace(fit: ModFit, ax: Axes) -> None:
     if (trace > 0).all():
         ax.set_yscale("log")
     ax.set_title(f"{fit.method}: {'converged' if fit.converged else 'not converged'}")
-    set_axes(ax, "iteration", "sum of squares" if fit.cost is not None or len(fit.residuals) else "-2 log likelihood")
+    set_axes(ax, "iteration", "-2 log likelihood" if fit.is_scalar else "sum of squares")
 
 
 @picture

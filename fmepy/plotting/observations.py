@@ -15,15 +15,25 @@ if TYPE_CHECKING:
 
     from fmepy.types import Vector
 
+    _Part = tuple[str, Vector, Vector, Any]  # variable, x, values, rows of the table
+
 _LOOK = {"color": "black", "marker": "o", "linestyle": "none", "markersize": 4, "zorder": 4, "label": "observed"}
 
 
+_BEYOND = {"<": ("v", "<", "below limit"), ">": ("^", ">", "above limit")}
+"""How readings beyond a limit are drawn, upright and swapped, and what a legend says of them."""
+
+
 class Points(NamedTuple):
-    """Observations of one variable in one data set, missing ones left out."""
+    """Observations of one variable in one data set, missing ones left out.
+
+    `marks` are "<" or ">" where the value is a limit below or above which the reading lies; None: there are none.
+    """
 
     data_set: int
     x: Vector
     y: Vector
+    marks: Any = None
 
 
 def observed(
@@ -77,7 +87,54 @@ def draw_observed(
     """Draw the points of one variable, with one entry of the legend for all its tables."""
     for k, seen in enumerate(points):
         style = {**_LOOK, **(look or {}), **({"label": "_nolegend_"} if k else {})}
-        ax.plot(*((seen.y, seen.x) if xyswap else (seen.x, seen.y)), **style)
+        draw_marked(ax, seen.x, seen.y, seen.marks, xyswap, **style)
+
+
+def draw_marked(ax: Axes, x: Any, y: Any, marks: Any = None, xyswap: bool = False, **style: Any) -> None:
+    """Draw points; readings beyond a limit as open triangles at the limit, pointing to where they lie.
+
+    Parameters
+    ----------
+    ax : Axes
+    x, y : ndarray, shape (n,)
+    marks : sequence of str, optional
+        "<" or ">" where y is a limit.
+    xyswap : bool
+        x on the vertical axis.
+    **style
+        Of the points, for ``Axes.plot``.
+    """
+    x, y = np.asarray(x), np.asarray(y)
+    at = np.full(len(x), "") if marks is None else np.asarray(marks, dtype=str)
+    if style.get("label") is None:
+        style.pop("label", None)
+    for mark in ("", *_BEYOND):
+        mine = at == mark
+        if mark and not mine.any():
+            continue
+        look = dict(style)
+        if mark:
+            upright, swapped, told = _BEYOND[mark]
+            look |= {"marker": swapped if xyswap else upright, "markerfacecolor": "none"}
+            if not str(style.get("label", "_")).startswith("_"):
+                look["label"] = f"{style['label']}, {told}"
+        (line,) = ax.plot(*((y[mine], x[mine]) if xyswap else (x[mine], y[mine])), **look)
+        style.setdefault("color", line.get_color())
+
+
+def _marks_of(table: pd.DataFrame) -> tuple[pd.DataFrame, Any]:
+    """Return a table without its column of marks, and the marks by row; None if it has no such column."""
+    found = []
+    for j in range(table.shape[1]):
+        column = table.iloc[:, j]
+        if not pd.api.types.is_numeric_dtype(column):
+            texts = column.fillna("").astype(str).str.strip().replace("=", "")
+            if set(texts) <= {"", *_BEYOND} and texts.isin(list(_BEYOND)).any():
+                found.append((j, texts.to_numpy()))
+    if len(found) != 1:
+        return table, None
+    place, marks = found[0]
+    return table.iloc[:, [j for j in range(table.shape[1]) if j != place]], marks
 
 
 def observed_points(
@@ -88,6 +145,7 @@ def observed_points(
     Parameters
     ----------
     tables : sequence of tables, wide or long
+        A column that holds nothing but "<", ">", "=" and empty cells marks readings beyond a limit.
     x_name : str, optional
         The column of x, where a table has it; else x is the first column (wide) or the second (long).
     variables : sequence of str, optional
@@ -97,16 +155,17 @@ def observed_points(
     out: dict[str, list[Points]] = {}
     found = x_name
     for i, given in enumerate(tables):
-        table = as_table(given, f"data set {i}" if i else "`x`")
+        table, marks = _marks_of(as_table(given, f"data set {i}" if i else "`x`"))
         first = table.iloc[:, 0]
         is_long = not pd.api.types.is_numeric_dtype(first) and table.columns[0] != x_name
         if is_long and variables is not None and not first.astype(str).isin(variables).any():
             is_long = False
         parts, own = _long(table, x_name, i) if is_long else _wide(table, x_name, i)
         found = found or own
-        for name, xs, ys in parts:
+        for name, xs, ys, rows in parts:
             kept = np.isfinite(xs) & np.isfinite(ys)
-            out.setdefault(name, []).append(Points(i, xs[kept], ys[kept]))
+            beyond = None if marks is None else marks[rows][kept]
+            out.setdefault(name, []).append(Points(i, xs[kept], ys[kept], beyond))
     return out, found or "x"
 
 
@@ -122,19 +181,19 @@ def as_table(given: Any, told: str) -> pd.DataFrame:
     return table
 
 
-def _wide(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[tuple[str, Vector, Vector]], str]:
+def _wide(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[_Part], str]:
     names = [str(c) for c in table.columns]
     place = names.index(x_name) if x_name in names and x_name is not None else 0
     xs = _numbers(table.iloc[:, place], names[place])
     parts = [
-        (names[j], xs, _numbers(table.iloc[:, j], names[j]))
+        (names[j], xs, _numbers(table.iloc[:, j], names[j]), np.arange(len(table)))
         for j in range(len(names))
         if j != place and (x_name is None or pd.api.types.is_numeric_dtype(table.iloc[:, j]))
     ]
     return parts, names[place]
 
 
-def _long(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[tuple[str, Vector, Vector]], str]:
+def _long(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[_Part], str]:
     names = [str(c) for c in table.columns]
     place = names.index(x_name) if x_name in names and x_name is not None else 1
     value = next((j for j in range(1, len(names)) if j != place), None)
@@ -145,7 +204,8 @@ def _long(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[tuple[s
         )
     xs, ys = _numbers(table.iloc[:, place], names[place]), _numbers(table.iloc[:, value], names[value])
     keys = table.iloc[:, 0].astype(str).to_numpy()
-    return [(str(k), xs[keys == k], ys[keys == k]) for k in dict.fromkeys(keys)], names[place]
+    rows = {k: np.flatnonzero(keys == k) for k in dict.fromkeys(keys)}
+    return [(str(k), xs[at], ys[at], at) for k, at in rows.items()], names[place]
 
 
 def _numbers(column: pd.Series, name: str) -> Vector:

@@ -10,7 +10,7 @@ import numpy as np
 from fmepy.errors import ArgumentError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import add_legend, get_axes, one_per_panel, picture, set_axes
-from fmepy.plotting.observations import observed_points
+from fmepy.plotting.observations import draw_marked, observed_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,8 @@ def obsplot(
     x, *more : DataFrame or mapping of columns
         Data sets. *Wide*: the first column is x, every other one a variable; columns of one name are replicates.
         *Long*: the first column is text and says which variable, the second is x, the third what was seen. Data sets
-        are merged by the names of their variables.
+        are merged by the names of their variables. A column that holds nothing but "<", ">", "=" and empty cells marks
+        readings below or above a limit, which are drawn as open triangles.
     which : names or positions from 0, optional
         The variables to show, 0 being the first; all by default.
     xyswap : bool, or one a panel
@@ -85,7 +86,7 @@ def obsplot(
                 "color": f"C{seen.data_set % 10}", "marker": _MARKERS[seen.data_set % len(_MARKERS)],
                 "linestyle": "none", "markersize": 5, **_of_data_set(kwargs, seen.data_set, len(tables)),
             }  # fmt: skip
-            ax.plot(*((seen.y, seen.x) if swaps[i] else (seen.x, seen.y)), **style)
+            draw_marked(ax, seen.x, seen.y, seen.marks, bool(swaps[i]), **style)
         if "label" in kwargs:
             add_legend(ax)
         set_axes(ax, x_name, name, bool(swaps[i]))

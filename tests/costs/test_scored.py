@@ -209,6 +209,30 @@ def test_other_methods_come_to_the_same_maximum(method: str) -> None:
     np.testing.assert_allclose(other.par, best.par, rtol=2e-3)
 
 
+@pytest.mark.parametrize("method", ["BFGS", "Port"])
+def test_a_number_of_ones_own_may_have_its_gradient(method: str) -> None:
+    cost = fme.SimulationCost(decay(), readings()[["name", "time", "val"]], y="val",
+                              measurement_noise={"A": "sd", "B": "sd"}, parms={"sd": 0.3})  # fmt: skip
+    bound, names = cost.bind(), list(cost.parms.index)
+    asked = []
+
+    def gradient(p: dict[str, float]) -> np.ndarray:
+        asked.append(p)
+        return -2 * bound.score(np.array([p[k] for k in names]))
+
+    def value(p: dict[str, float]) -> float:
+        return bound.minus2loglik(np.array([p[k] for k in names]))
+
+    fit = fme.modFit(value, cost.parms.to_dict(), jac=gradient, method=method, lower={"sd": 0.01})
+    assert asked
+    assert "gradient from jac" in fit.engine
+    np.testing.assert_allclose(fit.par, fme.modFit(cost).par, rtol=2e-4)
+    with pytest.raises(ArgumentError, match=r"d\(-2 log L\)/dp, one entry a parameter"):
+        fme.modFit(value, cost.parms.to_dict(), jac=lambda p: np.zeros((2, 3)), method=method)
+    with pytest.raises(ArgumentError, match="exact score"):
+        fme.modFit(cost, jac=gradient)
+
+
 def test_a_constant_part_of_the_noise_goes_to_zero_where_the_likelihood_wants_it() -> None:
     run = decay()(times=T[:8])
     y = run["A"] * (1 + 0.1 * np.array([1, -1, 1, -1, -1, 1, -1, 1.0]))
