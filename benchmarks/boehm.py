@@ -84,6 +84,13 @@ def model() -> fme.OdeModel:
 
 
 @cache
+def noisy_cost() -> fme.SimulationCost:
+    """Return the simulation cost whose sds are parameters: nine of them are estimated."""
+    data, sds = pd.DataFrame({"time": TIMES, **DATA}), {f"sd_{k}": value for k, value in SDS.items()}
+    return fme.SimulationCost(model(), data, measurement_noise={k: f"sd_{k}" for k in SDS}, parms=sds)
+
+
+@cache
 def cost() -> fme.FimlofCost:
     """Return -2 log L of the data: no process noise, a known start."""
     data = pd.DataFrame({"time": TIMES, **DATA})

@@ -132,6 +132,22 @@ def no_process_noise() -> Row:
     return Row("the same without process noise, Boehm's 8 states: a value", value, "one run", one, goals)
 
 
+def estimated_noise() -> Row:
+    """Evaluate value and gradient of nine parameters, three of them sds, of a simulation with noise of its own."""
+    bound, run = boehm.noisy_cost().bind(), boehm.model().bind(boehm.RATES)
+    theta, rng = bound.theta0, np.random.default_rng(1)
+    assert abs(bound.minus2loglik(theta) - boehm.MINUS2LOGLIK) < 0.01, bound.minus2loglik(theta)
+
+    def near() -> np.ndarray:
+        return theta * (1 + 1e-3 * rng.standard_normal(theta.size))
+
+    value, score, one = side_by_side(
+        lambda: bound.minus2loglik(near()), lambda: bound.score(near()), lambda: run.simulate(near()[:6])
+    )
+    goals = [at_most(value / one, 2, "{:.1f} runs"), at_most(score / one, 12, "its gradient {:.1f} runs")]
+    return Row("Boehm's likelihood with estimated sds: a value", value, "one run", one, goals)
+
+
 def forecast_draws() -> Row:
     """Forecast an AR(1) twenty steps ahead by 200 simulated paths; the peer draws the same by hand, in numpy."""
     model = fme.DifferenceModel("next(x) = a*x", state={"x": 1.0}, times=range(101), parms={"a": 0.8})
@@ -161,4 +177,4 @@ def forecast_draws() -> Row:
     return Row("forecast of an AR(1), 20 steps, 200 draws", ours, "a loop in Python, no table", peer, goals)
 
 
-ROWS = [filter_likelihood, filter_score, filter_estimate, ode_filter, no_process_noise, forecast_draws]
+ROWS = [filter_likelihood, filter_score, filter_estimate, ode_filter, no_process_noise, estimated_noise, forecast_draws]
