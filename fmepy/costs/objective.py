@@ -68,7 +68,7 @@ class Objective(AroundBound):
         *,
         kind: str = "cost",
         jac: Callable[[Vector], Any] | None = None,
-        rebind: Callable[[], Any] | None = None,
+        rebind: Callable[..., Any] | None = None,
     ) -> None:
         self.f, self.bound, self.parameters, self.kind = f, bound, parameters, kind
         self.parameter_names: tuple[str, ...] = parameters.names
@@ -236,13 +236,13 @@ class Objective(AroundBound):
         self._jacobian_at = b""
         keep_within(self.bound, lower, upper)
 
-    def alone(self, start: Vector, lower: Vector, upper: Vector) -> Objective:
-        """Return the same cost for one search from this start, inside these bounds.
+    def alone(self, start: Vector, lower: Vector, upper: Vector, *, hold: bool = True) -> Objective:
+        """Return the same cost for one search from this start, inside these bounds; `hold`: staying with an engine.
 
         It shares no counter, no memory and no engine with any other search, be they on threads or one after the other;
         only what the cost is at the first start need not be evaluated again.
         """
-        out = self._of(self.bound if self._rebind is None else self._rebind())
+        out = self._of(self.bound if self._rebind is None else self._rebind(hold_engine=hold))
         if np.array_equal(start, self.theta0):
             out._memory, out._best, out._last = dict(self._memory), self._best, self._last
         out.evaluations = out.jacobians = out.failures = 0

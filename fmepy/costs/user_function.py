@@ -128,9 +128,12 @@ def as_objective(
     if is_cost(f):
         _refuse_further(args, kwargs, "cost")
         parameters = as_parameters(p, f.parms)
-        rebind = partial(_bound_cost, f, parameters, hold_engine=hold_engine, runs=runs)
+        rebind = partial(_bound_cost, f, parameters, runs=runs)
         return _checked(
-            Objective(f, rebind(), parameters, jac=_user_jac(jac, parameters, (), None), rebind=rebind), jac
+            Objective(
+                f, rebind(hold_engine=hold_engine), parameters, jac=_user_jac(jac, parameters, (), None), rebind=rebind
+            ),
+            jac,
         )
     if not callable(f):
         raise ArgumentError(f"`f` must be a fmepy cost or a function of p; got {type(f).__name__}.")

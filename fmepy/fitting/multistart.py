@@ -58,7 +58,8 @@ def best_of(
     """
     objective = one.objective
     with kept_in(checkpoint, "a fit from several starts", seed=seed) as kept:
-        problem = Problem(objective, objective.theta0, one.lower, one.upper, one.prior, kept.rng)
+        looked = objective.alone(objective.theta0, one.lower, one.upper, hold=False)  # no search: runs go together
+        problem = Problem(looked, objective.theta0, one.lower, one.upper, one.prior, kept.rng)
         scales = Scales(problem, objective.transforms)
         design = starting_points(starts, problem, scales, kept.rng)
         runs = kept.spread(
@@ -90,8 +91,8 @@ def best_of(
         fit,
         message=" ".join([fit.message, *_sentences(many), *kept.notes]),
         multistart=many,
-        evaluations=objective.evaluations + sum(found.evaluations for found in done),
-        failures=objective.failures + sum(found.failures for found in done),
+        evaluations=objective.evaluations + looked.evaluations + sum(found.evaluations for found in done),
+        failures=objective.failures + looked.failures + sum(found.failures for found in done),
         interrupted=runs.interrupted,
     )
 

@@ -190,12 +190,13 @@ def _connected(above: Vector, unit: Matrix, between: Callable[[Matrix], Vector] 
     """Return which ends are of one optimum: their nearest neighbours are, and so on; see the module's text."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
-    from scipy.spatial.distance import cdist
 
     n = above.size
     if n == 1:
         return np.zeros(1, dtype=np.intp)
-    distances = cdist(unit, unit, "chebyshev")
+    distances = np.zeros((n, n))
+    for column in unit.T:
+        np.maximum(distances, np.abs(column[:, None] - column), out=distances)
     tree = minimum_spanning_tree(distances + 1).tocoo()  # it takes what is all but zero for no edge
     a, b = tree.row, tree.col
     joined = distances[a, b] <= _BESIDE

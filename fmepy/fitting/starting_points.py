@@ -8,8 +8,10 @@
                    1.6), normal with 1 around zero; what passes a bound is put on it
 =================  ====================================================================================================
 
-The strata are those of ``scipy.stats.qmc.LatinHypercube`` (McKay, Beckman and Conover 1979). A start where the cost
-fails is no start: it is drawn anew, before any search begins, where one evaluation tells it.
+Every one of n equal parts of a parameter's scale holds one of n starts, at an even place in it; the parts of different
+parameters are paired at random (McKay, Beckman and Conover 1979, as ``scipy.stats.qmc.LatinHypercube``, which takes
+longer to import than many fits to run). A start where the cost fails is no start: it is drawn anew, before any search
+begins, where one evaluation tells it.
 """
 
 from __future__ import annotations
@@ -98,15 +100,14 @@ def starting_points(starts: int | pd.DataFrame, problem: Problem, scales: Scales
     """
     if not isinstance(starts, int):
         return Design(_from_table(starts, problem), dict.fromkeys(problem.names, "given"))
-    draw = _Draw(problem, scales, rng)
-    points = np.vstack([problem.start, draw(starts - 1)])
+    points = np.vstack([problem.start, _drawn(starts - 1, problem, scales, rng)])
     fails = _fails(problem, points)
     replaced = int(fails.sum())
     for _ in range(_ROUNDS):
         if not fails.any():
             break
         rows = np.flatnonzero(fails)
-        points[rows] = draw(len(rows))
+        points[rows] = _drawn(len(rows), problem, scales, rng)
         fails[rows] = _fails(problem, points[rows])
     if fails.all():
         raise ConvergenceError(
@@ -161,25 +162,17 @@ def _logs(values: Any, which: BoolVector) -> Any:
     return np.where(which, np.log(np.where(which, values, 1.0)), values)
 
 
-class _Draw:
-    """Draws of starts."""
+def _drawn(n: int, problem: Problem, scales: Scales, rng: np.random.Generator) -> Matrix:
+    """Return n starts, shape (n, n_par)."""
+    from scipy.special import ndtri
 
-    def __init__(self, problem: Problem, scales: Scales, rng: np.random.Generator) -> None:
-        from scipy.stats import qmc
-
-        self.problem, self.scales = problem, scales
-        self.engine = qmc.LatinHypercube(problem.start.size, seed=rng)
-
-    def __call__(self, n: int) -> Matrix:
-        """Return n starts, shape (n, n_par)."""
-        from scipy.special import ndtri
-
-        start = self.problem.start
-        cube = self.engine.random(n) if n else np.empty((0, start.size))
-        normal = ndtri(np.clip(cube, _EDGE, 1 - _EDGE))
-        around = np.where(start == 0, normal, start * np.exp(_SPREAD * normal))
-        inside = np.clip(around, self.problem.lower, self.problem.upper)
-        return np.asarray(np.where(self.scales.boxed, self.scales.points(cube), inside))
+    start = problem.start
+    strata = np.column_stack([rng.permutation(n) for _ in range(start.size)])
+    cube = (strata + rng.random((n, start.size))) / max(n, 1)
+    normal = ndtri(np.clip(cube, _EDGE, 1 - _EDGE))
+    around = np.where(start == 0, normal, start * np.exp(_SPREAD * normal))
+    inside = np.clip(around, problem.lower, problem.upper)
+    return np.asarray(np.where(scales.boxed, scales.points(cube), inside))
 
 
 def _from_table(table: pd.DataFrame, problem: Problem) -> Matrix:

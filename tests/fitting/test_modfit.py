@@ -388,8 +388,13 @@ def test_the_starts_of_a_cost_do_not_share_its_engine_either():
         patch.setattr(fme.SimulationCost, "bind", bind)
         fit = modFit(cost, ["k"], starts=3, seed=1)
     assert fit.par["k"] == pytest.approx(0.7, rel=1e-5)
-    assert len(bounds) == 4
-    assert all(b["hold_engine"] for b in bounds)
+    assert [b["hold_engine"] for b in bounds] == [
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]  # the second looks where starts may lie
 
 
 def test_a_table_of_starts_is_used_row_by_row():

@@ -182,6 +182,19 @@ def test_what_is_stiff_only_at_its_start_is_not_taken_for_endless(evaluations):
     assert evaluations == []
 
 
+@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
+def test_a_beginning_shorter_than_the_first_step_says_nothing_of_the_run():
+    text = "d(a)/dt = -k*a\nd(b)/dt = k*a - 0.01*b"
+    model = fme.OdeModel(
+        text, state={"a": 1, "b": 0}, times=np.linspace(0, 240, 10), parms={"k": 1.0}, engine="diffsol"
+    )
+    b = model.bind()
+    k = 2872.063117797828  # pydiffsol: "stop time is at the current state time" at 2.4e-8
+    Y = b.simulate(np.array([k]))
+    np.testing.assert_allclose(Y[1:, 1], np.exp(-0.01 * model.times[1:]) * k / (k - 0.01), rtol=1e-4)
+    assert b.retries == 0
+
+
 @pytest.mark.parametrize("method", ["lsoda", "RK45", "Radau", "rk4"])
 @pytest.mark.parametrize("error", [ValueError("wrong table"), ZeroDivisionError("by zero")])
 def test_what_a_function_raised_is_told_where_it_ends_the_run(method, error):
