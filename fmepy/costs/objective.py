@@ -109,6 +109,11 @@ class Objective(AroundBound):
         bound = tightened(self.bound)
         return None if bound is None else self._of(bound)
 
+    @property
+    def exact(self) -> bool:
+        """True if the cost's own derivatives are of exact sensitivities."""
+        return bool(getattr(self.bound, "exact", False))
+
     # --- evaluation
 
     def residuals(self, theta: Vector) -> Vector:

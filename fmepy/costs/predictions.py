@@ -402,6 +402,8 @@ def predictions_by_entity(
     places: Sequence[Places],
     data: Comparison,
     names: Sequence[str],
+    *,
+    runs: int = 1,
     **words: Any,
 ) -> PredictionsByEntity:
     """Return what the models of several entities predict.
@@ -411,8 +413,8 @@ def predictions_by_entity(
     models : sequence of EntityModel
     places : sequence of Places
         Their `runs` are places in `models`.
-    data, names, **words
-        As for `predictions_of`.
+    data, names, runs, **words
+        As for `predictions_of`; each of the `runs` is one of every entity.
     """
     starts = np.cumsum([0, *(len(p.names) for p in places)])
     parts, rows = [], []
@@ -420,6 +422,7 @@ def predictions_by_entity(
         mine = [np.flatnonzero(p.runs == k) for p in places]
         rows.append(np.concatenate([own + start for own, start in zip(mine, starts, strict=False)]))
         at = [p.only(own) for p, own in zip(places, mine, strict=True)]
-        parts.append(predictions_of(model, at, data.only(rows[-1][rows[-1] < len(data)]), names, **words))
+        own = data.only(rows[-1][rows[-1] < len(data)])
+        parts.append(predictions_of(model, at, own, names, runs=runs * len(models), **words))
     theta0 = values_by_name(models[0].parameters.parms, names)
     return PredictionsByEntity(parts, rows, [f"Entity {model.label!r}" for model in models], theta0, data)

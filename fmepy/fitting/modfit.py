@@ -177,10 +177,10 @@ def modFit(
 
 
 def _evaluations(starts: int | pd.DataFrame, method: str | None) -> int:
-    """Return how often the cost will be evaluated, about; 1 of an ordinary fit, which does not say."""
+    """Return how often the cost will be evaluated, about."""
     n = starts if isinstance(starts, int) else len(starts)
     searches_widely = method is not None and METHODS[method].box
-    return n * (_OF_A_WIDE_SEARCH if searches_widely else _OF_A_SEARCH) if n > 1 or searches_widely else 1
+    return n * (_OF_A_WIDE_SEARCH if searches_widely else _OF_A_SEARCH)
 
 
 def method_for(method: str | None, objective: Objective, prior: Prior | None) -> str:

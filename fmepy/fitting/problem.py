@@ -280,6 +280,7 @@ class Problem:
                 expected,
                 self.lower[kept],
                 self.upper[kept],
+                (lambda some: self.gradient(_with(theta, kept, some))[kept]) if self.objective.exact else None,
             )
             self.expects = bool(np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any())
             H[np.ix_(kept, kept)] = 2 * expected if self.expects else observed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,12 @@ def second_differences(
 
 
 def whitened_second_differences(
-    cost: Callable[[Vector], float], theta: Vector, information: Matrix, lower: Vector, upper: Vector
+    cost: Callable[[Vector], float],
+    theta: Vector,
+    information: Matrix,
+    lower: Vector,
+    upper: Vector,
+    gradient: Callable[[Vector], Vector] | None = None,
 ) -> Matrix:
     """Return the second derivatives of -2 log L where its expected information is known.
 
@@ -75,6 +81,8 @@ def whitened_second_differences(
         Expected; half the second derivatives to be found, about.
     lower, upper : ndarray, shape (n_par,)
         Probes stay inside: beside a bound the centre is moved inward, in a narrow box the steps are shorter.
+    gradient : callable, optional
+        Of the cost, where it is exact: 2 n of it serve instead of n^2 + n values, and to more digits.
 
     Returns
     -------
@@ -88,6 +96,8 @@ def whitened_second_differences(
 
         d2F/dpsi_j^2       = (F(+j) - 2 F + F(-j)) / h^2
         d2F/dpsi_j dpsi_k  = (F(+j+k) + F(-j-k) - F(+j) - F(-j) - F(+k) - F(-k) + 2 F) / (2 h^2)
+
+    or, with the gradient g of F to psi, ``dg/dpsi_j = (g(+j) - g(-j)) / (2 h)``.
     """
     information = np.asarray(information, dtype=float)
     expected = 2 * information
@@ -105,10 +115,10 @@ def whitened_second_differences(
     steps, reach = h * back, 2 * h * np.abs(back).max(axis=1)
     theta = np.clip(theta, lower + reach, upper - reach)
 
-    def at(change: Vector) -> float:
-        return cost(np.clip(theta + change, lower, upper))  # rounding may take a probe an ulp past a bound
+    def at(change: Vector, of: Callable[[Vector], Any] = cost) -> Any:
+        return of(np.clip(theta + change, lower, upper))  # rounding may take a probe an ulp past a bound
 
-    try:
+    def by_values() -> Matrix:
         centre = cost(theta)
         single = np.array([[at(sign * steps[:, j]) for sign in (1, -1)] for j in range(n)])
         H = np.diag(single.sum(axis=1) - 2 * centre)
@@ -117,6 +127,13 @@ def whitened_second_differences(
                 both = steps[:, j] + steps[:, k]
                 mixed = at(both) + at(-both) - single[j].sum() - single[k].sum() + 2 * centre
                 H[j, k] = H[k, j] = 0.5 * mixed
+        return np.asarray(H)
+
+    try:
+        if gradient is None:
+            H = by_values()
+        else:
+            H = 0.5 * steps.T @ np.column_stack([at(s, gradient) - at(-s, gradient) for s in steps.T])
     except SimulationError:
         return expected
     H = forth.T @ (H / h**2) @ forth
