@@ -115,3 +115,35 @@ def test_so_does_a_difference_model_and_a_failure_is_a_sentence():
     assert why[0] == ""
     assert "time" in why[1]
     np.testing.assert_allclose(Y[0, :, 0], np.exp(0.1 * np.arange(5)))
+
+
+def test_jumps_at_known_times_are_run_together_those_that_parameters_move_one_by_one():
+    times = np.linspace(0, 4, 9)
+    of_time = OdeModel("d(x)/dt = where(t > 1.5, -k, k) * where(t % 2 < 0.5, 2, 1)", state={"x": 1.0}, times=times,
+                       parms={"k": 1.0}, outputs={"double": "2 * x"}, engine="numba", atol=1e-9)  # fmt: skip
+    bound = of_time.bind()
+    assert bound.runs_on_threads
+    Theta = np.array([[1.0], [2.0], [-0.5]])
+    Y, why = bound.simulate_many(Theta)
+    assert not why.any()
+    unit = np.array([0, 1, 1.5, 2, 1.5, 0.5, 0, -0.5, -1.0])  # the integral of the rate, by hand
+    np.testing.assert_allclose(Y[:, :, 0], 1 + Theta * unit, atol=1e-8)
+    np.testing.assert_array_equal(Y[:, :, 1], 2 * Y[:, :, 0])
+    np.testing.assert_allclose(bound.sensitivities(Theta[0])[1][:, 0, 0], unit, atol=1e-8)
+    lagged = of_time.replace(rhs="d(x)/dt = where(t > k, -1, 1)", outputs=None)
+    assert not lagged.bind().runs_on_threads
+    Y, _ = simulate_many(lagged.bind(), Theta)
+    np.testing.assert_allclose(Y[:, -1, 0], [-1.0, 1.0, -3.0], atol=1e-8)
+
+
+def test_sensitivities_of_whole_runs_are_those_of_another_engine_outputs_forcings_and_starts_included():
+    def moving(t, A, B, *, k=0.3, dose=2.0, zero=0.0, u=None):
+        return -k * A + u, k * A - 0.1 * B + zero
+
+    forcing = {"u": ([0.0, 3.0, 10.0], [0.0, 1.0, 0.5])}
+    arguments = dict(state={"A": "dose**2", "B": "k"}, times=np.linspace(0, 10, 6), forcings=forcing, rtol=1e-10,
+                     outputs={"sum": "A + dose * B + u", "logA": "log(A)"}, atol=1e-12)  # fmt: skip
+    ours, other = (OdeModel(moving, engine=engine, **arguments).bind() for engine in ("numba", "scipy"))
+    assert ours.var_names == ("A", "B", "sum", "logA")
+    for mine, theirs in zip(ours.sensitivities(ours.theta0), other.sensitivities(other.theta0), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
