@@ -97,6 +97,46 @@ def fit_hiv() -> Row:
     return Row(work, ours, "modFit of odeint by hand", peer, goals, r_fme("modFit_hiv_R_function_Marq"))
 
 
+def fit_subjects() -> Row:
+    """Twelve subjects at once, three parameters each, beside twelve fits by hand."""
+    from scipy.integrate import odeint
+    from scipy.optimize import least_squares
+
+    theo = fme.datasets.load("Theoph")
+    doses = theo.groupby("Subject").first().eval("dose = Dose * Wt")[["dose"]]
+
+    def oral(t: Any, gut: Any, central: Any, *, dose: float = 320.0, ka: float = 1.5, ke: float = 0.08) -> Any:
+        return -ka * gut, ka * gut - ke * central
+
+    state, outputs, parms = {"gut": "dose", "central": 0}, {"conc": "central / V"}, {"V": 30.0}
+    model = fme.OdeModel(oral, state=state, times=np.linspace(0, 25, 101), outputs=outputs, parms=parms)
+    data = theo[["Subject", "Time", "conc"]]
+    local = ["ka", "ke", "V"]
+    cost = fme.SimulationCost(model, data, x="Time", entity="Subject", conditions=doses, entity_parms=local)
+
+    def ours() -> Any:
+        return fme.modFit(cost, lower=0)
+
+    def by_hand() -> float:
+        total = 0.0
+        for label, part in theo.groupby("Subject"):
+            t, conc, start = part["Time"].to_numpy(), part["conc"].to_numpy(), [doses["dose"][label], 0.0]
+
+            def residuals(p: np.ndarray, t: Any = t, conc: Any = conc, start: Any = start) -> np.ndarray:
+                path = odeint(lambda y, _: [-p[0] * y[0], p[0] * y[0] - p[1] * y[1]], start, t, rtol=1e-6, atol=1e-6)
+                return path[:, 1] / p[2] - conc
+
+            total += 2 * least_squares(residuals, [1.5, 0.08, 30.0], x_scale=[1.5, 0.08, 30.0]).cost
+        return total
+
+    fit, plain = ours(), hiv.plain_residuals()
+    assert abs(fit.ssr - 47.0658) < 0.001, fit.ssr
+    assert abs(by_hand() - 47.0658) < 0.001
+    seconds, peer, hand = side_by_side(ours, by_hand, lambda: plain(hiv.TRUTH), rounds=5)
+    work = "twelve subjects, 36 parameters, fitted at once (theophylline)"
+    return Row(work, seconds, "twelve fits of least_squares with odeint by hand", peer, [within(seconds, 0.5, hand)])
+
+
 def fit_monod() -> Row:
     """Fit a trivial function: two parameters, seven points."""
     import lmfit
@@ -157,4 +197,4 @@ def _mod_cost(chained: bool) -> Row:
     return Row(work, seconds, "numpy.interp by hand", peer, [within(seconds, 1e-3 if chained else 0.5e-3, hand)])
 
 
-ROWS = [prepared_cost, exact_jacobian, mod_cost, mod_cost_chained, fit_hiv, fit_monod]
+ROWS = [prepared_cost, exact_jacobian, mod_cost, mod_cost_chained, fit_hiv, fit_subjects, fit_monod]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fmepy.models.base import bound_to
@@ -55,9 +56,10 @@ class EntityModel(Around):
     @property
     def parms(self) -> pd.Series:
         """The parameters of the whole that move a model's parameter, of whatever entity."""
+        of_model = set(self.inner.parms.index)
         own = self.parameters
-        known = [n for n in own.parms.index if set(own.moved_by([n])) & set(self.inner.parms.index)]
-        return own.parms[known].copy()
+        columns = [j for j, n in enumerate(own.full_names) if n in of_model]
+        return own.parms[np.isin(np.arange(len(own.parms)), own.take[:, columns])].copy()
 
     def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
         """Run the model with the entity's parameters, of some or all of the whole, and return its table."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,10 @@ class EntityParameters:
     parms: pd.Series
     constants: Vector
     take: IntVector
+    _places: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", {str(n): i for i, n in enumerate(self.parms.index.tolist())})
 
     @property
     def values(self) -> Vector:
@@ -93,12 +97,12 @@ class EntityParameters:
 
     def moved_by(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the full parameters that any of `names` moves, of whatever entity, so that all are bound alike."""
-        moving = {self._place(n) for n in names}
+        moving = {self._places[n] for n in names}
         return tuple(n for n, taken in zip(self.full_names, self.take.T, strict=True) if moving & set(taken.tolist()))
 
     def map(self, k: int, names: Sequence[str], full: Sequence[str]) -> Selected:
         """Return the map of an entity, from the parameters `names` of the whole to those of `full`."""
-        at = {self._place(n): i for i, n in enumerate(names)}
+        at = {self._places[n]: i for i, n in enumerate(names)}
         take = self.take[k][[self.full_names.index(n) for n in full]]
         place = np.array([at.get(int(t), -1) for t in take], dtype=np.intp)
         return Selected(tuple(names), tuple(full), self.values[take], place)
@@ -117,9 +121,6 @@ class EntityParameters:
         mine = np.array([name in full for name in self.full_names], dtype=bool)
         some = set(self.take[:, mine].ravel().tolist()) - set(self.take[:, ~mine].ravel().tolist())
         return tuple(name for i, name in enumerate(self.parms.index) if i in some)
-
-    def _place(self, name: str) -> int:
-        return list(self.parms.index).index(name)
 
 
 def entity_parameters(
