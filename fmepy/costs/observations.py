@@ -204,6 +204,7 @@ def read_observations(
     err: str | None = None,
     censored: Any = None,
     noisy: Collection[str] = (),
+    experiments: IntVector | None = None,
 ) -> Observations:
     """Return a data table by variable; missing observations are dropped, with their errors, and counted.
 
@@ -221,6 +222,8 @@ def read_observations(
         Column of marks, see `fmepy.costs.censored`. A mapping is for wide tables, whose rows hold several variables.
     noisy : collection of str
         Variables whose noise is said elsewhere: a long table may leave all their errors out.
+    experiments : ndarray of int, optional
+        The experiment of every row: rows of several may be alike.
 
     Raises
     ------
@@ -242,7 +245,7 @@ def read_observations(
     table = Columns(obs)
     if len(set(table.names)) < len(table.names):
         refuse_copies(table.frame)
-    return read_table(table, x=x, y=y, err=err, censored=censored, noisy=noisy)
+    return read_table(table, x=x, y=y, err=err, censored=censored, noisy=noisy, experiments=experiments)
 
 
 _ENOUGH_TO_TELL = 5
@@ -289,6 +292,7 @@ def read_table(
     err: str | None,
     censored: Any = None,
     noisy: Collection[str] = (),
+    experiments: IntVector | None = None,
 ) -> Observations:
     """Return what `read_observations` does, of the columns of a table."""
     x_position = None if x is None else table.position(x, "x")
@@ -311,7 +315,7 @@ def read_table(
         v = _observed(name, x_values[take], values, own, [rows[i] for i in take], take, "x" if x is None else x)
         variables.append(replace(v, marks=marks[name][v.places]) if name in marks else v)
         if x is not None:
-            _warn_of_repeated_rows(variables[-1], x)
+            _warn_of_repeated_rows(variables[-1], x, experiments)
     return Observations(tuple(variables), x)
 
 
@@ -383,11 +387,14 @@ def _observed(
     return v
 
 
-def _warn_of_repeated_rows(v: ObservedVariable, x_name: str) -> None:
+def _warn_of_repeated_rows(v: ObservedVariable, x_name: str, experiments: IntVector | None) -> None:
     """Warn if every row is there equally often: a table stacked on itself. Replicates hardly all agree."""
     if v.marks is not None:
         v = v.only(v.marks == 0)  # replicates beyond one limit do agree
-    n, xs = len(v.x), v.x.tolist()
+    xs: list[Any] = v.x.tolist()
+    if experiments is not None:
+        xs = list(zip(xs, experiments[v.places].tolist(), strict=True))
+    n = len(xs)
     if n < 2 * _FEWEST_REPEATED or 2 * len(set(xs)) > n:
         return
     counts = Counter(zip(xs, v.values.tolist(), strict=True))

@@ -44,6 +44,7 @@ from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model
 from fmepy.models.entity import EntityModel
+from fmepy.models.from_rest import opened
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.types import UserParameters
@@ -109,7 +110,9 @@ class SimulationCost(AddableCost):
     conditions : DataFrame or mapping of columns, optional
         One row an entity, named by the index or by a column called as `entity`. Columns are parameters (initial values
         that are parameters among them): a number holds the parameter there, a name is the parameter of the cost that
-        it takes its value from. What conditions set in every entity is no parameter of the cost.
+        it takes its value from. What conditions set in every entity is no parameter of the cost. With a column
+        ``start_from`` an entity starts from the steady state of the row that it names, which needs no data, found by
+        simulating on without events until nothing changes; a column ``steady_before`` (True, False) may switch it off.
 
     Attributes
     ----------
@@ -223,8 +226,9 @@ class SimulationCost(AddableCost):
         column = None if self.entity is None else read_entity_column(table, self.entity)
         used = table if self.entity is None else table.drop(columns=normal_name(self.entity))
         said = dict(self.measurement_noise) if isinstance(self.measurement_noise, Mapping | pd.Series) else ()
+        noisy, of_row = tuple(map(normal_name, said)), None if column is None else column.of_row
         observations = read_observations(
-            used, x=self.x, y=self.y, err=self.err, censored=self.censored, noisy=tuple(map(normal_name, said))
+            used, x=self.x, y=self.y, err=self.err, censored=self.censored, noisy=noisy, experiments=of_row
         )
         check_observed(observations.names, self.model.var_names)
         first, last = float(self.model.times[0]), float(self.model.times[-1])
@@ -235,7 +239,7 @@ class SimulationCost(AddableCost):
             scaleVar=self.scaleVar,
             outside=self.outside,
             transforms=transforms_by_variable(self.transform, observations.names),
-            experiments=None if column is None else column.of_row,
+            experiments=of_row,
         )
         object.__setattr__(self, "obs", table.copy())
         object.__setattr__(self, "_given", given_values(self.parms))
@@ -330,7 +334,18 @@ class SimulationCost(AddableCost):
     def models(self) -> tuple[EntityModel, ...]:
         """The model as every run of an entity has it; entities that differ in nothing share one."""
         assert self.experiments is not None, "asked of costs of several experiments"
-        return tuple(EntityModel(self.model, self.experiments.parameters, k) for k in self.experiments.apart[0])
+        return tuple(self._model_of(k) for k in self.experiments.apart[0])
+
+    @cached_property
+    def _opened(self) -> Any:
+        return opened(self.model)
+
+    def _model_of(self, k: int) -> EntityModel:
+        assert self.experiments is not None, "asked of costs of several experiments"
+        own, before = self.experiments.parameters, self.experiments.starts[k]
+        if before is None:
+            return EntityModel(self.model, own, k)
+        return EntityModel(self._opened, own, k, before, self.model)
 
     def model_of(self, entity: Any) -> EntityModel:
         """Return the model as one entity runs it, a Model of the cost's parameters: for predictions, ranges, pictures.
@@ -349,7 +364,7 @@ class SimulationCost(AddableCost):
         """
         if self.experiments is None:
             raise ArgumentError("This cost is of one experiment (entity=None): its model is `cost.model`.")
-        return EntityModel(self.model, self.experiments.parameters, self.experiments.position(entity))
+        return self._model_of(self.experiments.position(entity))
 
     def run(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
         """Return the runs behind the cost: of several experiments one below the other, the entity in the first column.
@@ -453,7 +468,7 @@ class SimulationCost(AddableCost):
         return f"SimulationCost: {told}{of}; {len(self.parms)} parameters" + (f"; {lost} dropped" if lost else "")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "models")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "_opened", "models")}
 
     @cached_property
     def _bound(self) -> Any:

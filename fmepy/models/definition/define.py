@@ -99,7 +99,7 @@ def define(
         time=draft.time,
         given_outputs=given.outputs,
     )
-    _check_used(draft, definition)
+    _check_used(draft, definition, () if like is None else like.parameters)
     return definition
 
 
@@ -193,8 +193,8 @@ def _check_start(draft: Draft, given: Given) -> None:
             raise draft.error(f"The initial value of {name!r} uses {why}", f"{name}(0)")
 
 
-def _check_used(draft: Draft, definition: Definition) -> None:
-    """Refuse names without a value, and values and forcings that nothing uses."""
+def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> None:
+    """Refuse names without a value, and values and forcings that nothing uses; a copy keeps all of its parameters."""
     d, parameters = definition, definition.parameters
     forcings = tuple(f.name for f in d.forcings)
     known = (*d.states, *parameters, *forcings, *d.extra_names, d.time)
@@ -211,7 +211,7 @@ def _check_used(draft: Draft, definition: Definition) -> None:
         if name not in used:
             raise ModelError(f"The forcing {name!r} is used nowhere in the model.{did_you_mean(name, used)}")
     for name in parameters:
-        if name not in used:
+        if name not in used and name not in kept:
             raise ParameterError(
                 f"`parms`: {name!r} is used nowhere in the model.{did_you_mean(name, used)} It uses "
                 f"{listed(sorted(used - set(d.states)))}."
