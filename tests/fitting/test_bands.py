@@ -44,6 +44,21 @@ def test_readings_of_a_fit_of_logarithms_are_lognormal():
     assert (band["lower"] >= 0).all()
 
 
+def test_readings_have_the_noise_that_was_estimated_with_the_model_or_said(cost):
+    for noise in ("estimate", 0.05):
+        noisy = cost.replace(measurement_noise={"N": noise})
+        fit = modFit(noisy)
+        sd = fit.par["sd_v_N"] if noise == "estimate" else 0.05
+        curve, new = (predict(decay(), fit, times=[1.0, 4.0], reading=r)["se"] for r in (False, True))
+        np.testing.assert_allclose(new**2 - curve**2, sd**2, rtol=1e-6)
+        half = norm.ppf(0.975) * new
+        np.testing.assert_allclose(predict(decay(), fit, times=[1.0, 4.0], reading=True)["upper"],
+                                   predict(decay(), fit, times=[1.0, 4.0])["fit"] + half)  # fmt: skip
+    varies = cost.replace(measurement_noise={"N": "b * N + 0.01"}, parms={"b": 0.05})
+    with pytest.raises(ArgumentError, match="not the same at all readings"):
+        predict(decay(), modFit(varies), reading=True)
+
+
 def test_a_band_of_draws_lies_between_their_quantiles():
     band = predict(straight, DRAWS, level=0.9)
     np.testing.assert_allclose(band["fit"], 1 + 2 * X)

@@ -158,6 +158,19 @@ def test_a_filter_has_profiles_by_its_exact_score():
             assert best.fun - fit.minus2loglik == pytest.approx(chi2.ppf(0.95, 1), rel=1e-5)
 
 
+def test_noise_that_is_estimated_has_the_interval_of_its_closed_likelihood():
+    """With b fitted the likelihood of sd is n log sd^2 + S / sd^2, S the sum of squares at its lowest."""
+    cost = fme.SimulationCost(decay(), DATA, measurement_noise={"N": "estimate"})
+    fit = modFit(cost)
+    prof = profile(cost, fit, "sd_v_N")
+    n, S = len(DATA), modFit(fme.SimulationCost(decay(), DATA)).ssr
+    rise = lambda sd: n * np.log(sd**2 * n / S) + S / sd**2 - n - chi2.ppf(0.95, 1)  # noqa: E731
+    best = np.sqrt(S / n)
+    expected = [brentq(rise, 0.1 * best, best, xtol=1e-14), brentq(rise, best, 10 * best, xtol=1e-14)]
+    np.testing.assert_allclose(prof.intervals.loc["sd_v_N", ["lower", "upper"]], expected, rtol=1e-6)
+    assert prof.test == "chi-square, 1 degree of freedom"
+
+
 # ------------------------------------------------------------------------------------------------- verdicts
 
 
