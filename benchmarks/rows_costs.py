@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -137,6 +138,37 @@ def fit_subjects() -> Row:
     return Row(work, seconds, "twelve fits of least_squares with odeint by hand", peer, [within(seconds, 0.5, hand)])
 
 
+def profiles_hiv() -> Row:
+    """Profile five parameters on the log scale, both sides, beside lmfit's limits of the same by odeint."""
+    import lmfit
+
+    model, plain = hiv.model(), hiv.plain_residuals()
+    cost = fme.transformed(hiv.cost(model), "log")
+    fit = fme.modFit(cost, np.log(2 * model.parms[hiv.FITTED]))
+    prof = fme.profile(cost, fit)
+
+    def by_hand(q: Any) -> np.ndarray:
+        return plain({name: float(np.exp(q[name].value)) for name in hiv.FITTED})
+
+    def by_lmfit() -> Any:
+        start = lmfit.create_params(**fit.par.to_dict())
+        mini = lmfit.Minimizer(by_hand, start)
+        return lmfit.conf_interval(mini, mini.leastsq(epsfcn=1e-8), sigmas=[0.95])
+
+    began = time.thread_time()
+    found = by_lmfit()  # long enough to be timed by one call
+    peer = time.thread_time() - began
+    limits = pd.DataFrame({n: [v for _, v in ends] for n, ends in found.items()}).T[[0, 2]]
+    np.testing.assert_allclose(prof.intervals[["lower", "upper"]], limits, atol=1e-2)
+    ours, hand = side_by_side(lambda: fme.profile(cost, fit), lambda: plain(hiv.TRUTH), rounds=5)
+    goals = [
+        within(ours, 1.0, hand),
+        at_least(peer / ours, 5, "{:.1f} times the speed of lmfit.conf_interval"),
+        (f"{len(prof)} places, limits as lmfit's within 0.01", True),
+    ]
+    return Row("profiles of five HIV parameters", ours, "lmfit.conf_interval, odeint by hand", peer, goals)
+
+
 def fit_monod() -> Row:
     """Fit a trivial function: two parameters, seven points."""
     import lmfit
@@ -197,4 +229,4 @@ def _mod_cost(chained: bool) -> Row:
     return Row(work, seconds, "numpy.interp by hand", peer, [within(seconds, 1e-3 if chained else 0.5e-3, hand)])
 
 
-ROWS = [prepared_cost, exact_jacobian, mod_cost, mod_cost_chained, fit_hiv, fit_subjects, fit_monod]
+ROWS = [prepared_cost, exact_jacobian, mod_cost, mod_cost_chained, fit_hiv, fit_subjects, profiles_hiv, fit_monod]
