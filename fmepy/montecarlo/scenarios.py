@@ -47,11 +47,14 @@ class ScenarioSummary(Framed):
         What x is called.
     base : str or None
         Of differences: what they are taken to.
+    order : tuple
+        All scenarios of the table, the base among them, by which lines have their colours.
     """
 
     frame: pd.DataFrame
     x_name: str
     base: str | None = None
+    order: tuple[Any, ...] = ()
 
     def plot(self, which: Which = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw one panel a variable, a line a scenario with the band of its 5 to 95 % quantiles; return the Axes.
@@ -96,6 +99,8 @@ class Scenarios(Framed):
         True if Ctrl-C ended it; the runs that were not done are failures named "Interrupted".
     engine : str
         What ran the model; "" of a function of yours.
+    order : tuple
+        All scenarios of the table, the base among them.
     """
 
     frame: pd.DataFrame
@@ -107,6 +112,7 @@ class Scenarios(Framed):
     base: str | None = None
     interrupted: bool = False
     engine: str = ""
+    order: tuple[Any, ...] = ()
 
     def shown(self) -> list[str | Part]:
         """Return how many runs there are, and the table."""
@@ -136,7 +142,7 @@ class Scenarios(Framed):
             table.insert(0, "x", np.tile(x, len(self.var)))
             table.insert(0, "scenario", [name] * len(table))
             parts.append(table)
-        return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base)
+        return ScenarioSummary(pd.concat(parts, ignore_index=True), self.x_name, self.base, self.order)
 
     def difference(self, base: Hashable) -> Scenarios:
         """Return what every other scenario gives more than `base`, parameter set by parameter set.
@@ -222,9 +228,10 @@ def scenarios(
         ``func(p)`` as `sensRange` takes it: its scenarios set parameters only.
     table : DataFrame, or mapping of scenario to mapping
         A row a scenario, its label the name (of a table with a column ``scenario``, that column). Columns are
-        parameters; states, whose initial values they set; ``forcings`` and ``events``, whose cells are what a model
-        takes as such (forcings are merged with the model's by name, events take the place of the model's; an empty
-        list: none). A cell without a value (None, NaN) leaves what is there. As mappings:
+        parameters; states, whose initial values they set (where the model starts a state at a parameter that does
+        nothing else, that parameter); ``forcings`` and ``events``, whose cells are what a model takes as such (forcings
+        are merged with the model's by name, events take the place of the model's; an empty list: none). A cell without
+        a value (None, NaN) leaves what is there. As mappings:
         ``{"as it is": {}, "more": {"dose": 2.0, "events": infusions}}``.
     parms : dict, Series or None
         Parameters of all scenarios where the table says nothing; None: the model's own.
@@ -276,7 +283,7 @@ def scenarios(
     if is_cost(model):
         raise ArgumentError("`model` is a cost; scenarios are runs of a model. Give the model that it was made with.")
     base = model.parms if is_model(model) else as_parameters(parms, argument="parms").series()
-    rows = _read(table, [str(k) for k in base.index], model)
+    rows = [_settled(model, row) for row in _read(table, [str(k) for k in base.index], model)]
     sets = _sets(model, parInput, num, seed)
     varied = list(dict.fromkeys([*sets.table.columns, *(k for row in rows for k in row.parms)]))
     if not len(base):
@@ -430,6 +437,39 @@ def _ensembles(
     return out
 
 
+def _settled(model: Any, row: _Scenario) -> _Scenario:
+    """Return a scenario whose initial values the model can take.
+
+    Where a parameter is nothing but the initial value of a state, it is the parameter that is set: with a number in its
+    place the model would not know it any more, and other scenarios do.
+    """
+    state: dict[str, float] = {}
+    parms = dict(row.parms)
+    for name, value in row.changes.get("state", {}).items():
+        try:
+            _changed(model, row._replace(changes={"state": {**state, name: value}}))
+        except ParameterError as error:
+            parameter = _initial_parameter(model, name)
+            if parameter is None or parameter in parms:
+                raise ParameterError(
+                    f"{error} (The model makes the initial value of {name!r} of parameters: set those alone.)"
+                ) from error
+            parms[parameter] = value
+        else:
+            state[name] = value
+    others = {k: v for k, v in row.changes.items() if k != "state"}
+    return _Scenario(row.name, parms, {**others, **({"state": state} if state else {})})
+
+
+def _initial_parameter(model: Any, state: str) -> str | None:
+    """Return the parameter that is the initial value of a state, on the scale of the model's; None if none is."""
+    definition = getattr(model, "definition", None)
+    if definition is None or getattr(model, "transforms", None):
+        return None
+    initial = definition.initial[definition.states.index(state)]
+    return str(initial.name) if getattr(initial, "is_Symbol", False) else None
+
+
 def _changed(model: Any, row: _Scenario) -> Any:
     """Return the model as a scenario has it: other initial values, forcings, events."""
     if not row.changes:
@@ -467,5 +507,13 @@ def _gathered(
     told = pd.concat(failures, ignore_index=True)
     interrupted = any(how.interrupted for _, how in ran)
     return Scenarios(
-        frame, pars, names, var, first.simulator.x_name, told, interrupted=interrupted, engine=ran[0][1].engine
+        frame,
+        pars,
+        names,
+        var,
+        first.simulator.x_name,
+        told,
+        interrupted=interrupted,
+        engine=ran[0][1].engine,
+        order=names,
     )

@@ -50,8 +50,8 @@ def plot_scenarios(
             _dots(ax, rows, scenarios, kwargs)
             ax.set_xlabel(label)
             continue
-        for i, scenario in enumerate(scenarios):
-            _line(ax, rows[rows["scenario"] == scenario], i, scenario, kwargs)
+        for scenario in scenarios:
+            _line(ax, rows[rows["scenario"] == scenario], summary.order.index(scenario), scenario, kwargs)
         set_axes(ax, summary.x_name, label)
     if not single:
         add_legend(panels[0], title="median, 5 to 95 %" if frame["N"].max() > 1 else None)

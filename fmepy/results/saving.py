@@ -265,7 +265,8 @@ def _structure_of(path: Path) -> Path:
     if (path / "header.json").exists():
         raise ArgumentError(
             f"`path`: {str(path)!r} is a checkpoint, of something that was still under way. Go on with it (a chain: "
-            f"resume_mcmc(f, {str(path)!r})), and save what that returns."
+            f"resume_mcmc(f, {str(path)!r}); a fit, a profile: the same call, with checkpoint={str(path)!r}), and save "
+            "what that returns."
         )
     if any(_ARRAYS.fullmatch(f.name) for f in path.iterdir()):
         raise _damaged(path, f"{_STRUCTURE} is missing")

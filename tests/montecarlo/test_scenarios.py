@@ -134,6 +134,27 @@ def test_a_state_called_x_keeps_its_name():
     assert result.summary()["q50"].tolist() == [1, 2, 4, 3, 6, 12]
 
 
+def test_an_initial_value_that_is_a_parameter_is_that_parameter():
+    model = fme.OdeModel("d(y)/dt = -k*y\nd(z)/dt = y", state={"y": "y0", "z": "2*z0"}, times=[0, 1],
+                         parms={"k": 1.0, "y0": 3.0, "z0": 0.0})  # fmt: skip
+    result = fme.scenarios(model, {"three": {}, "two": {"y": 2.0}}, parInput={"y0": [1.0, 5.0, 7.0]})
+    start = result.frame[result.frame["x"] == 0]
+    assert start["y"].tolist() == [1, 5, 7, 2, 2, 2]
+    with pytest.raises(ParameterError, match=r"scenario 'both': .*set those alone"):
+        fme.scenarios(model, {"both": {"y": 2.0, "y0": 1.0}})
+    with pytest.raises(ParameterError, match="makes the initial value of 'z' of parameters"):
+        fme.scenarios(model, {"z": {"z": 1.0}})
+
+
+def test_a_scenario_of_an_entity():
+    table = pd.DataFrame({"who": ["a", "b"], "time": 1.0, "B": [3.0, 4.0]})
+    cost = fme.SimulationCost(build(), table, entity="who", entity_parms=["k"])
+    result = fme.scenarios(cost.models[1], {"as it is": {}, "fast": {"k[b]": 2.0, "gain": 0.0}, "five": {"A": 5.0}})
+    by_itself = build()({"k": 2.0, "gain": 0.0})
+    np.testing.assert_allclose(cells(result, "fast"), by_itself[["A", "B"]], rtol=1e-5, atol=1e-6)
+    assert cells(result, "five")[0].tolist() == [5.0, 2.0]
+
+
 def test_a_model_without_parameters_is_refused():
     model = fme.OdeModel("d(y)/dt = -y", state={"y": 1.0}, times=[0, 1])
     with pytest.raises(ArgumentError, match="The model has no parameters"):
@@ -239,6 +260,7 @@ def test_a_picture_has_a_line_a_scenario_and_says_what_the_band_is(model):
     assert len(panels[1].collections) == 2
     (ax,) = result.difference("a").plot(which="B")
     assert ax.get_ylabel() == "B, difference to 'a'"
+    assert ax.lines[1].get_color() == panels[1].lines[1].get_color(), "a scenario keeps its colour"
     plain = fme.scenarios(model, {"a": {}, "b": {"k": 2.0}}).plot()
     assert not plain[0].collections
     plt.close("all")

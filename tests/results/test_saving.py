@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
@@ -115,6 +116,54 @@ def test_a_result_comes_back_equal_in_every_field(name, place):
     third = fme.load(again.save(place))  # and once more, over itself
     assert not differs(result, third)
     assert not differs(pickle.loads(pickle.dumps(again)), again)
+
+
+def on_logs():
+    return fme.SimulationCost(model(), data(), transform="log")
+
+
+def experiments():
+    both = pd.concat([data().assign(who="a"), data().assign(who="b", N=1.1 * data()["N"])])
+    return fme.SimulationCost(model(), both, entity="who", entity_parms=["r"])
+
+
+def twice():
+    return cost() + fme.SimulationCost(model(), data()[["time", "N"]].assign(N=lambda d: 2 * d["N"]))
+
+
+def by_lmfit():
+    import lmfit
+
+    p = lmfit.Parameters()
+    p.add("r", 0.8, min=0)
+    p.add("K", expr="9 * r")
+    p.add("N0", 1.0, vary=False)
+    return fme.modFit(cost(), p)
+
+
+FITS = {
+    "logarithms": lambda: fme.modFit(on_logs(), {"r": 0.8}),
+    "experiments": lambda: fme.modFit(experiments(), {"r[a]": 0.8, "r[b]": 0.9}),
+    "a sum": lambda: fme.modFit(twice(), {"r": 0.8}),
+    "a filter": lambda: fme.modFit(filtered_cost(), {"a": 0.8, "s": 1.0}),
+    "a prior": lambda: fme.modFit(cost(), {"r": 0.8}, prior={"r": scipy.stats.norm(1, 0.1)}),
+    "lmfit": by_lmfit,
+    "a number": lambda: fme.modFit(lambda p: (p["a"] - 1) ** 2, {"a": 0.0}),
+    "a sequence": lambda: fme.modFit(lambda p: [p[0] - 1, p[0] - 2], [0.0]),
+    "annealing": lambda: fme.modFit(cost(), {"r": 0.8}, lower=0, upper=2, method="SANN", seed=1),
+    "several starts": lambda: fme.modFit(cost(), {"r": 0.8}, lower=0, upper=2, starts=3, seed=1),
+    "one at a bound": lambda: fme.modFit(cost(), {"r": 0.8, "K": 8.0}, upper=[0.9, 20.0]),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_of_every_kind_comes_back(name, place):
+    result = FITS[name]()
+    again = fme.load(result.save(place))
+    assert not differs(result, again)
+    for derived in ("par", "cov_scaled", "residuals", "starts", "loglik", "aic"):
+        assert not differs(getattr(result, derived), getattr(again, derived))
+    assert repr(again.summary()) == repr(result.summary())
 
 
 # --- every kind of value
