@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,10 @@ from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
 from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, parameter_sets, run_together
+from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scenarios, settled
 from fmepy.montecarlo.summaries import STATISTICS, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import as_parameters
-from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.results.tables import Framed, Part, long_table
 from fmepy.types import Cube, Seed, UserParameters
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from fmepy.plotting.axes import AxesArray
 
 Which = str | int | Sequence[str | int] | None
-_TABLES = ("forcings", "events")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -193,14 +192,6 @@ class Scenarios(Framed):
         return self.summary().plot(which, axes=axes, **kwargs)
 
 
-class _Scenario(NamedTuple):
-    """What one row of the table says."""
-
-    name: Any
-    parms: dict[str, float]
-    changes: dict[str, Any]  # of the model: state, forcings, events
-
-
 def _told(result: Scenarios) -> str:
     undone = int((result.failures["error"] == "Interrupted").sum())
     total = len(result.names) * len(result.pars)
@@ -283,7 +274,7 @@ def scenarios(
     if is_cost(model):
         raise ArgumentError("`model` is a cost; scenarios are runs of a model. Give the model that it was made with.")
     base = model.parms if is_model(model) else as_parameters(parms, argument="parms").series()
-    rows = [_settled(model, row) for row in _read(table, [str(k) for k in base.index], model)]
+    rows = [settled(model, row) for row in read_scenarios(table, [str(k) for k in base.index], model)]
     sets = _sets(model, parInput, num, seed)
     varied = list(dict.fromkeys([*sets.table.columns, *(k for row in rows for k in row.parms)]))
     if not len(base):
@@ -295,87 +286,6 @@ def scenarios(
     ensembles = _ensembles(model, parms, rows, sets, varied, sensvar)
     ran = run_together(ensembles, executor, progress)
     return _gathered(rows, sets, ensembles, ran)
-
-
-# --- the table
-
-
-def _read(table: Any, parameters: Sequence[str], model: Any) -> list[_Scenario]:
-    """Return what the table says, row by row."""
-    states = list(getattr(model, "states", ())) if is_model(model) else []
-    known = [*parameters, *states, *(_TABLES if is_model(model) else ())]
-    out = []
-    for name, cells in _rows(table, parameters).items():
-        row = _Scenario(name, {}, {})
-        for given, value in cells.items():
-            column = normal_name(str(given))
-            if column not in known:
-                extra = "" if is_model(model) else " A function of yours knows parameters only."
-                raise ParameterError(
-                    f"`table`: {given!r} is neither a parameter nor a state, nor 'forcings' or 'events'."
-                    f"{did_you_mean(given, known)}{extra} Parameters are {listed(parameters)}"
-                    + (f", states {listed(states)}." if states else ".")
-                )
-            if _is_empty(value):
-                continue
-            if column in parameters:
-                row.parms[column] = _number(value, name, given)
-            elif column in states:
-                row.changes.setdefault("state", {})[column] = _number(value, name, given)
-            else:
-                row.changes[column] = value
-        out.append(row)
-    return out
-
-
-def _rows(table: Any, parameters: Sequence[str]) -> dict[Any, dict[Any, Any]]:
-    """Return the cells of every scenario by column, by its name."""
-    if isinstance(table, Mapping):
-        rows = {}
-        for name, cells in table.items():
-            if not isinstance(cells, Mapping | pd.Series):
-                raise ArgumentError(
-                    f"`table[{name!r}]` must say what is set in that scenario, such as {{'k': 0.5}} (or {{}} for "
-                    f"nothing); got {type(cells).__name__}. A table with a column a parameter is a DataFrame."
-                )
-            rows[name] = dict(cells)
-    elif isinstance(table, pd.DataFrame):
-        if "scenario" in table.columns and "scenario" not in parameters:
-            table = table.set_index("scenario")
-        for labels, what in ((table.index, "scenario"), (table.columns, "column")):
-            twice = list(labels[labels.duplicated()].unique())
-            if twice:
-                raise ArgumentError(f"`table` has more than one {what} {listed(twice)}; each needs its own name.")
-        if table.index.hasnans or table.index.nlevels > 1:
-            raise ArgumentError("`table`: its rows need one name each, as in pd.DataFrame(..., index=names).")
-        records = (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False, name=None))
-        rows = dict(zip(table.index.tolist(), records, strict=True))
-    else:
-        raise ArgumentError(
-            f"`table` must be a DataFrame with a row a scenario, or a dict of scenarios; got {type(table).__name__}."
-        )
-    if not rows:
-        raise ArgumentError("`table` holds no scenario; give at least one row.")
-    return rows
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or value is pd.NA or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
-
-
-def _number(value: Any, scenario: Any, column: Any) -> float:
-    number = np.nan
-    if not isinstance(value, bool | np.bool_ | str) and np.ndim(value) == 0:
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = np.nan
-    if not np.isfinite(number):
-        raise ParameterError(
-            f"`table`: scenario {scenario!r} has {value!r} for {column!r}; a finite number is needed, or None (NaN) "
-            "to leave it as it is."
-        )
-    return number
 
 
 # --- the parameter sets
@@ -410,7 +320,7 @@ def _sets(model: Any, parInput: Any, num: Any, seed: Seed) -> ParameterSets:
 
 
 def _ensembles(
-    model: Any, parms: UserParameters, rows: Sequence[_Scenario], sets: ParameterSets, varied: list[str], sensvar: Any
+    model: Any, parms: UserParameters, rows: Sequence[Scenario], sets: ParameterSets, varied: list[str], sensvar: Any
 ) -> list[Ensemble]:
     """Return one ensemble a scenario; those that leave states, forcings and events alike share the model."""
     runs = len(rows) * len(sets.table)
@@ -419,10 +329,10 @@ def _ensembles(
     for row in rows:
         key = (
             tuple(sorted(row.changes.get("state", {}).items())),
-            *(id(row.changes[k]) if k in row.changes else None for k in _TABLES),
+            *(id(row.changes[k]) if k in row.changes else None for k in TABLES),
         )
         if key not in models:
-            simulator = as_simulator(_changed(model, row), parms, varied=varied, runs=runs)
+            simulator = as_simulator(changed(model, row), parms, varied=varied, runs=runs)
             models[key] = simulator, simulator.places(sensvar)
         simulator, places = models[key]
         start = dict(zip(simulator.names, simulator.theta0.tolist(), strict=True))
@@ -437,51 +347,8 @@ def _ensembles(
     return out
 
 
-def _settled(model: Any, row: _Scenario) -> _Scenario:
-    """Return a scenario whose initial values the model can take.
-
-    Where a parameter is nothing but the initial value of a state, it is the parameter that is set: with a number in its
-    place the model would not know it any more, and other scenarios do.
-    """
-    state: dict[str, float] = {}
-    parms = dict(row.parms)
-    for name, value in row.changes.get("state", {}).items():
-        try:
-            _changed(model, row._replace(changes={"state": {**state, name: value}}))
-        except ParameterError as error:
-            parameter = _initial_parameter(model, name)
-            if parameter is None or parameter in parms:
-                raise ParameterError(
-                    f"{error} (The model makes the initial value of {name!r} of parameters: set those alone.)"
-                ) from error
-            parms[parameter] = value
-        else:
-            state[name] = value
-    others = {k: v for k, v in row.changes.items() if k != "state"}
-    return _Scenario(row.name, parms, {**others, **({"state": state} if state else {})})
-
-
-def _initial_parameter(model: Any, state: str) -> str | None:
-    """Return the parameter that is the initial value of a state, on the scale of the model's; None if none is."""
-    definition = getattr(model, "definition", None)
-    if definition is None or getattr(model, "transforms", None):
-        return None
-    initial = definition.initial[definition.states.index(state)]
-    return str(initial.name) if getattr(initial, "is_Symbol", False) else None
-
-
-def _changed(model: Any, row: _Scenario) -> Any:
-    """Return the model as a scenario has it: other initial values, forcings, events."""
-    if not row.changes:
-        return model
-    try:
-        return model.replace(**row.changes)
-    except (ArgumentError, AttributeError) as error:
-        raise type(error)(f"`table`: scenario {row.name!r}: {error}") from error
-
-
 def _gathered(
-    rows: Sequence[_Scenario], sets: ParameterSets, ensembles: Sequence[Ensemble], ran: Sequence[tuple[Cube, Ran]]
+    rows: Sequence[Scenario], sets: ParameterSets, ensembles: Sequence[Ensemble], ran: Sequence[tuple[Cube, Ran]]
 ) -> Scenarios:
     first = ensembles[0]
     var, x, n_set = first.var, first.simulator.x, len(sets.table)

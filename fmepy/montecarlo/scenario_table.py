@@ -1,0 +1,144 @@
+"""What a table of scenarios says, row by row, and the models that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.user_function import is_model
+from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
+from fmepy.parameters.names import normal_name
+
+TABLES = ("forcings", "events")
+
+
+class Scenario(NamedTuple):
+    """What one row of the table says."""
+
+    name: Any
+    parms: dict[str, float]
+    changes: dict[str, Any]  # of the model: state, forcings, events
+
+
+def read_scenarios(table: Any, parameters: Sequence[str], model: Any) -> list[Scenario]:
+    """Return what the table says, row by row."""
+    states = list(getattr(model, "states", ())) if is_model(model) else []
+    known = [*parameters, *states, *(TABLES if is_model(model) else ())]
+    out = []
+    for name, cells in _rows(table, parameters).items():
+        row = Scenario(name, {}, {})
+        for given, value in cells.items():
+            column = normal_name(str(given))
+            if column not in known:
+                extra = "" if is_model(model) else " A function of yours knows parameters only."
+                raise ParameterError(
+                    f"`table`: {given!r} is neither a parameter nor a state, nor 'forcings' or 'events'."
+                    f"{did_you_mean(given, known)}{extra} Parameters are {listed(parameters)}"
+                    + (f", states {listed(states)}." if states else ".")
+                )
+            if _is_empty(value):
+                continue
+            if column in parameters:
+                row.parms[column] = _number(value, name, given)
+            elif column in states:
+                row.changes.setdefault("state", {})[column] = _number(value, name, given)
+            else:
+                row.changes[column] = value
+        out.append(row)
+    return out
+
+
+def _rows(table: Any, parameters: Sequence[str]) -> dict[Any, dict[Any, Any]]:
+    """Return the cells of every scenario by column, by its name."""
+    if isinstance(table, Mapping):
+        rows = {}
+        for name, cells in table.items():
+            if not isinstance(cells, Mapping | pd.Series):
+                raise ArgumentError(
+                    f"`table[{name!r}]` must say what is set in that scenario, such as {{'k': 0.5}} (or {{}} for "
+                    f"nothing); got {type(cells).__name__}. A table with a column a parameter is a DataFrame."
+                )
+            rows[name] = dict(cells)
+    elif isinstance(table, pd.DataFrame):
+        if "scenario" in table.columns and "scenario" not in parameters:
+            table = table.set_index("scenario")
+        for labels, what in ((table.index, "scenario"), (table.columns, "column")):
+            twice = list(labels[labels.duplicated()].unique())
+            if twice:
+                raise ArgumentError(f"`table` has more than one {what} {listed(twice)}; each needs its own name.")
+        if table.index.hasnans or table.index.nlevels > 1:
+            raise ArgumentError("`table`: its rows need one name each, as in pd.DataFrame(..., index=names).")
+        records = (dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False, name=None))
+        rows = dict(zip(table.index.tolist(), records, strict=True))
+    else:
+        raise ArgumentError(
+            f"`table` must be a DataFrame with a row a scenario, or a dict of scenarios; got {type(table).__name__}."
+        )
+    if not rows:
+        raise ArgumentError("`table` holds no scenario; give at least one row.")
+    return rows
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
+
+
+def _number(value: Any, scenario: Any, column: Any) -> float:
+    number = np.nan
+    if not isinstance(value, bool | np.bool_ | str) and np.ndim(value) == 0:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = np.nan
+    if not np.isfinite(number):
+        raise ParameterError(
+            f"`table`: scenario {scenario!r} has {value!r} for {column!r}; a finite number is needed, or None (NaN) "
+            "to leave it as it is."
+        )
+    return number
+
+
+def settled(model: Any, row: Scenario) -> Scenario:
+    """Return a scenario whose initial values the model can take.
+
+    Where a parameter is nothing but the initial value of a state, it is the parameter that is set: with a number in its
+    place the model would not know it any more, and other scenarios do.
+    """
+    state: dict[str, float] = {}
+    parms = dict(row.parms)
+    for name, value in row.changes.get("state", {}).items():
+        try:
+            changed(model, row._replace(changes={"state": {**state, name: value}}))
+        except ParameterError as error:
+            parameter = _initial_parameter(model, name)
+            if parameter is None or parameter in parms:
+                raise ParameterError(
+                    f"{error} (The model makes the initial value of {name!r} of parameters: set those alone.)"
+                ) from error
+            parms[parameter] = value
+        else:
+            state[name] = value
+    others = {k: v for k, v in row.changes.items() if k != "state"}
+    return Scenario(row.name, parms, {**others, **({"state": state} if state else {})})
+
+
+def _initial_parameter(model: Any, state: str) -> str | None:
+    """Return the parameter that is the initial value of a state, on the scale of the model's; None if none is."""
+    definition = getattr(model, "definition", None)
+    if definition is None or getattr(model, "transforms", None):
+        return None
+    initial = definition.initial[definition.states.index(state)]
+    return str(initial.name) if getattr(initial, "is_Symbol", False) else None
+
+
+def changed(model: Any, row: Scenario) -> Any:
+    """Return the model as a scenario has it: other initial values, forcings, events."""
+    if not row.changes:
+        return model
+    try:
+        return model.replace(**row.changes)
+    except (ArgumentError, AttributeError) as error:
+        raise type(error)(f"`table`: scenario {row.name!r}: {error}") from error
