@@ -14,8 +14,6 @@ import fmepy as fme
 from benchmarks import market
 from benchmarks.timing import side_by_side
 
-__all__ = ["draw"]
-
 STATES, FILTERED, SAMPLES, PARAMETERS = (
     (2, 5, 10, 20, 50, 100, 200),
     (2, 5, 10, 20),

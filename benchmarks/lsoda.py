@@ -13,8 +13,6 @@ import numpy as np
 
 from benchmarks import hiv
 
-__all__ = ["residuals", "solver"]
-
 
 @cache
 def solver() -> Callable[[np.ndarray, np.ndarray], np.ndarray]:

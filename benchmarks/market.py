@@ -11,8 +11,6 @@ import pandas as pd
 import fmepy as fme
 from tests.fimlof.market import FOLDER, THIRTEEN, market, stored
 
-__all__ = ["START", "THIRTEEN", "cost", "filterpy_minus2loglik", "numpy_minus2loglik"]
-
 FIRMS = 5
 LN_2PI = np.log(2 * np.pi)
 

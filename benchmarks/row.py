@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["R_TIMINGS", "Row", "at_least", "at_most", "r_fme", "within"]
-
 R_TIMINGS = Path(__file__).parent.parent / "tests" / "reference" / "fme" / "timing.json"
 BY_HAND = 0.9e-3
 """Seconds that the HIV cost by hand (plain Python rates, scipy's odeint) takes on the machine of the goals."""

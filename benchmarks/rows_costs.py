@@ -15,8 +15,6 @@ from benchmarks import hiv, lsoda
 from benchmarks.row import Row, at_least, at_most, r_fme, within
 from benchmarks.timing import side_by_side
 
-__all__ = ["ROWS"]
-
 MONOD = pd.read_csv(hiv.DATA / "monod.csv")
 MANY = 5000  # runs that a chain announces when it binds the cost
 

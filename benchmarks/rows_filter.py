@@ -12,8 +12,6 @@ from benchmarks import boehm, hiv, market
 from benchmarks.row import Row, at_least, at_most, within
 from benchmarks.timing import side_by_side
 
-__all__ = ["ROWS", "lotka_volterra"]
-
 
 def filter_likelihood() -> Row:
     """Evaluate -2 log L of 1,000 samples, ten states, ten measurements."""

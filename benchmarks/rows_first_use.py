@@ -11,8 +11,6 @@ from benchmarks import hiv
 from benchmarks.row import Row, at_most, within
 from benchmarks.timing import fresh_process, side_by_side
 
-__all__ = ["ROWS"]
-
 PEER = "numba compiles a loop of five lines"
 COMPILED = """
 import time

@@ -19,8 +19,6 @@ from fmepy.costs.user_function import as_objective
 from fmepy.mcmc import modMCMC
 from fmepy.mcmc.convergence import ess_bulk
 
-__all__ = ["ROWS"]
-
 NITER, PEER_NITER, PINTS_NITER = 5000, 100, 1000
 CASES = {c["id"]: c for c in json.loads((R_TIMINGS.parent / "modMCMC_hiv.json").read_text(encoding="utf-8"))["cases"]}
 

@@ -15,8 +15,6 @@ from benchmarks.row import Row, at_most, r_fme, within
 from benchmarks.timing import side_by_side
 from fmepy.montecarlo import Latinhyper, sensRange
 
-__all__ = ["ROWS"]
-
 RANGES = {name: (0.9 * value, 1.1 * value) for name, value in hiv.TRUTH.items()}
 RUNS, PEER_RUNS = 10_000, 50
 

@@ -11,8 +11,6 @@ from benchmarks.row import Row, at_most, r_fme, within
 from benchmarks.timing import side_by_side
 from fmepy.sensitivity import collin, sensFun
 
-__all__ = ["ROWS"]
-
 
 def sensitivities_of_a_cost() -> Row:
     """Return what the sensitivities of the HIV cost to six parameters take, from binding to the table."""

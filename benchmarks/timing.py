@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["fresh_process", "side_by_side"]
-
 
 def side_by_side(
     *functions: Callable[[], Any],

@@ -18,8 +18,6 @@ from fmepy.compiled.folder import folder_in_use, prune, read_kept, write_kept
 from fmepy.compiled.kernel_code import kernel_text, kinds_of
 from fmepy.compiled.machine import Code, compiled, object_of, optimised, versions
 
-__all__ = ["address", "c_loop", "checked_loop"]
-
 logger = logging.getLogger(__name__)
 
 _KINDS: dict[str, Any] = {"i": ctypes.c_int64, "d": ctypes.c_double, "p": ctypes.c_void_p}

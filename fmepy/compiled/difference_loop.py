@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from fmepy.compiled.kernels import call, doubles, integers
 
-__all__ = ["run", "run_sens"]
-
 
 def _is_finite(x, n):
     total = 0.0

@@ -28,8 +28,6 @@ import math
 
 from fmepy.compiled.status import CROSSED, DONE, EXPLODED, NO_RATES, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS, has_exploded
 
-__all__ = ["dense", "drive", "first_step", "prepare_dense", "size_of_error", "step"]
-
 FIRST_LOOK = 1000
 """Accepted steps before the loop looks for stiffness: a run of fewer is over before another engine has begun."""
 STIFF_STEPS = 15

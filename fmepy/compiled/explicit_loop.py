@@ -14,8 +14,6 @@ from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, doubles, integers
 from fmepy.compiled.status import DONE, HEAD, NO_VALUE, NOT_FINITE, WORK
 
-__all__ = ["run_smooth", "run_watched"]
-
 
 def _rates(t, y, model, out):
     call(model[0], t, y, model[2], out)

@@ -12,8 +12,6 @@ from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.status import HEAD, WORK
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["Course", "ExplicitRuns", "Functions", "Solver", "Stretch"]
-
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 """How a change at the end of a stretch changes a state, as the compiled loop knows it."""
 

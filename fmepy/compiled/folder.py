@@ -26,8 +26,6 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["cache_folder", "folder_in_use", "prune", "read_kept", "replace_file", "write_kept"]
-
 logger = logging.getLogger(__name__)
 
 _UNUSED = 90 * 86_400.0  # seconds after which what was not used is removed

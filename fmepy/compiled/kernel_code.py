@@ -25,8 +25,6 @@ from fmepy.compiled.kernel_values import (
 )
 from fmepy.compiled.kernels import KernelError
 
-__all__ = ["kernel_text", "kinds_of"]
-
 MOST_INLINE = 60
 """Lines of a kernel that may become part of others: LLVM takes more than proportionally long for long functions."""
 _HEAD = """

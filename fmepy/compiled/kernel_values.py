@@ -11,20 +11,6 @@ from typing import Any, TypeAlias
 from fmepy.compiled.kernels import KernelError
 from fmepy.compiled.llvm_code import number
 
-__all__ = [
-    "LLVM",
-    "Array",
-    "Group",
-    "Known",
-    "Type",
-    "Value",
-    "Writer",
-    "annotated",
-    "constant",
-    "passed_as",
-    "words_of",
-]
-
 
 @dataclass(frozen=True)
 class Array:

@@ -28,8 +28,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["KernelError", "call", "doubles", "integers", "new", "packed"]
-
 
 class KernelError(TypeError):
     """A kernel holds what cannot be translated."""

@@ -21,8 +21,6 @@ from typing import Any, TypeAlias
 
 from fmepy.expressions.functions import ELEMENTARY
 
-__all__ = ["NotWritableError", "Part", "Program", "number"]
-
 MOST_OPERATIONS = 1000
 """Of one function."""
 MOST_NESTED = 60

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-__all__ = ["Code", "compiled", "object_of", "optimised", "versions"]
-
 
 class Code:
     """Machine code in memory; its addresses hold as long as this object lives.

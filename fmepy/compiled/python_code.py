@@ -23,8 +23,6 @@ from fmepy.expressions.functions import ELEMENTARY
 if TYPE_CHECKING:
     import sympy
 
-__all__ = ["array_function", "scalar_function"]
-
 
 def scalar_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Sequence[Any]) -> Callable[..., list[float]]:
     """Return ``f(group1, group2, ...) -> list of float`` for scalar arguments.

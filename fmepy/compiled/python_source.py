@@ -7,8 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["straight_line"]
-
 
 def straight_line(
     targets: Sequence[tuple[str, Any]], names: Mapping[Any, str], *, temporaries: str = "c", arrays: bool = False

@@ -4,21 +4,6 @@ from __future__ import annotations
 
 from fmepy.types import Vector
 
-__all__ = [
-    "CROSSED",
-    "DONE",
-    "EXPLODED",
-    "HEAD",
-    "NOT_FINITE",
-    "NO_RATES",
-    "NO_VALUE",
-    "STEP_TOO_SMALL",
-    "STIFF",
-    "TOO_MANY_STEPS",
-    "WORK",
-    "has_exploded",
-]
-
 DONE = 0
 CROSSED = 1
 TOO_MANY_STEPS = 2

@@ -55,24 +55,6 @@ from fmepy.models.base import engine_of
 from fmepy.results.encoding import Stored
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
-__all__ = [
-    "AddableCost",
-    "AroundBound",
-    "BoundCost",
-    "Cost",
-    "CostData",
-    "KnownData",
-    "OfData",
-    "cost_data",
-    "errors_unknown",
-    "gives_modcost",
-    "is_scored",
-    "joined_data",
-    "modcost_at",
-    "residuals_many",
-]
-
-
 # ----------------------------------------------------------------------------------------- what is fixed at preparation
 
 

@@ -29,17 +29,6 @@ from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.parameters.names import normal_name
 from fmepy.types import IntVector, Vector
 
-__all__ = [
-    "generalised",
-    "log_probability",
-    "mark_columns",
-    "marks_by_variable",
-    "minus2loglik_of_marked",
-    "residuals_of_marked",
-    "signs",
-    "steepness",
-]
-
 MARKS = {"<": -1, ">": 1}
 """The reading lies below, above the number that stands in the column of values."""
 PLAIN = ("", "=")

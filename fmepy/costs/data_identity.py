@@ -19,8 +19,6 @@ from fmepy.errors import listed
 from fmepy.results.encoding import Stored
 from fmepy.types import IntVector, Vector
 
-__all__ = ["ObservedData", "difference", "joined"]
-
 _SAME_VALUE = 1e-9  # relative: what a logarithm and back, or a text file, may change
 _SAID = {0: "a reading", -1: "a limit above the reading", 1: "a limit below the reading"}
 _SAME_TIME = 1e-6  # of the range: filters round times to steps

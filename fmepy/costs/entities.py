@@ -25,18 +25,6 @@ from fmepy.parameters.named import as_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.types import IntVector
 
-__all__ = [
-    "Conditions",
-    "EntityColumn",
-    "Experiments",
-    "check_given",
-    "check_needed",
-    "given_values",
-    "read_conditions",
-    "read_entity_column",
-    "read_experiments",
-]
-
 STEADY, FROM = "steady_before", "start_from"
 
 

@@ -18,21 +18,6 @@ import numpy as np
 
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-__all__ = [
-    "Averaged",
-    "Interpolated",
-    "Lookup",
-    "Picked",
-    "Places",
-    "Stacked",
-    "brackets",
-    "merge_times",
-    "nearest_rows",
-    "resolution",
-    "stack",
-    "values_of_many",
-]
-
 
 def values_of_many(lookup: Lookup, Y: Cube) -> Matrix:
     """Return the model's values of many runs, shape (n_run, n_obs)."""

@@ -22,8 +22,6 @@ from fmepy.parameters.mapped import Mapped, Transforms, transforms_of
 from fmepy.parameters.maps import Map, many_of, pull_both
 from fmepy.types import BoolVector, Matrix, UserParameters, Vector
 
-__all__ = ["BoundMapped", "BoundMappedLikelihood", "MappedCost", "mapped", "transformed"]
-
 
 def mapped(bound: Any, map: Map, cost: Any = None) -> BoundMapped:
     """Return a bound cost as a function of the parameters of `map`.

@@ -33,8 +33,6 @@ from fmepy.expressions.equations import names_in, symbol
 from fmepy.models.running.forcings import forcing_values
 from fmepy.types import IntVector, Vector
 
-__all__ = ["MeasurementNoise", "bound_with_noise", "check_noisy", "read_measurement_noise"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasurementNoise:
@@ -190,7 +188,11 @@ def _known_of_rows(model: Any, c: Comparison) -> dict[str, Vector]:
     definition = getattr(model, "definition", None)
     if definition is None or c.x_name is None:
         return {}
-    at = forcing_values(definition.forcings, c.x)
+    at = np.array(forcing_values(definition.forcings, c.x))
+    if getattr(model, "entity_inputs", None) is not None and definition.forcings and c.entities is not None:
+        for label in dict.fromkeys(c.entities):
+            own = [i for i, one in enumerate(c.entities) if one == label]
+            at[:, own] = forcing_values(model.of_entity(label).definition.forcings, c.x[own])
     return {str(definition.time): c.x, **{f.name: at[k] for k, f in enumerate(definition.forcings)}}
 
 

@@ -44,8 +44,6 @@ from fmepy.types import Vector
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ModCost", "modCost", "tabulate"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModCost(Shown):

@@ -25,23 +25,6 @@ from fmepy.expressions.text import parse_expression
 from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 
-__all__ = [
-    "MEASUREMENT",
-    "PROCESS",
-    "Covariance",
-    "Noise",
-    "check_error_sd",
-    "check_names_of_noise",
-    "guessed_sd",
-    "names_of_estimates",
-    "names_of_noise",
-    "no_error_said",
-    "numbers",
-    "read_noise",
-    "scale_parameters",
-    "with_noise_parameters",
-]
-
 ESTIMATE = "estimate"
 PROCESS, MEASUREMENT = "sd_w_", "sd_v_"
 """How the names begin of sds that are to be estimated."""

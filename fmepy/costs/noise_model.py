@@ -21,8 +21,6 @@ from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import symbol
 from fmepy.types import IntVector, Matrix, Vector
 
-__all__ = ["NoiseModel", "NoiseOfRows", "NoiseParameters"]
-
 
 class NoiseParameters:
     """Where the parameters of the noise come from: entries of theta, or values that are held.

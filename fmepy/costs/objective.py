@@ -26,8 +26,6 @@ from fmepy.parameters.named import Parameters
 from fmepy.parameters.scales import scale_taken
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["Objective"]
-
 _MUCH_NOISIER = 100.0  # a search with steps for so much less noise is taken up again
 
 
@@ -390,4 +388,5 @@ def _or_none(function: Callable[[Vector], Any], theta: Vector) -> Any:
 
 
 def count_bad(value: Any) -> int:
+    """Return how many numbers are not finite."""
     return int(np.count_nonzero(~np.isfinite(value)))

@@ -17,8 +17,6 @@ from fmepy.parameters.names import normal_name
 from fmepy.results.encoding import Stored
 from fmepy.types import BoolVector, IntVector, Vector
 
-__all__ = ["TRANSFORMS", "ObservationScale", "observation_scale", "transforms_by_variable"]
-
 TRANSFORMS = ("log", "sqrt")
 
 

@@ -32,18 +32,6 @@ from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, l
 from fmepy.parameters.names import normal_name
 from fmepy.types import BoolVector, IntVector, Vector
 
-__all__ = [
-    "Comparison",
-    "Observations",
-    "ObservedVariable",
-    "check_observed",
-    "concatenate",
-    "prepare",
-    "read_observations",
-    "refuse_copies",
-    "warn_of_copy",
-]
-
 _FEWEST_REPEATED = 3  # rows: two equal pairs of readings may well be chance
 WEIGHTS = ("none", "std", "mean")
 OUTSIDE = ("error", "drop")

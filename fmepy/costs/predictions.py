@@ -28,15 +28,6 @@ from fmepy.numerics.finite import all_finite
 from fmepy.parameters.named import values_by_name
 from fmepy.types import IntVector, Matrix, Vector
 
-__all__ = [
-    "OfPredictions",
-    "Predictions",
-    "PredictionsByEntity",
-    "PredictionsOfRun",
-    "predictions_by_entity",
-    "predictions_of",
-]
-
 
 class Predictions:
     """The model at the observations; a base that has what follows from its values.

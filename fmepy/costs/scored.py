@@ -29,8 +29,6 @@ from fmepy.costs.predictions import OfPredictions, Predictions
 from fmepy.errors import SimulationError
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["BoundNoisy"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Slopes:

@@ -50,8 +50,6 @@ from fmepy.types import UserParameters
 if TYPE_CHECKING:
     from fmepy.costs.measurement_noise import MeasurementNoise
 
-__all__ = ["BoundSimulation", "SimulationCost"]
-
 _ARGUMENTS = (
     *("model", "obs", "x", "y", "err", "weight", "scaleVar", "transform", "interpolate", "outside"),
     *("measurement_noise", "censored", "parms", "entity", "entity_parms", "conditions"),

@@ -9,8 +9,6 @@ import numpy as np
 from fmepy.costs.objective import Objective
 from fmepy.errors import SimulationError
 
-__all__ = ["solver_error", "told_error"]
-
 NOTABLE = 0.1
 """A change of -2 log L that is worth a sentence."""
 

@@ -12,8 +12,6 @@ from fmepy.costs.observations import Comparison
 from fmepy.costs.predictions import OfPredictions, Predictions
 from fmepy.types import Matrix, Vector
 
-__all__ = ["BoundSimulation"]
-
 
 class BoundSimulation(OfPredictions):
     """Simulation costs of one model as a function of a plain vector: predictions, and residuals of known errors.

@@ -42,8 +42,6 @@ from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, v
 from fmepy.parameters.scales import marked
 from fmepy.types import BoolVector, Matrix, UserParameters, Vector
 
-__all__ = ["BoundSum", "SumCost"]
-
 
 class _Block:
     """Parts of a sum that are evaluated together.

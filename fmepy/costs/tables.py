@@ -17,8 +17,6 @@ from fmepy.errors import DataError, did_you_mean, listed
 from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Columns", "as_table", "column_position"]
-
 _AT_ONCE = 8  # columns: narrower tables are turned into numbers as a whole, which takes as long as two columns
 
 

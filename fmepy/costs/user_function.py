@@ -38,8 +38,6 @@ from fmepy.parameters.maps import Selected, Tied, ties_of
 from fmepy.parameters.named import Parameters, as_parameters, check_names, merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
-__all__ = ["as_objective", "as_simulator", "is_cost", "is_model", "is_ours"]
-
 
 def is_cost(f: Any) -> bool:
     """Tell whether `f` is a fmepy cost: it can be bound, and it is not a model."""

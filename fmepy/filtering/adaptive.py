@@ -43,8 +43,6 @@ from fmepy.models.running.system import InputLayout, System, build_system
 from fmepy.models.running.timeline import Segment, Timeline, known_crossings, run_segments
 from fmepy.types import Matrix, Vector
 
-__all__ = ["adaptive_functions"]
-
 RTOL, ATOL = 1e-8, 1e-12
 """Largest tolerances; ATOL of a state of size one."""
 _SIZE = "size of the noise"

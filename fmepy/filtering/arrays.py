@@ -12,23 +12,6 @@ import numpy as np
 from fmepy.compiled.kernels import new
 from fmepy.filtering.triangular import products, semidefinite_lower
 
-__all__ = [
-    "columns_updated",
-    "copied",
-    "copied_vector",
-    "covariance_of",
-    "error_factor",
-    "fill_array",
-    "identity",
-    "is_finite",
-    "is_finite_vector",
-    "keep_row",
-    "left_multiplied",
-    "rests",
-    "solved",
-    "write_excess",
-]
-
 
 def identity(T):
     """Set T to the identity."""

@@ -17,8 +17,6 @@ from fmepy.compiled.c_loops import address
 from fmepy.compiled.kernels import doubles
 from fmepy.compiled.machine import Code
 
-__all__ = ["CompiledFunction", "PythonFunction"]
-
 _MOST_KNOWN = 500
 
 

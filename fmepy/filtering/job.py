@@ -9,11 +9,6 @@ from fmepy.filtering.schedule import Arrays
 from fmepy.results.encoding import Stored
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-__all__ = [
-    *("COVARIANCE_NOT_FINITE", "STATE_NOT_FINITE", "VARIANCE_NOT_POSITIVE"),
-    *("Job", "Model", "Record"),
-]
-
 STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE = 1, 2, 3
 """Why a filter stopped: the second can another arithmetic mend."""
 

@@ -26,16 +26,6 @@ import numpy as np
 from fmepy.compiled.kernels import new
 from fmepy.filtering.arrays import identity
 
-__all__ = [
-    "conditional_rows",
-    "covariance_by_stages",
-    "covariance_to_next",
-    "factor_times",
-    "joint_update",
-    "sequential_update",
-]
-
-
 ILL_CONDITIONED = 7.2e10
 """exp(25): a reading that shrinks a variance by more than this asks for `filtering.square_root_loop`."""
 

@@ -30,17 +30,6 @@ from fmepy.filtering.run import Pass
 from fmepy.results.encoding import Stored
 from fmepy.types import Matrix, Vector
 
-__all__ = [
-    "Likelihood",
-    "expected_information",
-    "likelihood_of",
-    "likelihood_of_innovations",
-    "movement",
-    "score_of",
-    "start_of",
-    "unknown_part",
-]
-
 _SINGULAR = 1e-12
 
 

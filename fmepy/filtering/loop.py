@@ -19,8 +19,6 @@ from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_
 from fmepy.filtering.transition import Space, carries_covariance, space, transition
 from fmepy.types import Matrix, Vector
 
-__all__ = ["JOINT", "SEQUENTIAL", "change_state", "follow", "most_rows", "read", "run"]
-
 SEQUENTIAL, JOINT = range(2)
 """Updates."""
 

@@ -26,8 +26,6 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.running.switches import as_choices
 from fmepy.types import Matrix, Vector
 
-__all__ = ["UntracedSpace", "nominal_equations"]
-
 _STEP = 6e-6
 _NO_VALUE = (ArithmeticError, ValueError, SimulationError)
 

@@ -25,8 +25,6 @@ from fmepy.filtering.triangular import semidefinite_lower
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["draw_paths"]
-
 
 class Paths(NamedTuple):
     """What the loop gets.

@@ -21,10 +21,6 @@ from fmepy.filtering.transition import CARRYING, Tolerances
 from fmepy.results.encoding import Stored
 from fmepy.types import Matrix, Vector
 
-__all__ = [
-    *("Functions", "Pass", "Scheme", "Start", "has_tangents", "innovation_slopes", "run_filter"),
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Functions:

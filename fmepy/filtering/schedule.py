@@ -26,8 +26,6 @@ from fmepy.models.running.timeline import snapped
 from fmepy.results.encoding import Stored
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
-__all__ = ["Arrays", "Change", "Readings", "Schedule", "build_schedule", "continued"]
-
 EVENT_KINDS = {"replace": 0, "add": 1, "multiply": 2}
 
 

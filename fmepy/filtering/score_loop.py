@@ -27,8 +27,6 @@ from fmepy.filtering.loop import change_state, follow
 from fmepy.filtering.transition import EXACT, Space, space, transition
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["Directions", "run"]
-
 
 class Directions(NamedTuple):
     """Parameters to which derivatives are taken, one a row.

@@ -8,8 +8,6 @@ import numpy as np
 from fmepy.compiled.kernels import new
 from fmepy.filtering.transition import EULER, RK4
 
-__all__ = ["bent", "curved_readings", "curved_step", "fill_array_of_curvature"]
-
 
 def bent(FF, a, b, w):
     """Set w_i to sum FF_ijk a_j b_k."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["fill_array_of_points", "moments", "sigma_points"]
-
 
 def sigma_points(x, L, points):
     """Set the points, the centre first, then x + c l_k and x - c l_k; return the centre's weight and the others'."""

@@ -32,8 +32,6 @@ from fmepy.filtering.unknown_start import StartInformation
 from fmepy.results.encoding import Stored
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
-__all__ = ["History", "error_covariance", "history_of"]
-
 _NOTHING = 1e-9
 """A variance that cancelled below this fraction of its parts is zero."""
 

@@ -58,8 +58,6 @@ from fmepy.filtering.transition import (
 from fmepy.filtering.triangular import lower_factor, products, right_solved, semidefinite_lower
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["EKF", "ITERATED", "SECOND_ORDER", "UNSCENTED", "run"]
-
 EKF, ITERATED, SECOND_ORDER, UNSCENTED = range(4)
 """Updates."""
 MOST_PASSES = 3

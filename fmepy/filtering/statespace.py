@@ -25,8 +25,6 @@ from fmepy.expressions.equations import Equations, symbol
 from fmepy.filtering.functions import CompiledFunction
 from fmepy.models.running.switches import as_choices
 
-__all__ = ["StateSpace", "build_state_space"]
-
 INFLATION = "inflation of noise"
 """The last input: what all process noise is multiplied by (1, but for the first part of a search)."""
 

@@ -35,11 +35,6 @@ from fmepy.filtering.kernels import covariance_by_stages
 from fmepy.filtering.triangular import products
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = [
-    *("ADAPTIVE", "BY_FUNCTION", "CARRYING", "DIFFERENCE", "EULER", "EXACT", "MOMENTS", "MOMENTS_BY_FUNCTION", "RK4"),
-    *("RK4_MOMENTS", "Space", "Tolerances", "carries_covariance", "factor_of_noise", "space", "transition"),
-]
-
 DIFFERENCE, EULER, RK4, RK4_MOMENTS, ADAPTIVE, MOMENTS, EXACT, BY_FUNCTION, MOMENTS_BY_FUNCTION = range(9)
 
 CARRYING = (RK4_MOMENTS, MOMENTS, MOMENTS_BY_FUNCTION)

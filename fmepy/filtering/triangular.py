@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["lower_factor", "products", "right_solved", "semidefinite_lower"]
-
 ROUNDING = 1e-15
 """A pivot smaller than this part of its row is what rounding left of zero."""
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["StartInformation"]
-
 _SINGULAR = 1e-12
 """Eigenvalues of the scaled information below this fraction of the largest are zero."""
 _REACHES = 1e-6

@@ -19,8 +19,6 @@ from fmepy.filtering.schedule import Change, Readings, Schedule, build_schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
 from fmepy.types import Vector
 
-__all__ = ["NO_READINGS", "begins_of_side_paths", "rows_until", "with_side_paths"]
-
 NO_READINGS = Readings(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), ())
 _NEAR = 1e-9
 

@@ -35,8 +35,6 @@ from fmepy.fimlof.without_noise import Runs, is_one_run
 from fmepy.parameters.entities import EntityParameters
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["BoundFimlof"]
-
 ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
 """As STEP and ROUGH_STEP, where an adaptive solver ran at 1e-8."""
 _STEPS = ((STEP, ROUGH_STEP), (ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP))

@@ -23,8 +23,6 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
-__all__ = ["BoundFilter", "schedule_of", "settings_of"]
-
 
 def schedule_of(
     spec: Specification, readings: Readings, rows: Vector | None = None

@@ -43,8 +43,6 @@ from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.types import Seed, UserParameters, Vector
 
-__all__ = ["FimlofCost"]
-
 _ARGUMENTS = (
     *("model", "obs", "process_noise", "measurement_noise", "x", "y", "err", "transform", "parms", "initial"),
     *("initial_sd", "noise_kind", "entity", "entity_parms", "conditions", "accumulate", "propagation", "dt", "update"),

@@ -26,8 +26,6 @@ from fmepy.models.running.timeline import merged
 from fmepy.parameters.names import normal_name
 from fmepy.types import IntVector, Vector
 
-__all__ = ["EntityData", "effective_readings", "read_entities"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntityData:

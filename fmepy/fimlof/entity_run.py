@@ -11,8 +11,6 @@ from fmepy.filtering.schedule import Readings, Schedule
 from fmepy.results.encoding import Stored
 from fmepy.types import Matrix, Vector
 
-__all__ = ["EntityRun"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntityRun(Stored):

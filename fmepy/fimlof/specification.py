@@ -21,8 +21,6 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 from fmepy.types import Vector
 
-__all__ = ["FIXED", "Accumulator", "Specification", "definition_of", "uses_errors"]
-
 FIXED = ("euler", "rk4", "rk4_moment")
 """Propagations by fixed steps."""
 

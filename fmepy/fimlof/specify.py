@@ -27,8 +27,6 @@ from fmepy.fimlof.specification import FIXED, Accumulator, Specification, defini
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 
-__all__ = ["read_specification"]
-
 PROPAGATIONS = (*FIXED, "ode", "moment")
 UPDATES = ("ekf", "iterated", "second_order", "unscented")
 ALGORITHMS = ("sequential", "joint", "sqrt")

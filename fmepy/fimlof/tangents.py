@@ -13,8 +13,6 @@ from fmepy.filtering.score_loop import Directions
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["ROUGH_STEP", "STEP", "points_of_differences", "tangents"]
-
 STEP, ROUGH_STEP = 6e-6, 1e-7
 """Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
 Side: TypeAlias = tuple[float, Vector]

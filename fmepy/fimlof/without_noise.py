@@ -37,8 +37,6 @@ from fmepy.models.base import bound_to, keep_within, tightened
 from fmepy.models.running.switches import as_choices
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
-__all__ = ["Runs", "is_one_run"]
-
 
 def is_one_run(spec: Specification, fixed: Mapping[str, float]) -> bool:
     """Tell whether the filter of a specification is a run of its model.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from fmepy.fitting.profile_result import Profile
     from fmepy.fitting.result import ModFit
 
-__all__ = ["Band", "band_of_draws", "band_of_fit", "band_of_profile", "draws_of"]
-
 _MOST_DRAWS = 1000  # rows of a chain or table that are run, evenly spaced
 _HALVINGS = 60
 

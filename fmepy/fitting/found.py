@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["Found"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:

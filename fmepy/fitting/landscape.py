@@ -31,8 +31,6 @@ from fmepy.types import Matrix, Vector
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Landscape", "landscape"]
-
 _TOGETHER = 64  # places that are evaluated one after the other, whatever the workers
 _LINE = 16  # re-fits that follow each other
 

@@ -27,8 +27,6 @@ from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
-__all__ = ["OneFit", "method_for", "modFit"]
-
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
 _OF_A_SEARCH, _OF_A_WIDE_SEARCH = 20, 1000  # evaluations from one start, about
 _INTERRUPTED = "Interrupted by Ctrl-C: the best parameters so far, without derivatives."

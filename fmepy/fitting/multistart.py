@@ -24,8 +24,6 @@ from fmepy.types import Matrix, Seed, Vector
 if TYPE_CHECKING:
     from fmepy.fitting.modfit import OneFit
 
-__all__ = ["best_of"]
-
 _PATIENCE = 30.0  # seconds after Ctrl-C for fits under way to come to the end of an evaluation
 _TIE = 1e-4  # in -2 log L: of two ends that near one that converged is taken
 _NOTHING = 1e-12  # of the largest sum of squares: residuals of nothing, whose logarithms do not count

@@ -38,8 +38,6 @@ from fmepy.types import BoolVector, IntVector, Matrix, Vector
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["SAME", "MultiStart", "missed_share", "optimum_numbers"]
-
 SAME = 0.1
 """In -2 log L: searches that came so near came to the same value."""
 _BESIDE = 1e-3  # of the box, or of a parameter's size: no distance

@@ -21,8 +21,6 @@ from fmepy.fitting.result import ModFit
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
 from fmepy.types import Vector
 
-__all__ = ["Optimum", "check_belongs", "how_to_refit", "optimum_of", "start_of"]
-
 _WARM: dict[str, dict[str, Any]] = {"scoring": {"inflate": 1.0, "tries": 1}, "Marq": {"maxiter": 200, "maxfev": 1000}}
 """What a search from a neighbour's result does not need: other starts, more time."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Prediction", "predict"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Prediction(Framed):

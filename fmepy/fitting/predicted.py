@@ -19,8 +19,6 @@ from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import entity_text
 from fmepy.types import Vector
 
-__all__ = ["Predicted", "predictions_asked"]
-
 _STEP = 6e-6  # cube root of the machine epsilon: central differences of a user's function
 
 

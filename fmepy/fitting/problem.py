@@ -34,8 +34,6 @@ from fmepy.numerics.second_differences import second_differences, whitened_secon
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["OPTIM", "Method", "Outcome", "Problem", "Rows", "limit_reached"]
-
 _HELD = 1e-10  # relative width of a box in which nothing can be searched
 _BESIDE = 1e-8  # relative distance to a bound that is no distance
 

@@ -18,8 +18,6 @@ from fmepy.results.tables import Framed, Part, bullets, long_table, wrapped
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Profile", "profile_of"]
-
 _ALL_BUT_FLAT = 0.1  # of the threshold of the likelihood ratio
 _FOLLOWS = 0.5  # relative change of another parameter along a flat profile that is worth telling
 

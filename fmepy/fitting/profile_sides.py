@@ -16,8 +16,6 @@ from fmepy.parallel.interruption import Stopped, outermost
 from fmepy.parallel.kept import kept_in
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Found", "Walked", "walk_all"]
-
 _MOST_ROUNDS = 10
 _PATIENCE = 30.0  # seconds after Ctrl-C for sides under way to come to the end of an evaluation
 

@@ -21,8 +21,6 @@ import numpy as np
 
 from fmepy.fitting.refits import Held, Refit, Search, predicted_start
 
-__all__ = ["BETTER", "Side", "walked"]
-
 BETTER = 0.01
 """A likelihood ratio so far below zero is another optimum: a tenth of a standard error, squared, is none."""
 _DECADES = 1e8

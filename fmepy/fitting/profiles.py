@@ -29,8 +29,6 @@ from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import check_names
 from fmepy.types import UserBounds
 
-__all__ = ["profile"]
-
 _OF_A_SIDE = 60  # evaluations, about
 
 

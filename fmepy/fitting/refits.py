@@ -33,8 +33,6 @@ from fmepy.numerics.covariance import SINGULAR
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
-__all__ = ["Held", "HeldParameter", "HeldPrediction", "Refit", "Search", "fitted", "predicted_start"]
-
 _ARRIVED = 1e-4  # standard errors: nothing further off is looked for; the likelihood ratio is then right to 1e-8
 _NOISE = 1e-3  # standard errors: so near, a step that lowers nothing is the noise of a solver
 _STEPS = 12

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from fmepy.fitting.optima import MultiStart
     from fmepy.fitting.predict import Prediction
 
-__all__ = ["ModFit", "ModFitSummary"]
-
 _COLUMNS = ["Estimate", "Std. Error", "t value", "Pr(>|t|)"]
 
 

@@ -29,8 +29,6 @@ from fmepy.fitting.problem import Problem
 from fmepy.parameters.named import check_inside, check_names, generated_names
 from fmepy.types import BoolVector, Matrix
 
-__all__ = ["Design", "Scales", "as_starts", "starting_points"]
-
 _DECADES = 100.0  # the ratio of bounds from which a parameter is drawn by its logarithm
 _SPREAD = 0.5  # standard deviation of the logarithm of a start that has no box
 _ROUNDS = 20  # so often starts that fail are drawn anew

@@ -21,8 +21,6 @@ import numpy as np
 from fmepy.errors import ArgumentError
 from fmepy.parallel.folder import DAMAGED, DamagedError, KeptFolder
 
-__all__ = ["Folder", "Part", "Shapes"]
-
 _FORMAT = 2
 _GROWS = "archive"  # the one array of a state (of "demcz") that has more rows later on
 

@@ -19,8 +19,6 @@ from fmepy.parallel.interruption import Stopped, check_stop, outermost
 from fmepy.parallel.progress import Progress
 from fmepy.types import Matrix
 
-__all__ = ["ChainRun", "Chains", "Job", "Plan", "run_chain", "run_chains", "settle"]
-
 logger = logging.getLogger(__name__)
 
 _FIRST_ROWS = 4096

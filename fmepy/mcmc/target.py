@@ -41,8 +41,6 @@ from fmepy.errors import ArgumentError, SimulationError, listed
 from fmepy.parameters.named import Prior
 from fmepy.types import Matrix, Vector
 
-__all__ = ["Point", "Target", "Variances", "variances"]
-
 _TINY = float(np.finfo(float).tiny)  # keeps logarithms and quotients of sums of squares that are zero finite
 
 

@@ -28,8 +28,6 @@ from fmepy.types import Cube, Matrix, Vector
 if TYPE_CHECKING:
     from fmepy.models.ode import OdeModel
 
-__all__ = ["BoundOde"]
-
 logger = logging.getLogger(__name__)
 
 _ONE_AT_A_TIME = threading.Lock()

@@ -20,8 +20,6 @@ from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.types import UserParameters
 
-__all__ = ["EntityModel"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EntityModel(Around):

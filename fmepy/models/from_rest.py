@@ -18,8 +18,6 @@ from fmepy.models.base import engine_of, keep_within, one_by_one, tightened
 from fmepy.parameters.maps import Selected
 from fmepy.types import Cube, Matrix, Vector
 
-__all__ = ["BoundFromRest", "Rest", "opened", "start_name", "without_events"]
-
 SPANS = tuple(10.0**k for k in range(6))
 """How long it may take to come to rest, in units of the model's own time."""
 _STILL, _STILL_OF_LARGEST = 1e-5, 1e-7

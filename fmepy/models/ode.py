@@ -28,8 +28,6 @@ from fmepy.models.running.accuracy import (
 from fmepy.models.running.events import events_outside
 from fmepy.types import Matrix, Vector
 
-__all__ = ["OdeModel"]
-
 MOST_REMEMBERED = 32
 MOST_TRACED_STATES = 20
 """Vector functions with more states run as they are: expanded cell by cell they compile slower than they would gain."""

@@ -12,8 +12,6 @@ from fmepy.models.engines.registry import ENGINES
 from fmepy.models.ode import OdeModel
 from fmepy.types import Vector
 
-__all__ = ["ode"]
-
 
 class _PlainModel(OdeModel):
     """A model whose function is run as it is: it takes vectors, and is run once."""

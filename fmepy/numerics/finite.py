@@ -8,8 +8,6 @@ import numpy as np
 
 from fmepy.types import Vector
 
-__all__ = ["all_finite"]
-
 _FEW = 200
 
 

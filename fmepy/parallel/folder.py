@@ -28,8 +28,6 @@ from fmepy.errors import ArgumentError
 from fmepy.parallel.lock import owned
 from fmepy.results.files import write_whole
 
-__all__ = ["DAMAGED", "HEADER", "DamagedError", "KeptFolder", "at_the_door"]
-
 HEADER = "header.json"
 _ASIDE = "aside"
 

@@ -45,8 +45,6 @@ from fmepy.parallel.worker import Outcome
 from fmepy.results.files import write_whole
 from fmepy.types import Seed
 
-__all__ = ["Kept", "kept_in"]
-
 logger = logging.getLogger("fmepy.parallel")
 
 _FORMAT = 1

@@ -14,8 +14,6 @@ from typing import IO
 
 from fmepy.errors import ArgumentError
 
-__all__ = ["owned"]
-
 logger = logging.getLogger(__name__)
 
 _FILE = "owner.json"

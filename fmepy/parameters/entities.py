@@ -25,8 +25,6 @@ from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import check_names
 from fmepy.types import IntVector, Vector
 
-__all__ = ["EntityParameters", "entity_parameters", "entity_text", "local_name", "split_local"]
-
 _LOCAL = re.compile(r"([^\[\]]+)\[(.*)\]")
 
 

@@ -32,17 +32,6 @@ from fmepy.numerics.finite import all_finite
 from fmepy.parameters.named import Parameters
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
-__all__ = [
-    "TRANSFORM_NAMES",
-    "Elementwise",
-    "Map",
-    "Selected",
-    "Tied",
-    "many_of",
-    "pull_both",
-    "ties_of",
-]
-
 
 class Map(Protocol):
     """From what is searched to all that a model or a cost takes, see the module's text.

@@ -217,14 +217,15 @@ def check_names(
     names: Iterable[object], known: Iterable[object], *, argument: str, what: str = "parameter"
 ) -> tuple[str, ...]:
     """Return names as the `known` are spelled; ParameterError for the first that is not, with the nearest that is."""
-    have = {normal_name(k): str(k) for k in known}
+    names, have = list(names), {normal_name(k): str(k) for k in known}
     found: list[str] = []
     for name in names:
         own = have.get(normal_name(name))
         if own is None:
-            raise ParameterError(
-                f"`{argument}`: there is no {what} {str(name)!r}.{did_you_mean(name, have)} There are {listed(have)}."
-            )
+            hint = did_you_mean(name, have)
+            if have and have.keys() <= set(map(normal_name, names)):  # a fit's, say, with those of its noise
+                hint = f" All others are known; leave it out, such as p[{[*have.values()]}]."
+            raise ParameterError(f"`{argument}`: there is no {what} {str(name)!r}.{hint} There are {listed(have)}.")
         if own in found:
             raise ParameterError(f"`{argument}` names {str(name)!r} more than once.")
         found.append(own)

@@ -8,7 +8,6 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ModelError, ParameterError
-from fmepy.fitting.multistart import best_of
 
 TIMES = np.arange(1, 20, 2.0)
 
@@ -96,11 +95,16 @@ def test_a_summary_without_covariance_says_that_none_was_asked_for(fit):
 
 
 def test_ctrl_c_before_any_start_is_done_stays_an_interrupt():
-    def interrupted(start, rng):
-        raise KeyboardInterrupt
+    calls = []
+
+    def interrupted(p):
+        calls.append(p)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return [p["a"] - 1.0]
 
     with pytest.raises(KeyboardInterrupt):
-        best_of(interrupted, np.ones((3, 2)), rng=np.random.default_rng(1), executor=None, progress=False)
+        fme.modFit(interrupted, {"a": 0.0}, starts=3, seed=1)
 
 
 def test_a_variable_called_time_is_refused(model):

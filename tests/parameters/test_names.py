@@ -102,3 +102,11 @@ def test_names_are_given_back_as_they_are_known():
     assert values[MICRO] == 1
     with pytest.raises(KeyError, match="b"):
         values["b"]
+
+
+def test_a_name_beside_all_that_are_known_is_to_be_left_out():
+    with pytest.raises(ParameterError) as told:
+        check_names(["a", "sd_v_y", "b"], ["a", "b"], argument="parms")
+    assert "leave it out, such as p[['a', 'b']]" in str(told.value)
+    with pytest.raises(ParameterError, match="Did you mean 'a1'"):
+        check_names(["a11"], ["a1", "b"], argument="parms")

@@ -32,8 +32,6 @@ from fmepy.models.running.switches import as_choices
 from fmepy.models.running.system import System, along, build_system, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
-__all__ = ["ENGINE", "DopriStepper", "stepper"]
-
 MOST_STEPS = 100_000
 """Steps of one segment, rejected ones included, before a run is given back."""
 _MOST_STRETCHES = 64

@@ -3,7 +3,8 @@
 ::
 
     events     columns var, time, value, method, and one more: the entity's
-    forcings   a table with the columns time, value, and one more: the entity's; or (table, "constant")
+    forcings   a table with the columns time, value (or the forcing's name), and one more: the entity's; or
+               (table, "constant")
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from fmepy.errors import ModelError, did_you_mean, listed
 from fmepy.models.running.events import COLUMNS, event_rows
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import normal_name
-
-__all__ = ["EntityInputs", "inputs_by_entity"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +90,7 @@ def inputs_by_entity(events: Any, forcings: Any) -> EntityInputs | None:
     series: dict[str, dict[str, Any]] = {}
     if isinstance(forcings, Mapping | pd.Series):
         for name, given in dict(forcings).items():
-            found = _split_forcing(given)
+            found = _split_forcing(normal_name(name), given)
             if found is not None:
                 columns[f"forcings[{str(name)!r}]"], series[normal_name(name)] = found
     if not columns:
@@ -122,13 +121,16 @@ def _split_events(events: Any) -> tuple[str | None, dict[str, list[dict[str, Any
     return column, out
 
 
-def _split_forcing(given: Any) -> tuple[str, dict[str, Any]] | None:
+def _split_forcing(name: str, given: Any) -> tuple[str, dict[str, Any]] | None:
     """Return the column of the entities, and the series by entity; None if it is one series."""
     table, method = given if isinstance(given, tuple) and len(given) == 2 else (given, "linear")
-    if not isinstance(table, pd.DataFrame) or table.shape[1] != 3 or not {"time", "value"} <= set(table.columns):
+    if not isinstance(table, pd.DataFrame) or table.shape[1] != 3:
         return None
-    (column,) = (str(c) for c in table.columns if c not in ("time", "value"))
+    value = "value" if "value" in table.columns else name
+    if not {"time", value} <= set(table.columns):
+        return None
+    (column,) = (str(c) for c in table.columns if c not in ("time", value))
     if table[column].isna().any():
         raise ModelError(f"A forcing's table: the entity (column {column!r}) is missing in a row.")
     parts = table.groupby(table[column].map(entity_text), sort=False)
-    return column, {str(k): (part["time"].to_numpy(), part["value"].to_numpy(), method) for k, part in parts}
+    return column, {str(k): (part["time"].to_numpy(), part[value].to_numpy(), method) for k, part in parts}

@@ -114,7 +114,10 @@ def _forcing(name: str, series: Any) -> Forcing:
     try:
         times, values = np.array(times, dtype=float), np.array(values, dtype=float)
     except (TypeError, ValueError):
-        raise ModelError(f"The forcing {name!r} must hold numbers.") from None
+        raise ModelError(
+            f"The forcing {name!r} must hold numbers, time and value first. (A table of several entities has the "
+            "columns 'time', 'value' and the entity's.)"
+        ) from None
     if times.ndim != 1 or times.shape != values.shape or not len(times):
         raise ModelError(
             f"The forcing {name!r} has {times.size} times and {values.size} values; as many of each are "

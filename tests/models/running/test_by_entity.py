@@ -70,6 +70,8 @@ def test_forcings_by_entity_are_tables_with_one_more_column():
     linear = OdeModel(filling, state={"x": 0.0}, times=[0, 2, 4], forcings={"u": table}, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(linear(entity="a")["x"], [0, 2, 4], rtol=1e-8)
     np.testing.assert_allclose(linear(entity="b")["x"], [0, 6, 16], rtol=1e-8)
+    named = linear.replace(forcings={"u": table.rename(columns={"value": "u"})})
+    np.testing.assert_allclose(named(entity="b")["x"], [0, 6, 16], rtol=1e-8)
     steps = linear.replace(forcings={"u": (table, "constant")})
     np.testing.assert_allclose(steps(entity="b")["x"], [0, 4, 8], rtol=1e-8)
     counting = DifferenceModel(lambda n, x, u: x + u, state={"x": 0.0}, times=[0, 2, 4], forcings={"u": table})
@@ -108,3 +110,12 @@ def test_a_cost_must_name_the_same_column_and_have_no_entity_without_inputs():
         SimulationCost(model(), obs.rename(columns={"subject": "who"}), entity="who")
     with pytest.raises(ArgumentError, match="entity='subject'"):
         SimulationCost(model(), obs.drop(columns="subject"))
+
+
+def test_a_noise_that_names_a_forcing_takes_that_of_the_readings_own_entity():
+    table = pd.DataFrame({"rat": ["a", "a", "b", "b"], "time": [0, 4, 0, 4], "u": [1.0, 1.0, 3.0, 7.0]})
+    model = OdeModel("d(x)/dt = u - k*x", state={"x": 0}, parms={"k": 0.3}, times=[0, 2, 4], forcings={"u": table})
+    obs = pd.DataFrame({"rat": ["a", "b", "a", "b"], "time": [2, 2, 4, 4], "x": [1.5, 5.0, 2.3, 9.0]})
+    cost = SimulationCost(model, obs, entity="rat", measurement_noise={"x": "s*u"}, parms={"s": 0.1})
+    found = cost().residuals.set_index(["entity", "x"])["weight"]
+    np.testing.assert_allclose(1 / found[[("a", 2), ("b", 2), ("a", 4), ("b", 4)]], [0.1, 0.5, 0.1, 0.7])
