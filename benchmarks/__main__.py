@@ -11,10 +11,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import growth, rows_costs, rows_filter, rows_first_use, rows_mcmc, rows_montecarlo, rows_sensitivity
+from benchmarks import (
+    growth,
+    rows_costs,
+    rows_filter,
+    rows_first_use,
+    rows_mcmc,
+    rows_montecarlo,
+    rows_sensitivity,
+    rows_starts,
+)
 from benchmarks.row import Row
 
-ROOMS = (rows_costs, rows_sensitivity, rows_montecarlo, rows_mcmc, rows_filter, rows_first_use)
+ROOMS = (rows_costs, rows_starts, rows_sensitivity, rows_montecarlo, rows_mcmc, rows_filter, rows_first_use)
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several
 means, taken in turn with the peer's, of the processor's time where no workers help. What fmepy is asked is what a user
 types: no engine and no propagation is named. "The same through odeint" is the same fmepy call on the same model as a

@@ -7,6 +7,7 @@ at its nominal parameters is 276.443994.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,6 +62,17 @@ def dimers(
         k_imp_hetero * pApB / out - home_ab,
         k_imp_homo * pBpB / out - home_bb,
     )
+
+
+def observed(A: Any, B: Any, pApB: Any, pApA: Any, pBpB: Any) -> list[Any]:
+    """Return the three observables, in per cent, as a user writes them by hand."""
+    s = 0.107
+    a, b = s * (A + 2 * pApA), (1 - s) * (B + 2 * pBpB)
+    return [
+        (100 * pApB + 200 * s * pApA) / (pApB + a),
+        (100 * pApB + 200 * (1 - s) * pBpB) / (pApB + b),
+        (100 * pApB + 100 * s * (A + 2 * pApA)) / (2 * pApB + a + b),
+    ]
 
 
 @cache
