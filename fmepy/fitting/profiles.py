@@ -12,13 +12,13 @@ For a linear model the first is the t-interval. Raue et al. (2009), Bioinformati
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fmepy.checks import between_0_and_1, whole_number
-from fmepy.errors import ParameterError, listed
+from fmepy.errors import ArgumentError, ParameterError, listed
 from fmepy.fitting.optimum import Optimum, optimum_of
 from fmepy.fitting.predicted import predictions_asked
 from fmepy.fitting.profile_result import Profile, profile_of
@@ -159,6 +159,8 @@ def profile(
 def _names(which: Any, best: Optimum, f: Any) -> list[str]:
     if which is None:
         return list(best.names)
+    if not isinstance(which, str | Iterable):
+        raise ArgumentError(f"`which` must be a name or a list of names; got {which!r}.")
     wanted = [which] if isinstance(which, str) else list(which)
     given = best.search.objective.parameters.lmfit
     own = [str(n) for n in getattr(f, "parms", ())] if given is None else list(given)

@@ -102,27 +102,16 @@ def _number(value: Any, scenario: Any, column: Any) -> float:
 
 
 def settled(model: Any, row: Scenario) -> Scenario:
-    """Return a scenario whose initial values the model can take.
-
-    Where a parameter is nothing but the initial value of a state, it is the parameter that is set: with a number in its
-    place the model would not know it any more, and other scenarios do.
-    """
-    state: dict[str, float] = {}
-    parms = dict(row.parms)
-    for name, value in row.changes.get("state", {}).items():
-        try:
-            changed(model, row._replace(changes={"state": {**state, name: value}}))
-        except ParameterError as error:
-            parameter = _initial_parameter(model, name)
-            if parameter is None or parameter in parms:
-                raise ParameterError(
-                    f"{error} (The model makes the initial value of {name!r} of parameters: set those alone.)"
-                ) from error
-            parms[parameter] = value
-        else:
-            state[name] = value
-    others = {k: v for k, v in row.changes.items() if k != "state"}
-    return Scenario(row.name, parms, {**others, **({"state": state} if state else {})})
+    """Return a scenario whose initial values the model can take; refuse a start that is set in two ways."""
+    for name in row.changes.get("state", {}):
+        parameter = _initial_parameter(model, name)
+        if parameter is not None and parameter in row.parms:
+            raise ParameterError(
+                f"`table`: scenario {row.name!r} sets {name!r}, and {parameter!r}, which is its initial value. Set one "
+                "of them."
+            )
+    changed(model, row)
+    return row
 
 
 def _initial_parameter(model: Any, state: str) -> str | None:

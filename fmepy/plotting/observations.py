@@ -122,19 +122,28 @@ def draw_marked(ax: Axes, x: Any, y: Any, marks: Any = None, xyswap: bool = Fals
         style.setdefault("color", line.get_color())
 
 
-def _marks_of(table: pd.DataFrame) -> tuple[pd.DataFrame, Any]:
-    """Return a table without its column of marks, and the marks by row; None if it has no such column."""
-    found = []
+def _marks_of(table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return a table without its columns of marks, and these columns by name."""
+    found = {}
     for j in range(table.shape[1]):
         column = table.iloc[:, j]
         if not pd.api.types.is_numeric_dtype(column):
             texts = column.fillna("").astype(str).str.strip().replace("=", "")
             if set(texts) <= {"", *_BEYOND} and texts.isin(list(_BEYOND)).any():
-                found.append((j, texts.to_numpy()))
-    if len(found) != 1:
-        return table, None
-    place, marks = found[0]
-    return table.iloc[:, [j for j in range(table.shape[1]) if j != place]], marks
+                found[str(table.columns[j])] = texts.to_numpy()
+    return table.loc[:, [str(c) not in found for c in table.columns]], found
+
+
+def _marks_by_variable(marks: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the marks of every variable: one column is of the only variable, else of the one that its name holds."""
+    if len(names) == 1 and len(marks) == 1:
+        return dict.fromkeys(names, *marks.values())
+    out = {}
+    for column, values in marks.items():
+        mine = max((n for n in names if n in column), key=len, default=None)
+        if mine is not None:
+            out[mine] = values
+    return out
 
 
 def observed_points(
@@ -145,7 +154,8 @@ def observed_points(
     Parameters
     ----------
     tables : sequence of tables, wide or long
-        A column that holds nothing but "<", ">", "=" and empty cells marks readings beyond a limit.
+        A column that holds nothing but "<", ">", "=" and empty cells marks readings beyond a limit; in a wide table of
+        several variables those of the variable that stands in its name, such as "mark_B".
     x_name : str, optional
         The column of x, where a table has it; else x is the first column (wide) or the second (long).
     variables : sequence of str, optional
@@ -162,9 +172,12 @@ def observed_points(
             is_long = False
         parts, own = _long(table, x_name, i) if is_long else _wide(table, x_name, i)
         found = found or own
+        names = [name for name, *_ in parts]
+        of = dict.fromkeys(names, next(iter(marks.values()), None)) if is_long else _marks_by_variable(marks, names)
         for name, xs, ys, rows in parts:
             kept = np.isfinite(xs) & np.isfinite(ys)
-            beyond = None if marks is None else marks[rows][kept]
+            mine = of.get(name)
+            beyond = None if mine is None else mine[rows][kept]
             out.setdefault(name, []).append(Points(i, xs[kept], ys[kept], beyond))
     return out, found or "x"
 

@@ -67,6 +67,8 @@ def obsplot(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import pandas as pd
     >>> first = pd.DataFrame({"t": [1, 2, 3], "A": [1.0, 2.0, 3.0], "B": [5.0, 6.0, np.nan]})
     >>> second = {"name": ["A", "D"], "x": [1.5, 2.5], "y": [1.4, 7.0]}
     >>> panels = obsplot(first, second)

@@ -358,3 +358,9 @@ def test_a_picture_has_a_panel_a_parameter_and_its_paths():
     assert one.get_ylabel() == "relative to the estimate"
     assert one.get_legend_handles_labels()[1] == ["a"]
     plt.close("all")
+
+
+def test_which_must_be_names():
+    fit = fme.modFit(lambda p: [p["a"] - 1, p["a"] - 2.0], {"a": 0.0})
+    with pytest.raises(ArgumentError, match="a name or a list of names; got True"):
+        fme.profile(lambda p: [p["a"] - 1, p["a"] - 2.0], fit, True)

@@ -55,3 +55,12 @@ def test_costs_fits_predictions_and_ranges_show_them() -> None:
 def test_text_that_is_no_mark_stays_what_it_was() -> None:
     with pytest.raises(fme.errors.DataError, match="'note' does not hold numbers"):
         fme.obsplot(DATA.assign(mark=1.0, note=["a", "b", "<", ""]))
+
+
+def test_marks_in_a_wide_table_are_of_the_variable_that_their_column_names() -> None:
+    data = DATA.assign(B=[1.0, 2, 3, 4], markB=["", "", "", ">"]).rename(columns={"mark": "markA"})
+    of_a, of_b = fme.obsplot(data)
+    assert drawn(of_a) == {"o": 2, "v": 1, "^": 1}
+    assert drawn(of_b) == {"o": 3, "^": 1}
+    _, of_b = fme.obsplot(data.drop(columns="markB"))
+    assert drawn(of_b) == {"o": 4}
