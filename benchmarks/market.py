@@ -68,7 +68,7 @@ def START() -> dict[str, float]:  # noqa: N802    # a constant that needs the co
 def _pieces() -> tuple[Callable[..., None], np.ndarray, list[np.ndarray]]:
     """Return the compiled model function, the sds of the measurements, and the histories."""
     one = cost()
-    advance, _ = one.specification.space.interpreted()
+    advance, _ = one.specification.space.functions()
     sd = np.array([float(one.measurement_noise[s]) for s in one.model.states])
     tables = [e.raw.reshape(-1, 10) for e in one.entities]
     return advance, sd, tables
