@@ -93,7 +93,8 @@ def test_local_parameters_are_the_separate_fits(oral):
         )
         np.testing.assert_allclose(fit.par[[f"{n}[{label}]" for n in alone.par.index]], alone.par, rtol=1e-8)
         ssr += alone.ssr
-    assert fit.ssr == pytest.approx(ssr, rel=1e-10)
+    # where LSODA runs in place of the compiled engine, its steps leave their mark of rtol on the sums
+    assert fit.ssr == pytest.approx(ssr, rel=1e-10 if oral.engine == "diffsol" else 1e-8)
 
 
 def test_the_jacobian_is_that_of_the_residuals_and_its_foreign_columns_are_zero(oral):
@@ -107,7 +108,7 @@ def test_the_jacobian_is_that_of_the_residuals_and_its_foreign_columns_are_zero(
     }  # fmt: skip
     bound = cost.bind()
     J, theta = bound.jacobian(bound.theta0), bound.theta0
-    for j, h in enumerate(1e-5 * theta):
+    for j, h in enumerate(1e-3 * theta):  # a solver of tolerance 1e-9 leaves differences of 1e-5 few digits
         e = h * np.eye(len(theta))[j]
         np.testing.assert_allclose(
             J[:, j], (bound.residuals(theta + e) - bound.residuals(theta - e)) / (2 * h), atol=1e-5
@@ -132,6 +133,7 @@ def test_what_is_bound_follows_the_names_and_the_rest_stays(oral):
     assert why[1].startswith("Entity 'b': ")
 
 
+@pytest.mark.compiled
 def test_all_entities_are_compiled_once(monkeypatch):
     from fmepy.models.engines import diffsol
 
