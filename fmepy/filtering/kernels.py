@@ -31,7 +31,7 @@ ILL_CONDITIONED = 7.2e10
 
 
 def covariance_to_next(P, F, S, M, T):
-    """Set P to F P F' + S; M and T are work space of the same shape. Zeros of F are skipped."""
+    """Set P to F P F' + S, and T to P F' of the P before; M is work space. Zeros of F are skipped."""
     n = P.shape[0]
     for i in range(n):
         for j in range(n):
@@ -103,22 +103,6 @@ def covariance_by_stages(h, F1, F2, F3, F4, A1, A2, A3, A4, P, S, K, total):
     for i in range(n):
         for j in range(n):
             P[i, j] += total[i, j]
-
-
-def factor_times(F, X, work):
-    """Set X to F X, shape (n, d)."""
-    n, d = X.shape
-    for i in range(n):
-        for j in range(d):
-            work[i, j] = 0.0
-        for k in range(n):
-            f = F[i, k]
-            if f != 0.0:
-                for j in range(d):
-                    work[i, j] += f * X[k, j]
-    for i in range(n):
-        for j in range(d):
-            X[i, j] = work[i, j]
 
 
 def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):

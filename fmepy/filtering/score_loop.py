@@ -23,6 +23,7 @@ import numpy as np
 from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import copied, copied_vector
 from fmepy.filtering.job import Job
+from fmepy.filtering.kernels import covariance_to_next
 from fmepy.filtering.loop import change_state, follow
 from fmepy.filtering.transition import EXACT, Space, space, transition
 from fmepy.types import Cube, Matrix, Vector
@@ -203,14 +204,7 @@ def _predict(job, a, step, x):
     schedule, n, n_par, here, P, G, D = job.schedule, x.shape[0], a.at.ahead.shape[0], a.here, a.P, a.G, a.D
     t, h, u = schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step]
     transition(job.model, t, h, u, x, job.p, here.y, here.Phi, here.S, here.w)
-    for i in range(n):  # G = P Phi'
-        for j in range(n):
-            G[j, i] = 0.0
-        for r in range(n):
-            f = here.Phi[i, r]
-            if f != 0.0:
-                for j in range(n):
-                    G[j, i] += f * P[r, j]
+    covariance_to_next(P, here.Phi, here.S, D, G)  # G is P Phi' then, of the P before
     for q in range(n_par):
         ahead, behind, width = a.ahead, a.behind, a.at.ahead[q] - a.at.behind[q]
         _taken(job, a, step, x, a.at.ahead[q], q, 0, ahead)
@@ -221,18 +215,6 @@ def _predict(job, a, step, x):
     _predicted(here.Phi, a.dP, a.source, a.M)
     copied_vector(here.y, x)
     copied(a.dy, a.dx)
-    for i in range(n):
-        for j in range(n):
-            D[i, j] = 0.0
-        for r in range(n):
-            f = here.Phi[i, r]
-            if f != 0.0:
-                for j in range(n):
-                    D[i, j] += f * G[r, j]
-    for i in range(n):
-        for j in range(i + 1):
-            P[i, j] = D[i, j] + here.S[i, j]
-            P[j, i] = P[i, j]
     return 0
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -85,6 +85,8 @@ class MultiStart(Shown):
     lower: pd.Series = field(repr=False)
     upper: pd.Series = field(repr=False)
     interrupted: bool = False
+
+    same: ClassVar[float] = SAME
 
     def shown(self) -> Iterable[str | Part]:
         """Return what is to be said, and the optima."""

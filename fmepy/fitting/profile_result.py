@@ -108,7 +108,8 @@ def profile_of(found: Found, things: Mapping[str, Held], level: float, predicted
         frames.append(_frame(name, estimate, low, high, found))
         limits = held.limits(best.search)
         ends[name] = (estimate, *(_end(side, k, limits) for k, side in enumerate((low, high))), level)
-        verdicts[name] = _verdict(name, estimate, (low, high), limits, found, level)
+        said = _said(name, estimate, (low, high), limits, found, level)
+        verdicts[name] = _of_better(name, found) + said
         failed += [(name, v, m) for side in (low, high) for v, m in zip(side.failed, side.messages, strict=True)]
     index = list(things)
     return Profile(
@@ -179,22 +180,15 @@ def _of_failures(failed: Sequence[tuple[str, float, str]]) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------- sentences
 
 
-def _verdict(
-    name: str,
-    estimate: float,
-    sides: tuple[Walked, Walked],
-    limits: tuple[float, float],
-    found: Found,
-    level: float,
-) -> str:
+def _of_better(name: str, found: Found) -> str:
+    """Return how a sentence begins where a better optimum was found along this profile."""
     better = [b for b in found.better if b[0] == name]
-    said = _said(name, estimate, sides, limits, found, level)
     if not better:
-        return said
+        return ""
     _, value, before, after = better[-1]
     return (
         f"better optimum: at {name} = {value:.5g} the cost fell below that of the fit, {before:.7g}, and from there to "
-        f"{after:.7g}; all profiles were begun anew from it. There, {said}"
+        f"{after:.7g}; all profiles were begun anew from it. There, "
     )
 
 

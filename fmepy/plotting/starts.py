@@ -33,14 +33,12 @@ def plot_waterfall(many: MultiStart, *, ax: Any = None, **kwargs: Any) -> Axes:
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the points' ``Axes.plot``.
     """
-    from fmepy.fitting.optima import SAME
-
     panel = get_ax(ax)
     above = many.above.to_numpy(dtype=float)
     order = np.argsort(above, kind="stable")[: np.count_nonzero(np.isfinite(above))]
     rank, height = np.arange(1, order.size + 1), np.maximum(above[order], _FLOOR)
     panel.plot(rank, height, color="0.8", linewidth=1, zorder=1)
-    panel.axhline(SAME, color="0.6", linewidth=0.8, linestyle=":")
+    panel.axhline(many.same, color="0.6", linewidth=0.8, linestyle=":")
     for label, members, style in _groups(many, many.starts["optimum"].to_numpy()[order]):
         look = {"linestyle": "none", "markersize": 5, **style, "label": label, **kwargs}
         panel.plot(rank[members], height[members], **look)
