@@ -101,6 +101,17 @@ def test_a_censored_normal_sample_has_its_closed_likelihood_and_maximum() -> Non
     np.testing.assert_allclose(residuals["res"][below], scipy.stats.norm.pdf(z) / scipy.stats.norm.sf(z), rtol=1e-10)
 
 
+@pytest.mark.parametrize(("mark", "sign"), [("<", -1), (">", 1)])
+def test_a_reading_beyond_a_limit_informs_as_its_residual_does(mark: str, sign: int) -> None:
+    cost = fme.SimulationCost(level(), {"time": [1.0], "m": [4.4], "mark": [mark]}, measurement_noise={"m": "sd"},
+                              parms={"sd": 0.7}, censored="mark")  # fmt: skip
+    (row,) = cost.bind(["mu", "sd"]).sensitivity_rows(np.array([4.0, 0.7]))[2]
+    r, h = (4.0 - 4.4) / 0.7, 1e-4
+    below, at, above = scipy.stats.norm.logcdf(sign * np.array([r - h, r, r + h]))
+    moved = np.array([1.0, -r]) / 0.7  # dr/dmu, dr/dsd
+    np.testing.assert_allclose(np.outer(row, row), -(above - 2 * at + below) / h**2 * np.outer(moved, moved), rtol=1e-5)
+
+
 def test_boehm_has_its_published_likelihood_and_an_exact_gradient() -> None:
     cost = boehm.cost()
     value = cost()
