@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -140,7 +141,10 @@ def _marks_by_variable(marks: Mapping[str, Any], names: Sequence[str]) -> dict[s
         return dict.fromkeys(names, *marks.values())
     out = {}
     for column, values in marks.items():
-        mine = max((n for n in names if n in column), key=len, default=None)
+        # a word of it: "mark_B" is of B, and "mark" of nobody, though m stands in it
+        mine = max(
+            (n for n in names if re.search(rf"(?<![^\W_]){re.escape(n)}(?![^\W_])", column)), key=len, default=None
+        )
         if mine is not None:
             out[mine] = values
     return out

@@ -58,9 +58,11 @@ def test_text_that_is_no_mark_stays_what_it_was() -> None:
 
 
 def test_marks_in_a_wide_table_are_of_the_variable_that_their_column_names() -> None:
-    data = DATA.assign(B=[1.0, 2, 3, 4], markB=["", "", "", ">"]).rename(columns={"mark": "markA"})
+    data = DATA.assign(B=[1.0, 2, 3, 4], mark_B=["", "", "", ">"]).rename(columns={"mark": "A_mark"})
     of_a, of_b = fme.obsplot(data)
     assert drawn(of_a) == {"o": 2, "v": 1, "^": 1}
     assert drawn(of_b) == {"o": 3, "^": 1}
-    _, of_b = fme.obsplot(data.drop(columns="markB"))
+    _, of_b = fme.obsplot(data.drop(columns="mark_B"))
     assert drawn(of_b) == {"o": 4}
+    of_m, _ = fme.obsplot(DATA.rename(columns={"A": "m"}).assign(B=1.0)[["time", "m", "B", "mark"]])
+    assert drawn(of_m) == {"o": 4}
