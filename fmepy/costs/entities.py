@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.observations import Comparison
+from fmepy.costs.row_parameters import Cases, read_cell
 from fmepy.costs.tables import as_table, column_position
 from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean, listed
 from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text
@@ -190,30 +191,12 @@ def _check_rows(rows: Sequence[str], texts: Sequence[str], starts: Mapping[str, 
 def _cell(value: Any, name: str, row: str) -> float | str:
     """Return a cell as a number or a name."""
     where = f"`conditions`: {name!r} of entity {row!r}"
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            number = float(text)
-        except ValueError:
-            text = normal_name(text)
-            if text.split("[")[0].isidentifier():
-                return text
-            raise DataError(f"{where} is {value!r}; a number or the name of a parameter is needed.") from None
-    elif isinstance(value, bool | np.bool_):
-        raise DataError(f"{where} is {value}; a number or the name of a parameter is needed.")
-    else:
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            raise DataError(f"{where} is {value!r}; a number or the name of a parameter is needed.") from None
-    if np.isnan(number):
-        raise DataError(
-            f"{where} is missing; a number or the name of a parameter is needed. {name!r} itself, as a name, leaves it "
-            "to be shared."
-        )
-    if np.isinf(number):
-        raise DataError(f"{where} is {number:g}; a finite number or the name of a parameter is needed.")
-    return number
+    try:
+        return read_cell(value, where)
+    except DataError as error:
+        if " is missing;" not in str(error):
+            raise
+        raise DataError(f"{error} {name!r} itself, as a name, leaves it to be shared.") from None
 
 
 def _starts(table: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
@@ -252,16 +235,24 @@ def _starts(table: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Experiments:
-    """What is said of several experiments.
+    """What is said of several experiments, and of readings that name parameters by row.
+
+    Readings that have all parameters in common are a *case*; without parameters by row every entity is one.
 
     Attributes
     ----------
     column : EntityColumn
         Of the data.
     parameters : EntityParameters
-        Of the entities of the data, in order, then of rows that others start from.
+        Of the cases, in order, then of rows that others start from.
     starts : tuple of (int or None)
-        By entity of the data, the one in whose steady state it starts.
+        By case the one in whose steady state it starts.
+    entity_of, case_of : ndarray of int
+        The entity of every case, and the case of every reading.
+    n_model : int
+        How many of the full parameters, the first, a run depends on.
+    by_row : mapping of str to tuple of cells, length n_case
+        What readings name by row, of the model's parameters.
     distinct : bool
         Every entity has inputs of its own.
     """
@@ -269,24 +260,34 @@ class Experiments:
     column: EntityColumn
     parameters: EntityParameters
     starts: tuple[int | None, ...]
+    entity_of: IntVector
+    case_of: IntVector
+    n_model: int
+    by_row: Mapping[str, tuple[float | str, ...]]
     distinct: bool = False
 
     @cached_property
     def apart(self) -> tuple[tuple[int, ...], IntVector]:
-        """Entities that differ from each other in a parameter or the start, one of each kind; the kind of every one."""
-        if self.distinct:
-            every = tuple(range(len(self.starts)))
-            return every, np.array(every, dtype=np.intp)
-        n = len(self.parameters.parms)
-        values = self.parameters.values
+        """Cases that differ from each other in their run, one of each kind; the kind of every one."""
         kinds: dict[Any, int] = {}
         of, first = [], []
         for k, start in enumerate(self.starts):
-            key = (start, *((int(t), 0.0) if t < n else (-1, values[t]) for t in self.parameters.take[k]))
+            rest = None if start is None else self._sources(start)
+            key = (int(self.entity_of[k]) if self.distinct else None, rest, self._sources(k))
             if key not in kinds:
                 first.append(k)
             of.append(kinds.setdefault(key, len(kinds)))
         return tuple(first), np.array(of, dtype=np.intp)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every run takes the model's parameters as they are."""
+        return bool((self.parameters.take[:, : self.n_model] == np.arange(self.n_model)).all())
+
+    def _sources(self, k: int) -> tuple[tuple[int, float], ...]:
+        """Return where the parameters of a case's run come from: a parameter of the whole, or a number."""
+        n, values = len(self.parameters.parms), self.parameters.values
+        return tuple((int(t), 0.0) if t < n else (-1, values[t]) for t in self.parameters.take[k, : self.n_model])
 
     def position(self, entity: Any) -> int:
         """Return the place of an entity of the data; ParameterError for one that is not there, with the nearest."""
@@ -297,6 +298,39 @@ class Experiments:
             )
         return texts.index(text)
 
+    def runs_of(self, position: int) -> list[int]:
+        """Return the cases of an entity that differ in their run, one of each kind."""
+        kinds = self.apart[1]
+        mine = np.flatnonzero(self.entity_of == position)
+        found: list[int] = mine[np.sort(np.unique(kinds[mine], return_index=True)[1])].tolist()
+        return found
+
+    def told(self, k: int, names: Sequence[str] | None = None) -> str:
+        """Return what the readings of a case name by row, in words; of `names` only."""
+        cells = {n: c[k] for n, c in self.by_row.items() if names is None or n in names}
+        return ", ".join(f"{n} = {c if isinstance(c, str) else format(c, 'g')}" for n, c in cells.items())
+
+    def run_of(self, position: int, asked: Mapping[str, Any]) -> int:
+        """Return the case of an entity whose readings name this by row; ArgumentError if it is none, or several."""
+        cases = self.runs_of(position)
+        wanted = {normal_name(n): read_cell(v, f"`noise_parms`: {n!r}") for n, v in asked.items()}
+        for name in wanted:
+            if name not in self.by_row:
+                raise ArgumentError(
+                    f"`noise_parms`: no reading names {name!r}, of the model, by row.{did_you_mean(name, self.by_row)}"
+                )
+        fit = [k for k in cases if all(self.by_row[n][k] == cell for n, cell in wanted.items())]
+        if len(fit) == 1:
+            return fit[0]
+        told = "; ".join(self.told(k) for k in fit or cases)
+        some = next(iter(self.by_row), "")
+        first = {some: self.by_row[some][cases[0]]} if some else {}
+        found = "several runs are" if fit else "no run is"
+        raise ArgumentError(
+            f"`noise_parms`: {found} of {dict(asked) or 'this entity'}; there are: {told}. Say which, such as "
+            f"noise_parms={first}."
+        )
+
 
 def read_experiments(
     column: EntityColumn,
@@ -306,6 +340,7 @@ def read_experiments(
     local: Any = (),
     given: Mapping[str, float],
     model: Any,
+    cases: Cases | None = None,
 ) -> Experiments:
     """Return what is said of several experiments.
 
@@ -313,13 +348,15 @@ def read_experiments(
     ----------
     column, conditions
     full : Series
-        All parameters of a run, with their values.
+        All parameters of a run, with their values; the model's first.
     local : sequence of str
         ``entity_parms``, as the user gives them.
     given : mapping of str to float
         Values of parameters that are not among the full ones.
     model : Model
         Asked for its states, for messages, and for inputs of entities.
+    cases : Cases, optional
+        What readings say of parameters by row.
 
     Raises
     ------
@@ -338,14 +375,41 @@ def read_experiments(
                 f"`conditions`: the column {name!r} is no parameter.{why} There are {listed(known)}. Leave columns "
                 "that only describe out of it."
             )
-    parameters = entity_parameters(full, conditions.rows, local=local, conditions=conditions.cells, given=given)
-    starts = [conditions.starts.get(t) for t in column.texts]
+    texts = column.texts
+    if cases is None:
+        every = np.arange(len(texts))
+        cases = Cases(every, np.empty(0, dtype=np.intp), {})
+    rows = [(texts[e], k) for k, e in enumerate(cases.entity_of)]
+    starts: list[int | None] = []
+    resting: dict[tuple[Any, ...], int] = {}
+    for k in range(len(rows)):
+        source = conditions.starts.get(rows[k][0])
+        if source is None:
+            starts.append(None)
+            continue
+        key = (source, *(cells[k] for cells in cases.cells.values()))  # what a row names holds in the rest before, too
+        if key not in resting:
+            resting[key] = len(rows)
+            rows.append((source, k))
+        starts.append(resting[key])
+    cells = {name: [cell[text] for text, _ in rows] for name, cell in conditions.cells.items()}
+    cells |= {name: [cell[k] for _, k in rows] for name, cell in cases.cells.items()}
+    labels = [text for text, _ in rows]
+    parameters = entity_parameters(full, labels, local=local, conditions=cells, given=given)
     inputs = getattr(model, "entity_inputs", None)
     if inputs is not None:
         for label in column.labels:
             inputs.of(label)
-    places = tuple(None if s is None else conditions.rows.index(s) for s in starts)
-    return Experiments(column, parameters, places, inputs is not None)
+    return Experiments(
+        column=column,
+        parameters=parameters,
+        starts=tuple(starts),
+        entity_of=cases.entity_of,
+        case_of=cases.case_of,
+        n_model=len(model.parms),
+        by_row={name: cell for name, cell in cases.cells.items() if name in model.parms.index},
+        distinct=inputs is not None,
+    )
 
 
 def check_needed(entity: str | None, model: Any, **arguments: Any) -> None:

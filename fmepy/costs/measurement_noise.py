@@ -229,7 +229,7 @@ def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -
         if further:
             behind.append(part.places.elsewhere(further, at))
     places, model = [*(part.places for part in parts), *behind], parts[0].model
-    if parts[0].experiments is None:
+    if parts[0].plain_run:
         own = [n for n in names if n in model.parms.index]
         predictions: Predictions = predictions_of(model, places, concatenate(pieces), own, **words)
     else:
@@ -252,12 +252,11 @@ def _noise_of(part: Any) -> MeasurementNoise:
 
 
 def _parameters_of(part: Any, wanted: Sequence[str], names: Sequence[str]) -> NoiseParameters:
-    """Return where the parameters of a cost's noise come from; by experiment, where there are several."""
-    if part.experiments is None:
+    """Return where the parameters of a cost's noise come from; by reading, where they differ."""
+    if part.cases is None:
         own = part.parms
         take = np.array([list(own.index).index(k) for k in wanted], dtype=np.intp)
         return NoiseParameters(own.to_numpy(dtype=float), list(own.index), take, names)
-    parameters, places = part.experiments.parameters, part.comparison.places
-    of_entity = parameters.take[:, [parameters.full_names.index(k) for k in wanted]]
-    take = of_entity[part.experiments.column.of_row[places]]
-    return NoiseParameters(parameters.values, list(parameters.parms.index), take, names)
+    parameters = part.cases.parameters
+    of_case = parameters.take[:, [parameters.full_names.index(k) for k in wanted]]
+    return NoiseParameters(parameters.values, list(parameters.parms.index), of_case[part.cases.case_of], names)

@@ -314,7 +314,7 @@ class PredictionsByEntity(Predictions):
         for part, rows, told in zip(self.parts, self.rows, self._told, strict=True):
             out[:, rows], failed = part.values_many(Theta)
             for i in np.flatnonzero((why == "") & (failed != "")):
-                why[i] = f"{told}: {failed[i]}"
+                why[i] = f"{told}: {failed[i]}" if told else failed[i]
         return out, why
 
     def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
@@ -336,10 +336,14 @@ def _of(told: str, run: Callable[[Vector], Any], theta: Vector) -> Any:
     try:
         return run(theta)
     except SimulationError as error:
+        if not told:
+            raise
         raise _renamed(error, told) from error
 
 
 def _renamed(error: SimulationError, told: str) -> SimulationError:
+    if not told:
+        return error
     return SimulationError(f"{told}: {error}", parameters=error.parameters, time=error.time, exploded=error.exploded)
 
 
@@ -416,4 +420,4 @@ def predictions_by_entity(
         own = data.only(rows[-1][rows[-1] < len(data)])
         parts.append(predictions_of(model, at, own, names, runs=runs * len(models), **words))
     theta0 = values_by_name(models[0].parameters.parms, names)
-    return PredictionsByEntity(parts, rows, [f"Entity {model.label!r}" for model in models], theta0, data)
+    return PredictionsByEntity(parts, rows, [model.told for model in models], theta0, data)

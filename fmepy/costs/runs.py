@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fmepy.costs.censored import signs
 from fmepy.costs.entities import Experiments
 from fmepy.costs.observations import Comparison
+from fmepy.costs.row_parameters import uses_of
 from fmepy.errors import ArgumentError
 from fmepy.models.entity import EntityModel
 from fmepy.models.from_rest import opened
@@ -23,48 +26,85 @@ class RunsOfCost:
     model: Any
     x: str | None
     entity: str | None
-    experiments: Experiments | None
+    cases: Experiments | None
     comparison: Comparison
     _own: pd.Series
 
+    @property
+    def experiments(self) -> Experiments | None:
+        """Which parameters every entity has; None without entities."""
+        return None if self.entity is None else self.cases
+
+    @property
+    def plain_run(self) -> bool:
+        """Whether one run of the model, with its parameters as they are, serves all readings."""
+        return self.cases is None or (self.entity is None and self.cases.is_plain)
+
     @cached_property
     def models(self) -> tuple[EntityModel, ...]:
-        """The model as every run of an entity has it; entities that differ in nothing share one."""
-        assert self.experiments is not None, "asked of costs of several experiments"
-        return tuple(self._model_of(k) for k in self.experiments.apart[0])
+        """The model as every run has it; entities and readings that differ in nothing share one."""
+        assert self.cases is not None, "asked of costs of several runs"
+        return tuple(self._model_of(k) for k in self.cases.apart[0])
 
     @cached_property
     def _opened(self) -> Any:
         return opened(self.model)
 
     def _model_of(self, k: int) -> EntityModel:
-        assert self.experiments is not None, "asked of costs of several experiments"
-        own, before = self.experiments.parameters, self.experiments.starts[k]
+        assert self.cases is not None, "asked of costs of several runs"
+        own, before = self.cases.parameters, self.cases.starts[k]
         if before is None:
             return EntityModel(self.model, own, k)
         return EntityModel(self._opened, own, k, before, self.model)
 
-    def model_of(self, entity: Any) -> EntityModel:
+    def model_of(self, entity: Any = None, noise_parms: Mapping[str, Any] | None = None) -> EntityModel:
         """Return the model as one entity runs it, a Model of the cost's parameters: for predictions, ranges, pictures.
 
         Parameters
         ----------
         entity : str or number
-            As it stands in the data.
+            As it stands in the data; None of a cost of one experiment.
+        noise_parms : mapping of str to str or number, optional
+            What stands for parameters of the model that readings name by row, such as ``{"scale": "scale_gel2"}``, if
+            it differs between the readings of the entity. Some readings must have it.
 
         Raises
         ------
         ArgumentError
-            A cost of one experiment.
+            A cost of one experiment whose readings name no parameters by row; readings that differ.
         ParameterError
             No such entity, with the nearest.
         """
-        if self.experiments is None:
+        if self.cases is None or (self.experiments is None and entity is not None):
             raise ArgumentError("This cost is of one experiment (entity=None): its model is `cost.model`.")
-        return self._model_of(self.experiments.position(entity))
+        place = 0 if self.experiments is None else self.experiments.position(entity)
+        return self._model_of(self.cases.run_of(place, dict(noise_parms or {})))
+
+    def runs_of(self, entity: Any = None, variable: str | None = None) -> dict[str, EntityModel]:
+        """Return the models of one entity, by what readings (of a variable) name by row: several where that differs."""
+        assert self.cases is not None, "asked of costs of several runs"
+        place = 0 if self.experiments is None else self.experiments.position(entity)
+        cases, moving = self.cases.runs_of(place), list(self.cases.by_row)
+        if variable is not None:
+            uses = uses_of(self.model, {}, self.cases.column.labels)
+            moving = [name for name in moving if uses(name, variable)]
+            read = [k for k in cases if variable in self._read_of(int(self.cases.apart[1][k]))]
+            cases = read or cases
+        out: dict[str, EntityModel] = {}
+        for k in cases:
+            out.setdefault(self.cases.told(k, moving), self._model_of(k))
+        return out
+
+    def _read_of(self, kind: int) -> set[str]:
+        """Return the variables that are read off a run."""
+        assert self.cases is not None, "asked of costs of several runs"
+        mine = self.cases.apart[1][self.cases.case_of] == kind
+        return {name for name, m in zip(self.comparison.names, mine, strict=True) if m}
 
     def run(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
         """Return the runs behind the cost: of several experiments one below the other, the entity in the first column.
+
+        Where readings name parameters of the model by row, every run is there, and a column ``by_row`` says of which.
 
         Parameters
         ----------
@@ -74,15 +114,31 @@ class RunsOfCost:
             Default: the model's own.
         """
         values = merge_parameters(self._own, parms)
-        if self.experiments is None:
+        if self.cases is None:
             table: pd.DataFrame = self.model(values[self.model.parms.index], times)
             return table
+        labels: tuple[Any, ...] = (None,) if self.experiments is None else self.experiments.column.labels
+        of_rows = self.cases.by_row
         tables = []
-        for label in self.experiments.column.labels:
-            model = self.model_of(label)
-            tables.append(model(values[model.parms.index], times))
-            tables[-1].insert(0, self.entity, label)
+        for label in labels:
+            for told, model in self.runs_of(label).items():
+                tables.append(model(values[model.parms.index], times))
+                if of_rows:
+                    tables[-1].insert(0, "by_row", told)
+                if self.experiments is not None:
+                    tables[-1].insert(0, self.entity, label)
         return pd.concat(tables, ignore_index=True)
+
+    def _read_only(self, curves: pd.DataFrame) -> list[pd.DataFrame]:
+        """Return the runs one by one, without the variables that are not read off them."""
+        assert self.cases is not None, "asked of costs of several runs"
+        kinds = self.cases.apart[1]
+        order = [kinds[k] for e in range(len(self.cases.column.labels)) for k in self.cases.runs_of(e)]
+        out, size = [], len(curves) // len(order)
+        for at, kind in enumerate(order):
+            unread = [n for n in self.model.var_names if n not in self._read_of(int(kind))]
+            out.append(curves.iloc[at * size : (at + 1) * size].drop(columns=unread))
+        return out
 
     def plot(self, parms: UserParameters = None, *, times: Any = None, axes: Any = None, **kwargs: Any) -> Any:
         """Draw the runs behind the cost with the data, in their own units: a panel an entity, or else a variable.
@@ -111,9 +167,16 @@ class RunsOfCost:
             from fmepy.plotting.models import plot_model
 
             obs = seen.rename(columns={"x": "time"})
-            return plot_model(curves, obs=obs, which=list(c.group_names), axes=axes, **kwargs)
+            runs = [curves] if self.cases is None else self._read_only(curves)
+            if len(runs) > 1:
+                kwargs.setdefault("labels", [one["by_row"].iloc[0] for one in runs])
+                runs = [one.drop(columns="by_row") for one in runs]
+            return plot_model(*runs, obs=obs, which=list(c.group_names), axes=axes, **kwargs)
         from fmepy.plotting.entities import plot_entities
 
         seen["entity"] = list(c.entities or ())
+        assert self.cases is not None, "there are entities"
+        if self.cases.by_row:  # a gap between the runs of an entity
+            curves = pd.concat([pd.concat([one, one.tail(1).assign(time=np.nan)]) for one in self._read_only(curves)])
         shown = curves[[self.entity, "time", *c.group_names]]
         return plot_entities(shown, seen, entity=str(self.entity), axes=axes, **kwargs)

@@ -25,6 +25,8 @@ import pandas as pd
 from fmepy.checks import changed_arguments
 from fmepy.costs.base import AddableCost
 from fmepy.costs.entities import (
+    Conditions,
+    EntityColumn,
     Experiments,
     check_given,
     check_needed,
@@ -38,6 +40,7 @@ from fmepy.costs.modcost import ModCost
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
 from fmepy.costs.predictions import predictions_by_entity, predictions_of
+from fmepy.costs.row_parameters import Cases, RowParameters, known_names, names_by_row, read_row_parameters, uses_of
 from fmepy.costs.runs import RunsOfCost
 from fmepy.costs.squares import BoundSimulation
 from fmepy.costs.tables import as_table
@@ -52,9 +55,12 @@ if TYPE_CHECKING:
 
 _ARGUMENTS = (
     *("model", "obs", "x", "y", "err", "weight", "scaleVar", "transform", "interpolate", "outside"),
-    *("measurement_noise", "censored", "parms", "entity", "entity_parms", "conditions"),
+    *("measurement_noise", "censored", "parms", "entity", "entity_parms", "conditions", "noise_parms"),
 )
-_MERGED = ("transform", "parms", "measurement_noise", "censored")
+_COLUMNS = ("x", "y", "err", "entity")
+ONLY = ""
+"""The entity of data that have none."""
+_MERGED = ("transform", "parms", "measurement_noise", "censored", "noise_parms")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,6 +115,13 @@ class SimulationCost(RunsOfCost, AddableCost):
         it takes its value from. What conditions set in every entity is no parameter of the cost. With a column
         ``start_from`` an entity starts from the steady state of the row that it names, which needs no data, found by
         simulating on without events until nothing changes; a column ``steady_before`` (True, False) may switch it off.
+    noise_parms : str, sequence of str, or mapping of parameter to column, optional
+        Parameters that readings name by row (PEtab's overrides): a column of `obs` holds, for the parameter, a number
+        or the name of the parameter that stands for it in this row; a text names a column called as the parameter. The
+        parameter is a name in an expression of `measurement_noise` (``noise_parms={"sd": "noiseParameters"}`` with
+        ``measurement_noise={"y": "sd"}``), or one of the model, such as the scale of an output ``"scale*x + offset"``.
+        The name of a column alone, with nothing else said of the noise, is the noise: it holds the sds. Cells may be
+        empty in rows whose variable does not depend on the parameter. New names take their values from `parms`.
 
     Attributes
     ----------
@@ -116,8 +129,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         All parameters: the model's, then those of the noise, local ones in their place; sds are not below zero.
     comparison : Comparison
         What is fixed: the observations in use, their weights and groups.
-    experiments : Experiments or None
-        Which parameters every entity has.
+    cases, experiments : Experiments or None
+        Which parameters every reading, and every entity, has; None where the model's are those of all.
     noise : MeasurementNoise or None
         What `measurement_noise` and `censored` say.
 
@@ -152,7 +165,12 @@ class SimulationCost(RunsOfCost, AddableCost):
     residuals say. In a sum, parts of one variable share ``sd_v_<variable>``, unless a part names a parameter of its
     own; parts without noise count with the errors of their tables.
 
-    **Differs from FME**: there is no such object in FME, where  every objective function calls `modCost`; see there for
+    Readings that name different values of a parameter of the model (`noise_parms`) are read off runs of their own,
+    with exact sensitivities whatever the parameter does; two readings share a run if no parameter on which they depend
+    differs. Where PEtab writes several overrides into one cell, ``obs["cell"].str.split(";", expand=True)`` makes
+    columns of them.
+
+    **Differs from FME**: there is no such object in FME, where every objective function calls `modCost`; see there for
     the quirks that are mended. `interpolate="exact"` has no interpolation error.
 
     Examples
@@ -182,6 +200,16 @@ class SimulationCost(RunsOfCost, AddableCost):
     2  2.9  2.865
     3  2.5  2.231        <
 
+    Readings of two gels, each in its own unit, which is a parameter that the row names:
+
+    >>> gels = {"name": ["y"] * 4, "time": [1, 2, 1, 2], "y": [12.2, 7.3, 3.1, 1.8], "unit": ["u1", "u1", "u2", "u2"]}
+    >>> blots = model.replace(outputs={"y": "unit*A"}, parms={"unit": 1.0})
+    >>> cost = SimulationCost(blots, gels, y="y", noise_parms="unit", parms={"u1": 2.0, "u2": 0.5})
+    >>> cost.parms.index.tolist()
+    ['k', 'u1', 'u2']
+    >>> cost().residuals["mod"].round(2).tolist()
+    [12.13, 7.36, 3.03, 1.84]
+
     Two vessels with different starts and a rate each:
 
     >>> vessels = {"vessel": ["a", "a", "b"], "time": [1, 2, 1], "A": [6.0, 4.0, 1.6]}
@@ -208,8 +236,9 @@ class SimulationCost(RunsOfCost, AddableCost):
     entity: str | None = None
     entity_parms: Sequence[str] = ()
     conditions: Any = None
+    noise_parms: Any = None
     comparison: Comparison = field(init=False)
-    experiments: Experiments | None = field(init=False)
+    cases: Experiments | None = field(init=False)
     noise: MeasurementNoise | None = field(init=False)
     _given: dict[str, float] = field(init=False)
     _own: pd.Series = field(init=False)
@@ -220,8 +249,10 @@ class SimulationCost(RunsOfCost, AddableCost):
         table = as_table(self.obs)
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = None if self.entity is None else read_entity_column(table, self.entity)
-        used = table if self.entity is None else table.drop(columns=normal_name(self.entity))
-        said = dict(self.measurement_noise) if isinstance(self.measurement_noise, Mapping | pd.Series) else ()
+        by_row = read_row_parameters(table, self.noise_parms, {k: getattr(self, k) for k in _COLUMNS})
+        gone = [] if self.entity is None else [normal_name(self.entity)]
+        used = table.drop(columns=[*gone, *(() if by_row is None else {c.name for c in by_row.columns.values()})])
+        said = dict(self.measurement_noise) if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
         noisy, of_row = tuple(map(normal_name, said)), None if column is None else column.of_row
         observations = read_observations(
             used, x=self.x, y=self.y, err=self.err, censored=self.censored, noisy=noisy, experiments=of_row
@@ -240,20 +271,47 @@ class SimulationCost(RunsOfCost, AddableCost):
         object.__setattr__(self, "obs", table.copy())
         object.__setattr__(self, "_given", given_values(self.parms))
         object.__setattr__(self, "comparison", comparison if column is None else column.of(comparison))
-        conditions = None if column is None else read_conditions(self.conditions, str(self.entity), column.texts)
-        full = self._read_noise(() if conditions is None else conditions.cells)
-        experiments = None
-        if column is not None and conditions is not None:
-            local, given = self.entity_parms, self._given
-            experiments = read_experiments(column, conditions, full, local=local, given=given, model=self.model)
-        object.__setattr__(self, "experiments", experiments)
-        parms = full if experiments is None else experiments.parameters.parms
+        parms = self._read_cases(column, by_row, len(table))
         check_given(self._given, self.model.parms, parms.index)
         object.__setattr__(self, "parms", parms.copy())  # whoever writes to it changes no value of the cost
         object.__setattr__(self, "_own", parms)
         for name in self.scales:
             if parms[name] < 0:
                 raise ParameterError(f"`parms`: {name!r} is {parms[name]:g}; it scales a noise: not below zero.")
+
+    def _read_cases(self, column: EntityColumn | None, by_row: RowParameters | None, n_row: int) -> pd.Series:
+        """Read noise, conditions, and what is named by row; return the parameters of the cost."""
+        if column is None:
+            conditions = Conditions({}, (ONLY,), {})
+        else:
+            conditions = read_conditions(self.conditions, str(self.entity), column.texts)
+        placeholders = () if by_row is None else tuple(by_row.columns)
+        for argument, other in (("conditions", conditions.cells), ("entity_parms", self.entity_parms)):
+            for name in set(placeholders) & set(other):
+                raise ParameterError(
+                    f"{name!r} is in `noise_parms`, which sets it by row, and in `{argument}`, which sets it by "
+                    "entity. Leave it out of one of them."
+                )
+        full = self._read_noise((*conditions.cells, *placeholders))
+        if column is None and by_row is None:
+            object.__setattr__(self, "cases", None)
+            return full
+        of = EntityColumn((ONLY,), np.zeros(n_row, dtype=np.intp)) if column is None else column
+        c, local = self.comparison, self.entity_parms
+        assert c.places is not None, "prepared from a table"
+        if by_row is None:
+            cases = Cases(np.arange(len(of.labels)), of.of_row[c.places], {})
+        else:
+            if self.x is None:
+                raise ArgumentError("`noise_parms` is of single readings; with x=None their means are compared.")
+            cases = by_row.cases(
+                c, of.of_row, of_model=self.model.parms.index, full=full,
+                known=known_names(full, {*conditions.cells, *placeholders} - by_row.named(), local, self._given),
+                uses=uses_of(self.model, {} if self.noise is None else self.noise.sds, of.labels),
+            )  # fmt: skip
+        found = read_experiments(of, conditions, full, local=local, given=self._given, model=self.model, cases=cases)
+        object.__setattr__(self, "cases", found)
+        return found.parameters.parms
 
     def _read_noise(self, set_by: Collection[str]) -> pd.Series:
         """Read the noise, and return all parameters of a run: the model's, then those of the noise.
@@ -267,7 +325,10 @@ class SimulationCost(RunsOfCost, AddableCost):
             from fmepy.costs.measurement_noise import check_noisy, read_measurement_noise
 
             check_noisy(self)
-            noise = read_measurement_noise(self.model, self.comparison, self.measurement_noise, self._given, set_by)
+            words = self.measurement_noise
+            if self._is_column_of_sds:
+                words = dict.fromkeys(self.comparison.group_names, self.noise_parms)
+            noise = read_measurement_noise(self.model, self.comparison, words, self._given, set_by)
             marks = own.attrs
             own = pd.concat([own, pd.Series(noise.values, dtype=float)])
             own.attrs.update(marks)
@@ -276,19 +337,26 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     @property
     def _is_noisy(self) -> bool:
-        return self.measurement_noise is not None or self.censored is not None
+        return self.measurement_noise is not None or self.censored is not None or self._is_column_of_sds
+
+    @property
+    def _is_column_of_sds(self) -> bool:
+        """Whether `noise_parms` is a column of sds, and nothing else is said of the noise."""
+        column = self.noise_parms
+        is_sd = isinstance(column, str) and normal_name(column) not in self.model.parms.index
+        return is_sd and self.measurement_noise is None
 
     @property
     def scales(self) -> tuple[str, ...]:
         """Parameters of the cost that scale noise, and do nothing else."""
         mine = () if self.noise is None else self.noise.scales
-        return mine if self.experiments is None else self.experiments.parameters.taken_by(mine)
+        return mine if self.cases is None else self.cases.parameters.taken_by(mine)
 
     @property
     def guesses(self) -> tuple[str, ...]:
         """Parameters of the noise whose value nobody gave."""
         mine = () if self.noise is None else self.noise.guesses
-        known = mine if self.experiments is None else self.experiments.parameters.taken_by(mine)
+        known = mine if self.cases is None else self.cases.parameters.taken_by(mine)
         return tuple(name for name in known if name not in self._given)
 
     @property
@@ -321,7 +389,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
         words: dict[str, Any] = {"hold_engine": hold_engine, "runs": runs}
-        if self.experiments is None or self.noise is not None:
+        if self.plain_run or self.noise is not None:
             return self.bind_together([self], wanted, **words)
         found = predictions_by_entity(self.models, [self.places], self.comparison, wanted, **words)
         return BoundSimulation(found, [self.comparison])
@@ -334,7 +402,7 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     def shared_run(self) -> object | None:
         """Return the model: costs of the same model object share its runs; those of several experiments do not."""
-        return self.model if self.experiments is None else None
+        return self.model if self.plain_run else None
 
     @classmethod
     def bind_together(
@@ -357,10 +425,13 @@ class SimulationCost(RunsOfCost, AddableCost):
         """
         given = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
         new = changed_arguments(given, arguments, _MERGED, "SimulationCost")
-        if self.noise is not None and "measurement_noise" in arguments and new["parms"] is not None:
+        changed = {"measurement_noise", "noise_parms"} & set(arguments)
+        if changed and new["parms"] is not None:
             from fmepy.costs.noise import names_of_noise
 
-            gone = set(self.noise.values) - names_of_noise(new["measurement_noise"]) - set(arguments.get("parms") or ())
+            gone = set() if self.noise is None else set(self.noise.values)
+            gone = (gone - names_of_noise(new["measurement_noise"])) | names_by_row(self.obs, self.noise_parms)
+            gone -= names_by_row(new["obs"], new["noise_parms"]) | set(arguments.get("parms") or ())
             new["parms"] = {k: v for k, v in new["parms"].items() if str(k).split("[")[0] not in gone}
         return SimulationCost(new.pop("model"), new.pop("obs"), **new)
 
@@ -387,18 +458,16 @@ class SimulationCost(RunsOfCost, AddableCost):
         out.__dict__.pop("models", None)
         object.__setattr__(out, "parms", own.copy())
         object.__setattr__(out, "_own", own)
-        if self.experiments is not None:
-            parameters = replace(self.experiments.parameters, parms=own)
-            object.__setattr__(out, "experiments", replace(self.experiments, parameters=parameters))
+        if self.cases is not None:
+            parameters = replace(self.cases.parameters, parms=own)
+            object.__setattr__(out, "cases", replace(self.cases, parameters=parameters))
         return out
 
     @property
     def places(self) -> Places:
         """What is looked up in a run."""
-        c, runs = self.comparison, None
-        if self.experiments is not None:
-            assert c.places is not None, "prepared from a table"
-            runs = self.experiments.apart[1][self.experiments.column.of_row[c.places]]
+        c = self.comparison
+        runs = None if self.cases is None else self.cases.apart[1][self.cases.case_of]
         return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)
 
 

@@ -191,20 +191,33 @@ def _model_behind(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:
     experiments, asked = getattr(f, "experiments", None), None if entity is None else entity_text(entity)
     if experiments is None:
         if entity is None:
-            return f.model, None
+            return f.model if getattr(f, "plain_run", True) else _of_rows(f, variable, None), None
         raise ArgumentError(f"`prediction`: got the entity {asked!r}; this cost has no entities, leave it out.")
     labels = list(map(entity_text, experiments.column.labels))
     if len(labels) == 1 and entity is None:
-        return EntityModel(f.model, experiments.parameters, 0), None
+        return _of_rows(f, variable, experiments.column.labels[0]), None
     if asked not in labels:
         given = "none was given" if asked is None else f"got {asked!r}"
         raise ArgumentError(
             f"`prediction`: the third is the entity, {given}; its entities are {listed(labels)}."
             f"{did_you_mean(asked, labels) if asked else ''}"
         )
-    k = labels.index(asked)
-    models = getattr(f, "models", None)
-    return EntityModel(f.model, experiments.parameters, k) if models is None else models[experiments.apart[1][k]], asked
+    return _of_rows(f, variable, asked), asked
+
+
+def _of_rows(f: Any, variable: str, entity: Any) -> EntityModel:
+    """Return the model of an entity; ArgumentError where readings of the variable name different parameters by row."""
+    if not hasattr(f, "runs_of"):  # a filter's cost: its entities have a run each
+        return EntityModel(f.model, f.experiments.parameters, f.experiments.position(entity))
+    found: dict[str, EntityModel] = f.runs_of(entity, variable)
+    if len(found) == 1:
+        return next(iter(found.values()))
+    name, _, cell = next(iter(found)).split(", ")[0].partition(" = ")
+    of = "" if entity is None else f"{entity!r}, "
+    raise ArgumentError(
+        f"`prediction`: readings of {variable!r} differ in what they name by row ({'; '.join(found)}). Give a function "
+        f"of p, such as lambda p: cost.model_of({of}noise_parms={{{name!r}: {cell!r}}})(p)[{variable!r}].iloc[-1]."
+    )
 
 
 def _of_parts(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:

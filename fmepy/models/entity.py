@@ -59,6 +59,11 @@ class EntityModel(Around):
         return self.parameters.labels[self.k]
 
     @property
+    def told(self) -> str:
+        """What a message says of whose run it is; "" where there is but one experiment."""
+        return f"Entity {self.label!r}" if self.label else ""
+
+    @property
     def parms(self) -> pd.Series:
         """The parameters of the whole that move a model's parameter, of whatever entity."""
         of_model = set(self.inner.parms.index)

@@ -126,7 +126,7 @@ def entity_parameters(
     labels: Sequence[Any],
     *,
     local: Sequence[str] = (),
-    conditions: Mapping[str, Mapping[str, float | str]] | None = None,
+    conditions: Mapping[str, Sequence[float | str]] | None = None,
     given: Mapping[str, float] | None = None,
 ) -> EntityParameters:
     """Return the parameters of several experiments.
@@ -136,10 +136,10 @@ def entity_parameters(
     full : Series
         All parameters of a run, with their values.
     labels : sequence
-        The entities.
+        The entities; one that is there several times has several runs.
     local : sequence of str
         Parameters that every entity has for itself.
-    conditions : mapping of parameter to (mapping of entity, as text, to a number or the name of a parameter)
+    conditions : mapping of parameter to (sequence of numbers or names of parameters), length n_entity
     given : mapping of str to float
         Values of parameters that the model does not have: local ones, such as "ka[3]", and those that conditions name.
 
@@ -157,10 +157,10 @@ def entity_parameters(
         value = float(full[name])
         if name in local:
             parms |= {local_name(name, t): float(given.get(local_name(name, t), value)) for t in texts}
-        elif name not in conditions or name in conditions[name].values():
+        elif name not in conditions or name in conditions[name]:
             parms[name] = value
     for name, cells in conditions.items():
-        for text, cell in cells.items():
+        for text, cell in zip(texts, cells, strict=True):
             if isinstance(cell, str) and cell not in parms and cell not in local:
                 if cell not in given:
                     raise _unknown(cell, name, text, [*parms, *local, *given])
@@ -171,7 +171,7 @@ def entity_parameters(
     take = np.empty((len(texts), len(known)), dtype=np.intp)
     for k, text in enumerate(texts):
         for j, name in enumerate(known):
-            source: float | str = conditions[name][text] if name in conditions else name
+            source: float | str = conditions[name][k] if name in conditions else name
             if isinstance(source, str):
                 take[k, j] = places[local_name(source, text) if source in local else source]
             else:
