@@ -6,6 +6,7 @@ and asks a question of it. Start with `OdeModel` (or any function of your own), 
 """
 
 from fmepy import datasets, errors
+from fmepy.boundary import BoundaryFit, fit_boundary
 from fmepy.costs import (
     BoundCost,
     Cost,
@@ -81,6 +82,7 @@ __all__ = [
     "BadData",
     "BoundCost",
     "BoundModel",
+    "BoundaryFit",
     "Collin",
     "Cost",
     "DifferenceModel",
@@ -128,6 +130,7 @@ __all__ = [
     "datasets",
     "derived",
     "errors",
+    "fit_boundary",
     "gaussianWeights",
     "global_indices",
     "identifiability",

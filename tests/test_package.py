@@ -23,8 +23,8 @@ PACKAGE = Path(fme.__file__).parent
 FLOORS = [  # from the top; a room may import what stands on lower floors, and the rooms it shares braces with
     [{"plotting"}],  # it may look at everything; nobody needs it before a picture is asked for
     [{"workflow"}],
-    [{"sensitivity"}],  # its loop of select and fit stands on fits
-    [{"fitting"}, {"montecarlo"}, {"mcmc"}, {"boundary"}],
+    [{"sensitivity"}, {"boundary"}],  # a loop of select and fit, and a solution with all that is said of a fit
+    [{"fitting"}, {"montecarlo"}, {"mcmc"}],
     [{"fimlof"}],
     [{"costs"}, {"filtering"}, {"dmi"}],
     [{"models"}],

@@ -515,7 +515,8 @@ def _inside(
     if outside == "error":
         raise DataError(
             f"{n_outside} of {len(keep)} observations of {v.name!r} lie outside the model's range: {both} Run the "
-            "model over the whole range, or pass outside='drop' to leave them out and count them."
+            "model over the whole range, or leave them out of the data (costs of simulations do, and count them, with "
+            "outside='drop')."
         )
     if not keep.any():
         raise DataError(f"No observations of {v.name!r} are left: all lie outside the model's range. {both}")

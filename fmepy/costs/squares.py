@@ -78,3 +78,11 @@ class BoundSimulation(OfPredictions):
         mod = self.predictions.compared(theta)
         ends = np.cumsum([len(c) for c in self.pieces])
         return [tabulate(c, part) for c, part in zip(self.pieces, np.split(mod, ends[:-1]), strict=True)]
+
+
+def minus2loglik_of_squares(r: Vector, weights: Vector) -> float:
+    """Return -2 log L of weighted residuals whose errors are known up to a factor, which is estimated: ssr / n."""
+    squares, n = float(r @ r), r.size
+    if not squares > 0:
+        return -np.inf
+    return float(n * np.log(2 * np.pi * squares / n) + n - 2 * np.log(weights).sum())

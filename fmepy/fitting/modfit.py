@@ -12,6 +12,7 @@ import pandas as pd
 from fmepy.checks import as_rng
 from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import solver_error, told_error
+from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
@@ -389,11 +390,7 @@ def _minus2loglik(objective: Objective, theta: Vector, ssr: float, nobs: float) 
     """
     if objective.is_scalar or _has_errors(objective):
         return objective.minus2loglik(theta)
-    r = objective.residuals(theta)
-    squares = float(r @ r)
-    if not squares > 0:
-        return -np.inf
-    return float(nobs * np.log(2 * np.pi * squares / nobs) + nobs - 2 * np.log(objective.weights).sum())
+    return minus2loglik_of_squares(objective.residuals(theta), objective.weights)
 
 
 def _has_errors(objective: Objective) -> bool:

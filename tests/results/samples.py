@@ -80,6 +80,7 @@ def some_fail(p):
 
 SAMPLES: dict[str, Callable[[], Any]] = {
     "BadData": lambda: fme.screen_bad_data(filtered_cost()),
+    "BoundaryFit": lambda: fme.fit_boundary(model(), data(), {"r": 0.8, "N0": 2.0}, strategy="particular"),
     "ChainSummary": lambda: chain().summary(),
     "Collin": lambda: fme.collin(sensitivities()),
     "Correlations": lambda: filtered_cost().filter().correlations(),

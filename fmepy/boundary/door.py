@@ -1,0 +1,330 @@
+"""fit_boundary: find what is unknown of a model from observations taken as boundary conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.boundary.problem import BoundaryProblem, Outcome
+from fmepy.boundary.result import BoundaryFit
+from fmepy.boundary.superposition import solve
+from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_no_state, starts_of
+from fmepy.checks import between_0_and_1, whole_number
+from fmepy.costs.modcost import ModCost, tabulate
+from fmepy.costs.simulation import SimulationCost
+from fmepy.costs.solver_error import solver_error, told_error
+from fmepy.costs.squares import minus2loglik_of_squares
+from fmepy.costs.user_function import as_objective
+from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, listed
+from fmepy.fitting.result import ModFit
+from fmepy.models.base import Model, keep_within
+from fmepy.numerics.covariance import Spectrum
+from fmepy.parallel.interruption import interruptible
+from fmepy.parameters.entities import split_local
+from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside, check_names
+from fmepy.types import UserBounds
+
+STRATEGIES = ("complementary", "particular")
+_RUNS = 20  # of the model, about
+_VARIANCES = {"var_ms": "SSR", "var_ms_unscaled": "SSR.unscaled", "var_ms_unweighted": "SSR.unweighted"}
+_EXACT = 1e-16  # of the sum of squares of the observations: residuals that are nothing but the solver's error
+
+
+@interruptible(lambda fit: fit.message)
+def fit_boundary(
+    model: Any,
+    obs: Any,
+    p: Any = None,
+    *,
+    x: str = "time",
+    y: str | None = None,
+    err: str | None = None,
+    weight: str = "none",
+    strategy: str = "complementary",
+    segments: int = 1,
+    gain: Any = None,
+    entity: str | None = None,
+    lower: UserBounds = -np.inf,
+    upper: UserBounds = np.inf,
+    tol: float = 1e-8,
+    max_iter: int = 50,
+    path: Any = None,
+) -> BoundaryFit:
+    r"""Return what is unknown of a model, from observations as boundary conditions on the solution of its equations.
+
+    Parameters
+    ----------
+    model : fmepy model
+        Differential or difference equations, with whatever forcings, events and coefficients that depend on time.
+    obs : DataFrame, or mapping of names to columns
+        The observations, wide or long, of any states or outputs at any times of the model's record, as `SimulationCost`
+        takes them; missing ones (NaN) are left out.
+    p : list of names, dict or Series of first guesses, or None
+        The unknowns: parameters, of which some are initial values (``state={"Y2": "Y20"}`` of the model). Names take
+        the model's values as the first guess; None: all parameters of the model.
+    x, y, err : str
+        Columns of the times, of the values of a long table, of standard errors.
+    weight : {"none", "std", "mean"}
+        Without `err`, the error of a variable, as in `modCost`. It matters where there are more observations than
+        unknowns.
+    strategy : {"complementary", "particular"}
+        How the linear equations of a step are put: one particular solution, from the first guess through all steps,
+        plus complementary functions; or particular solutions alone, from the current start and from starts with one
+        unknown each 1.2 times as large. The answers are the same to rounding. Of one segment.
+    segments : int
+        More than one: multiple shooting.
+    gain
+        Of multiple shooting.
+    entity : str, optional
+        Column that names the experiment of a row: each runs by itself. Unknown initial values are then local, every
+        experiment has its own (``A0`` stands for ``A0[1]``, ``A0[2]``, ...); the other unknowns are shared, but for
+        those that are named with an experiment, such as ``k[2]``.
+    lower, upper : number, sequence, or dict by name
+        Bounds of the unknowns. The linear equations are solved inside them: an unknown that a step would take across is
+        held on the bound, and the others are found with it there.
+    tol : float
+        Converged when two successive starts agree so far, relative to the unknowns ("particular": when the multipliers
+        of the perturbed starts vanish so far).
+    max_iter : int
+        Steps, at most.
+    path : DataFrame or mapping of names to columns, optional
+        Of multiple shooting: a first guess of the path, times and states, from which segments start.
+
+    Returns
+    -------
+    BoundaryFit
+
+    Raises
+    ------
+    ArgumentError
+        The equations cannot be run from the first guess; unknowns that no observation depends on there, or whose
+        homogeneous solutions are collinear at the observations (they are named); `model` that is no fmepy model.
+    DataError
+        Fewer observations than unknowns; observations outside the model's record; what else a table cannot be.
+    ParameterError
+        An unknown name (with the nearest), the name of a state, a first guess outside its bounds.
+
+    See Also
+    --------
+    modFit : any cost by any method, the same least squares among them.
+    SimulationCost : observations and model as a cost.
+
+    Notes
+    -----
+    Parameters are states that do not change (dp/dt = 0), so that to find them is to find initial conditions, those of
+    unobserved states among them. With z the state so extended, z_N the solution of its equations dz/dt = f(z, t) from
+    the current start u, and J = df/dz along it, the linearised equations::
+
+        dz/dt = f(z_N, t) + J(z_N, t) (z - z_N)
+
+    have solutions that superpose. Their homogeneous solutions h_k, from a unit vector in unknown k, are the
+    sensitivities of the model. "complementary" finds c in ``z_p + sum_k c_k h_k = b`` at the observations b, z_p the
+    solution from the first guess u_1, and goes on from ``u_1 + c``; "particular" finds ``sum_k a_k z_k = b`` with
+    ``sum_k a_k = 1``, and goes on from ``sum_k a_k u_k``. Where there are more observations than unknowns both are
+    solved by weighted least squares. Observed outputs that are not linear in the states are linearised as the equations
+    are.
+
+    Both are Gauss-Newton steps on single shooting, so that the answer is that of ``modFit(SimulationCost(...))``, with
+    the same residuals and the same covariance. A step after which the equations cannot be run, or which takes the
+    solution away from the observations, is solved for again with damping, as Levenberg and Marquardt do, until neither
+    is so (column ``damping``; 0 of a plain step). A fit that ends otherwise than by the tolerance has ``converged``
+    false, the last iterate in ``par``, and says what to do in ``message``; corrections that no longer shrink, as they
+    are of the size of the solver's error, count as converged, and are told.
+
+    References
+    ----------
+    Leary, R. A. (1972), system identification by boundary-value methods, USDA Forest Service. Baird (1969), J. Optim.
+    Theory Appl. 3, 227-242. Childs et al. (1971), Int. J. Systems Sci. 2, 49-57.
+
+    Examples
+    --------
+    Two rates of growth from one observation of two states:
+
+    >>> from fmepy import DifferenceModel
+    >>> def growth_step(n, Y1, Y2, *, a11=0.5, a21=0.5):
+    ...     return Y1 + a11 * Y1 + 0.75 * Y2, Y2 + a21 * Y1 + 0.25 * Y2
+    >>> two = DifferenceModel(growth_step, state={"Y1": 1, "Y2": 4}, times=[0, 1])
+    >>> fit = fit_boundary(two, {"time": [1], "Y1": [4.4], "Y2": [5.6]}, ["a11", "a21"])
+    >>> fit.iterations.round(6)[["step", "a11", "a21", "c.a11", "c.a21"]]
+       step  a11  a21  c.a11  c.a21
+    0     1  0.5  0.5   -0.1    0.1
+    1     2  0.4  0.6   -0.1    0.1
+    >>> fit.par.round(6).to_dict(), fit.converged
+    ({'a11': 0.4, 'a21': 0.6}, True)
+    """
+    check_choice(strategy, STRATEGIES, "strategy")
+    _check_model(model)
+    check_kind(p)
+    segments, max_iter = whole_number(segments, "segments", 1), whole_number(max_iter, "max_iter", 1)
+    tol = between_0_and_1(tol, "tol", ", such as 1e-8")
+    if path is not None and segments == 1:
+        raise ArgumentError(
+            "`path` is where segments start, and there is one, which starts at the initial values. Give segments=10, "
+            "say, or first guesses of the initial values in `p`."
+        )
+    if x is None:
+        raise ArgumentError("`x=None`: an observation is a boundary condition at its time; name the column of times.")
+    check_no_state(p, model)
+    words: dict[str, Any] = {"x": x, "y": y, "err": err, "weight": weight}
+    if entity is None:
+        cost = SimulationCost(model, obs, **words)
+        parameters = as_parameters(p, cost.parms)
+    else:
+        asked = asked_of_entities(p, model)
+        cost = SimulationCost(model, obs, entity=entity, entity_parms=asked.local, **words)
+        parameters, lower, upper = _of_entities(asked, cost, lower, upper)
+    low, high = as_bounds(lower, upper, parameters.names)
+    check_inside(parameters.values, low, high, parameters.names)
+    _check_enough(parameters.names, len(cost.comparison))
+    objective = as_objective(cost, parameters.given(parameters.values), hold_engine=True, runs=_RUNS)
+    keep_within(objective.bound, low, high)
+    problem = BoundaryProblem(
+        cost=cost,
+        objective=objective,
+        names=parameters.names,
+        start=parameters.values,
+        lower=low,
+        upper=high,
+        starts_of=starts_of(model, parameters.names),
+        strategy=strategy,
+        segments=segments,
+        gain=gain,
+        tol=tol,
+        max_iter=max_iter,
+        path=path,
+    )
+    if segments > 1 or gain is not None:
+        raise ArgumentError("Multiple shooting is not there yet: segments=1, gain=None.")
+    return _result(problem, solve(problem))
+
+
+def _check_model(model: Any) -> None:
+    if isinstance(model, Model):
+        return
+    kind = type(model).__name__
+    if hasattr(model, "comparison"):
+        raise ArgumentError(
+            f"`model` is a {kind}, a cost. fit_boundary takes model and observations: cost.model, cost.obs."
+        )
+    raise ArgumentError(
+        f"`model` must be a fmepy model, such as an OdeModel or a DifferenceModel; got {kind}. A function of your own "
+        "can be fitted by modFit."
+    )
+
+
+def _of_entities(
+    asked: Asked, cost: SimulationCost, lower: UserBounds, upper: UserBounds
+) -> tuple[Parameters, UserBounds, UserBounds]:
+    """Return the unknowns of several experiments, with first guesses, and their bounds."""
+    assert cost.experiments is not None, "asked of several experiments"
+    texts, own = cost.experiments.column.texts, cost.parms
+    wanted = asked.spread(asked.given, texts)
+    check_names(wanted, own.index, argument="p")
+    guesses = {name: own[name] if value is None else value for name, value in wanted.items()}
+    return as_parameters(guesses, own), asked.bound(lower, texts), asked.bound(upper, texts)
+
+
+def _check_enough(names: Sequence[str], n_obs: int) -> None:
+    if n_obs < len(names):
+        raise DataError(
+            f"{len(names)} unknowns, {n_obs} observation{'s' * (n_obs != 1)}: as many observations as unknowns are "
+            f"needed, or more. Unknown are {listed(names)}; leave some out of `p`, or observe more."
+        )
+
+
+def _result(problem: BoundaryProblem, outcome: Outcome) -> BoundaryFit:
+    modcost = tabulate(problem.cost.comparison, outcome.modelled)
+    trajectory = outcome.trajectory
+    told = [outcome.message]
+    if trajectory is None:
+        try:
+            trajectory = problem.cost.run(dict(zip(problem.names, outcome.theta.tolist(), strict=True)))
+        except SimulationError as error:
+            told.append(f"The path cannot be run to the end of the model's times: {error}")
+    return BoundaryFit(
+        fit=_as_modfit(problem, outcome, modcost, told),
+        iterations=outcome.iterations,
+        multipliers=outcome.multipliers,
+        trajectory=trajectory,
+        defect=outcome.defect,
+        strategy=problem.strategy if outcome.linearised is not None else "multiple shooting",
+        segments=problem.segments,
+        entity=problem.cost.entity,
+        linearised=outcome.linearised,
+    )
+
+
+def _as_modfit(problem: BoundaryProblem, outcome: Outcome, modcost: ModCost, told: list[str]) -> ModFit:
+    """Return the estimate as a fit like any other."""
+    theta, c = outcome.theta, problem.cost.comparison
+    n, ssr = len(c), modcost.model
+    held = (theta == problem.lower) | (theta == problem.upper)
+    at_bound = tuple(name for name, is_held in zip(problem.names, held, strict=True) if is_held)
+    observed = modcost.data
+    with_errors = np.isfinite(observed.errors).any()
+    worth = _solver_error(problem, outcome, ssr)
+    table, kinds = modcost.var, getattr(problem.cost.model, "transforms", {})
+    per: dict[str, Any] = {
+        field: pd.Series(table[column].to_numpy() / table["N"].to_numpy(), index=list(c.group_names))
+        for field, column in _VARIANCES.items()
+    }
+    return ModFit(
+        names=problem.names,
+        theta=theta.copy(),
+        ssr=ssr,
+        minus2loglik=modcost.minus2loglik if with_errors else minus2loglik_of_squares(modcost.res, c.weights),
+        minimised=ssr,
+        ms=ssr / n,
+        **per,
+        weighted=modcost.res,
+        groups=c.groups,
+        group_names=c.group_names,
+        curvature=outcome.curvature,
+        rank=theta.size if outcome.curvature is None else Spectrum.of(outcome.curvature).rank,
+        cost=modcost,
+        method=problem.strategy if outcome.linearised is not None else "multiple shooting",
+        converged=outcome.converged,
+        message=" ".join(filter(None, [*told, *_of_estimate(problem, at_bound), told_error(worth)])),
+        iterations=len(outcome.iterations),
+        evaluations=outcome.evaluations,
+        rsstrace=outcome.iterations["residual"].to_numpy(dtype=float) ** 2,
+        engine=outcome.engine,
+        gradient=np.nan,
+        at_bound=at_bound,
+        retries=outcome.retries,
+        failures=outcome.failures,
+        nobs=float(n),
+        with_prior=False,
+        bounds=(problem.lower.copy(), problem.upper.copy()),
+        transforms={n: kind for n in problem.names if (kind := kinds.get(split_local(n)[0]))},
+        solver_error=worth,
+        interrupted=outcome.interrupted,
+        data=observed,
+    )
+
+
+def _solver_error(problem: BoundaryProblem, outcome: Outcome, ssr: float) -> float | None:
+    """Return what the solver's own error is worth; None where residuals say nothing of that of the data."""
+    c = problem.cost.comparison
+    exact = ssr <= _EXACT * float(np.sum(np.square(c.obs * c.weights)))
+    if outcome.linearised is None or outcome.interrupted or exact or len(c) <= len(problem.names):
+        return None
+    return solver_error(problem.objective, lambda f: f.value(outcome.theta) * len(c) / ssr)
+
+
+def _of_estimate(problem: BoundaryProblem, at_bound: Sequence[str]) -> list[str]:
+    """Return what is said of unknowns on a bound, and of the covariance."""
+    told, n, m = [], len(problem.cost.comparison), len(problem.names)
+    if at_bound:
+        told.append(
+            f"On a bound: {', '.join(at_bound)}, without standard error; those of the others hold for "
+            f"{'it' if len(at_bound) == 1 else 'them'} fixed there."
+        )
+    if n == m:
+        told.append(
+            f"{n} observations for {m} unknowns leave no degrees of freedom: no residual variance, no standard errors."
+        )
+    return told

@@ -1,0 +1,332 @@
+"""Complementary functions and particular solutions: solve by superposing solutions of the linearised equations.
+
+With z the state extended by parameters that do not change, z_N the solution of the nonlinear equations from the current
+start u and J its derivative, the equations linearised along it::
+
+    dz/dt = f(z_N, t) + J(z_N, t) (z - z_N)          (or the difference of z per step)
+
+have solutions that superpose. Their homogeneous solutions from a unit vector in one unknown are the sensitivities S of
+the model, so that a solution from a start u' has these values at the observations (nonlinear ones are linearised)::
+
+    y(u') = y_N(u) + S (u' - u)
+
+Both strategies look for the start at which these meet the observations b, in the sense of weighted least squares where
+there are more of them than unknowns, and take the next z_N from there::
+
+    complementary    u_1 + c                      y(u_1) + S c             = b       u_1: the first guess, kept
+    particular       sum_k a_k start_k            sum_k a_k y(start_k)     = b       sum_k a_k = 1
+                     start_0 = u, start_k = u with unknown k times 1.2 (or an additive step where it is 0)
+
+As a_0 = 1 - a_1 - ..., both are ``|y(origin) + S (size q) - b| -> min`` over multipliers q, with origin u_1 and size 1,
+or origin u and size the perturbations: Gauss-Newton steps of single shooting, written in two ways.
+
+Bounds hold in the linear problem: where its solution lies outside them, it is solved inside, so that unknowns on a
+bound are held and the others found again.
+
+A step after which the equations cannot be run, or the residuals have grown, is solved for again with damping, which
+holds it back towards the current start u and turns it to where the residuals fall (Levenberg and Marquardt)::
+
+    |y(u') - b|^2 + damping |D (u' - u)|^2 -> min        D: the lengths of the columns of S
+
+0.001 and ten times more until it helps; the next step begins with a tenth of it, 0 where that is less than 0.001. Only
+a step without damping can be the last. Growth by less than what solvers with default tolerances do not know (1e-5 of
+the observations) is none. Steps that move the observations by less than that, or by less than 0.001 standard errors,
+and no longer become shorter end the search.
+
+References
+----------
+Childs, B., Luckinbill, D., Bryan, J. and Boyd, J. H. (1971). Numerical solution of multipoint boundary value problems
+in linear systems. Int. J. Systems Sci. 2, 49-57. Baird, C. A. (1969). Modified quasilinearization technique for the
+solution of boundary-value problems for ordinary differential equations. J. Optim. Theory Appl. 3, 227-242.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fmepy.boundary.problem import BoundaryProblem, Outcome
+from fmepy.errors import ArgumentError, SimulationError, listed
+from fmepy.numerics.covariance import SINGULAR
+from fmepy.parallel.interruption import check_stop, outermost
+from fmepy.types import Matrix, Vector
+
+FACTOR = 1.2
+"""By which a start of "particular" has one unknown multiplied."""
+_LEAST, _MOST = 1e-3, 1e8
+"""Damping: the first that is tried, and the last."""
+_STANDARD_ERRORS = 1e-3
+"""Of the observations: a step that moves them by less, or by less than the next, may end the search."""
+_SOLVER_ERROR = 1e-5
+"""Of the observations, relative to their length."""
+_PATIENCE = 3
+"""Steps in which the correction is to be halved, or it no longer shrinks."""
+_FELT, _SINGULAR = {True: 1e-14, False: 1e-6}, {True: SINGULAR, False: 1e-6}
+"""Of the observations, what an unknown moves by its own size, and of the largest singular value, by exact homogeneous
+solutions and by differences of runs: what is less may be rounding, or a solver's error."""
+_TAKES_PART = 0.01
+"""Of a direction that nothing is known of: unknowns with a smaller share of it are not named."""
+_CREEPS, _HARDLY = 8, 1e-3
+"""So many damped steps by which the residual falls, relatively, by less than that: there is no way on."""
+_MOST_KEPT = 2_000_000
+"""Numbers: of longer searches the linearised solutions are kept of the last step alone."""
+
+
+@dataclass(slots=True, eq=False)
+class _Iterate:
+    """A start, the nonlinear solution from it at the observations, and its homogeneous solutions."""
+
+    theta: Vector
+    mod: Vector
+    S: Matrix
+
+
+@dataclass(slots=True, eq=False)
+class _Step:
+    """What the linear problem says: the next start, its multipliers, and how far that is."""
+
+    new: Vector
+    multipliers: Vector
+    correction: float
+    effect: float  # length of the change of the weighted observations
+
+
+class _Search:
+    """The iteration, with what it has counted."""
+
+    def __init__(self, problem: BoundaryProblem) -> None:
+        self.problem = problem
+        self.bound = problem.objective.bound
+        self.obs, self.weights = self.bound.data.obs, self.bound.data.weights
+        self.size_of_obs = float(np.linalg.norm(self.obs * self.weights))
+        self.is_complementary = problem.strategy == "complementary"
+        self.at: _Iterate
+        self.rows: list[list[float]] = []
+        self.solutions: list[Matrix] = []
+        self.evaluations = self.failures = 0
+        self.last_failure = ""
+
+    # --- one step
+
+    def run(self, theta: Vector) -> _Iterate:
+        """Return the solutions from a start; SimulationError if they cannot be had."""
+        check_stop()
+        self.evaluations += 1
+        try:
+            mod, S = self.bound.predictions.compared_with_slopes(theta)
+        except SimulationError as error:
+            self.failures += 1
+            self.last_failure = str(error)
+            raise
+        return _Iterate(theta.copy(), mod, S)
+
+    def residuals(self, at: _Iterate) -> Vector:
+        return np.asarray((at.mod - self.obs) * self.weights)
+
+    def origin(self, at: _Iterate) -> tuple[Vector, Vector]:
+        """Return the start that multipliers are counted from, and the sizes of what they multiply."""
+        if self.is_complementary:
+            return self.problem.start, np.ones(at.theta.size)
+        return at.theta, perturbations(at.theta, self.problem.scale)
+
+    def step(self, at: _Iterate, damping: float = 0.0) -> _Step:
+        """Solve the linear problem."""
+        p = self.problem
+        origin, size = self.origin(at)
+        A = at.S * self.weights[:, None]
+        right = (self.obs - at.mod - at.S @ (origin - at.theta)) * self.weights
+        length = np.linalg.norm(A, axis=0)
+        unit = A / length
+        if damping > 0:
+            held = np.sqrt(damping)
+            unit = np.vstack([unit, held * np.eye(len(length))])
+            right = np.concatenate([right, held * length * (at.theta - origin)])
+        x = np.linalg.lstsq(unit, right, rcond=None)[0] / length
+        new = origin + x
+        if (new < p.lower).any() or (new > p.upper).any():
+            new = self._inside(unit, right, origin, length)
+            x = new - origin
+        d = new - at.theta
+        floor = 1e-4 * self.size_of_obs / length  # an unknown that ends at zero has no size of its own
+        share = np.abs(d) / np.maximum(np.maximum(np.abs(new), np.abs(at.theta)), np.maximum(floor, 1e-300))
+        return _Step(new, x / size, float(share.max()), float(np.linalg.norm(A @ d)))
+
+    def _inside(self, A: Matrix, right: Vector, origin: Vector, length: Vector) -> Vector:
+        """Return the start inside the bounds at which the linearised solutions come nearest to the observations."""
+        from scipy.optimize import lsq_linear
+
+        p = self.problem
+        low, high = (p.lower - origin) * length, (p.upper - origin) * length
+        x = lsq_linear(A, right, (low, high), method="bvls", tol=1e-14, max_iter=100 * len(origin)).x
+        beside = 1e-12 * np.maximum(np.abs(x), 1.0)
+        new = np.clip(origin + x / length, p.lower, p.upper)
+        return np.where(x <= low + beside, p.lower, np.where(x >= high - beside, p.upper, new))
+
+    def note(self, at: _Iterate, step: _Step, damping: float) -> None:
+        """Add the step to the table."""
+        q = step.multipliers
+        first = [] if self.is_complementary else [1 - float(q.sum())]
+        told = [*at.theta, *first, *q, damping, step.correction, float(np.linalg.norm(self.residuals(at)))]
+        self.rows.append([len(self.rows) + 1, *told])
+        if self.solutions and (len(self.solutions) + 1) * at.S.size > _MOST_KEPT:
+            self.solutions.clear()
+        self.solutions.append(np.column_stack([at.mod, at.S]))
+
+    # --- the search
+
+    def is_negligible(self, at: _Iterate, step: _Step) -> bool:
+        """Tell whether a step moves the observations by no more than what their errors or the solver's are worth."""
+        n, m = at.S.shape
+        r = self.residuals(at)
+        sd = float(np.linalg.norm(r)) / np.sqrt(n - m) if n > m else 0.0
+        return step.effect <= max(_STANDARD_ERRORS * sd, _SOLVER_ERROR * self.size_of_obs)
+
+    def moved(self, at: _Iterate, damping: float) -> tuple[_Step, float, _Iterate | None]:
+        """Return the step that helps, its damping, and where it leads: None where none helps."""
+        most = float(np.linalg.norm(self.residuals(at))) + _SOLVER_ERROR * self.size_of_obs
+        while True:
+            step = self.step(at, damping)
+            try:
+                found = self.run(step.new)
+                if np.linalg.norm(self.residuals(found)) <= most:
+                    return step, damping, found
+            except SimulationError:
+                pass
+            if damping >= _MOST:
+                return step, damping, None
+            damping = max(_LEAST, 10 * damping)
+
+    def search(self) -> tuple[bool, str]:
+        """Iterate; return whether it converged, and why it ended. Where it ended is `at`."""
+        p, damping = self.problem, 0.0
+        corrections: list[float] = []
+        for _ in range(p.max_iter):
+            loose = undetermined(p, self.at.S * self.weights[:, None], self.size_of_obs)
+            if loose:
+                return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}"
+            at = self.at
+            step, damping, found = self.moved(at, damping)
+            self.note(at, step, damping)
+            if found is None or self._creeps():
+                return False, self._stuck()
+            self.at = found
+            corrections.append(step.correction)
+            if damping == 0 and step.correction <= p.tol:
+                return True, f"The largest correction, {step.correction:.2g}, is below tol={p.tol:g}."
+            if damping == 0 and self.is_negligible(at, step) and _no_longer_shrinks(corrections):
+                return True, (
+                    f"The corrections no longer shrink ({step.correction:.2g} at the end, tol={p.tol:g}) and move the "
+                    "observations by no more than the solver's error. Lower `rtol` and `atol` of the model for more."
+                )
+            damping = damping / 10 if damping > 5 * _LEAST else 0.0
+        return False, (
+            f"max_iter={p.max_iter} steps are used up; the last correction was {corrections[-1]:.2g}. "
+            "Go on from here (p=fit.par), or allow more."
+        )
+
+    def _creeps(self) -> bool:
+        """Tell whether the last steps, all of them damped, hardly brought the solution nearer."""
+        last = np.array([row[-3:] for row in self.rows[-_CREEPS:]])  # damping, correction, residual
+        return len(last) == _CREEPS and bool((last[:, 0] > 0).all() and last[-1, 2] > (1 - _HARDLY) * last[0, 2])
+
+    def _stuck(self) -> str:
+        told = ""
+        if self.failures:
+            told = f" {self.failures} run{'s' * (self.failures > 1)} failed; the last one: {self.last_failure}"
+        return (
+            "No step from there brings the solution nearer to the observations, however much it is damped: the "
+            "linearised equations are all but singular there, or do not hold as far as the observations reach. Give a "
+            f"nearer first guess or bounds (lower=, upper=), or cut the record into segments, segments=10.{told}"
+        )
+
+    def outcome(self, converged: bool, message: str, *, interrupted: bool = False) -> Outcome:
+        p, at = self.problem, self.at
+        labels = list(p.names) if self.is_complementary else ["0", *p.names]
+        told = [f"{'c' if self.is_complementary else 'a'}.{name}" for name in labels]
+        columns = ["step", *p.names, *told, "damping", "correction", "residual"]
+        table = pd.DataFrame(self.rows, columns=columns).astype({"step": int})
+        last = self.rows[-1][1 + len(p.names) : -3] if self.rows else np.full(len(told), np.nan)
+        A = at.S * self.weights[:, None]
+        return Outcome(
+            theta=at.theta,
+            modelled=at.mod,
+            curvature=2 * A.T @ A,
+            iterations=table,
+            multipliers=pd.Series(last, index=labels),
+            converged=converged,
+            message=message,
+            linearised=np.reshape(self.solutions, (len(self.solutions), len(self.obs), 1 + len(p.names))),
+            evaluations=self.evaluations,
+            retries=int(self.bound.retries),
+            failures=self.failures,
+            interrupted=interrupted,
+            engine=self.bound.engine,
+        )
+
+
+def perturbations(theta: Vector, scale: Vector) -> Vector:
+    """Return by how much the starts of "particular" differ from theta in one unknown each.
+
+    Examples
+    --------
+    >>> perturbations(np.array([0.5, -2.0, 0.0]), np.array([0.5, 2.0, 1.0])).round(12)
+    array([ 0.1, -0.4,  0.2])
+    """
+    return (FACTOR - 1) * np.where(theta != 0, theta, scale)
+
+
+def undetermined(problem: BoundaryProblem, A: Matrix, size_of_obs: float) -> str:
+    """Return which unknowns the weighted homogeneous solutions A leave undetermined, as a sentence; "" if none."""
+    exact = bool(problem.objective.bound.exact)
+    length = np.linalg.norm(A, axis=0)
+    felt = length * problem.scale > _FELT[exact] * size_of_obs
+    dead = [name for name, is_felt in zip(problem.names, felt, strict=True) if not is_felt]
+    if dead:
+        return (
+            f"no observation depends on {listed(dead)}: the homogeneous solution{'s' * (len(dead) > 1)} "
+            f"{'are' if len(dead) > 1 else 'is'} zero at all of them. Give another first guess (of what it is "
+            "multiplied with, too), observe something that depends on it, or leave it out of `p`."
+        )
+    _, s, V = np.linalg.svd(A / length, full_matrices=False)
+    null = V[s <= _SINGULAR[exact] * s[0]]
+    if not len(null):
+        return ""
+    taking_part = [n for n, share in zip(problem.names, np.abs(null).max(axis=0), strict=True) if share > _TAKES_PART]
+    return (
+        f"the linear system is singular: the homogeneous solutions of {listed(taking_part)} are collinear at the "
+        "observations, which say nothing of one of them beside the others. Hold one (leave it out of `p`) or observe "
+        "more; collin(sensFun(SimulationCost(model, obs), [...])) shows which sets can be found together."
+    )
+
+
+def _no_longer_shrinks(corrections: list[float]) -> bool:
+    """Tell whether the correction was not halved in the last few steps."""
+    return len(corrections) > _PATIENCE and min(corrections[-_PATIENCE:]) > 0.5 * min(corrections[:-_PATIENCE])
+
+
+def solve(problem: BoundaryProblem) -> Outcome:
+    """Return what the iteration comes to.
+
+    Raises
+    ------
+    ArgumentError
+        The equations cannot be run from the first guess, or leave the unknowns undetermined there.
+    """
+    search = _Search(problem)
+    with np.errstate(over="ignore", invalid="ignore"):
+        try:
+            search.at = search.run(problem.start)
+        except SimulationError as error:
+            guess = dict(zip(problem.names, map(float, problem.start), strict=True))
+            raise ArgumentError(f"The model fails at the first guess {guess}: {error}") from error
+        loose = undetermined(problem, search.at.S * search.weights[:, None], search.size_of_obs)
+        if loose:
+            raise ArgumentError(f"At the first guess {loose}")
+        try:
+            return search.outcome(*search.search())
+        except KeyboardInterrupt:
+            if not outermost():
+                raise
+        return search.outcome(False, "Interrupted by Ctrl-C: this is the last iterate.", interrupted=True)

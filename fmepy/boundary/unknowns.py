@@ -1,0 +1,137 @@
+"""Which parameters are unknown: names, first guesses and bounds, of one experiment or of several.
+
+Of several experiments an unknown initial value is local: every experiment has its own, ``A0[a]``, ``A0[b]``, ... All
+other unknowns are shared, unless they are named with an experiment, as ``k[a]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fmepy.errors import ParameterError
+from fmepy.expressions.equations import names_in
+from fmepy.parameters.entities import local_name, split_local
+from fmepy.parameters.named import check_names
+from fmepy.parameters.names import normal_name
+
+
+def definition_of(model: Any) -> Any:
+    """Return the definition of a model, of one around another one that of the inner; None where there is none."""
+    while getattr(model, "definition", None) is None and hasattr(model, "inner"):
+        model = model.inner
+    return getattr(model, "definition", None)
+
+
+def initial_values(model: Any) -> tuple[str, ...]:
+    """Return the parameters of a model that make initial values and, as far as can be seen, nothing else."""
+    d = definition_of(model)
+    if d is None:
+        return ()
+    elsewhere = names_in([*(e for _, e in d.outputs), *(event.value for event in d.events)])
+    if d.equations is not None:
+        elsewhere |= d.equations.free_names()
+    elif d.function is not None:
+        elsewhere |= {*d.function.positional, *d.function.keywords}
+    mine = names_in(d.initial) - elsewhere
+    return tuple(name for name in d.parameters if name in mine)
+
+
+def starts_of(model: Any, names: Iterable[str]) -> dict[str, str]:
+    """Return by state the parameter that is its initial value, where that is among the unknowns."""
+    d = getattr(model, "definition", None)
+    if d is None:
+        return {}
+    unknown = {split_local(name)[0] for name in names}
+    starts = {s: getattr(e, "name", "") for s, e in zip(d.states, d.initial, strict=True)}
+    return {s: name for s, name in starts.items() if name in unknown}
+
+
+def check_kind(p: Any) -> None:
+    """Refuse what is neither a list of names, a dict or Series of first guesses, nor None."""
+    if p is None or isinstance(p, str | pd.Series) or (isinstance(p, Mapping) and type(p).__name__ != "Parameters"):
+        return
+    if isinstance(p, Sequence | pd.Index) or hasattr(p, "tolist"):
+        if all(isinstance(name, str) for name in p):
+            return
+        kind = "values without names"
+    else:
+        kind = type(p).__name__
+    raise ParameterError(
+        f"`p` must be the names of the unknowns, or a dict of them and their first guesses, such as {{'k': 0.5}}; got "
+        f"{kind}."
+    )
+
+
+def names_in_order(p: Any, own: Iterable[str]) -> dict[str, Any]:
+    """Return the names of the unknowns with their first guesses, None where there is none."""
+    if p is None:
+        return dict.fromkeys(own)
+    if isinstance(p, Mapping | pd.Series):
+        return {normal_name(k): v for k, v in dict(p).items()}
+    return dict.fromkeys(map(normal_name, [p] if isinstance(p, str) else p))
+
+
+def check_no_state(p: Any, model: Any) -> None:
+    """Refuse a state among the unknowns: what is unknown of it is its initial value."""
+    known = tuple(map(str, model.parms.index))
+    for name in names_in_order(p, known):
+        if name in model.states and name not in known:
+            raise ParameterError(
+                f"`p`: {name!r} is a state. Make its initial value a parameter of the model, "
+                f"state={{{name!r}: {name + '0'!r}}} with parms={{{name + '0'!r}: ...}}, and name that: {name + '0'!r}."
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Which unknowns a user named, of several experiments.
+
+    Attributes
+    ----------
+    given : dict of str to float or None
+        As named, with their first guesses (None: the model's value).
+    local : tuple of str
+        Parameters that every experiment has for itself.
+    """
+
+    given: dict[str, Any]
+    local: tuple[str, ...]
+
+    def spread(self, values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
+        """Return values by the names of all experiments: of a local one that is not named with its own, for each."""
+        out: dict[str, Any] = {}
+        for name, value in values.items():
+            everywhere = name in self.local
+            out |= {local_name(name, t): value for t in texts} if everywhere else {name: value}
+        return out | {name: value for name, value in values.items() if split_local(name)[1] is not None}
+
+    def bound(self, bound: Any, texts: Sequence[str]) -> Any:
+        """Return a bound as it was given, by name or in the order of the unknowns, for all experiments."""
+        if isinstance(bound, Mapping | pd.Series):
+            by_name = {normal_name(k): v for k, v in dict(bound).items()}
+        elif isinstance(bound, Iterable) and not isinstance(bound, str) and len(list(bound)) == len(self.given):
+            by_name = dict(zip(self.given, bound, strict=True))
+        else:
+            return bound
+        return self.spread(by_name, texts)
+
+
+def asked_of_entities(p: Any, model: Any) -> Asked:
+    """Return which unknowns of several experiments `p` names, None for all.
+
+    Raises
+    ------
+    ParameterError
+        A name that the model does not have, with the nearest.
+    """
+    own = tuple(map(str, model.parms.index))
+    given = names_in_order(p, own)
+    plain = list(dict.fromkeys(split_local(name)[0] for name in given))
+    check_names(plain, own, argument="p")
+    of_starts = initial_values(model)
+    apart = {split_local(name)[0] for name in given if split_local(name)[1] is not None}
+    return Asked(given, tuple(n for n in own if n in apart or (n in given and n in of_starts)))
