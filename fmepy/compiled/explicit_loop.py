@@ -37,40 +37,65 @@ def _first_not_finite(rows, n):
     return len(rows)
 
 
-def _change(V, of_changes, k):
-    """Make the changes at the end of stretch k; V holds the states, and the values of the changes behind them."""
-    for e in range(len(of_changes)):
-        if of_changes[e, 0] == k:
-            state, how, v = of_changes[e, 1], of_changes[e, 2], V[of_changes[e, 3]]
-            V[state] = v if how == 0 else V[state] + v if how == 1 else V[state] * v
+def _changes(of_changes, e, k, t, z, inputs, at, given, values, n_states):
+    """Make the changes at the end of stretch k, e being the first that was not made; return the next, or -1.
+
+    It is -1 where a value is not finite. The values of changes of one order are computed before any of them is made.
+    """
+    while of_changes[e, 0] == k:
+        end = e
+        while of_changes[end, 0] == k and of_changes[end, 3] == of_changes[e, 3]:
+            _copy(given[end], inputs[at:], given.shape[1])
+            call(of_changes[end, 4], t, z, inputs, values[end - e])
+            if not abs(values[end - e, 0]) < math.inf:
+                return -1
+            end += 1
+        for c in range(e, end):
+            state, how, v = of_changes[c, 1], of_changes[c, 2], values[c - e, 0]
+            old = z[state]
+            z[state] = v if how == 0 else old + v if how == 1 else old * v
+            for b in range(1, values.shape[1]):
+                i, dv = b * n_states + state, values[c - e, b]
+                z[i] = dv if how == 0 else z[i] + dv if how == 1 else v * z[i] + old * dv
+        e = end
+    return e
 
 
 def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told):
     head = integers(course, HEAD)
     rates, watch, of_values, of_outputs = head[0], head[1], head[2], head[3]
     n, n_states, n_inputs, n_parameters, n_constants = head[4], head[5], head[6], head[7], head[8]
-    n_values, n_outputs, n_forced, n_watched = head[9], head[10], head[11], head[12]
-    n_rows, n_at_start, n_stretches, n_changes, most_steps = head[13], head[14], head[15], head[16], head[17]
-    bounds, of_changes = integers(stretches, n_stretches, 3), integers(changes, n_changes, 4)
+    n_outputs, n_forced, n_watched = head[9], head[10], head[11]
+    n_rows, n_at_start, n_stretches = head[12], head[13], head[14]
+    n_changes, n_given, together, most_steps = head[15], head[16], head[17], head[18]
+    bounds, of_changes = integers(stretches, n_stretches, 3), integers(changes, n_changes + 1, 5)
     n_times = bounds[n_stretches - 1, 1] if n_stretches > 0 else 0
     begins = 3 + n + n_rows  # of the stretches, in `numbers`
     times = begins + n_stretches
     constants, forced = times + n_times, times + n_times + n_stretches * n_constants
-    F = doubles(numbers, forced + n_rows * n_forced)
+    at_changes = forced + n_rows * n_forced
+    F = doubles(numbers, at_changes + n_changes * n_given)
+    given = F[at_changes:].reshape((n_changes, n_given))
     rtol, max_step, start, atol = F[0], F[1], F[2], F[3 : 3 + n]
     U, rows = doubles(inputs, n_runs, n_inputs), doubles(out, n_runs * n_rows, n + n_outputs)
     W, marks, ends = doubles(work, WORK, n), doubles(seen, 2, n_watched), doubles(told, n_runs, 3)
-    V = doubles(values, n_values + n_parameters + n_forced)
+    n_blocks = n // n_states
+    V = doubles(values, n + n_parameters + n_forced + together * n_blocks)
+    of_these = V[n + n_parameters + n_forced :].reshape((together, n_blocks))
     for r in range(n_runs):
         status, reached, row, first = DONE, start, n_at_start, r * n_rows
         if of_values != 0:
             call(of_values, start, W[0], U[r], V)
-            for i in range(n_values):
+            for i in range(n):
                 if not abs(V[i]) < math.inf:
                     status = NO_VALUE
         if n_at_start > 0:
             _copy(V, rows[first], n)
-        _change(V, of_changes, -1)
+        change, behind = 0, n_inputs - n_given
+        if status == DONE:
+            change = _changes(of_changes, 0, -1, start, V[:n], U[r], behind, given, of_these, n_states)
+        if change < 0:
+            status = NO_VALUE
         for k in range(n_stretches):
             if status != DONE:
                 break
@@ -89,9 +114,12 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
                     status, reached = NOT_FINITE, wanted[bad]
             row += kept if status == DONE else came
             _copy(W[0], V, n)
-            _change(V, of_changes, k)
+            if status == DONE:
+                change = _changes(of_changes, change, k, wanted[-1], V[:n], U[r], behind, given, of_these, n_states)
+                if change < 0:
+                    status = NO_VALUE
         if of_outputs != 0 and status == DONE:
-            Q = V[n_values:]
+            Q = V[n:]
             _copy(U[r], Q, n_parameters)
             for i in range(n_rows):
                 for j in range(n_forced):

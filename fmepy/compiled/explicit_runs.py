@@ -29,9 +29,10 @@ class Functions:
     code : object
         What must live as long as the addresses are used.
     values, outputs : int
-        Initial values and those of changes, from the parameters; outputs from a row, its inputs being the parameters
-        and then the forcings.
-    n_values, n_outputs : int
+        Initial values from the parameters; outputs from a row, its inputs being the parameters and then the forcings.
+    n_outputs : int
+    changes : tuple of int
+        Values of changes, each with its slope along every further block of z; behind the inputs stand what is given.
     """
 
     rates: int
@@ -40,8 +41,8 @@ class Functions:
     code: Any
     values: int = 0
     outputs: int = 0
-    n_values: int = 0
     n_outputs: int = 0
+    changes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,8 +91,12 @@ class Course:
     n_at_start : int
         Rows at the start itself, 0 or 1.
     stretches : tuple of Stretch
-    changes : tuple of (int, int, int, int)
-        The stretch at whose end a state changes (-1: before the first), the state, how (`CHANGES`), which value.
+    changes : ndarray of int, shape (n_changes, 5)
+        Changes of states between stretches, in their order: the stretch at whose end it is (-1: before the first), the
+        state, how (`CHANGES`), the order among those of one end (those of the same see the same state; the lower
+        first), which of `Functions.changes` gives its value.
+    given : ndarray, shape (n_changes, n_given)
+        What the values of the changes are computed from beside the inputs of their stretch.
     forced : ndarray, shape (n_rows, n_forced)
         Forcings at the rows.
     n_parameters : int
@@ -101,7 +106,8 @@ class Course:
     rows: Vector
     n_at_start: int
     stretches: tuple[Stretch, ...]
-    changes: tuple[tuple[int, int, int, int], ...] = ()
+    changes: Any = ()
+    given: Any = ()
     forced: Any = ()
     n_parameters: int = 0
 
@@ -123,20 +129,27 @@ class ExplicitRuns:
         f, s, n = functions, solver, len(solver.atol)
         forced = np.asarray(course.forced, dtype=float).reshape(len(course.rows), -1)
         n_constants = len(course.stretches[0].constants) if course.stretches else 0
-        n_values = max(f.n_values, n)
+        given = np.asarray(course.given, dtype=float)
+        n_given = given.shape[1] if len(given) else 0
+        n_inputs += n_given
+        changes = np.asarray(course.changes, dtype=np.int64).reshape(-1, 5)
+        together = int(np.unique(changes[:, [0, 3]], axis=0, return_counts=True)[1].max(initial=0))
         self._head = np.array([
             f.rates, f.watch, f.values, f.outputs, n, s.n_states, n_inputs, course.n_parameters, n_constants,
-            n_values, f.n_outputs, forced.shape[1], f.n_watched, len(course.rows), course.n_at_start,
-            len(course.stretches), len(course.changes), s.most_steps,
+            f.n_outputs, forced.shape[1], f.n_watched, len(course.rows), course.n_at_start, len(course.stretches),
+            len(changes), n_given, together, s.most_steps,
         ], dtype=np.int64)  # fmt: skip
         assert len(self._head) == HEAD
         stops = np.cumsum([0, *(len(k.times) for k in course.stretches)])
         kept = [k.kept for k in course.stretches]
         self._stretches = np.column_stack([stops[:-1], stops[1:], kept]).astype(np.int64)
-        self._changes = np.array(course.changes, dtype=np.int64).reshape(-1, 4)
+        self._changes = np.zeros((len(changes) + 1, 5), dtype=np.int64)  # and one at the end that is never made
+        self._changes[:-1, :4], self._changes[-1, 0] = changes[:, :4], len(course.stretches)
+        self._changes[:-1, 4] = np.array(f.changes, dtype=np.int64)[changes[:, 4]] if len(changes) else 0
         self._numbers = np.concatenate([
             [s.rtol, s.max_step, course.start], s.atol, course.rows, [k.start for k in course.stretches],
             *(k.times for k in course.stretches), *(k.constants for k in course.stretches), forced.ravel(),
+            given.ravel(),
         ])  # fmt: skip
         self._fixed = [address(a) for a in (self._head, self._stretches, self._changes, self._numbers)]
         run = explicit_loop.run_watched if f.n_watched else explicit_loop.run_smooth
@@ -144,7 +157,8 @@ class ExplicitRuns:
         self._functions, self._n_inputs = functions, n_inputs
         self._rows, self._width = len(course.rows), n + f.n_outputs
         # where things lie in the one array of a single run: every array's address takes time
-        sizes = [3, n_inputs, WORK * n, 2 * f.n_watched, n_values + course.n_parameters + forced.shape[1]]
+        of_changes = together * (n // s.n_states)
+        sizes = [3, n_inputs, WORK * n, 2 * f.n_watched, n + course.n_parameters + forced.shape[1] + of_changes]
         self._places: list[int] = np.cumsum(sizes).tolist()
         self._offsets = [8 * place for place in self._places]
         self._free: list[tuple[Vector, int]] = []

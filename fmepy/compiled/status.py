@@ -16,7 +16,7 @@ NO_VALUE = 7
 NOT_FINITE = 8
 """A state is not, at a row."""
 
-HEAD = 18
+HEAD = 19
 """Numbers of the array that says what a run goes along, see `compiled.explicit_runs`."""
 WORK = 14
 """Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial."""

@@ -228,7 +228,7 @@ def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -
         first_further += len(further)
         if further:
             behind.append(part.places.elsewhere(further, at))
-    places, model = [*(part.places for part in parts), *behind], parts[0].model
+    places, model = [*(part.places for part in parts), *behind], parts[0].predictor
     if parts[0].plain_run:
         own = [n for n in names if n in model.parms.index]
         predictions: Predictions = predictions_of(model, places, concatenate(pieces), own, **words)

@@ -24,6 +24,7 @@ class RunsOfCost:
     """What a cost says of the runs that it compares with data; a base of `SimulationCost`."""
 
     model: Any
+    predictor: Any
     x: str | None
     entity: str | None
     cases: Experiments | None
@@ -48,14 +49,14 @@ class RunsOfCost:
 
     @cached_property
     def _opened(self) -> Any:
-        return opened(self.model)
+        return opened(self.predictor)
 
     def _model_of(self, k: int) -> EntityModel:
         assert self.cases is not None, "asked of costs of several runs"
         own, before = self.cases.parameters, self.cases.starts[k]
         if before is None:
-            return EntityModel(self.model, own, k)
-        return EntityModel(self._opened, own, k, before, self.model)
+            return EntityModel(self.predictor, own, k)
+        return EntityModel(self._opened, own, k, before, self.predictor)
 
     def model_of(self, entity: Any = None, noise_parms: Mapping[str, Any] | None = None) -> EntityModel:
         """Return the model as one entity runs it, a Model of the cost's parameters: for predictions, ranges, pictures.
@@ -115,7 +116,7 @@ class RunsOfCost:
         """
         values = merge_parameters(self._own, parms)
         if self.cases is None:
-            table: pd.DataFrame = self.model(values[self.model.parms.index], times)
+            table: pd.DataFrame = self.predictor(values[self.predictor.parms.index], times)
             return table
         labels: tuple[Any, ...] = (None,) if self.experiments is None else self.experiments.column.labels
         of_rows = self.cases.by_row
@@ -136,7 +137,7 @@ class RunsOfCost:
         order = [kinds[k] for e in range(len(self.cases.column.labels)) for k in self.cases.runs_of(e)]
         out, size = [], len(curves) // len(order)
         for at, kind in enumerate(order):
-            unread = [n for n in self.model.var_names if n not in self._read_of(int(kind))]
+            unread = [n for n in self.predictor.var_names if n not in self._read_of(int(kind))]
             out.append(curves.iloc[at * size : (at + 1) * size].drop(columns=unread))
         return out
 

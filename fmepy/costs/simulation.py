@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,7 @@ from fmepy.costs.entities import (
 from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.observation_scale import transforms_by_variable
-from fmepy.costs.observations import Comparison, check_observed, concatenate, prepare, read_observations
+from fmepy.costs.observations import Comparison, Observations, check_observed, concatenate, prepare, read_observations
 from fmepy.costs.predictions import predictions_by_entity, predictions_of
 from fmepy.costs.row_parameters import Cases, RowParameters, known_names, names_by_row, read_row_parameters, uses_of
 from fmepy.costs.runs import RunsOfCost
@@ -48,15 +48,11 @@ from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
-from fmepy.types import UserParameters
+from fmepy.types import IntVector, UserParameters
 
 if TYPE_CHECKING:
     from fmepy.costs.measurement_noise import MeasurementNoise
 
-_ARGUMENTS = (
-    *("model", "obs", "x", "y", "err", "weight", "scaleVar", "transform", "interpolate", "outside"),
-    *("measurement_noise", "censored", "parms", "entity", "entity_parms", "conditions", "noise_parms"),
-)
 _COLUMNS = ("x", "y", "err", "entity")
 ONLY = ""
 """The entity of data that have none."""
@@ -127,6 +123,8 @@ class SimulationCost(RunsOfCost, AddableCost):
     ----------
     parms, lower, upper : Series
         All parameters: the model's, then those of the noise, local ones in their place; sds are not below zero.
+    predictor : Model
+        Whose runs are compared with the data: the model.
     comparison : Comparison
         What is fixed: the observations in use, their weights and groups.
     cases, experiments : Experiments or None
@@ -237,6 +235,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     entity_parms: Sequence[str] = ()
     conditions: Any = None
     noise_parms: Any = None
+    predictor: Any = field(init=False)
     comparison: Comparison = field(init=False)
     cases: Experiments | None = field(init=False)
     noise: MeasurementNoise | None = field(init=False)
@@ -260,7 +259,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         check_observed(observations.names, self.model.var_names)
         first, last = float(self.model.times[0]), float(self.model.times[-1])
         comparison = prepare(
-            observations,
+            self._compared(observations, of_row),
             None if self.x is None else dict.fromkeys(observations.names, (first, last)),
             weight=self.weight,
             scaleVar=self.scaleVar,
@@ -271,7 +270,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         object.__setattr__(self, "obs", table.copy())
         object.__setattr__(self, "_given", given_values(self.parms))
         object.__setattr__(self, "comparison", comparison if column is None else column.of(comparison))
-        parms = self._read_cases(column, by_row, len(table))
+        parms = self._read_cases(observations, column, by_row, len(table))
         check_given(self._given, self.model.parms, parms.index)
         object.__setattr__(self, "parms", parms.copy())  # whoever writes to it changes no value of the cost
         object.__setattr__(self, "_own", parms)
@@ -279,7 +278,17 @@ class SimulationCost(RunsOfCost, AddableCost):
             if parms[name] < 0:
                 raise ParameterError(f"`parms`: {name!r} is {parms[name]:g}; it scales a noise: not below zero.")
 
-    def _read_cases(self, column: EntityColumn | None, by_row: RowParameters | None, n_row: int) -> pd.Series:
+    def _compared(self, observations: Observations, experiments: IntVector | None) -> Observations:
+        """Return the observations that are compared: all."""
+        return observations
+
+    def _predictor(self, observations: Observations, column: EntityColumn | None, set_by: Collection[str]) -> Any:
+        """Return whose runs are compared with the data."""
+        return self.model
+
+    def _read_cases(
+        self, observations: Observations, column: EntityColumn | None, by_row: RowParameters | None, n_row: int
+    ) -> pd.Series:
         """Read noise, conditions, and what is named by row; return the parameters of the cost."""
         if column is None:
             conditions = Conditions({}, (ONLY,), {})
@@ -292,7 +301,9 @@ class SimulationCost(RunsOfCost, AddableCost):
                     f"{name!r} is in `noise_parms`, which sets it by row, and in `{argument}`, which sets it by "
                     "entity. Leave it out of one of them."
                 )
-        full = self._read_noise((*conditions.cells, *placeholders))
+        set_by = (*conditions.cells, *placeholders)
+        object.__setattr__(self, "predictor", self._predictor(observations, column, set_by))
+        full = self._read_noise(set_by)
         if column is None and by_row is None:
             object.__setattr__(self, "cases", None)
             return full
@@ -309,26 +320,28 @@ class SimulationCost(RunsOfCost, AddableCost):
                 known=known_names(full, {*conditions.cells, *placeholders} - by_row.named(), local, self._given),
                 uses=uses_of(self.model, {} if self.noise is None else self.noise.sds, of.labels),
             )  # fmt: skip
-        found = read_experiments(of, conditions, full, local=local, given=self._given, model=self.model, cases=cases)
+        found = read_experiments(
+            of, conditions, full, local=local, given=self._given, model=self.predictor, cases=cases
+        )
         object.__setattr__(self, "cases", found)
         return found.parameters.parms
 
     def _read_noise(self, set_by: Collection[str]) -> pd.Series:
-        """Read the noise, and return all parameters of a run: the model's, then those of the noise.
+        """Read the noise, and return all parameters of a run: the predictor's, then those of the noise.
 
         set_by : collection of str
             Parameters that conditions set.
         """
-        own: pd.Series = self.model.parms.copy()
+        own: pd.Series = self.predictor.parms.copy()
         noise = None
         if self._is_noisy:
             from fmepy.costs.measurement_noise import check_noisy, read_measurement_noise
 
             check_noisy(self)
-            words = self.measurement_noise
+            words = self._noise_said
             if self._is_column_of_sds:
                 words = dict.fromkeys(self.comparison.group_names, self.noise_parms)
-            noise = read_measurement_noise(self.model, self.comparison, words, self._given, set_by)
+            noise = read_measurement_noise(self.predictor, self.comparison, words, self._given, set_by)
             marks = own.attrs
             own = pd.concat([own, pd.Series(noise.values, dtype=float)])
             own.attrs.update(marks)
@@ -345,6 +358,10 @@ class SimulationCost(RunsOfCost, AddableCost):
         column = self.noise_parms
         is_sd = isinstance(column, str) and normal_name(column) not in self.model.parms.index
         return is_sd and self.measurement_noise is None
+
+    @property
+    def _noise_said(self) -> Any:
+        return self.measurement_noise
 
     @property
     def scales(self) -> tuple[str, ...]:
@@ -402,7 +419,7 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     def shared_run(self) -> object | None:
         """Return the model: costs of the same model object share its runs; those of several experiments do not."""
-        return self.model if self.plain_run else None
+        return self.predictor if self.plain_run else None
 
     @classmethod
     def bind_together(
@@ -416,15 +433,15 @@ class SimulationCost(RunsOfCost, AddableCost):
             return bound_with_noise(parts, names, **words)
         pieces = [part.comparison for part in parts]
         places = [part.places for part in parts]
-        return BoundSimulation(predictions_of(parts[0].model, places, concatenate(pieces), names, **words), pieces)
+        return BoundSimulation(predictions_of(parts[0].predictor, places, concatenate(pieces), names, **words), pieces)
 
-    def replace(self, **arguments: Any) -> SimulationCost:
+    def replace(self, **arguments: Any) -> Self:
         """Return a copy with some arguments of the constructor changed; dicts are merged.
 
         Parameters of the noise that the new one has no use for are dropped.
         """
-        given = {name: getattr(self, name) for name in _ARGUMENTS} | {"parms": self._given}
-        new = changed_arguments(given, arguments, _MERGED, "SimulationCost")
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init} | {"parms": self._given}
+        new = changed_arguments(given, arguments, _MERGED, type(self).__name__)
         changed = {"measurement_noise", "noise_parms"} & set(arguments)
         if changed and new["parms"] is not None:
             from fmepy.costs.noise import names_of_noise
@@ -433,7 +450,7 @@ class SimulationCost(RunsOfCost, AddableCost):
             gone = (gone - names_of_noise(new["measurement_noise"])) | names_by_row(self.obs, self.noise_parms)
             gone -= names_by_row(new["obs"], new["noise_parms"]) | set(arguments.get("parms") or ())
             new["parms"] = {k: v for k, v in new["parms"].items() if str(k).split("[")[0] not in gone}
-        return SimulationCost(new.pop("model"), new.pop("obs"), **new)
+        return type(self)(new.pop("model"), new.pop("obs"), **new)
 
     def __repr__(self) -> str:
         c = self.comparison
@@ -441,7 +458,9 @@ class SimulationCost(RunsOfCost, AddableCost):
         told = ", ".join(f"{name} ({n})" for name, n in zip(c.group_names, counts, strict=True))
         lost = int(c.n_missing.sum() + c.n_outside.sum())
         of = "" if self.experiments is None else f" of {len(self.experiments.column.labels)} entities ({self.entity!r})"
-        return f"SimulationCost: {told}{of}; {len(self.parms)} parameters" + (f"; {lost} dropped" if lost else "")
+        return f"{type(self).__name__}: {told}{of}; {len(self.parms)} parameters" + (
+            f"; {lost} dropped" if lost else ""
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "_opened", "models")}
@@ -450,7 +469,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     def _bound(self) -> Any:
         return self.bind()
 
-    def with_guesses(self, values: Mapping[str, float]) -> SimulationCost:
+    def with_guesses(self, values: Mapping[str, float]) -> Self:
         """Return a copy with other guesses of parameters whose value nobody gave."""
         out, own = copy(self), self._own.copy()
         own[list(values)] = list(values.values())

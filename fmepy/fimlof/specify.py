@@ -91,7 +91,7 @@ def read_specification(
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
     elsewhere |= {e for c in (noise.covariance, errors.covariance, start.covariance) if c for e in names_in(c.entries)}
     _check_some_noise(noise, errors, has_errors, variables)
-    events: tuple[Event, ...] = definition.events
+    events = _known_events(definition)
     elsewhere |= names_in([e.value for e in events])
     return Specification(
         definition=definition,
@@ -115,6 +115,19 @@ def read_specification(
         scales=tuple(scale_parameters([*noise.sds, *sds, *start.sds], elsewhere)),
         model=model,
     )
+
+
+def _known_events(definition: Definition) -> tuple[Event, ...]:
+    """Return the events; refuse those whose values are known to nobody before the filter has come to them."""
+    for e in definition.events:
+        unknown = sorted(names_in([e.value]) - set(definition.parameters))
+        if unknown:
+            raise ModelError(
+                f"The event of {definition.states[e.state]!r} at {e.time:g} has the value {e.value}, which depends on "
+                f"{unknown[0]!r}: a filter takes events whose values are numbers or expressions of parameters. "
+                "A share of a state is taken away by method='multiply'."
+            )
+    return definition.events
 
 
 def _check_no_outputs(process_noise: Any, equations: Equations, parameters: Sequence[str]) -> None:

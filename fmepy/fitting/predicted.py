@@ -182,7 +182,8 @@ def _model_behind(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:
             "`prediction` by variable and time needs a fmepy cost, which knows its model. Of a function of your own "
             "give a function of p: prediction=lambda p: model(p)['y'].iloc[-1]."
         )
-    names = list(f.model.var_names)
+    model = getattr(f, "predictor", f.model)
+    names = list(model.var_names)
     if variable not in names:
         raise ArgumentError(
             f"`prediction`: the model has no variable {variable!r}.{did_you_mean(variable, names)} It has "
@@ -191,7 +192,7 @@ def _model_behind(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:
     experiments, asked = getattr(f, "experiments", None), None if entity is None else entity_text(entity)
     if experiments is None:
         if entity is None:
-            return f.model if getattr(f, "plain_run", True) else _of_rows(f, variable, None), None
+            return model if getattr(f, "plain_run", True) else _of_rows(f, variable, None), None
         raise ArgumentError(f"`prediction`: got the entity {asked!r}; this cost has no entities, leave it out.")
     labels = list(map(entity_text, experiments.column.labels))
     if len(labels) == 1 and entity is None:

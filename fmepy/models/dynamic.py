@@ -18,7 +18,7 @@ from fmepy.errors import ModelError
 from fmepy.expressions.equations import Equations
 from fmepy.models.base import BoundModel
 from fmepy.models.definition.define import define
-from fmepy.models.definition.definition import Definition
+from fmepy.models.definition.definition import Definition, Readable
 from fmepy.models.definition.given import Kind
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.by_entity import EntityInputs, inputs_by_entity
@@ -259,22 +259,23 @@ class DynamicModel(Runnable):
         del copy._like
         return copy
 
-    def of_equations(self, equations: Equations, **arguments: Any) -> Self:
+    def of_equations(self, equations: Equations | Readable, **arguments: Any) -> Self:
         """Return a model of other equations that runs as this one does: its times, method, steps and tolerances.
 
         Parameters
         ----------
         equations : Equations
-            Its states may be some of this model's.
+            Its states may be some of this model's. Or another source that reads itself.
         **arguments
-            Of the constructor: `state`, `parms`, `forcings`, `events`.
+            Of the constructor: `state`, `parms`, `forcings`, `events`; others take the place of this model's own.
         """
         own = {k: self._arguments[k] for k in _SETTINGS if k in self._arguments}
         if self.options is not None:
             known = zip(self.states, self.options.atol.tolist(), strict=True)
-            own["atol"] = {k: None if np.isnan(a) else a for k, a in known if k in equations.states}
+            states = getattr(equations, "states", self.states)
+            own["atol"] = {k: None if np.isnan(a) else a for k, a in known if k in states}
         make: Any = type(self)  # a subclass, which takes them
-        model: Self = make(equations, **own, **arguments)
+        model: Self = make(equations, **{**own, **arguments})
         return model
 
     def __repr__(self) -> str:

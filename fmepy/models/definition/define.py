@@ -10,12 +10,12 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
-from fmepy.expressions.equations import Equations, names_in
+from fmepy.expressions.equations import Equations, names_in, symbol
 from fmepy.models.definition.definition import Definition, Draft, Found, Readable
 from fmepy.models.definition.function import read_function
 from fmepy.models.definition.given import Given, Kind, as_outputs, as_parms, as_state, read_outputs
 from fmepy.models.definition.text import read_text
-from fmepy.models.running.events import as_events
+from fmepy.models.running.events import Event, as_events
 from fmepy.models.running.forcings import as_forcings
 from fmepy.parameters.named import check_names
 
@@ -90,7 +90,7 @@ def define(
         parms=pd.Series(draft.parms, dtype=float),
         initial=tuple(_number(draft.initial[s]) for s in draft.states),
         forcings=given.forcings,
-        events=as_events(events, draft.states),
+        events=_of_outputs(as_events(events, draft.states), dict(found.own)),
         extra_names=found.extra_names,
         outputs=tuple(found.own.items()),
         equations=equations,
@@ -144,6 +144,13 @@ def _found(draft: Draft, given: Given) -> tuple[Equations | None, Found]:
         return None, found
     names = (draft.states, tuple(draft.parms), given.forcing_names)
     return Equations(given.kind, *names, found.rates, tuple(found.own.items()), draft.time), found
+
+
+def _of_outputs(events: tuple[Event, ...], outputs: dict[str, Any]) -> tuple[Event, ...]:
+    """Return events whose values are of states, parameters, forcings and time: outputs are put in by what they are."""
+    by_name = {symbol(k): e for k, e in outputs.items()}
+    made = {e.value: e.value.xreplace(by_name) for e in events if not isinstance(e.value, float)}
+    return tuple(replace(e, value=made[e.value]) if e.value in made else e for e in events)
 
 
 def _number(value: Any) -> Any:
@@ -202,8 +209,8 @@ def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> No
     for name in sorted(inside - set(known)):
         why = f"{name!r} has no value: it is no state, and is missing in `parms` and `forcings`."
         raise draft.error(why + did_you_mean(name, known), name)
-    in_events = names_in(e.value for e in d.events)
-    check_names(sorted(in_events), parameters, argument="events")
+    in_events = names_in({e.value for e in d.events})
+    check_names(sorted(in_events), known, argument="events", what="state, parameter, forcing or output")
     if draft.reads is None:
         return
     used = {*draft.reads, *inside, *in_events, *names_in(d.initial)}

@@ -102,6 +102,8 @@ def _initial_value(name: str, value: Any) -> Any:
     if isinstance(value, str):
         expression = parse_expression(value, where=f"state[{name!r}]")
         return expression if expression.free_symbols else float(expression)
+    if getattr(value, "free_symbols", None):
+        return value
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -27,6 +27,7 @@ from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.switches import as_choices
 from fmepy.models.running.system import System, along, build_system, scales_of
@@ -108,14 +109,14 @@ class WholeRuns:
         self._given, d = (stepper, course, definition), definition
         system: System = stepper._arguments[0]
         n, m, k = system.n_states, len(d.outputs), len(system.names)
-        forcings = tuple(f.name for f in d.forcings)
+        forcings, kinds = tuple(f.name for f in d.forcings), kinds_of(d.events)[0]
         around = _around(
             system,
             d.parameters,
             forcings,
             d.time,
             d.initial,
-            tuple(e.value for e in d.events),
+            kinds,
             tuple(e for _, e in d.outputs),
         )
         functions = replace(
@@ -123,8 +124,8 @@ class WholeRuns:
             code=(stepper._functions.code, around),
             values=around.address("values"),
             outputs=around.address("outputs") if m else 0,
-            n_values=n * (1 + k) + len(d.events),
             n_outputs=m * (1 + k),
+            changes=tuple(around.address(f"change{i}") for i in range(len(kinds))),
         )
         self._runs = ExplicitRuns(functions, stepper._solver, course, stepper._n_inputs)
         # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each
@@ -162,7 +163,7 @@ def _failure(ended: float, reached: float, most_steps: int) -> SimulationError:
     if ended == status.NOT_FINITE:
         return SimulationError("a state became NaN or infinite", time=reached)
     if ended == status.NO_VALUE:
-        return SimulationError("an initial or event value is not finite")
+        return SimulationError("an initial or event value is not finite", time=reached)
     why = _WHY.get(int(ended), f"more than {most_steps} steps")
     exploded = ended == status.EXPLODED
     return SimulationError(f"the explicit solver gave up: {why}", time=reached, exploded=exploded)
@@ -175,12 +176,13 @@ def _around(
     forcings: tuple[str, ...],
     time: str,
     initial: tuple[Any, ...],
-    of_events: tuple[Any, ...],
+    kinds: tuple[Any, ...],
     outputs: tuple[Any, ...],
 ) -> Code:
-    """Return what surrounds the solver, compiled: ``values`` of parameters, ``outputs`` of a row; see `Functions`.
+    """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `Functions`.
 
-    Behind the initial values and the outputs stand their derivatives to each parameter asked for, times its scale.
+    Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
+    parameter asked for, times its scale.
     """
     import sympy
 
@@ -188,19 +190,25 @@ def _around(
 
     n = system.n_states
     starts, shown = [as_choices(sympy.sympify(v)) for v in initial], [as_choices(e) for e in outputs]
-    values, rows = list(starts), list(shown)
+    changes = [as_choices(e) for e in kinds]
+    values, rows, changed = list(starts), list(shown), [[e] for e in changes]
     for j, name in enumerate(system.names, start=1):
         p = symbol(name)
         scale = Where(Absolute(p), sympy.S.Zero, Absolute(p), sympy.S.One)  # as `scales_of` says
         values += [scale * derivative(v, p) for v in starts]
         s = system.z[j * n : (j + 1) * n]
         rows += [along(e, system.z[:n], s) + scale * derivative(e, p) for e in shown]
-    values += [as_choices(sympy.sympify(v)) for v in of_events]
+        for column, e in zip(changed, changes, strict=True):
+            column.append(along(e, system.z[:n], s) + scale * derivative(e, p))
     where: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
     program = Program(["t"], ["z", "q", "out"])
     program.function("values", [("out", i, v) for i, v in enumerate(values)], where)
     where = {**where, symbol(time): "t"} | {z: ("z", i) for i, z in enumerate(system.z)}
     program.function("outputs", [("out", i, e) for i, e in enumerate(rows)], where)
+    given = system.layout.size + len(system.watched)
+    where |= {symbol(name): ("q", given + i) for i, name in enumerate((*forcings, GIVEN))}
+    for i, column in enumerate(changed):
+        program.function(f"change{i}", [("out", j, e) for j, e in enumerate(column)], where)
     return compiled(program.text())
 
 

@@ -21,6 +21,7 @@ from fmepy.checks import positive_number
 from fmepy.errors import ModelError, SimulationError
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
+from fmepy.models.running.changes import sizes_set
 from fmepy.models.running.events import Event
 from fmepy.models.running.timeline import merged
 from fmepy.parameters.named import check_names
@@ -129,14 +130,11 @@ def _first_guess(start: Vector) -> Vector:
 
 def known_sizes(definition: Definition, events: Sequence[Event], p: list[float]) -> Vector:
     """Return the largest value that each state is set to, at the start and by events."""
-    setting = [e for e in events if e.method != "multiply"]
     try:
         sizes = np.abs(ValueTable(definition.initial, definition.parameters).value(p))
-        values = np.abs(ValueTable([e.value for e in setting], definition.parameters).value(p))
     except SimulationError:  # the first run will fail too
         return np.zeros(len(definition.states))
-    np.maximum.at(sizes, np.array([e.state for e in setting], dtype=int), values)
-    return np.asarray(sizes)
+    return np.maximum(sizes, sizes_set(events, definition, p))
 
 
 def unresolved(Y: Matrix, limits: list[float], states: Sequence[str]) -> str:

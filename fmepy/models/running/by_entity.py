@@ -2,7 +2,7 @@
 
 ::
 
-    events     columns var, time, value, method, and one more: the entity's
+    events     columns var, time, value, method, order, and one more: the entity's
     forcings   a table with the columns time, value (or the forcing's name), and one more: the entity's; or
                (table, "constant")
 """
@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ModelError, did_you_mean, listed
-from fmepy.models.running.events import COLUMNS, event_rows
+from fmepy.models.running.events import COLUMNS, NEEDED, event_rows
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import normal_name
 
@@ -107,7 +107,7 @@ def _split_events(events: Any) -> tuple[str | None, dict[str, list[dict[str, Any
         return None, None
     rows = event_rows(events)
     further = list(dict.fromkeys(k for row in rows for k in row if k not in COLUMNS))
-    whole = all(k in row for row in rows for k in COLUMNS[:3])
+    whole = all(k in row for row in rows for k in NEEDED)
     absent = [k for k in COLUMNS if not any(k in row for row in rows)]
     if len(further) != 1 or not whole or did_you_mean(further[0], absent):
         return None, None  # what is wrong, if anything, is told where events are read

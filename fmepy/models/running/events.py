@@ -1,28 +1,37 @@
 """Events: changes of a state at given times.
 
 At its time an event sets, adds to or multiplies one state. The row of the result at that time shows the state *before*
-the event, as in R. Values may be expressions of parameters, and sensitivities follow::
+the event, as in R. Its value is a number or an expression v(t, y, p, u) of time, states, parameters and forcings (at a
+jump those after it), and sensitivities follow::
 
-    replace   y+ = v        S+ = dv/dp
-    add       y+ = y + v    S+ = S + dv/dp
-    multiply  y+ = v y      S+ = v S + y dv/dp
+    replace   y_i+ = v          S_i+ = dv            dv = (dv/dy) S + dv/dp
+    add       y_i+ = y_i + v    S_i+ = S_i + dv
+    multiply  y_i+ = v y_i      S_i+ = v S_i + y_i dv
+
+Events of one time happen by `order`, the lower first. Those of the same order see one state, that before any of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import whole_number
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed
+from fmepy.expressions.equations import symbol
 from fmepy.expressions.text import parse_expression
 from fmepy.parameters.names import normal_name
 
 METHODS = ("replace", "add", "multiply")
-COLUMNS = ("var", "time", "value", "method")
+COLUMNS = ("var", "time", "value", "method", "order")
+NEEDED = COLUMNS[:3]
+GIVEN = "value of an event"
+"""What stands for the number of an event in the expression of its kind, see `kinds_of`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,28 +44,32 @@ class Event:
         Position of the state.
     time : float
     value : float or sympy.Expr
-        A number, or an expression of parameters.
+        A number (a float), or an expression of states, parameters, forcings and time.
     method : {"replace", "add", "multiply"}
+    order : int
+        Among the events of its time.
     """
 
     state: int
     time: float
     value: Any
     method: str
+    order: int = 0
 
 
 def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
-    """Return what the user gave as events, sorted by time (events of one time keep their order).
+    """Return what the user gave as events, sorted by time and order (those of one order as they were given).
 
     Parameters
     ----------
     events : None, DataFrame or list of dict
-        Columns (keys) ``var``, ``time``, ``value``, and ``method``, which is "replace" where it is left out.
+        Columns (keys) ``var``, ``time``, ``value``; ``method``, which is "replace" where it is left out; ``order``, 0.
 
     Raises
     ------
     ModelError
-        A missing or unknown column, an unknown state or method, a time that is not a finite number.
+        A missing or unknown column, an unknown state or method, a time that is not a finite number, an order that is
+        not a whole one.
     """
     if events is None:
         return ()
@@ -70,7 +83,7 @@ def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
                 f"{where}: there is no column {unknown[0]!r}.{did_you_mean(unknown[0], COLUMNS)} "
                 f"Columns are {listed(COLUMNS)}."
             )
-        missing = [k for k in COLUMNS[:3] if k not in row]
+        missing = [k for k in NEEDED if k not in row]
         if missing:
             raise ModelError(f"{where}: {listed(missing)} missing. An event needs var, time and value.")
         state = normal_name(row["var"])
@@ -86,8 +99,23 @@ def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
         if not np.isfinite(time):
             raise ModelError(f"{where}: the time is {row['time']!r}; a finite number is needed.")
         method = check_choice(row.get("method", "replace"), METHODS, f"events[{i}].method")
-        out.append(Event(states.index(state), time, _value(row["value"], where), method))
-    return tuple(sorted(out, key=lambda e: e.time))
+        order = whole_number(row.get("order", 0), f"events[{i}].order", least=-(10**9))
+        out.append(Event(states.index(state), time, _value(row["value"], where), method, order))
+    return tuple(sorted(out, key=lambda e: (e.time, e.order)))
+
+
+@lru_cache(maxsize=64)
+def kinds_of(events: tuple[Event, ...]) -> tuple[tuple[Any, ...], list[int], list[float]]:
+    """Return the different expressions of the events' values; which one each has; and its number.
+
+    All numbers are one expression, the symbol `GIVEN`, so that a thousand doses are compiled once; of the others the
+    number is 0.
+    """
+    given, of = symbol(GIVEN), []
+    kinds: dict[Any, int] = {}
+    for e in events:
+        of.append(kinds.setdefault(given if isinstance(e.value, float) else e.value, len(kinds)))
+    return tuple(kinds), of, [e.value if isinstance(e.value, float) else 0.0 for e in events]
 
 
 def events_outside(events: Sequence[Event], states: Sequence[str], start: float, end: float) -> str:
@@ -126,11 +154,13 @@ def event_rows(events: Any) -> list[Mapping[str, Any]]:
 
 def _value(value: Any, where: str) -> Any:
     if isinstance(value, str):
-        return parse_expression(value, where=where)
+        value = parse_expression(value, where=where)
+    if getattr(value, "free_symbols", None):
+        return value
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = np.nan
     if not np.isfinite(number):
-        raise ModelError(f"{where}: the value is {value!r}; a finite number or an expression of parameters is needed.")
+        raise ModelError(f"{where}: the value is {value!r}; a finite number or an expression is needed.")
     return number

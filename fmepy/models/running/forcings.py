@@ -63,12 +63,12 @@ class Forcing:
         kinks: Vector = self.times[change]
         return kinks
 
-    def line(self, start: float, end: float) -> tuple[float, float]:
-        """Return (a, b) with ``u = a + b (t - start)`` on a segment that holds no knot inside."""
+    def line(self, start: Vector, end: Vector) -> tuple[Vector, Vector]:
+        """Return (a, b) with ``u = a + b (t - start)`` on segments that hold no knot inside."""
         if self.method == "constant":
-            return float(self.at(0.5 * (start + end))), 0.0
-        a, c = np.interp([start, end], self.times, self.values)
-        return float(a), float((c - a) / (end - start))
+            return self.at(0.5 * (start + end)), np.zeros(len(start))
+        a, c = (np.interp(t, self.times, self.values) for t in (start, end))
+        return a, (c - a) / (end - start)
 
 
 def as_forcings(forcings: Any) -> tuple[Forcing, ...]:
@@ -135,9 +135,9 @@ def forcing_knots(forcings: tuple[Forcing, ...]) -> Vector:
     return np.unique(np.concatenate([f.knots() for f in forcings])) if forcings else np.empty(0)
 
 
-def forcing_lines(forcings: tuple[Forcing, ...], start: float, end: float) -> list[float]:
-    """Return a1, b1, a2, b2, ... of all forcings on a segment."""
-    return [c for f in forcings for c in f.line(start, end)]
+def forcing_lines(forcings: tuple[Forcing, ...], start: Vector, end: Vector) -> Matrix:
+    """Return a1, b1, a2, b2, ... of all forcings on segments, shape (n_segment, 2 n_forcing)."""
+    return np.array([c for f in forcings for c in f.line(start, end)]).reshape(2 * len(forcings), len(start)).T
 
 
 def forcing_values(forcings: tuple[Forcing, ...], times: Vector) -> Matrix:

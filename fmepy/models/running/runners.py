@@ -17,11 +17,12 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper
 from fmepy.models.engines.fixed import fixed_grid, fixed_run
+from fmepy.models.running.changes import EventTable
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps, stage_values
 from fmepy.models.running.problem import Problem, problem_of
 from fmepy.models.running.system import build_system, scales_of, system_rates
-from fmepy.models.running.timeline import EventTable, Timeline, course_of, finite_rows, run_segments, snapped
+from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
 
 
@@ -43,7 +44,7 @@ class Runner:
         self.n_states = len(definition.states)
         self._definition = definition
         self._initial = ValueTable(definition.initial, definition.parameters, names)
-        self._events = EventTable(events, self.n_states, definition.parameters, names)
+        self._events = EventTable(events, definition, names)
         self._places = [definition.parameters.index(k) for k in names]
 
     def run(self, p: Vector) -> tuple[Matrix, Any]:
@@ -110,7 +111,7 @@ class _AdaptiveRunner(Runner):
         system = self._system
         if system is None or system.watched or not hasattr(self._stepper, "along"):
             return None
-        if self.names and (system.switches or self._events.events):  # sensitivities jump there
+        if self.names and system.switches:  # sensitivities jump there
             return None
         course = course_of(self.timeline, system, self._events.events)
         try:

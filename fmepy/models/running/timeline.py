@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import floor, isfinite
 from typing import Any
 
@@ -21,9 +22,8 @@ import numpy as np
 
 from fmepy.compiled.explicit_runs import CHANGES, Course, Stretch
 from fmepy.errors import SimulationError
-from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Stepper
-from fmepy.models.running.events import Event
+from fmepy.models.running.events import Event, kinds_of
 from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
 from fmepy.models.running.planned import depends_on_parameters, planned_crossings, planned_modes
 from fmepy.models.running.system import (
@@ -35,44 +35,10 @@ from fmepy.models.running.system import (
     watched_functions,
 )
 from fmepy.numerics.finite import all_finite
-from fmepy.types import Matrix, Vector
+from fmepy.types import IntVector, Matrix, Vector
 
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
-
-
-class EventTable:
-    """Events of a model, ready to be applied to z = [y, scaled sensitivities]."""
-
-    def __init__(
-        self, events: tuple[Event, ...], n_states: int, parameters: Sequence[str], names: Sequence[str]
-    ) -> None:
-        self.events = events
-        self.times = np.array([e.time for e in events])
-        self._n = n_states
-        self._table = ValueTable([e.value for e in events], parameters, names)
-
-    def prepared(self, p: list[float], scales: Vector | None) -> Any:
-        """Return ``apply(indices, z) -> z`` for one run; `scales` are the sensitivities' (None: there are none)."""
-        if not self.events:
-            return lambda indices, z: z
-        values = self._table.value(p)
-        slopes = None if scales is None else self._table.slope(p) * scales
-        n = self._n
-
-        def apply(indices: Sequence[int], z: Vector) -> Vector:
-            z = z.copy()
-            for i in indices:
-                e, v = self.events[i], values[i]
-                s = z[n + e.state :: n]  # sensitivities of this state (a view), one a parameter
-                old = z[e.state]
-                z[e.state] = v if e.method == "replace" else old + v if e.method == "add" else old * v
-                if slopes is not None:
-                    dv = slopes[i]
-                    s[:] = dv if e.method == "replace" else s + dv if e.method == "add" else v * s + old * dv
-            return z
-
-        return apply
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +69,7 @@ class Segment:
     flips: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Timeline:
     """Rows, forcings and events of a run.
 
@@ -136,6 +102,13 @@ class Timeline:
 
     def segments(self, crossings: Sequence[tuple[float, int]] = ()) -> tuple[Segment, ...]:
         """Return the run's segments; `crossings` are (time, switch) known beforehand."""
+        return self._segments(crossings) if crossings else self._whole
+
+    @cached_property
+    def _whole(self) -> tuple[Segment, ...]:
+        return self._segments(())
+
+    def _segments(self, crossings: Sequence[tuple[float, int]]) -> tuple[Segment, ...]:
         last = float(self.rows[-1])
         marks = np.concatenate([self.rows, self.event_times, [self.start]])
         stops = np.concatenate([snapped(forcing_knots(self.forcings), marks), self.event_times])
@@ -146,14 +119,18 @@ class Timeline:
         inner = np.unique(stops[(stops > self.start) & (stops < last)])
         edges = [self.start, *inner.tolist(), last] if last > self.start else [self.start]
         out, row = [], self.n_at_start
-        for a, b in itertools.pairwise(edges):
-            end = int(np.searchsorted(self.rows, b, side="right"))
+        ends = np.searchsorted(self.rows, edges[1:], side="right").tolist()
+        lines = forcing_lines(self.forcings, np.array(edges[:-1]), np.array(edges[1:])).tolist()
+        events: dict[float, list[int]] = {}
+        for i, t in enumerate(self.event_times.tolist()):
+            events.setdefault(t, []).append(i)
+        for k, ((a, b), end) in enumerate(zip(itertools.pairwise(edges), ends, strict=True)):
             times = self.rows[row:end]
             if not len(times) or times[-1] != b:
                 times = np.append(times, b)
-            events = tuple(np.flatnonzero(self.event_times == b).tolist()) if b < last else ()
+            here = tuple(events.get(b, ())) if b < last else ()
             flips = tuple(i for t, i in crossings if t == b)
-            out.append(Segment(a, b, times, slice(row, end), forcing_lines(self.forcings, a, b), events, flips))
+            out.append(Segment(a, b, times, slice(row, end), lines[k], here, flips))
             row = end
         return tuple(out)
 
@@ -257,7 +234,7 @@ def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -
 
 
 def course_of(timeline: Timeline, system: System, events: Sequence[Event]) -> Course | None:
-    """Return what happens along every run without sensitivities; None where it depends on the run's parameters."""
+    """Return what happens along every run; None where it depends on the run's parameters."""
     if depends_on_parameters(system):
         return None
     anywhere = np.zeros(system.layout.n_parameters)
@@ -267,14 +244,25 @@ def course_of(timeline: Timeline, system: System, events: Sequence[Event]) -> Co
         Stretch(s.start, s.times, s.rows.stop - s.rows.start, [*s.lines, s.start, *m])
         for s, m in zip(segments, modes, strict=True)
     )
+    table, numbers = _as_table(tuple(events))
     happening = [(-1, timeline.first_events), *((k, s.events) for k, s in enumerate(segments))]
-    changes = tuple(
-        (k, events[i].state, CHANGES[events[i].method], system.n_states + i) for k, them in happening for i in them
-    )
+    own = np.array([i for _, them in happening for i in them], dtype=np.intp)
+    changes = np.column_stack([np.repeat([k for k, _ in happening], [len(them) for _, them in happening]), table[own]])
+    order = np.lexsort([changes[:, 3], changes[:, 0]])  # stable: those of one order stay as they were given
+    changes, own = changes[order], own[order]
+    at_changes = forcing_values(timeline.forcings, np.array([events[i].time for i in own])).T
+    given = np.column_stack([at_changes, numbers[own]])
     forced = forcing_values(timeline.forcings, timeline.rows).T
-    return Course(
-        timeline.start, timeline.rows, timeline.n_at_start, stretches, changes, forced, system.layout.n_parameters
-    )
+    n_parameters = system.layout.n_parameters
+    return Course(timeline.start, timeline.rows, timeline.n_at_start, stretches, changes, given, forced, n_parameters)
+
+
+@lru_cache(maxsize=64)
+def _as_table(events: tuple[Event, ...]) -> tuple[IntVector, Vector]:
+    """Return state, how, order and kind of every event, shape (n_event, 4), and its number."""
+    _, kinds, numbers = kinds_of(events)
+    rows = [(e.state, CHANGES[e.method], e.order, kind) for e, kind in zip(events, kinds, strict=True)]
+    return np.array(rows, dtype=np.intp).reshape(-1, 4), np.array(numbers)
 
 
 class _Modes:

@@ -1,0 +1,236 @@
+"""`PredictionErrorCost`: a model that its data correct while it runs, compared with what it predicted before.
+
+With h(x) the model's value of what is observed and e = y - h(x)::
+
+    innovation   at every sample: predict h(x), score e, then correct x+ = x + K e         K per sample
+    observer     dx/dt = f(x) + K (y(t) - h(x)), y(t) a straight line between readings     K per unit of time
+
+A corrected model is again a Model (`fmepy.models.corrected`), and the row at a sample is the state before its
+correction. So everything that follows from predictions is that of a `SimulationCost`: residuals, noise, limits of
+detection, experiments, sums. With K = 0 it is one.
+
+References
+----------
+Ljung, L. (1999). System Identification, 2nd ed., sections 3.2, 4.3 and 7.2 (predictors, the innovations form, PEM).
+Larsson, R., Sjanic, Z., Enqvist, M. and Ljung, L. (2009). Direct prediction-error identification of unstable nonlinear
+systems applied to flight test data. 15th IFAC Symposium on System Identification, 144-149.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fmepy.checks import whole_number
+from fmepy.costs.entities import EntityColumn
+from fmepy.costs.gain import parameters_of_gain, read_gain
+from fmepy.costs.interpolation import merge_times, nearest_rows
+from fmepy.costs.observations import Observations
+from fmepy.costs.simulation import SimulationCost
+from fmepy.errors import ArgumentError, DataError, check_choice
+from fmepy.expressions.equations import names_in
+from fmepy.models.corrected import Entry, Samples, corrected_model
+from fmepy.types import IntVector, Vector
+
+FORMS = ("innovation", "observer")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictionErrorCost(SimulationCost):
+    """A dynamic model held against data by its errors of prediction: the data correct it while it runs.
+
+    Call it with parameters for a `ModCost`, as a `SimulationCost`, of which it has all but `interpolate`,
+    `outside` and `noise_parms`: it runs to the samples, which must lie within the model's times.
+
+    Parameters
+    ----------
+    model : Model
+        An `OdeModel` or `DifferenceModel`.
+    obs : DataFrame, or mapping of names to columns
+        The data, wide or long, as `modCost` takes them. A reading that is missing, or of which only a limit is known
+        (`censored`), corrects nothing; of several readings of a variable at one time the mean does.
+    gain : dict, table, array or number
+        K, how much of an error corrects which state: ``{state: {variable: K}}``, where K is a number, a parameter's
+        name or an expression of parameters. A labelled table, or an array with a row for each state and a column for
+        each observed variable, in order; a number where there is one of each. An error is in the unit of the data,
+        whatever `transform` they are compared on.
+    form : {"innovation", "observer"}
+        "innovation", strictly causal: predict to the sample, score, correct the state there (K is per sample).
+        "observer": the rates are corrected all the time by K (y(t) - h(x)), y(t) between the readings of a variable a
+        straight line, outside them no correction (K is per unit of time; numbers alone).
+    steps : int
+        Errors of predictions of so many samples ahead ("innovation"): from sample steps + 1 on, whose prediction knows
+        the first one. With one step every sample is compared, the first with the start.
+    process_noise, operating_point
+        Of ``gain="stationary"``.
+    x, y, err, weight, scaleVar, transform, measurement_noise, censored, parms, entity, entity_parms, conditions
+        As in `SimulationCost`; `parms` holds the values of parameters of the gain too.
+
+    Attributes
+    ----------
+    predictor : Model
+        The corrected model. Its table shows at a sample the state before the correction; with several steps, further
+        columns ``<state>_ahead1``, ... hold those of fewer steps.
+    parms, lower, upper, comparison, experiments, noise
+        As in `SimulationCost`; the parameters of the gain stand behind those of the model.
+
+    Raises
+    ------
+    ArgumentError
+        A gain of a state that is not there, of a variable that is not observed, of the wrong shape, with a name
+        without a value; an observer whose gain holds parameters; `steps` below one, or of an observer.
+    DataError, ParameterError
+        As `SimulationCost`; fewer samples than `steps` + 1.
+    SimulationError
+        When evaluated: the corrected model breaks down, such as by a gain that makes it unstable.
+
+    See Also
+    --------
+    SimulationCost : the limit K = 0, right where the process has little noise.
+    FimlofCost : gains that follow from process and measurement noise.
+
+    Notes
+    -----
+    Why a fitted gain needs "innovation": an observer uses y(t) while it predicts y(t). With noise in the data its
+    squared errors fall towards zero as K grows, and the parameters are lost.
+
+    A disturbance with dynamics of its own (wind on an aircraft, a drift) is a state of the model without a known input,
+    which the gain alone moves: ``d(wind)/dt = -wind / T``, ``gain={"wind": {"speed": 0.3}, ...}``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fmepy.models.difference import DifferenceModel
+    >>> model = DifferenceModel("next(x) = a * x", state={"x": 4.0}, times=np.arange(4), parms={"a": 0.5})
+    >>> cost = PredictionErrorCost(model, {"time": [0, 1, 2, 3], "x": [4.0, 3.0, 1.0, 1.0]}, gain=0.5)
+    >>> cost().residuals[["obs", "mod"]].round(2)
+       obs   mod
+    0  4.0  4.00
+    1  3.0  2.00
+    2  1.0  1.25
+    3  1.0  0.56
+    """
+
+    _: KW_ONLY
+    gain: Any
+    form: str = "innovation"
+    steps: int = 1
+    process_noise: Any = None
+    operating_point: Any = None
+    interpolate: str = field(default="exact", init=False)
+    outside: str = field(default="error", init=False)
+    noise_parms: Any = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        check_choice(self.form, FORMS, "form")
+        object.__setattr__(self, "steps", whole_number(self.steps, "steps", 1, hint=" of samples"))
+        if self.form == "observer" and self.steps > 1:
+            raise ArgumentError(
+                f"`steps={self.steps}` is of form='innovation': an observer has seen every reading that it is compared "
+                "with. Pass form='innovation', whose gain is per sample."
+            )
+        if self.x is None:
+            raise ArgumentError("`x=None` has no samples that could correct the model. Name the column of the times.")
+        super().__post_init__()
+
+    # --- what is compared
+
+    def _compared(self, observations: Observations, experiments: IntVector | None) -> Observations:
+        """Return the observations from sample `steps` + 1 on; of one step all."""
+        if self.steps == 1:
+            return observations
+        kept = []
+        records = _records(observations, experiments, self.model.times)
+        for r in records:
+            if len(r.times) <= self.steps:
+                raise DataError(
+                    f"`steps={self.steps}`: predictions of so many samples ahead begin at sample {self.steps + 1}, and "
+                    f"a record has {len(r.times)} samples. Take fewer steps."
+                )
+        for j, v in enumerate(observations.variables):
+            keep = np.zeros(len(v.x), dtype=bool)
+            for r in records:
+                rows, sample = r.readings[j]
+                keep[rows] = sample >= self.steps
+            if not keep.any():
+                raise DataError(
+                    f"`steps={self.steps}`: no observations of {v.name!r} are left, all belong to the first "
+                    f"{self.steps} samples. Take fewer steps, or leave the variable out."
+                )
+            kept.append(v.only(keep))
+        return replace(observations, variables=tuple(kept))
+
+    def _predictor(self, observations: Observations, column: EntityColumn | None, set_by: Collection[str]) -> Any:
+        """Return the corrected model."""
+        gain = read_gain(self.gain, self.model.states, observations.names)
+        if self.form == "observer":
+            _refuse_names(gain)
+        parms = parameters_of_gain(gain, self.model.parms, self._given, set_by)
+        records = _records(observations, None if column is None else column.of_row, self.model.times)
+        labels = [None] if column is None else list(column.texts)
+        samples = [_samples(observations, r, label) for r, label in zip(records, labels, strict=True)]
+        words: dict[str, Any] = {"form": self.form, "steps": self.steps, "parms": parms}
+        return corrected_model(self.model, samples, gain, column=self.entity, **words)
+
+
+# --- samples
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Record:
+    """The samples of one run.
+
+    Attributes
+    ----------
+    times : ndarray
+        Increasing; those that differ by rounding are one.
+    readings : list of (ndarray of int, ndarray of int)
+        By variable: which of its readings are of this run, and of which sample.
+    """
+
+    times: Vector
+    readings: list[tuple[IntVector, IntVector]]
+
+
+def _records(observations: Observations, experiments: IntVector | None, grid: Vector) -> list[_Record]:
+    """Return the samples of every run, those on the model's own times taken from there."""
+    n = 1 if experiments is None else int(experiments.max()) + 1
+    out = []
+    for k in range(n):
+        rows = [
+            np.arange(len(v.x)) if experiments is None else np.flatnonzero(experiments[v.places] == k)
+            for v in observations.variables
+        ]
+        x = [v.x[own] for v, own in zip(observations.variables, rows, strict=True)]
+        times = merge_times(grid, *x)
+        at = [nearest_rows(times, own) for own in x]
+        used, of = np.unique(np.concatenate(at), return_inverse=True)
+        numbers = np.split(of, np.cumsum([len(own) for own in x])[:-1])
+        out.append(_Record(times[used], list(zip(rows, numbers, strict=True))))
+    return out
+
+
+def _samples(observations: Observations, record: _Record, label: str | None) -> Samples:
+    """Return what corrects a run: of every variable the mean of its plain readings at a time."""
+    readings = {}
+    for v, (rows, sample) in zip(observations.variables, record.readings, strict=True):
+        plain = np.ones(len(rows), dtype=bool) if v.marks is None else v.marks[rows] == 0
+        count = np.bincount(sample[plain], minlength=len(record.times))
+        total = np.bincount(sample[plain], v.values[rows][plain], minlength=len(record.times))
+        there = count > 0
+        readings[v.name] = (record.times[there], total[there] / count[there])
+    return Samples(label, record.times, readings)
+
+
+def _refuse_names(gain: Sequence[Entry]) -> None:
+    """Refuse an observer with parameters in its gain."""
+    for state, variable, value in gain:
+        if names_in([value]):
+            raise ArgumentError(
+                f"`gain[{state!r}][{variable!r}]` is {value}, a parameter, and form='observer' uses y(t) while it "
+                "predicts y(t): the larger the gain, the smaller its errors, whatever the other parameters are. Fitted "
+                "gains are for form='innovation', which predicts a reading before it sees it."
+            )

@@ -1,0 +1,343 @@
+"""A model that is corrected by readings while it runs: again a Model.
+
+With e_j = y_j - h_j(x), the error of variable j, and a gain K_ij of state i::
+
+    observer     dx_i/dt = f_i + sum_j K_ij e_j(t)     y_j a straight line between its readings; outside them no e_j
+    innovation   x_i+ = x_i + sum_j K_ij e_j           at every reading, e of all variables before any correction
+
+So an observer is the same equations with the readings as forcings, and corrections at readings are events whose values
+are expressions of the state; the row at a reading is the state before its correction. A difference equation has no
+events: its next state is f of the corrected one, x[n] = f(x[n-1] + K e[n-1]), which is the same.
+
+Predictions of several steps are copies of the state, each handed on from sample to sample::
+
+    copy 1      starts at every sample from its own corrected state
+    copy j + 1  starts where copy j ended: it has seen nothing of the last j samples
+
+The last copy bears the names of the model's states, so that its outputs are predictions of so many steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ModelError
+from fmepy.expressions.equations import Equations, symbol
+from fmepy.models.corrected_function import CorrectedFunction
+from fmepy.models.definition.definition import Definition
+from fmepy.models.running.events import Event
+from fmepy.models.running.forcings import Forcing
+from fmepy.models.running.switches import as_choices
+from fmepy.types import Vector
+
+Entry = tuple[str, str, Any]
+"""State, variable, and the gain: a number or an expression of parameters."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """The readings that correct one run.
+
+    Attributes
+    ----------
+    label : str or None
+        The entity; None: there is one run.
+    times : ndarray
+        Of all samples, increasing.
+    readings : mapping of str to (times, values)
+        By variable, one reading a time, increasing.
+    """
+
+    label: str | None
+    times: Vector
+    readings: Mapping[str, tuple[Vector, Vector]]
+
+    def of(self, variable: str) -> tuple[Vector, Vector]:
+        """Return times and values of a variable, empty where it was never read."""
+        return self.readings.get(variable, (np.empty(0), np.empty(0)))
+
+
+def corrected_model(
+    model: Any,
+    samples: Sequence[Samples],
+    gain: Sequence[Entry],
+    *,
+    form: str = "innovation",
+    steps: int = 1,
+    parms: Mapping[str, float] | None = None,
+    column: str | None = None,
+) -> Any:
+    """Return a model that readings correct.
+
+    Parameters
+    ----------
+    model : Model
+        One that says what it is made of (`fmepy.models.base`, 6 and 7).
+    samples : sequence of Samples
+        One; or one an entity, and `column` what the column of the entities is called: events and forcings of the
+        result then belong to them.
+    gain : sequence of (state, variable, number or sympy.Expr)
+    form : {"innovation", "observer"}
+    steps : int
+        How many samples ahead it predicts ("innovation").
+    parms : mapping of str to float, optional
+        Values of parameters in the gain that the model does not have.
+
+    Raises
+    ------
+    ModelError
+        A model that does not say what it is made of; an observer of a difference equation.
+    """
+    d: Definition | None = getattr(model, "definition", None)
+    if d is None or d.is_closed or not hasattr(model, "of_equations"):
+        raise ModelError(
+            f"Readings correct the states of a model, and a {type(model).__name__} does not say what it is made of: "
+            "it has no attribute `definition`. Give the OdeModel or DifferenceModel itself; parameters of a cost are "
+            "transformed by fmepy.transformed(cost, ...)."
+        )
+    if form == "observer" and d.kind == "difference":
+        raise ModelError(
+            "form='observer' corrects a rate all the time, and difference equations have none: they are corrected at "
+            "their steps, form='innovation'."
+        )
+    own = [model if s.label is None or model.entity_inputs is None else model.of_entity(s.label) for s in samples]
+    return _Corrected(model, [m.definition for m in own], samples, gain, form, steps, dict(parms or {}), column).model()
+
+
+class _Corrected:
+    """What a corrected model is made of."""
+
+    def __init__(
+        self,
+        model: Any,
+        definitions: Sequence[Definition],
+        samples: Sequence[Samples],
+        gain: Sequence[Entry],
+        form: str,
+        steps: int,
+        parms: dict[str, float],
+        column: str | None,
+    ) -> None:
+        self._model, self._definitions, self._samples, self._column = model, definitions, samples, column
+        self._form, self._steps, self._parms = form, steps, parms
+        self._d = d = definitions[0]
+        self._start, self._end = float(model.times[0]), float(model.times[-1])
+        self._taken = {*d.var_names, *d.parameters, *parms, *(f.name for f in d.forcings), d.time}
+        self._series: dict[str, list[Forcing]] = {}
+        self._states = [self._copy(j) for j in range(1, steps + 1)]
+        self._first = {symbol(k): symbol(c) for k, c in zip(d.states, self._states[0], strict=True)}
+        self._before = self._forcings_before() if d.kind == "difference" else {}
+        before = {symbol(d.time): symbol(d.time) - 1, **self._before} if d.kind == "difference" else {}
+        readings = {**{k: symbol(k) for k in (*d.states, *d.extra_names)}, **dict(d.outputs)}
+        shown = {k: as_choices(e).xreplace({**before, **self._first}) for k, e in readings.items()}
+        errors = {v: self._error(v, shown[v]) for v in dict.fromkeys(v for _, v, _ in gain)}
+        self._by = [(state, v, self._gain(state, v, k) * errors[v]) for state, v, k in gain]
+        self._starts = self._handed_on() if d.kind == "difference" else []
+
+    def _copy(self, j: int) -> tuple[str, ...]:
+        """Return the names of a copy's states; the last one has the model's own."""
+        if j == self._steps:
+            return self._d.states
+        return tuple(self._free(f"{k}_ahead{j}") for k in self._d.states)
+
+    def _free(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def _forcing(self, name: str, series: Sequence[tuple[Any, Any]], method: str) -> Any:
+        """Add an input, one series for each run; return its symbol."""
+        name = self._free(name)
+        self._series[name] = [
+            Forcing(name, np.asarray(t, dtype=float), np.asarray(v, dtype=float), method) for t, v in series
+        ]
+        return symbol(name)
+
+    def _gain(self, state: str, variable: str, value: Any) -> Any:
+        """Return a gain as a symbol or expression: numbers are inputs, so that others need no compilation."""
+        if not isinstance(value, float):
+            return value
+        return self._forcing(f"gain_{state}_{variable}", [([self._start], [value])] * len(self._samples), "constant")
+
+    # --- errors
+
+    def _error(self, variable: str, shown: Any) -> Any:
+        """Return y - h, which is zero where the variable corrects nothing."""
+        found = [s.of(variable) for s in self._samples]
+        if self._d.kind == "difference":  # of the step before
+            y = self._forcing(f"{variable}_read", [(t + 1, v) if len(t) else _ZERO for t, v in found], "linear")
+            return self._at_steps(f"{variable}_is_read", [t for t, _ in found]) * (y - shown)
+        y = self._forcing(f"{variable}_read", [(t, v) if len(t) else _ZERO for t, v in found], "linear")
+        if self._form == "innovation" or all(len(t) and t[0] <= self._start and t[-1] >= self._end for t, _ in found):
+            return y - shown
+        return self._forcing(f"{variable}_is_read", [self._inside(t) for t, _ in found], "constant") * (y - shown)
+
+    def _inside(self, t: Vector) -> tuple[list[float], list[float]]:
+        """Return 1 between the first reading and the last, else 0."""
+        if len(t) < 2:
+            return _ZERO
+        before = [(self._start, 0.0)] if t[0] > self._start else []
+        knots = [*before, (float(t[0]), 1.0), (float(t[-1]), 0.0)]
+        return [k for k, _ in knots], [v for _, v in knots]
+
+    def _at_steps(self, name: str, times: Sequence[Vector]) -> Any:
+        """Return what is 1 at the steps that follow these times, else 0."""
+        steps = self._start + np.arange(np.floor(self._end - self._start + 1.5))
+        series = []
+        for t in times:
+            on = np.isin(steps - self._start, np.rint(t + 1 - self._start)).astype(float)
+            changes = np.flatnonzero(np.append(True, on[1:] != on[:-1]))
+            series.append((steps[changes], on[changes]))
+        return self._forcing(name, series, "constant")
+
+    def _forcings_before(self) -> dict[Any, Any]:
+        """Return by forcing that of the step before."""
+        out = {}
+        for k, f in enumerate(self._d.forcings):
+            of_runs = [d.forcings[k] for d in self._definitions]
+            out[symbol(f.name)] = self._forcing(
+                f"{f.name}_before", [(g.times + 1, g.values) for g in of_runs], f.method
+            )
+        return out
+
+    # --- the parts of the model
+
+    @property
+    def _by_state(self) -> dict[str, Any]:
+        """The correction of every state that has one."""
+        out: dict[str, Any] = {}
+        for state, _, term in self._by:
+            out[state] = out.get(state, 0) + term
+        return out
+
+    def _handed_on(self) -> list[dict[Any, Any]]:
+        """Return by copy what a difference equation starts a step from, for each of its states."""
+        d, by = self._d, self._by_state
+        out = [{symbol(k): symbol(c) + by.get(k, 0) for k, c in zip(d.states, self._states[0], strict=True)}]
+        if self._steps > 1:
+            on = self._at_steps("is_sample", [s.times for s in self._samples])
+            for earlier, mine in zip(self._states, self._states[1:], strict=False):
+                both = zip(d.states, earlier, mine, strict=True)
+                out.append({symbol(k): on * symbol(a) + (1 - on) * symbol(b) for k, a, b in both})
+        return out
+
+    def _rates(self, equations: Equations) -> tuple[Any, ...]:
+        d = self._d
+        as_they_are = [{symbol(k): symbol(c) for k, c in zip(d.states, copy, strict=True)} for copy in self._states]
+        starts = self._starts or as_they_are
+        rates = [[as_choices(e).xreplace(start) for e in equations.rates] for start in starts]
+        if self._form == "observer":
+            by = self._by_state
+            rates[0] = [e + by.get(k, 0) for k, e in zip(d.states, rates[0], strict=True)]
+        return tuple(e for copy in (rates[-1], *rates[:-1]) for e in copy)
+
+    def _source(self) -> Any:
+        """Return the equations; of a model without them, its function with the corrections around it."""
+        d = self._d
+        if d.equations is None:
+            return self._function()
+        rates, forcings = self._rates(d.equations), (*(f.name for f in d.forcings), *self._series)
+        states = tuple(c for copy in (self._states[-1], *self._states[:-1]) for c in copy)
+        parameters = (*d.parameters, *self._parms)
+        return Equations(d.kind, states, parameters, forcings, rates, d.outputs, d.time)
+
+    def _function(self) -> CorrectedFunction:
+        d = self._d
+        order = tuple(c for copy in (self._states[-1], *self._states[:-1]) for c in copy)
+        by = self._by_state if self._form == "observer" else {}
+        return CorrectedFunction(
+            definition=d,
+            states=order,
+            parameters=(*d.parameters, *self._parms),
+            forcings=(*(f.name for f in d.forcings), *self._series),
+            starts=tuple(tuple(s.values()) for s in (self._starts[-1:] + self._starts[:-1])),
+            added=tuple(by.get(k, 0) for k in d.states) if by else (),
+            before=tuple(s.name for s in self._before.values()),
+        )
+
+    def _events(self, d: Definition, samples: Samples) -> list[dict[str, Any]]:
+        """Return the events of one run: corrections and handing on, then the model's own in every copy."""
+        if d.kind == "difference":
+            return []
+        rows = [_row(k, e.time, e.value, e.method, e.order) for e in d.events for k in [d.states[e.state]]]
+        for copy in self._states[:-1]:
+            names = dict(zip(d.states, copy, strict=True))
+            rows += [_row(names[d.states[e.state]], e.time, _renamed(e, names), e.method, e.order) for e in d.events]
+        if self._form == "observer":
+            return rows
+        first = min((e.order for e in d.events), default=0) - 1
+        at_first = dict(zip(d.states, self._states[0], strict=True))
+        for state, variable, term in self._by:
+            rows += [_row(at_first[state], t, term, "add", first) for t in samples.of(variable)[0].tolist()]
+        for earlier, mine in zip(self._states, self._states[1:], strict=False):
+            for a, b in zip(earlier, mine, strict=True):
+                rows += [_row(b, t, symbol(a), "replace", first) for t in samples.times.tolist()]
+        return rows
+
+    def model(self) -> Any:
+        """Return the model."""
+        d, label = self._d, self._column
+        initial = [dict(zip(copy, d.initial, strict=True)) for copy in (self._states[-1], *self._states[:-1])]
+        events = [
+            row if label is None else {**row, label: s.label}
+            for own, s in zip(self._definitions, self._samples, strict=True)
+            for row in self._events(own, s)
+            or ([] if label is None else [_row(d.states[0], self._start, 0.0, "add", 0)])
+        ]
+        forcings = {f.name: [own.forcings[k] for own in self._definitions] for k, f in enumerate(d.forcings)}
+        words: dict[str, Any] = {
+            "state": {k: v for copy in initial for k, v in copy.items()},
+            "parms": {**d.parms.to_dict(), **self._parms},
+            "forcings": {k: self._as_input(f) for k, f in {**forcings, **self._series}.items()} or None,
+        }
+        if d.kind == "ode":
+            words["events"] = events or None
+            atol = [None if np.isnan(a) else a for a in self._model.options.atol.tolist()]
+            words["atol"] = {k: a for copy in self._states for k, a in zip(copy, atol, strict=True)}
+        return _made(self._model, self._source(), d, words, sum(len(s.times) for s in self._samples))
+
+    def _as_input(self, series: Sequence[Forcing]) -> Any:
+        """Return an input of one run; or a table of the entities'."""
+        if self._column is None:
+            return series[0]
+        parts = [
+            pd.DataFrame({"time": f.times, "value": f.values, self._column: s.label})
+            for f, s in zip(series, self._samples, strict=True)
+        ]
+        return pd.concat(parts, ignore_index=True), series[0].method
+
+
+_ZERO: tuple[list[float], list[float]] = ([0.0], [0.0])
+
+
+def _made(model: Any, source: Any, definition: Definition, words: dict[str, Any], n_samples: int) -> Any:
+    """Return the model of a source; where "auto" chose the engine, on the one that begins anew at little cost."""
+    if getattr(model, "chooses_engine", False) and definition.equations is not None:
+        try:
+            made = model.of_equations(source, engine="numba", **words)
+        except ModelError:
+            return model.of_equations(source, **words)
+        made.engine_note = (
+            f"readings at {n_samples} samples correct it: a run begins anew at each, which costs the explicit engine "
+            "least (diffsol and LSODA take over what is stiff)"
+        )
+        return made
+    given = {} if not hasattr(model, "chooses_engine") or model.chooses_engine else {"engine": model.engine}
+    return model.of_equations(source, **given, **words)
+
+
+def _row(state: str, time: float, value: Any, method: str, order: int) -> dict[str, Any]:
+    return {"var": state, "time": time, "value": value, "method": method, "order": order}
+
+
+def _renamed(event: Event, names: Mapping[str, str]) -> Any:
+    """Return the value of an event as one of a copy of the states."""
+    if isinstance(event.value, float):
+        return event.value
+    return event.value.xreplace({symbol(k): symbol(c) for k, c in names.items()})
