@@ -27,6 +27,8 @@ A bound cost that is one number, -2 log L, may be a *scored* one, which has also
 * ``scale_parameters``, a mask of the parameters that scale noise: a search moves their logarithms, or ends at zero;
 * ``inflated(factor)``, the same with the sds of its process noise times `factor` (None where there is none).
 
+* optionally ``standardised(theta) -> (names, r)``, with r = (mod - obs) / sd of every datum.
+
 A number that has residuals all the same, such as that of a simulation with noise of its own, has ``gives_modcost``
 true and ``modcost(theta)``.
 
@@ -222,6 +224,12 @@ def modcost_at(cost: Any, bound: Any, theta: Vector) -> Any:
     if callable(getattr(bound, "modcost", None)):
         return bound.modcost(theta)
     return cost(dict(zip(bound.parameter_names, map(float, theta), strict=True)))
+
+
+def standardised(bound: Any, theta: Vector) -> tuple[Sequence[str], Vector] | None:
+    """Return variable and standardised residual of every datum of a likelihood without a ModCost; None if it has none."""
+    found = getattr(bound, "standardised", None)
+    return found(theta) if callable(found) else None
 
 
 # ------------------------------------------------------------------------------------------------------- the contracts

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.base import AddableCost, AroundBound, Cost, is_scored, modcost_at, residuals_many
+from fmepy.costs.base import AddableCost, AroundBound, Cost, is_scored, modcost_at, residuals_many, standardised
 from fmepy.errors import ArgumentError
 from fmepy.models.base import Model, bound_to, keep_within, tightened
 from fmepy.models.mapped import MappedModel
@@ -98,6 +98,10 @@ class BoundMappedLikelihood(BoundMapped):
         """Return variable, x and row of what the expected information is made of."""
         names, x, rows = self.bound.sensitivity_rows(self._full(theta))
         return names, x, np.asarray(self.map.pull(theta, rows))
+
+    def standardised(self, theta: Vector) -> tuple[Sequence[str], Vector] | None:
+        """Return variable and standardised residual of every datum, see `fmepy.costs.base`."""
+        return standardised(self.bound, self._full(theta))
 
     @property
     def scale_parameters(self) -> BoolVector:

@@ -241,6 +241,11 @@ class BoundFimlof(OfData):
             rows.append(pair.reshape(-1, pair.shape[2]))
         return names, np.concatenate(x), np.concatenate(rows)
 
+    def standardised(self, theta: Vector) -> tuple[list[str], Vector]:
+        """Return variable and residual of every datum, minus its innovation in units of its sd, entity by entity."""
+        names = [self.spec.variables[i] for schedule, _ in self.schedules for i in schedule.readings.variables]
+        return names, np.concatenate([-one.nu / np.sqrt(one.s) for one in self.likelihoods(theta)])
+
     def passes(self, theta: Vector, record: bool = False) -> list[tuple[Pass, Likelihood | None]]:
         """Return the passes of all entities, with their likelihoods (None where one broke down)."""
         values = self._full(theta)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng
+from fmepy.costs.base import CostData, KnownData, standardised
 from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
@@ -321,9 +322,10 @@ def _result(one: OneFit, found: Found) -> ModFit:
     nobs = objective.nobs
     ssr = np.nan if objective.is_scalar else found.deviance
     fields: dict[str, Any] = dict.fromkeys(("var_ms", "var_ms_unscaled", "var_ms_unweighted"), np.nan)
-    r = np.empty(0) if objective.is_scalar else objective.residuals(theta)
-    if objective.group_names:
-        fields = _variances(objective, r)
+    cost = objective.modcost(theta)
+    r, data = _residuals(objective, theta, cost)
+    if data.group_names and (cost is not None or not objective.is_scalar):
+        fields = _variances(data, r)
     unit = 1.0 if objective.is_scalar or one.prior is not None else ssr / nobs
     wanted_too = unit > 0 and not found.interrupted  # after Ctrl-C nothing more is run
     worth = solver_error(objective, lambda f: f.value(theta) / unit) if wanted_too else None
@@ -336,11 +338,11 @@ def _result(one: OneFit, found: Found) -> ModFit:
         ms=ssr / nobs if not objective.is_scalar else np.nan,
         **fields,
         weighted=r.copy(),
-        groups=objective.groups,
-        group_names=objective.group_names,
+        groups=data.groups,
+        group_names=data.group_names,
         curvature=found.curvature,
         rank=found.rank,
-        cost=objective.modcost(theta),
+        cost=cost,
         method=one.method,
         converged=found.converged,
         message=" ".join(filter(None, (found.message, told_error(worth)))),
@@ -369,15 +371,29 @@ def _tied(objective: Objective) -> str | None:
     return None if given is None else str(given.dumps())
 
 
-def _variances(objective: Objective, r: Vector) -> dict[str, pd.Series]:
+def _residuals(objective: Objective, theta: Vector, cost: Any) -> tuple[Vector, CostData]:
+    """Return weighted residuals, and of which data they are: of a likelihood those in units of its sds, if it has any."""
+    if not objective.is_scalar:
+        return objective.residuals(theta), objective.data
+    if cost is not None:
+        return cost.res, cost.fixed
+    found = standardised(objective.bound, theta)
+    if found is None:
+        return np.empty(0), objective.data
+    names, r = found
+    groups, of = pd.factorize(np.array(names, dtype=object))
+    return r, replace(KnownData.unweighted(len(r)), groups=groups.astype(np.intp), group_names=tuple(map(str, of)))
+
+
+def _variances(data: CostData, r: Vector) -> dict[str, pd.Series]:
     """Return SSR / N by variable: scaled, unscaled, unweighted."""
-    n_group = len(objective.group_names)
-    n = np.bincount(objective.groups, minlength=n_group)
-    unscaled = np.bincount(objective.groups, weights=r**2, minlength=n_group) / n
-    unweighted = np.bincount(objective.groups, weights=(r / objective.weights) ** 2, minlength=n_group) / n
-    names = objective.group_names
+    n_group = len(data.group_names)
+    n = np.bincount(data.groups, minlength=n_group)
+    unscaled = np.bincount(data.groups, weights=r**2, minlength=n_group) / n
+    unweighted = np.bincount(data.groups, weights=(r / data.weights) ** 2, minlength=n_group) / n
+    names = data.group_names
     return {
-        "var_ms": by_variable(unscaled * objective.scales**2, names),
+        "var_ms": by_variable(unscaled * data.scales**2, names),
         "var_ms_unscaled": by_variable(unscaled, names),
         "var_ms_unweighted": by_variable(unweighted, names),
     }

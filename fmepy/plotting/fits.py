@@ -58,8 +58,9 @@ def _residual_groups(fit: ModFit) -> list[tuple[str, pd.DataFrame, str]]:
         return [(str(name), own, fit.cost.x_name) for name, own in rows]
     if len(fit.residuals) == 0:
         return []
+    labels = fit.residuals.index if fit.group_names else ["residuals"] * len(fit.residuals)
     own = pd.DataFrame({"x": np.arange(len(fit.residuals)), "res": fit.residuals.to_numpy()})
-    return [("residuals", own, "observation")]
+    return [(str(name), rows, "observation") for name, rows in own.groupby(np.asarray(labels), sort=False)]
 
 
 def _plot_trace(fit: ModFit, ax: Axes) -> None:
