@@ -37,7 +37,8 @@ by one instead, under the same names: whoever needs them asks `cost_data`.
 
 Any bound cost may offer ``tightened()``, the same at tolerances a hundred times smaller (None where no solver has any):
 fits and chains ask what the solver's error is worth, see `fmepy.costs.solver_error`. It may offer
-``residuals_many(Theta)``, as the function of that name here: the members of an ensemble are evaluated together.
+``residuals_many(Theta)`` and, if it is one number, ``minus2loglik_many(Theta)``, as the functions of these names here:
+the members of an ensemble are evaluated together.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ def modcost_at(cost: Any, bound: Any, theta: Vector) -> Any:
 
 
 def standardised(bound: Any, theta: Vector) -> tuple[Sequence[str], Vector] | None:
-    """Return variable and standardised residual of every datum of a likelihood without a ModCost; None if it has none."""
+    """Return variable and standardised residual of every datum of a likelihood without a ModCost, if it has any."""
     found = getattr(bound, "standardised", None)
     return found(theta) if callable(found) else None
 
@@ -323,8 +324,30 @@ def residuals_many(bound: Any, Theta: Matrix) -> tuple[Matrix, Any]:
         try:
             R[i] = bound.residuals(theta)
         except (SimulationError, ArithmeticError) as error:
-            why[i] = str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
+            why[i] = _told(error)
     return R, why
+
+
+def minus2loglik_many(bound: Any, Theta: Matrix) -> tuple[Vector, Any]:
+    """Return -2 log L at many theta, shape (n,), and why they failed, as `residuals_many` does."""
+    if callable(getattr(bound, "minus2loglik_many", None)):
+        found: tuple[Vector, Any] = bound.minus2loglik_many(Theta)
+        return found
+    out, why = np.full(len(Theta), np.nan), np.full(len(Theta), "", dtype=object)
+    if not bound.is_scalar:
+        R, why = residuals_many(bound, Theta)
+        with np.errstate(over="ignore"):
+            return (R**2).sum(axis=1) + R.shape[1] * np.log(2 * np.pi) - 2 * np.log(cost_data(bound).weights).sum(), why
+    for i, theta in enumerate(Theta):
+        try:
+            out[i] = bound.minus2loglik(theta)
+        except (SimulationError, ArithmeticError) as error:
+            why[i] = _told(error)
+    return out, why
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
 
 
 class AddableCost:

@@ -24,6 +24,7 @@ from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean,
 from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.names import normal_name
+from fmepy.parameters.scales import marked
 from fmepy.types import IntVector
 
 STEADY, FROM = "steady_before", "start_from"
@@ -396,6 +397,8 @@ def read_experiments(
     cells |= {name: [cell[k] for _, k in rows] for name, cell in cases.cells.items()}
     labels = [text for text, _ in rows]
     parameters = entity_parameters(full, labels, local=local, conditions=cells, given=given)
+    if kinds := getattr(model, "transforms", {}):
+        marked(parameters.parms, parameters.transforms(kinds))
     inputs = getattr(model, "entity_inputs", None)
     if inputs is not None:
         for label in column.labels:

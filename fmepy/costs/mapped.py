@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.base import AddableCost, AroundBound, Cost, is_scored, modcost_at, residuals_many, standardised
+from fmepy.costs.base import (
+    AddableCost,
+    AroundBound,
+    Cost,
+    is_scored,
+    minus2loglik_many,
+    modcost_at,
+    residuals_many,
+    standardised,
+)
 from fmepy.errors import ArgumentError
 from fmepy.models.base import Model, bound_to, keep_within, tightened
 from fmepy.models.mapped import MappedModel
@@ -66,6 +75,10 @@ class BoundMapped(AroundBound):
     def residuals_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return r of many theta, and why they failed, see `fmepy.costs.base.residuals_many`."""
         return many_of(self.map, Theta, lambda full: residuals_many(self.bound, full))
+
+    def minus2loglik_many(self, Theta: Matrix) -> tuple[Vector, Any]:
+        """Return -2 log L of many theta, and why they failed, see `fmepy.costs.base.minus2loglik_many`."""
+        return many_of(self.map, Theta, lambda full: minus2loglik_many(self.bound, full))
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par)."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.costs.base import AroundBound, is_scored, modcost_at, residuals_many
+from fmepy.costs.base import AroundBound, is_scored, minus2loglik_many, modcost_at, residuals_many
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
@@ -349,15 +349,17 @@ class Objective(AroundBound):
 
     def evaluate_many(self, Theta: Matrix) -> list[Any]:
         """Return residuals (or -2 log L) at many theta, None where the cost fails; failures are counted."""
-        if self.is_scalar or self.kind != "cost":
+        if self.kind != "cost":
             return [_or_none(self._evaluate, theta) for theta in Theta]
         self.evaluations += len(Theta)
         check_stop()
-        R, why = residuals_many(self.bound, Theta)
-        out: list[Any] = list(R)
-        for i in np.flatnonzero((why != "") | ~np.isfinite(R).all(axis=1)).tolist():
+        found, why = (minus2loglik_many if self.is_scalar else residuals_many)(self.bound, Theta)
+        out: list[Any] = list(found)
+        bad = ~np.isfinite(found.reshape(len(Theta), -1)).all(axis=1)
+        for i in np.flatnonzero((why != "") | bad).tolist():
             out[i] = None
-            self._failure(why[i] or f"The cost has {count_bad(R[i])} residuals that are not finite.", Theta[i])
+            what = "is not finite" if self.is_scalar else f"has {count_bad(found[i])} residuals that are not finite"
+            self._failure(why[i] or f"The cost {what}.", Theta[i])
         return out
 
     def remember(self, key: bytes, value: Any, size: float) -> None:

@@ -41,6 +41,12 @@ class RunsOfCost:
         """Whether one run of the model, with its parameters as they are, serves all readings."""
         return self.cases is None or (self.entity is None and self.cases.is_plain)
 
+    @property
+    def transforms(self) -> dict[str, str]:
+        """How parameters are transformed, by name, where the model's are (`transformed`)."""
+        kinds: dict[str, str] = getattr(self.model, "transforms", {})
+        return kinds if self.cases is None else self.cases.parameters.transforms(kinds)
+
     @cached_property
     def models(self) -> tuple[EntityModel, ...]:
         """The model as every run has it; entities and readings that differ in nothing share one."""

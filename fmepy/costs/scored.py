@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -113,6 +114,18 @@ class BoundNoisy(OfPredictions):
         mod, s = self._predicted(theta)
         return self._minus2loglik((mod - self._compared.obs) / s, s)
 
+    def minus2loglik_many(self, Theta: Matrix) -> tuple[Vector, Any]:
+        """Return -2 log L of many theta, shape (n,), and why they failed; see `fmepy.costs.base.minus2loglik_many`."""
+        mods, why = self.predictions.values_many(Theta[:, self._at])
+        out = np.full(len(Theta), np.nan)
+        for i in np.flatnonzero(why == ""):
+            try:
+                mod, s = self._of_predictions(mods[i], Theta[i])
+                out[i] = self._minus2loglik((mod - self._compared.obs) / s, s)
+            except SimulationError as error:
+                why[i] = str(error)
+        return out, why
+
     def modcost(self, theta: Vector) -> ModCost:
         """Return the `ModCost` at theta; weights are 1/s."""
         return joined_costs(self.modcosts(theta))
@@ -156,10 +169,11 @@ class BoundNoisy(OfPredictions):
 
     def _predicted(self, theta: Vector) -> tuple[Vector, Vector]:
         """Return the model at the readings, on the scale of comparison, and s."""
-        of_model = theta[self._at]
-        mod = self.predictions.values(of_model)
+        return self._of_predictions(self.predictions.values(theta[self._at]), theta)
+
+    def _of_predictions(self, mod: Vector, theta: Vector) -> tuple[Vector, Vector]:
         s = self._checked(self._sds(mod, theta), theta)
-        return self.predictions.scaled(mod[: self.nobs], of_model), s
+        return self.predictions.scaled(mod[: self.nobs], theta[self._at]), s
 
     def _sds(self, mod: Vector, theta: Vector) -> Vector:
         found = [noise.sds(mod, theta) for noise in self._noises]

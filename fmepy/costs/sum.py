@@ -28,6 +28,7 @@ from fmepy.costs.base import (
     gives_modcost,
     is_scored,
     joined_data,
+    minus2loglik_many,
     modcost_at,
     residuals_many,
 )
@@ -155,6 +156,14 @@ class BoundSum(OfData):
             R[:, rows], told = residuals_many(b.mapped, Theta)
             why = np.where(why == "", told, why)
         return R, why
+
+    def minus2loglik_many(self, Theta: Matrix) -> tuple[Vector, Any]:
+        """Return -2 log L of many theta, and why they failed, see `fmepy.costs.base.minus2loglik_many`."""
+        total, why = np.zeros(len(Theta)), np.full(len(Theta), "", dtype=object)
+        for b in self._blocks:
+            own, told = minus2loglik_many(b.mapped, Theta)
+            total, why = total + own, np.where(why == "", told, why)
+        return total, why
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par)."""

@@ -36,11 +36,13 @@ from fmepy.errors import (
 )
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
+from fmepy.fimlof.on_scale import with_equations
 from fmepy.fimlof.specification import Specification
 from fmepy.fimlof.specify import read_specification
 from fmepy.models.base import Model
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
+from fmepy.parameters.scales import marked
 from fmepy.types import Seed, UserParameters, Vector
 
 _ARGUMENTS = (
@@ -188,7 +190,8 @@ class FimlofCost(AddableCost):
         check_choice(self.initial, ("known", "data", "diffuse"), "initial")
         positive_number(self.threshold, "threshold", " of standard deviations")
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
-        column, entities = read_entities(self.obs, self.model, x=self.x, y=self.y, err=self.err, entity=self.entity,
+        followed = with_equations(self.model)
+        column, entities = read_entities(self.obs, followed, x=self.x, y=self.y, err=self.err, entity=self.entity,
                                          transform=self.transform)  # fmt: skip
         given = given_values(self.parms)
         conditions = read_conditions(self.conditions, self.entity or "", column.texts)
@@ -202,7 +205,7 @@ class FimlofCost(AddableCost):
         noises = self.process_noise, self.measurement_noise
         elsewhere = conditions.names() - names_of_noise(*noises, self.initial_sd) - names_of_estimates(*noises)
         specification = read_specification(
-            self.model,
+            followed,
             entities[0].variables,
             process_noise=self.process_noise,
             measurement_noise=self.measurement_noise,
@@ -233,8 +236,13 @@ class FimlofCost(AddableCost):
         for name, value in values.items():
             if value < 0 and split_local(str(name))[0] in specification.scales:
                 raise ParameterError(f"`parms`: {name!r} is {value:g}; it scales a noise, and cannot be below zero.")
-        object.__setattr__(self, "parms", pd.Series(values, dtype=float))
         object.__setattr__(self, "experiments", experiments)
+        object.__setattr__(self, "parms", marked(pd.Series(values, dtype=float), self.transforms or None))
+
+    @property
+    def transforms(self) -> dict[str, str]:
+        """How parameters are transformed, by name, where the model's are (`transformed`)."""
+        return self.experiments.parameters.transforms(getattr(self.model, "transforms", {}))
 
     @property
     def lower(self) -> pd.Series:

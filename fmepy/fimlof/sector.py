@@ -20,6 +20,7 @@ from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.expressions.equations import Equations, names_in
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.data import EntityData
+from fmepy.fimlof.on_scale import as_given
 from fmepy.parameters.named import check_names
 from fmepy.types import Vector
 
@@ -178,9 +179,9 @@ def _model(
     forcings = {f.name: f for f in definition.forcings if f.name in used}
     part = Equations(equations.kind, kept, parameters, (*forcings, *inputs), rates, outputs, equations.time)
     events = _events(cost, kept)
-    return cost.model.of_equations(
+    return cost.specification.model.of_equations(
         part,
-        state={k: _as_given(v) for k, v in initial.items()},
+        state={k: as_given(v) for k, v in initial.items()},
         parms={k: float(definition.parms[k]) for k in parameters},
         forcings={**forcings, **series} or None,
         **({"events": events} if events else {}),
@@ -191,15 +192,10 @@ def _events(cost: FimlofCost, kept: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return the events of the sector's states; those of the others are in their data."""
     spec = cost.specification
     return [
-        {"var": spec.definition.states[e.state], "time": e.time, "value": _as_given(e.value), "method": e.method}
+        {"var": spec.definition.states[e.state], "time": e.time, "value": as_given(e.value), "method": e.method}
         for e in spec.events
         if spec.definition.states[e.state] in kept
     ]
-
-
-def _as_given(value: Any) -> Any:
-    """Return a number, or an expression as text."""
-    return str(value) if getattr(value, "free_symbols", None) else float(value)
 
 
 def _cost(cost: FimlofCost, entity: EntityData, model: Any, variables: tuple[str, ...]) -> FimlofCost:

@@ -372,7 +372,7 @@ def _tied(objective: Objective) -> str | None:
 
 
 def _residuals(objective: Objective, theta: Vector, cost: Any) -> tuple[Vector, CostData]:
-    """Return weighted residuals, and of which data they are: of a likelihood those in units of its sds, if it has any."""
+    """Return weighted residuals (of a likelihood those in units of its sds, if any), and of which data they are."""
     if not objective.is_scalar:
         return objective.residuals(theta), objective.data
     if cost is not None:

@@ -212,7 +212,8 @@ class Problem:
         out = np.full(len(Theta), np.inf)
         for i, (theta, found) in enumerate(zip(Theta, self.objective.evaluate_many(Theta), strict=True)):
             if found is not None:
-                self.objective.remember(theta.tobytes(), found, float(np.sum(np.square(found))))
+                size = float(found if self.objective.is_scalar else found @ found)
+                self.objective.remember(theta.tobytes(), found, size)
                 out[i] = self.cost(theta)
         return out
 

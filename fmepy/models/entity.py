@@ -71,6 +71,11 @@ class EntityModel(Around):
         columns = [j for j, n in enumerate(own.full_names) if n in of_model]
         return own.parms[np.isin(np.arange(len(own.parms)), own.take[:, columns])].copy()
 
+    @property
+    def transforms(self) -> dict[str, str]:
+        """How parameters of the whole are transformed, by name."""
+        return self.parameters.transforms(getattr(self.inner, "transforms", {}))
+
     def __call__(self, parms: UserParameters = None, times: Any = None) -> pd.DataFrame:
         """Run the model with the entity's parameters, of some or all of the whole, and return its table."""
         whole = merge_parameters(self.parms, parms)

@@ -114,6 +114,12 @@ class EntityParameters:
         n = len(self.parms)
         return pd.Series(ends[0][:n], self.parms.index), pd.Series(ends[1][:n], self.parms.index)
 
+    def transforms(self, kinds: Mapping[str, str]) -> dict[str, str]:
+        """Return how parameters of the whole are transformed, from how the full ones are."""
+        places = {i: name for name, i in self._places.items()}
+        columns = [(kinds[n], column) for n, column in zip(self.full_names, self.take.T, strict=True) if n in kinds]
+        return {places[t]: kind for kind, column in columns for t in column.tolist() if t in places}
+
     def taken_by(self, full: Collection[str]) -> tuple[str, ...]:
         """Return the parameters of the whole that give their value to these full ones, and to no others."""
         mine = np.array([name in full for name in self.full_names], dtype=bool)

@@ -53,7 +53,7 @@ class IdentifiableFit(Shown):
         Why it ended.
     history : DataFrame
         One row per step: the parameters, their number N, collinearity of the set (at the values before the fit), of all
-        candidates, `ssr` and `converged` of the fit.
+        candidates, `ssr` (of a likelihood `minus2loglik`) and `converged` of the fit.
     identifiability : Identifiability
         At the end, of all candidates.
     interrupted : bool
@@ -205,7 +205,7 @@ def _history(steps: Sequence[_Step]) -> pd.DataFrame:
                 "N": len(s.parameters),
                 "collinearity": float(gamma),
                 "collinearity_all": s.found.collinearity,
-                "ssr": s.fit.ssr,
+                "minus2loglik" if s.fit.is_scalar else "ssr": s.fit.deviance,
                 "converged": s.fit.converged,
             }
         )

@@ -75,7 +75,7 @@ def test_those_of_a_filter_are_its_standardised_innovations(tmp_path):
     expected = cost.filter(fit.par).residuals["standardized"].to_numpy()
     np.testing.assert_allclose(fit.residuals, -expected, rtol=1e-10)
     assert set(fit.residuals.index) == {"z"}
-    (own, trace) = fit.plot()
+    (own, _) = fit.plot()
     assert own.get_title() == "z"
     fit.save(tmp_path / "fit.json")
     pd.testing.assert_series_equal(fme.load(tmp_path / "fit.json").residuals, fit.residuals)

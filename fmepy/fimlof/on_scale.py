@@ -1,0 +1,53 @@
+"""A model of transformed parameters as a filter follows it: the same equations, with exp(k) where k stood."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fmepy.expressions.equations import symbol
+from fmepy.models.mapped import MappedModel, with_values
+from fmepy.parameters.mapped import Transforms
+
+
+def with_equations(model: Any) -> Any:
+    """Return a model of the same parameters that has a definition; of one that can have none the model itself."""
+    if not isinstance(model, MappedModel):
+        return model
+    inner = with_equations(model.inner)
+    if not isinstance(model.how, Transforms):
+        return with_values(inner, {str(k): float(v) for k, v in model.how.values.items()})
+    definition = getattr(inner, "definition", None)
+    if definition is None or definition.equations is None:
+        return model
+    back = {symbol(name): _back(kind, symbol(name)) for name, kind in model.how.kinds.items()}
+    equations = definition.equations
+    return inner.of_equations(
+        replace(
+            equations,
+            rates=tuple(e.xreplace(back) for e in equations.rates),
+            outputs=tuple((name, e.xreplace(back)) for name, e in equations.outputs),
+        ),
+        state={s: as_given(v, back) for s, v in zip(definition.states, definition.initial, strict=True)},
+        parms=model.parms.to_dict(),
+        forcings={f.name: f for f in definition.forcings} or None,
+        events=[
+            {"var": definition.states[e.state], "time": e.time, "value": as_given(e.value, back), "method": e.method}
+            for e in definition.events
+        ]
+        or None,
+    )
+
+
+def as_given(value: Any, back: dict[Any, Any] | None = None) -> Any:
+    """Return a number, or an expression as text, with other expressions for some names."""
+    if not getattr(value, "free_symbols", None):
+        return float(value)
+    return str(value.xreplace(back or {}))
+
+
+def _back(kind: str, s: Any) -> Any:
+    """Return the parameter itself, from its transform."""
+    import sympy
+
+    return {"log": sympy.exp(s), "log10": sympy.Integer(10) ** s, "logit": 1 / (1 + sympy.exp(-s))}[kind]
