@@ -25,6 +25,8 @@ MOST_GROWTH = 1e3
 """A state that has grown by more, of its start or of atol/rtol, and grows as fast as SHORTEST says, has exploded."""
 SHORTEST = 1e-8
 """Part of the run within which a state that has exploded grows by a factor of e."""
+HUGE, SHORT = 1e12, 1e-3
+"""The same of a state beyond all sizes of its model: going on so it would pass the largest number before the end."""
 ENDLESS = 1e100
 """A state that has grown by more has exploded, however fast it grows."""
 
@@ -38,7 +40,8 @@ def has_exploded(
     """
     for i in range(n_states):
         size, scale = abs(y[i]), max(abs(start[i]), atol[i] / rtol)
-        is_fast = size > ENDLESS * scale or size < SHORTEST * span * abs(slope[i])
+        part = SHORT if size > HUGE * scale else SHORTEST
+        is_fast = size > ENDLESS * scale or size < part * span * abs(slope[i])
         if is_fast and size > MOST_GROWTH * scale and (y[i] > 0.0) == (slope[i] > 0.0):
             return True
     return False

@@ -333,8 +333,8 @@ class Problem:
             for j in np.flatnonzero((np.abs(theta - bound) <= near) & (theta != bound) & self.moving):
                 trial = theta.copy()
                 trial[j] = bound[j]
-                now = self.cost(theta)
-                if self.cost(trial) <= now + max(self.noise, 1e-13) * abs(now):
+                rise, size = self.cost(trial) - (now := self.cost(theta)), abs(now)
+                if rise <= 1e-13 * size or rise <= self.noise * size:  # what the noise is may take a while to find out
                     theta = trial
         return theta
 

@@ -12,7 +12,8 @@ would be shorter than 2e-5 standard errors; its length is::
     offset = sqrt( g' (J'J)^-1 g ) / s,     g = J'r of the free parameters,  s^2 = ssr / (n - p)
 
 (the relative offset of Bates and Watts 1981, up to a constant). If ftol or ptol ended a search where it is above 5e-5,
-the search goes on with a smaller ftol, at most three times and as long as the cost falls.
+the search goes on with a smaller ftol, at most three times, and as long as the cost falls and each such round halves
+the offset at least: what does not is the error of a solver, or of derivatives.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _rounds(
     problem: Problem, theta: Vector, moving: BoolVector, control: Mapping[str, Any], left: float
 ) -> tuple[Vector, bool, str, str, float]:
     """Search, and search again from there while the offset says that the stop came early."""
-    ftol, value = float(control["ftol"]), np.inf
+    ftol, value, offset = float(control["ftol"]), np.inf, np.inf
     converged, message, engine = False, "", ""
     for _ in range(4):
         theta, converged, message, engine, left = _search(problem, theta, moving, control, ftol, left)
@@ -135,9 +136,10 @@ def _rounds(
             break
         value, ftol = now, ftol * 1e-2
         try:
-            if _offset(problem, theta, moving) < _ENOUGH:
-                break
+            before, offset = offset, _offset(problem, theta, moving)
         except SimulationError:
+            break
+        if offset < _ENOUGH or offset > 0.5 * before:
             break
     return theta, converged, message, engine, left
 

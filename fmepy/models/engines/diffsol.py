@@ -43,6 +43,8 @@ FAST = 3e4
 """Rates that would change a state by more than this many times its size over the run are looked into first."""
 NEAR = 3.0
 """Parameters within this factor of those of a run that came to its end are not looked into again."""
+MOST_ENDS = 64
+"""Ends of runs for which such parameters are remembered."""
 JUST_BEFORE = 1e-10
 """Part of a failed run that is left out when it is looked at again: at the very end it would fail again."""
 
@@ -222,10 +224,17 @@ def diffsl_code(system: System) -> str:
 
 
 class _Solver:
-    """A compiled system; its lock keeps threads from mixing their tolerances and start times."""
+    """A compiled system; its lock keeps threads from mixing their tolerances and start times.
+
+    Attributes
+    ----------
+    ended : dict of (rtol, time) to ndarray, shape (2, n_parameters)
+        By the end of runs the parameters between which they came to it.
+    """
 
     def __init__(self, code: str, method: str) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # that of the states alone is asked within its own runs
+        self.ended: dict[tuple[float, float], Matrix] = {}
         self._arguments = (code, method)
         self._settings = (1e-6, 1e-6, 0.0)
         self._compile()
@@ -263,6 +272,10 @@ def _compiled(code: str, method: str) -> _Solver:
     return _Solver(code, method)
 
 
+def _between(p: Vector, ends: Matrix) -> bool:
+    return bool(((p >= ends[0]) & (p <= ends[1])).all())
+
+
 _TIME = re.compile(r"time = ([-+0-9.eE]+)")
 
 
@@ -291,30 +304,32 @@ class DiffsolStepper:
         self._scales = np.tile(self._of_states, len(system.z) // system.n_states)
         self._solver = _compiled(diffsl_code(system), method)
         self._n_parameters = system.layout.n_parameters
-        self._low, self._high = np.full((2, self._n_parameters), np.nan)  # near these, runs come to their end
+        self._near = np.full((2, self._n_parameters), np.nan)  # between these, runs come to their end
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
-        solver = self._solver
+        solver, end = self._solver, float(times[-1])
         packed = np.concatenate((inputs, z / self._scales, self._of_states))
         with solver.lock:
             solver.begin(self.rtol, self.atol, start)
             p = inputs[: self._n_parameters]
-            is_known = bool(((p >= self._low) & (p <= self._high)).all())
             try:
-                if not is_known:
-                    self._refuse_endless(start, packed, float(times[-1]))
+                if not (is_known := _between(p, self._near)):
+                    self._refuse_endless(start, packed, end)
                 solution = solver.call("solve_dense", packed, times)
             except RuntimeError as error:
                 found = _TIME.search(str(error))
                 reached = float(found.group(1)) if found else None
                 why = str(error).removeprefix("ODE solver error: ")
-                if exploded := reached is not None and self._explodes(start, z, packed, reached, float(times[-1])):
+                if exploded := reached is not None and self._explodes(start, z, packed, reached, end):
                     why = "a state runs to infinity"
                 raise SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded) from None
-        if not is_known:
-            ends = np.array([p / NEAR, p * NEAR])
-            self._low, self._high = ends.min(axis=0), ends.max(axis=0)
+            if not is_known:
+                self._near = np.sort([p / NEAR, p * NEAR], axis=0)
+                if not self._arguments[0].names:
+                    if len(solver.ended) >= MOST_ENDS:
+                        solver.ended.clear()
+                    solver.ended[self.rtol, end] = self._near
         out = solution.ys.T
         return (
             times if len(out) == len(times) and not self.watches_switches else solution.ts,
@@ -332,30 +347,49 @@ class DiffsolStepper:
     def _refuse_endless(self, start: float, packed: Vector, end: float) -> None:
         """Refuse a run of far too many steps (SimulationError), such as 1e9 oscillations, before it begins.
 
-        Where the rates are fast, at the start or later on, the beginning of the run is tried, a hundred times longer
-        each time. Its first steps say nothing: a stiff run too begins with short ones.
+        Where the rates are fast, at the start or later on, the beginning of the run is tried.
         """
-        solver, span = self._solver, end - start
-        z = packed[-len(self._scales) - len(self._of_states) : -len(self._of_states)]
+        n, span = len(self._of_states), end - start
+        z = packed[-len(self._scales) - n : -n]
         size = np.abs(z) + self.atol / self.rtol
-        speeds = [np.abs(solver.call("rhs", packed, start + part * span, z)) / size for part in (0.0, 0.13, 0.37, 0.71)]
-        if not np.max(speeds) * span > FAST:
-            return
-        most = MOST_WORK / len(z)
-        for part in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
-            until = start + part * span
-            if not until > start:
-                continue
-            try:
-                n_steps = len(solver.call("solve", packed, until).ts)
-            except (
-                RuntimeError
-            ):  # "stop time is at the current state time": beside its first step there is no beginning
-                continue
-            if n_steps > most / 250 and n_steps / part > most:
-                raise SimulationError(
-                    f"the compiled solver would take {n_steps / part:.1g} steps, more than {most:.2g}", time=start
-                )
+        parts = (0.0, 0.13, 0.37, 0.71)
+        speeds = [np.abs(self._solver.call("rhs", packed, start + part * span, z)) / size for part in parts]
+        if np.max(speeds) * span > FAST:
+            self._try_beginning(start, packed, end)
+
+    def _try_beginning(self, start: float, packed: Vector, end: float) -> None:
+        """Refuse a run of whose beginning, a hundred times longer each time, one part takes too many steps.
+
+        Its first steps say nothing: a stiff run too begins with short ones. Of a system with sensitivities the states
+        alone are tried, which take about as many steps in less time, and not where they have come to their end already.
+        """
+        system, _, _, method = self._arguments
+        solver, layout, n = self._solver, system.layout, system.n_states
+        if system.names:
+            solver = _compiled(diffsl_code(system.without_sensitivities), method)
+            offsets = packed[layout.size : layout.size + len(system.watched)]
+            z = packed[-len(self._scales) - n :][:n]
+            packed = np.concatenate((packed[: layout.scales.start], offsets, z, self._of_states))
+        most, span = MOST_WORK / len(self._scales), end - start
+        with solver.lock:
+            near = solver.ended.get((self.rtol, end))
+            if near is not None and _between(packed[: self._n_parameters], near):
+                return
+            solver.begin(self.rtol, self.atol, start)
+            for part in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
+                until = start + part * span
+                if not until > start:
+                    continue
+                try:
+                    n_steps = len(solver.call("solve", packed, until).ts)
+                except (
+                    RuntimeError
+                ):  # "stop time is at the current state time": beside its first step there is no beginning
+                    continue
+                if n_steps > most / 250 and n_steps / part > most:
+                    raise SimulationError(
+                        f"the compiled solver would take {n_steps / part:.1g} steps, more than {most:.2g}", time=start
+                    )
 
     def _explodes(self, start: float, began: Vector, packed: Vector, reached: float, end: float) -> bool:
         """Tell whether a state has exploded where a run gave up: the run again, until just before it."""

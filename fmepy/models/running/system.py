@@ -14,7 +14,7 @@ never recompiles.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -111,6 +111,12 @@ class System:
     def watched(self) -> tuple[int, ...]:
         """Positions of the switches that must be watched along the run."""
         return tuple(i for i in range(len(self.switches)) if i not in self.planned)
+
+    @cached_property
+    def without_sensitivities(self) -> System:
+        """The states alone."""
+        n, layout = self.n_states, replace(self.layout, n_scales=0)
+        return replace(self, names=(), z=self.z[:n], inputs=self.inputs[: layout.size], layout=layout)
 
     @cached_property
     def dependents(self) -> tuple[tuple[int, ...], ...]:
