@@ -77,6 +77,7 @@ class Objective(AroundBound):
         self.last_failure = ""
         self._differences: Differences | None = None
         self._jac, self._rebind = jac, rebind  # a user's own derivatives; how to bind the cost anew
+        self._free: list[Any] = []  # bound costs that searches gave back
         scales, groups = self.scales, self.groups
         self._factors: Vector | None = scales[groups] ** 1.5 if np.any(scales != 1) else None
         self._look_up(bound)
@@ -245,13 +246,33 @@ class Objective(AroundBound):
         It shares no counter, no memory and no engine with any other search, be they on threads or one after the other;
         only what the cost is at the first start need not be evaluated again.
         """
-        out = self._of(self.bound if self._rebind is None else self._rebind(hold_engine=hold))
+        out = self._of(self._fresh(hold))
         if np.array_equal(start, self.theta0):
             out._memory, out._best, out._last = dict(self._memory), self._best, self._last
         out.evaluations = out.jacobians = out.failures = 0
         out.last_failure = ""
         out.begin(start, lower, upper)
         return out
+
+    def _fresh(self, hold: bool) -> Any:
+        """Return a bound cost that no search uses."""
+        if self._rebind is None:
+            return self.bound
+        try:
+            return self._free.pop() if hold else self._rebind(hold_engine=False)
+        except IndexError:
+            return self._rebind(hold_engine=True)
+
+    def give_back(self, alone: Objective) -> None:
+        """Take back what `alone` gave, for another search: binding takes longer than many runs of a compiled model.
+
+        A cost one of whose runs was taken over by another engine stays with that one, and is not taken.
+        """
+        if self._rebind is not None and alone.retries == 0:
+            self._free.append(alone.bound)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_free": []}
 
     def steps(self, theta: Vector) -> Vector:
         """Return the step of first derivatives for every parameter, inside half of its box."""

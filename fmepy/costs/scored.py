@@ -91,6 +91,7 @@ class BoundNoisy(OfPredictions):
         self._marks = c.marks
         self._constant = float(len(c) * np.log(2 * np.pi))
         self._known: tuple[bytes, _Slopes | None] = (b"", None)
+        self._ran: tuple[bytes, Vector, Matrix] = (b"", np.empty(0), np.empty((0, 0)))
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
@@ -102,7 +103,7 @@ class BoundNoisy(OfPredictions):
         tight = self.predictions.tightened()
         if tight is None:
             return None
-        out.predictions, out._known = tight, (b"", None)
+        out.predictions, out._known, out._ran = tight, (b"", None), (b"", np.empty(0), np.empty((0, 0)))
         return out
 
     def inflated(self, factor: float) -> None:
@@ -198,7 +199,9 @@ class BoundNoisy(OfPredictions):
             return known
         n, of_model = self.nobs, theta[self._at]
         if len(self._at):
-            mod, moved = self.predictions.with_slopes(of_model)
+            if self._ran[0] != of_model.tobytes():  # a move of noise alone, as second differences make, needs no run
+                self._ran = (of_model.tobytes(), *self.predictions.with_slopes(of_model))
+            _, mod, moved = self._ran
             compared = self.predictions.scaled_slopes(mod[:n], moved[:n], of_model)
         else:  # a model is not asked for derivatives to nothing
             mod = self.predictions.values(of_model)

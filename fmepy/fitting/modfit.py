@@ -241,7 +241,10 @@ class OneFit:
                     problem = problem.taken_up(outcome.par)
                     outcome = METHODS[self.method].run(problem, self.control)
                 outcome = replace(outcome, par=problem.put_on_bounds(outcome.par))
-                return _found(problem, outcome, self.hessian)
+                found = _found(problem, outcome, self.hessian)
+                if self.several:
+                    self.objective.give_back(objective)
+                return found
             except KeyboardInterrupt:
                 value, best = min(first.best, problem.best, key=lambda known: known[0])
                 if not outermost() or not np.isfinite(value):

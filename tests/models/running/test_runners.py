@@ -166,6 +166,36 @@ def test_a_compiled_run_of_far_too_many_steps_is_given_back_before_it_begins(tex
 
 
 @pytest.mark.skipif(not is_available(), reason="no pydiffsol")
+def test_sensitivities_of_far_too_many_steps_are_given_back_too(monkeypatch):
+    monkeypatch.setattr("fmepy.models.engines.diffsol.MOST_WORK", 500_000)
+    monkeypatch.setattr("fmepy.models.engines.scipy_steppers.MOST_RETRIED", 1000)
+    start, times = {"x": 3, "y": 1}, np.linspace(0, 50, 11)
+    b = fme.OdeModel(OSCILLATOR, state=start, times=times, parms={"k": 1.0}, engine="diffsol", atol=1e-6).bind()
+    b.sensitivities(np.array([1.0]))
+    with pytest.raises(SimulationError, match="the compiled solver would take"):
+        b.sensitivities(np.array([1e7]))
+
+
+@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
+def test_a_stiff_run_is_looked_into_once_for_its_states_and_their_sensitivities(monkeypatch):
+    from fmepy.models.engines import diffsol
+
+    text, begun = "d(a)/dt = -k*a\nd(b)/dt = k*a - 0.01*b", []
+    call = diffsol._Solver.call
+    monkeypatch.setattr(diffsol._Solver, "call", lambda self, name, *a: begun.append(name) or call(self, name, *a))
+    for k in (2872.0, 50_000.0):
+        b = fme.OdeModel(text, state={"a": 1, "b": 0}, times=[0, 120, 240], parms={"k": k}, engine="diffsol").bind()
+        begun.clear()
+        Y = b.simulate(np.array([k]))
+        assert 1 <= begun.count("solve") <= 5
+        begun.clear()
+        again, S = b.sensitivities(np.array([k]))
+        assert "solve" not in begun
+        np.testing.assert_allclose(again, Y, atol=1e-4)
+        np.testing.assert_allclose(S[1:, 1, 0], -0.01 * np.exp(-0.01 * b.times[1:]) / (k - 0.01) ** 2, rtol=1e-2)
+
+
+@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
 def test_what_is_stiff_only_at_its_start_is_not_taken_for_endless(evaluations):
     text = "d(a)/dt = -0.04*a + 1e4*b*c\nd(b)/dt = 0.04*a - 1e4*b*c - k*b*b\nd(c)/dt = k*b*b"
     state = {"a": 1, "b": 0, "c": 0}
