@@ -10,7 +10,6 @@ import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem, Outcome
 from fmepy.boundary.result import BoundaryFit
-from fmepy.boundary.superposition import solve
 from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_no_state, starts_of
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.costs.modcost import ModCost, tabulate
@@ -75,7 +74,8 @@ def fit_boundary(
         plus complementary functions; or particular solutions alone, from the current start and from starts with one
         unknown each 1.2 times as large. The answers are the same to rounding. Of one segment.
     segments : int
-        More than one: multiple shooting.
+        More than one: multiple shooting, for long, oscillating, unstable or chaotic records. The record is cut into so
+        many pieces of as many times of observations each, an experiment with fewer times into fewer.
     gain
         Of multiple shooting.
     entity : str, optional
@@ -91,7 +91,9 @@ def fit_boundary(
     max_iter : int
         Steps, at most.
     path : DataFrame or mapping of names to columns, optional
-        Of multiple shooting: a first guess of the path, times and states, from which segments start.
+        Of multiple shooting: a first guess of the path, times and states (and the column of experiments), linear in
+        between, from which segments start. Default: observed states from the data, the others from the run from the
+        first guess, or from one in which observed states are set to the data on the way, whichever fits better.
 
     Returns
     -------
@@ -133,6 +135,14 @@ def fit_boundary(
     is so (column ``damping``; 0 of a plain step). A fit that ends otherwise than by the tolerance has ``converged``
     false, the last iterate in ``par``, and says what to do in ``message``; corrections that no longer shrink, as they
     are of the size of the solver's error, count as converged, and are told.
+
+    **Multiple shooting** (``segments > 1``) makes the state at which every segment begins unknown as well, and asks for
+    continuity between segments. With r the weighted residuals and d the defects of continuity, in sizes of the states,
+    ``|r/s|^2 + |d/sigma|^2`` is brought down by Levenberg and Marquardt's steps for sigma = 3, 0.3, 0.03, 0.003, s the
+    size of the residuals; then Gauss-Newton steps meet the linearised continuity exactly, until the corrections are
+    below `tol` and the defects below 1e-8. The starts of segments are eliminated block by block, in a time that grows
+    as their number. Estimate and covariance are those of one segment, wherever that can be solved. Columns of
+    ``iterations``: ``defect_scale`` (sigma, 0 of exact steps), ``damping``, ``defect``, the largest at the start.
 
     References
     ----------
@@ -196,8 +206,14 @@ def fit_boundary(
         max_iter=max_iter,
         path=path,
     )
-    if segments > 1 or gain is not None:
-        raise ArgumentError("Multiple shooting is not there yet: segments=1, gain=None.")
+    if gain is not None:
+        raise ArgumentError(
+            "`gain=` is not there yet. Take segments=..., or modFit(PredictionErrorCost(model, obs, gain=...), p)."
+        )
+    if segments > 1:
+        from fmepy.boundary.shooting import solve
+    else:
+        from fmepy.boundary.superposition import solve
     return _result(problem, solve(problem))
 
 

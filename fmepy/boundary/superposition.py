@@ -284,18 +284,28 @@ def undetermined(problem: BoundaryProblem, A: Matrix, size_of_obs: float) -> str
     felt = length * problem.scale > _FELT[exact] * size_of_obs
     dead = [name for name, is_felt in zip(problem.names, felt, strict=True) if not is_felt]
     if dead:
-        return (
-            f"no observation depends on {listed(dead)}: the homogeneous solution{'s' * (len(dead) > 1)} "
-            f"{'are' if len(dead) > 1 else 'is'} zero at all of them. Give another first guess (of what it is "
-            "multiplied with, too), observe something that depends on it, or leave it out of `p`."
-        )
+        return no_observation_depends_on(dead)
     _, s, V = np.linalg.svd(A / length, full_matrices=False)
     null = V[s <= _SINGULAR[exact] * s[0]]
     if not len(null):
         return ""
     taking_part = [n for n, share in zip(problem.names, np.abs(null).max(axis=0), strict=True) if share > _TAKES_PART]
+    return collinear(taking_part)
+
+
+def no_observation_depends_on(dead: list[str]) -> str:
+    """Return the sentence on unknowns without effect."""
     return (
-        f"the linear system is singular: the homogeneous solutions of {listed(taking_part)} are collinear at the "
+        f"no observation depends on {listed(dead)}: the homogeneous solution{'s' * (len(dead) > 1)} "
+        f"{'are' if len(dead) > 1 else 'is'} zero at all of them. Give another first guess (of what it is "
+        "multiplied with, too), observe something that depends on it, or leave it out of `p`."
+    )
+
+
+def collinear(names: list[str]) -> str:
+    """Return the sentence on unknowns of which one makes up for the others."""
+    return (
+        f"the linear system is singular: the homogeneous solutions of {listed(names)} are collinear at the "
         "observations, which say nothing of one of them beside the others. Hold one (leave it out of `p`) or observe "
         "more; collin(sensFun(SimulationCost(model, obs), [...])) shows which sets can be found together."
     )

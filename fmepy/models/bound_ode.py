@@ -44,6 +44,7 @@ class BoundOde(BoundDynamic):
         hold_engine: bool,
         options: SolverOptions | None = None,
         runs: int = 1,
+        start: float | None = None,
     ) -> None:
         d = model.definition
         super().__init__(d, names, times, forcing_values(d.forcings, times))
@@ -53,7 +54,9 @@ class BoundOde(BoundDynamic):
         limited = bool(np.isfinite(model.options.max_step))
         self._engines: list[Engine] = [model._engine, *registry.heirs(model._engine, d, limited)]
         event_times = np.array([e.time for e in model.definition.events])
-        self._timeline = Timeline.of(float(model.times[0]), times, d.forcings, event_times)
+        begins = float(model.times[0] if start is None else start)
+        self._timeline = Timeline.of(begins, times, d.forcings, event_times)
+        self._grid = np.concatenate([[begins], model.times[model.times > begins]])  # of fixed steps
         self._runners: dict[tuple[str, str], Runner | None] = {}
         self._slopes: Outputs | None = None
         if model.chooses_engine and runs >= runs_that_pay(len(d.states)):
@@ -62,7 +65,7 @@ class BoundOde(BoundDynamic):
     def _choose(self, runs: int) -> None:
         """Take the explicit engine for many runs, if one as a trial shows that it suits the model."""
         why = explicit.ENGINE.why_not(self._definition) or self._model.remembered(
-            (self._base.tobytes(), self.times.tobytes()), self._why_not_many
+            (self._base.tobytes(), self.times.tobytes(), self._timeline.start), self._why_not_many
         )
         if not why:
             self._engines.insert(0, explicit.ENGINE)
@@ -99,7 +102,7 @@ class BoundOde(BoundDynamic):
             if self._options is None:
                 self._options = model.scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
-            common = (self._definition, model.definition.events, self._timeline, names, options, model.times)
+            common = (self._definition, model.definition.events, self._timeline, names, options, self._grid)
             self._runners[key] = make_runner(engine, *common)
         return self._runners[key]
 

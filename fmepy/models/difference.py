@@ -108,7 +108,13 @@ class DifferenceModel(DynamicModel):
         self._tell()
 
     def bind(
-        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        times: Any = None,
+        hold_engine: bool = False,
+        runs: int = 1,
+        start: float | None = None,
     ) -> BoundDifference:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
@@ -119,8 +125,10 @@ class DifferenceModel(DynamicModel):
             Rows; default the model's own times.
         hold_engine, runs
             Nothing here: there is one engine.
+        start : float, optional
+            Where runs begin, and the initial values hold; default ``times[0]`` of the model.
         """
-        return BoundDifference(self, *self._asked(names, times))
+        return BoundDifference(self, *self._asked(names, times, start), start)
 
 
 def whole_steps(times: Vector, start: float) -> IntVector:
@@ -163,8 +171,10 @@ _COMPILED = ("_table", "_kernels", "_next", "_outputs")
 class BoundDifference(BoundDynamic):
     """A DifferenceModel as a function of a plain vector; see `models.base.BoundModel`."""
 
-    def __init__(self, model: DifferenceModel, names: tuple[str, ...], times: Vector) -> None:
-        d, self._start = model.definition, float(model.times[0])
+    def __init__(
+        self, model: DifferenceModel, names: tuple[str, ...], times: Vector, start: float | None = None
+    ) -> None:
+        d, self._start = model.definition, float(model.times[0] if start is None else start)
         self._steps = whole_steps(times, self._start)
         at = self._start + np.arange(self._steps[-1] + 1)
         self._U = np.ascontiguousarray(forcing_values(d.forcings, at).T)

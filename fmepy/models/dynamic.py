@@ -85,17 +85,21 @@ class Runnable:
         """Return a changed copy."""
         raise NotImplementedError
 
-    def _asked(self, names: Sequence[str] | None, times: Any) -> tuple[tuple[str, ...], Vector]:
-        """Return the parameters and the rows that `bind` is asked for."""
+    def _asked(
+        self, names: Sequence[str] | None, times: Any, start: float | None = None
+    ) -> tuple[tuple[str, ...], Vector]:
+        """Return the parameters and the rows that `bind` is asked for; `start`: where the run begins, if not first."""
         if self.entity_inputs is not None:
             raise self.entity_inputs.refusal()
         parameters = tuple(self._parms.index)
         chosen = parameters if names is None else check_names(names, parameters, argument="names")
         rows = self.times if times is None else as_times(times)
-        if rows[0] < self.times[0]:
+        first = self.times[0] if start is None else start
+        if not self.times[0] <= first:
+            raise ModelError(f"`start={start!r}` lies before the model's start at {self.times[0]:g}.")
+        if rows[0] < first:
             raise ModelError(
-                f"`times` begins at {rows[0]:g}, before the model's start at {self.times[0]:g}; the "
-                "initial values hold there."
+                f"`times` begins at {rows[0]:g}, before the model's start at {first:g}; the initial values hold there."
             )
         return chosen, rows
 

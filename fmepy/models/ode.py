@@ -222,7 +222,13 @@ class OdeModel(DynamicModel):
         return events_outside(self.definition.events, self.states, float(self.times[0]), float(self.times[-1]))
 
     def bind(
-        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        times: Any = None,
+        hold_engine: bool = False,
+        runs: int = 1,
+        start: float | None = None,
     ) -> BoundOde:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
@@ -235,8 +241,10 @@ class OdeModel(DynamicModel):
             Stay with the second engine after the first run that needed it.
         runs : int
             How often it will be run, about. "auto" compiles the explicit engine where that is worth it.
+        start : float, optional
+            Where runs begin, and the initial values hold; default ``times[0]`` of the model. Events before it are none.
         """
-        return BoundOde(self, *self._asked(names, times), hold_engine, runs=runs)
+        return BoundOde(self, *self._asked(names, times, start), hold_engine, runs=runs, start=start)
 
 
 # --- checks at the door

@@ -1,0 +1,362 @@
+"""Multiple shooting: a record in segments with starts of their own, and continuity between them as constraints.
+
+With r the weighted residuals of all segments from starts x_s at unknowns p, and d_s the defects of continuity in units
+of the sizes of the states::
+
+    |r(x, p)|^2 -> min      subject to      d_s(x, p) = x_s+1(end of s) - x_s+1 = 0,      x_0 = x0(p)
+
+Far from the solution the constraints of long, unstable or chaotic records leave no way down. So continuity is soft at
+first: ``|r / s|^2 + |d / sigma|^2`` falls by Levenberg and Marquardt's steps for sigma = 3, 0.3, 0.03, 0.003, s being
+the size of the residuals when a stage begins, so that neither units nor errors matter; each stage starts from the one
+before. Then Gauss-Newton steps meet the linearised constraints exactly; if they do not bring the defects down, a stage
+with a tenth of the last sigma comes first. A step costs one run of all segments and linear algebra whose time grows as
+their number (`fmepy.boundary.shooting_linear`).
+
+References
+----------
+Bock, H. G. (1983). Recent advances in parameter identification techniques for ODE. In: Deuflhard, P. and Hairer, E.
+(eds), Numerical Treatment of Inverse Problems in Differential and Integral Equations, Birkhaeuser, 95-121.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.boundary.problem import BoundaryProblem, Outcome
+from fmepy.boundary.shooting_linear import Linear, Step
+from fmepy.boundary.shooting_segments import Iterate, Segments
+from fmepy.boundary.shooting_starts import first_starts
+from fmepy.boundary.superposition import collinear, no_observation_depends_on
+from fmepy.errors import ArgumentError, SimulationError
+from fmepy.numerics.covariance import SINGULAR
+from fmepy.parallel.interruption import check_stop, outermost
+from fmepy.types import Matrix, Vector
+
+STAGES = (3.0, 0.3, 0.03, 0.003)
+"""Scales of the defects, in sizes of the states."""
+SMALLEST = 1e-7
+"""Scale of the defects below which a search that the exact steps have not ended is given up."""
+DEFECT = 1e-8
+"""Scaled defect of a path that counts as continuous."""
+_FIRST, _LARGEST = 0.01, 0.1
+"""Size of the residuals in the first stage and at most, relative to the observations."""
+_SETTLED = 1e-3
+"""Relative gain of a step that ends a stage."""
+_MOST_DAMPING = 1e8
+_LONGEST = 1.0
+"""Change of an unknown in a step, relative to its size."""
+_BEST_KNOWN = 1e-12
+"""Smallest eigenvalue of a correlation, relative to the largest."""
+_FELT, _TAKES_PART = 1e-12, 0.01
+"""Effect of an unknown, relative to its size and those of states and residuals; share of a direction that is named."""
+_STANDARD_ERRORS, _SOLVER_ERROR, _PATIENCE = 1e-3, 1e-5, 3  # as in `superposition`
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    """The iteration, with what it has noted."""
+
+    problem: BoundaryProblem
+    segments: Segments
+    state_scale: Vector
+    at: Iterate
+    rows: list[list[float]] = field(default_factory=list)
+    corrections: list[float] = field(default_factory=list)
+    last: Vector = field(default_factory=lambda: np.empty(0))
+    damping: float = 1e-3
+    size: float = 1.0
+    failures: int = 0
+    last_failure: str = ""
+
+    # --- what is measured
+
+    @property
+    def scale(self) -> Vector:
+        """Sizes of the unknowns."""
+        p, own = self.problem, dict(zip(self.segments.states, self.state_scale.tolist(), strict=True))
+        least = 0.1 * p.scale
+        for state, name in p.starts_of.items():
+            for i, known in enumerate(p.names):
+                if known.partition("[")[0] == name:
+                    least[i] = max(least[i], own[state])
+        return np.maximum(np.abs(self.at.theta), least)
+
+    def linear(self) -> Linear:
+        return self.segments.linear(self.at, self.state_scale, self.scale, self.size)
+
+    def defect(self, at: Iterate) -> float:
+        gap, gap0 = self.segments.gaps(at, self.state_scale)
+        return max(float(np.abs(gap).max()), float(np.abs(gap0).max()))
+
+    def value(self, at: Iterate, sigma: float) -> float:
+        gap, gap0 = self.segments.gaps(at, self.state_scale)
+        return _square(at.r / self.size) + (_square(gap) + _square(gap0)) / sigma**2
+
+    def residual_size(self) -> float:
+        """Return the size of a weighted residual: not below what a solver leaves of exact data, nor that of a bad fit.
+
+        Before the first stage it is not known: the segments, left to themselves, are to come near to the data.
+        """
+        n = len(self.at.r)
+        spread = self.segments.size_of_obs / np.sqrt(n) or 1.0
+        if not self.rows:
+            return _FIRST * spread
+        return float(np.clip(np.sqrt(_square(self.at.r) / n), 1e-6 * spread, _LARGEST * spread))
+
+    # --- steps
+
+    def step(self, linear: Linear, sigma: float | None, damping: float) -> Step:
+        """Return the step inside the bounds: unknowns that it would take across are held there."""
+        p, scale, held = self.problem, self.scale, dict[int, float]()
+        while True:
+            step = linear.step(sigma, damping, held)
+            new = self.at.theta + step.dp * scale
+            out = [i for i in np.flatnonzero((new < p.lower) | (new > p.upper)).tolist() if i not in held]
+            if not out:
+                return step
+            bound = np.clip(new, p.lower, p.upper)
+            held |= {i: float((bound[i] - self.at.theta[i]) / scale[i]) for i in out}
+
+    def tried(self, step: Step) -> Iterate | None:
+        """Return where a step leads, None where the model cannot be run."""
+        check_stop()
+        p = self.problem
+        theta = np.clip(self.at.theta + step.dp * self.scale, p.lower, p.upper)
+        try:
+            return self.segments.at(theta, self.at.X + step.dx * self.state_scale)
+        except SimulationError as error:
+            self.failures += 1
+            self.last_failure = str(error)
+            return None
+
+    def take(self, step: Step, found: Iterate, sigma: float) -> None:
+        """Note a step and go."""
+        old, new = self.at.theta, found.theta
+        size = np.maximum(np.maximum(np.abs(old), np.abs(new)), 1e-4 * self.scale)
+        correction = float((np.abs(new - old) / size).max())
+        residual = float(np.sqrt(_square(self.at.r)))
+        damping = self.damping if sigma else 0.0
+        told = [len(self.rows) + 1, *old, sigma, damping, self.defect(self.at), correction, residual]
+        self.rows.append(told)
+        self.corrections.append(correction)
+        self.last, self.at = new - old, found
+
+    @property
+    def is_used_up(self) -> bool:
+        return len(self.rows) >= self.problem.max_iter
+
+    def soften(self, sigma: float) -> None:
+        """Go down with soft continuity, until a step gains little."""
+        self.size, self.damping = self.residual_size(), 1e-3
+        while not self.is_used_up:
+            value, linear = self.value(self.at, sigma), self.linear()
+            gain = self._descend(linear, sigma, value)
+            if gain < _SETTLED:
+                return
+
+    def _descend(self, linear: Linear, sigma: float, value: float) -> float:
+        """Take a step down; return how much of the value it gained, 0 where there is none."""
+        while self.damping <= _MOST_DAMPING:
+            step = self.step(linear, sigma, self.damping)
+            if value - linear.predicted(step, sigma) < _SETTLED * value:
+                return 0.0
+            if np.abs(step.dp).max() <= _LONGEST:
+                found = self.tried(step)
+                new = np.inf if found is None else self.value(found, sigma)
+                if found is not None and new < value:
+                    self.take(step, found, sigma)
+                    self.damping = max(self.damping / 10, 1e-12)
+                    return (value - new) / value
+            self.damping *= 10
+        return 0.0
+
+    def tighten(self) -> tuple[bool, str]:
+        """Take exact steps while they bring the defects down; return whether it converged, and why it ended, if so."""
+        self.size = self.residual_size()
+        while not self.is_used_up:
+            linear = self.linear()
+            step = self.step(linear, None, 0.0)
+            found = None if np.abs(step.dp).max() > _LONGEST else self.tried(step)
+            if found is None or not self._is_nearer(found):
+                loose = undetermined(self)
+                return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}" if loose else ""
+            effect = linear.effect(step) * self.size
+            self.take(step, found, 0.0)
+            defect = self.defect(found)
+            if defect > DEFECT:
+                continue
+            if (self.corrections[-1] <= self.problem.tol or self._no_longer_shrinks()) and (
+                loose := undetermined(self)
+            ):
+                return False, f"The search came to its end, but {loose}"
+            if self.corrections[-1] <= self.problem.tol:
+                return True, (
+                    f"The largest correction, {self.corrections[-1]:.2g}, is below tol={self.problem.tol:g}, and the "
+                    f"path is continuous to {defect:.1g} of the sizes of the states."
+                )
+            if self._is_negligible(effect) and self._no_longer_shrinks():
+                return True, (
+                    f"The corrections no longer shrink ({self.corrections[-1]:.2g} at the end, tol="
+                    f"{self.problem.tol:g}) and move the observations by no more than the solver's error; the path is "
+                    f"continuous to {defect:.1g} of the sizes of the states. Lower `rtol` and `atol` of the model for "
+                    "more."
+                )
+        return False, ""
+
+    def _is_nearer(self, found: Iterate) -> bool:
+        """Tell whether an exact step brought the defects down without paying for it elsewhere."""
+        before, after = self.defect(self.at), self.defect(found)
+        if after > max(0.5 * before, DEFECT):
+            return False
+        grown = _square(found.r) - _square(self.at.r)
+        allowed = _SOLVER_ERROR * self.segments.size_of_obs**2
+        return before > DEFECT or grown <= max(0.1 * _square(self.at.r), allowed)
+
+    def _is_negligible(self, effect: float) -> bool:
+        n, m = len(self.at.r), len(self.problem.names)
+        sd = np.sqrt(_square(self.at.r) / (n - m)) if n > m else 0.0
+        size = self.segments.size_of_obs
+        return effect <= max(_STANDARD_ERRORS * sd, _SOLVER_ERROR * size)
+
+    def _no_longer_shrinks(self) -> bool:
+        c = self.corrections
+        return len(c) > _PATIENCE and min(c[-_PATIENCE:]) > 0.5 * min(c[:-_PATIENCE])
+
+    def search(self) -> tuple[bool, str]:
+        """Go through the stages; return whether it converged, and why it ended."""
+        sigma, stages = STAGES[0], list(STAGES)
+        while not self.is_used_up and sigma >= SMALLEST:
+            sigma = stages.pop(0) if stages else sigma / 10
+            self.soften(sigma)
+            if not stages and not self.is_used_up:
+                converged, why = self.tighten()
+                if why:
+                    return converged, why
+        failed = f" {self.failures} runs failed; the last one: {self.last_failure}" if self.failures else ""
+        if self.is_used_up:
+            return False, (
+                f"max_iter={self.problem.max_iter} steps are used up; the largest scaled defect of continuity is "
+                f"{self.defect(self.at):.2g}. Allow more, or begin nearer.{failed}"
+            )
+        return False, (
+            "No path that is continuous comes nearer to the observations than this one, whose largest scaled defect "
+            f"is {self.defect(self.at):.2g}: give a nearer first guess, bounds (lower=, upper=), a path to begin with "
+            f"(path=), or other segments.{failed}"
+        )
+
+
+def _square(x: Any) -> float:
+    flat = np.ravel(x)
+    return float(flat @ flat)
+
+
+def curvature(search: _Search) -> Matrix | None:
+    """Return 2 J'J, the starts of segments eliminated; None where it is singular.
+
+    It is made from the covariance, since J itself grows along chaotic records as their solutions do. A combination of
+    unknowns that is known a million times better than any of them is taken to be known so well, and no better: an
+    inverse of more does not come back from double precision.
+    """
+    step = search.linear().step(None, 0.0)
+    if not step.squares.size or np.linalg.cond(step.squares) > 1 / SINGULAR:
+        return None
+    half = search.scale[:, None] * np.linalg.solve(step.squares.T, step.basis.T).T / search.size
+    covariance = half @ half.T
+    sd = np.sqrt(covariance.diagonal())
+    values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
+    inverse = (vectors / np.maximum(values, _BEST_KNOWN * values[-1])) @ vectors.T
+    out: Matrix = 2 * inverse / np.outer(sd, sd)
+    return out
+
+
+def undetermined(search: _Search) -> str:
+    """Return which unknowns the observations leave undetermined, with exact continuity, as a sentence; "" if none."""
+    names, felt = np.array(search.problem.names), search.linear().felt()
+    dead = names[~(felt > _FELT)]
+    if len(dead):
+        return no_observation_depends_on(dead.tolist())
+    step = search.segments.linear(search.at, search.state_scale, search.scale / felt, search.size).step(None, 0.0)
+    _, s, V = np.linalg.svd(step.squares)
+    null = step.basis @ V[s <= SINGULAR * s[0]].T
+    if not null.size:
+        return ""
+    share = np.abs(null).max(axis=1) / felt  # as relative changes
+    return collinear(names[share > _TAKES_PART * share.max()].tolist())
+
+
+def solve(problem: BoundaryProblem) -> Outcome:
+    """Return what multiple shooting comes to.
+
+    Raises
+    ------
+    ArgumentError
+        The segments cannot be run from the first guess, or leave unknowns undetermined there.
+    DataError
+        More segments than times with observations.
+    """
+    segments = Segments(problem)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        search = _begun(problem, segments)
+        loose = undetermined(search)
+        if loose:
+            raise ArgumentError(f"At the first guess {loose}")
+        try:
+            return _outcome(search, *search.search())
+        except KeyboardInterrupt:
+            if not outermost():
+                raise
+        return _outcome(search, False, "Interrupted by Ctrl-C: this is the last iterate.", interrupted=True)
+
+
+def _begun(problem: BoundaryProblem, segments: Segments) -> _Search:
+    """Return the search at the best of the first starts."""
+    best: tuple[float, _Search] | None = None
+    failure: SimulationError | None = None
+    for X in first_starts(segments, problem.start):
+        try:
+            at = segments.at(problem.start, X)
+        except SimulationError as error:
+            failure = error
+            continue
+        state_scale = best[1].state_scale if best else _sizes(np.concatenate([at.X, at.ends]))
+        search = _Search(problem, segments, state_scale, at)
+        search.size = best[1].size if best else search.residual_size()
+        value = search.value(at, STAGES[0])
+        if best is None or value < best[0]:
+            best = value, search
+    if best is None:
+        guess = dict(zip(problem.names, map(float, problem.start), strict=True))
+        raise ArgumentError(f"The model fails at the first guess {guess}: {failure}") from failure
+    return best[1]
+
+
+def _sizes(Y: Matrix) -> Vector:
+    """Return the sizes of the states: how much they vary along the segments, or how large they are."""
+    spread, largest = Y.std(axis=0), np.abs(Y).max(axis=0)
+    size = np.maximum(spread, 1e-3 * largest)
+    return np.where(size > 0, size, 1.0)
+
+
+def _outcome(search: _Search, converged: bool, message: str, *, interrupted: bool = False) -> Outcome:
+    p, at = search.problem, search.at
+    columns = ["step", *p.names, "defect_scale", "damping", "defect", "correction", "residual"]
+    return Outcome(
+        theta=at.theta,
+        modelled=at.mod,
+        curvature=curvature(search),
+        iterations=pd.DataFrame(search.rows, columns=columns).astype({"step": int}),
+        multipliers=pd.Series(search.last, index=list(p.names)) if len(search.last) else pd.Series(dtype=float),
+        converged=converged,
+        message=message,
+        defect=search.defect(at),
+        trajectory=search.segments.trajectory(at),
+        evaluations=search.segments.evaluations,
+        retries=search.segments.runs.retries,
+        failures=search.failures,
+        interrupted=interrupted,
+        engine=search.segments.engine,
+    )

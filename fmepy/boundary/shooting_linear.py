@@ -1,0 +1,321 @@
+"""The linear problem of multiple shooting, condensed: the starts of the segments are eliminated block by block.
+
+Of segments s = 0, ..., S - 1 of a record, x_s the start of a segment, p the unknowns, everything brought to the size of
+one, the linearised problem for the steps dx, dp is::
+
+    sum_s |r_s + J_s dx_s + H_s dp|^2 -> min
+    A_s dx_s + B_s dp - dx_(s+1) = -gap_s          gap_s = y_s(end) - x_(s+1), continuity between s and s + 1
+    X0 dp - dx_0 = -gap                            gap = x0(p) - x_0, the start of the model itself
+
+or, with continuity soft, its rows divided by `sigma` among the squares.
+
+A stretch from node a to node c is kept as rows in (dx_a, dx_c, dp): triangular ones of the squares, and n constraints.
+Two stretches that meet in b are made one by an orthogonal elimination of dx_b (Wright 1992), all pairs of a level at
+once; so S segments take about log2 S levels and a time that grows as S. As only orthogonal matrices act on [F; A] ahead
+of dx_b, directions in which solutions grow stay small where products of the A would overflow, so that unstable and
+chaotic records are condensed as safely as tame ones. What remains is a dense problem in dp and two nodes of a record.
+
+References
+----------
+Bock, H. G. and Plitt, K. J. (1984). A multiple shooting algorithm for direct solution of optimal control problems.
+Proc. 9th IFAC World Congress, 1603-1608. Wright, S. J. (1992). Stable parallel algorithms for two-point boundary value
+problems. SIAM J. Sci. Stat. Comput. 13, 742-764.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Records:
+    """Which segments are of which record, and which unknowns move a record.
+
+    Attributes
+    ----------
+    record : ndarray of int, shape (n_segment,)
+        The record of every segment; those of one stand together, in order.
+    own : ndarray of int, shape (n_record, n_own)
+        The unknowns that move a record; -1 behind those of records with fewer.
+    n_par : int
+    """
+
+    record: IntVector
+    own: IntVector
+    n_par: int
+
+    @property
+    def is_first(self) -> BoolVector:
+        """Segments that begin a record."""
+        first: BoolVector = np.append(True, np.diff(self.record) > 0)
+        return first
+
+    @property
+    def is_last(self) -> BoolVector:
+        """Segments that end one."""
+        last: BoolVector = np.append(np.diff(self.record) > 0, True)
+        return last
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """The linearised problem, in units of the sizes of starts and unknowns.
+
+    Attributes
+    ----------
+    records : Records
+    rows : ndarray, shape (n_segment, n_most, n_state + n_own + 1)
+        Of every segment [J, H, -r], zeros behind.
+    A, B, gap : ndarray, shape (n_segment, n_state, n_state), (n_segment, n_state, n_own) and (n_segment, n_state)
+        Derivatives of the end of a segment to its start and to the unknowns, and how far it lies from the next start;
+        of the last segment of a record they do not matter.
+    X0, gap0 : ndarray, shape (n_record, n_state, n_own) and (n_record, n_state)
+        Of the model's own start.
+    """
+
+    records: Records
+    rows: Cube
+    A: Cube
+    B: Cube
+    gap: Matrix
+    X0: Cube
+    gap0: Matrix
+
+    @cached_property
+    def squares(self) -> Cube:
+        """The rows of every segment, triangular, shape (n_segment, w, w) with w = n_state + n_own + 1."""
+        return _triangle(self.rows)
+
+    def felt(self) -> Vector:
+        """Return how much every unknown moves: the lengths of its columns, shape (n_par,)."""
+        n = self.A.shape[1]
+        r = self.records
+        each = (self.rows[:, :, n:-1] ** 2).sum(axis=1) + (self.B**2).sum(axis=1)
+        out = np.zeros(r.n_par + 1)
+        np.add.at(out, r.own[r.record], each)
+        np.add.at(out, r.own, (self.X0**2).sum(axis=1))
+        return np.sqrt(out[:-1])
+
+    def _along(self, step: Step) -> Matrix:
+        """Return the steps in starts and unknowns of every segment, shape (n_segment, n_state + n_own)."""
+        own = self.records.own[self.records.record]
+        return np.concatenate([step.dx, np.append(step.dp, 0.0)[own]], axis=1)
+
+    def effect(self, step: Step) -> float:
+        """Return by how much a step moves the observations: the length of J dx + H dp."""
+        return float(np.linalg.norm(np.einsum("sij,sj->si", self.rows[:, :, :-1], self._along(step))))
+
+    def predicted(self, step: Step, sigma: float) -> float:
+        """Return the sum of squares after a step, those of soft continuity among them."""
+        moved, n, inner = self._along(step), step.dx.shape[1], ~self.records.is_last
+        r = np.einsum("sij,sj->si", self.rows[:, :, :-1], moved) - self.rows[:, :, -1]
+        ends = np.einsum("sij,sj->si", self.A, step.dx) + np.einsum("sij,sj->si", self.B, moved[:, n:])
+        gap = (self.gap + ends)[inner] - step.dx[1:][inner[:-1]]
+        first = self.records.is_first
+        gap0 = self.gap0 + np.einsum("sij,sj->si", self.X0, moved[first, n:]) - step.dx[first]
+        return float((r**2).sum() + ((gap**2).sum() + (gap0**2).sum()) / sigma**2)
+
+    def step(self, sigma: float | None, damping: float, held: Mapping[int, float] | None = None) -> Step:
+        """Return the step.
+
+        Parameters
+        ----------
+        sigma : float or None
+            Scale of the defects; None: continuity is exact.
+        damping : float
+            Of Levenberg and Marquardt: ``damping (|dx|^2 + |dp|^2)`` is added to the squares.
+        held : mapping of int to float
+            Unknowns whose steps are given.
+        """
+        return _solve(self, sigma, float(np.sqrt(damping)), dict(held or {}))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A step, and what is known of it.
+
+    Attributes
+    ----------
+    dp : ndarray, shape (n_par,)
+    dx : ndarray, shape (n_segment, n_state)
+    squares : ndarray, shape (m, n_free)
+        With exact continuity: the triangular rows that are left when everything but a basis of what is free has been
+        eliminated.
+    basis : ndarray, shape (n_par, n_free)
+        What it is in the unknowns.
+    """
+
+    dp: Vector
+    dx: Matrix
+    squares: Matrix
+    basis: Matrix
+
+
+def _triangle(rows: Cube) -> Cube:
+    """Return R of rows = QR, shape (n, w, w), padded with zeros."""
+    R: Any = np.linalg.qr(rows, mode="r")
+    n, m, w = R.shape
+    return R if m == w else np.concatenate([R, np.zeros((n, w - m, w))], axis=1)
+
+
+@dataclass(slots=True, eq=False)
+class _Stretches:
+    """Stretches between two nodes: constraints C and squares V in (dx_a, dx_c, dp, 1)."""
+
+    C: Cube
+    V: Cube
+    a: IntVector
+    c: IntVector
+    record: IntVector
+
+    def only(self, those: IntVector) -> _Stretches:
+        return _Stretches(self.C[those], self.V[those], self.a[those], self.c[those], self.record[those])
+
+    def pairs(self) -> IntVector:
+        """Return the first of two stretches of a record that follow each other, every other one."""
+        starts = np.append(True, np.diff(self.record) > 0)
+        place = np.arange(len(starts)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
+        return np.flatnonzero((place % 2 == 0) & np.append(~starts[1:], False))
+
+
+def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, float]) -> Step:
+    records = linear.records
+    n_segment, n, _ = linear.A.shape
+    level = _leaves(linear, sigma, root)
+    eliminated: list[tuple[IntVector, _Stretches, Cube]] = []
+    while len(first := level.pairs()):
+        merged, node, relation = _merged(level, first, n, sigma is None)
+        eliminated.append((node, merged, relation))
+        alone = np.setdiff1d(np.arange(len(level.a)), np.concatenate([first, first + 1]), assume_unique=True)
+        left = level.only(alone)
+        both = [np.concatenate([x, y]) for x, y in zip(_fields(merged), _fields(left), strict=True)]
+        level = _Stretches(*both).only(np.argsort(both[2], kind="stable"))
+    dp, at_nodes, squares, basis = _closed(linear, level, sigma, root, held)
+    dx = np.zeros((n_segment, n))
+    for kept, value in at_nodes.items():
+        dx[kept] = value
+    full = np.append(dp, 0.0)
+    for between, m, relation in reversed(eliminated):
+        known = np.concatenate([dx[m.a], dx[m.c], full[records.own[m.record]], -np.ones((len(between), 1))], axis=1)
+        dx[between] = -np.einsum("kij,kj->ki", relation, known)
+    return Step(dp, dx, squares, basis)
+
+
+def _fields(s: _Stretches) -> tuple[Cube, Cube, IntVector, IntVector, IntVector]:
+    return s.C, s.V, s.a, s.c, s.record
+
+
+def _leaves(linear: Linear, sigma: float | None, root: float) -> _Stretches:
+    """Return the segments that another one follows, as stretches."""
+    records = linear.records
+    s = np.flatnonzero(~records.is_last)
+    n, q = linear.B.shape[1:]
+    w = 2 * n + q + 1
+    V = np.zeros((len(s), n + q + 1 + n, w))
+    V[:, : n + q + 1, :n], V[:, : n + q + 1, 2 * n :] = linear.squares[s, :, :n], linear.squares[s, :, n:]
+    V[:, n + q + 1 :, :n] = root * np.eye(n)
+    C = np.empty((len(s), n, w))
+    C[:, :, :n], C[:, :, n : 2 * n] = linear.A[s], -np.eye(n)
+    C[:, :, 2 * n : -1], C[:, :, -1] = linear.B[s], -linear.gap[s]
+    if sigma is not None:
+        V, C = np.concatenate([V, C / sigma], axis=1), np.empty((len(s), 0, w))
+    return _Stretches(C, _triangle(V) if len(s) else V[:, :w], s, s + 1, records.record[s])
+
+
+def _merged(level: _Stretches, first: IntVector, n: int, is_exact: bool) -> tuple[_Stretches, IntVector, Cube]:
+    """Return pairs of stretches as one each, the nodes between them, and what those are in terms of the rest."""
+    one, two = level.only(first), level.only(first + 1)
+    C, V = (np.concatenate([_between(x, n, 1), _between(y, n, 0)], axis=1) for x, y in ((one.C, two.C), (one.V, two.V)))
+    R: Any = np.linalg.qr(C if is_exact else V, mode="r")
+    relation = np.linalg.solve(R[:, :n, :n], R[:, :n, n:])  # dx_b + relation (dx_a, dx_c, dp, -1) = 0
+    if is_exact:
+        C, V = R[:, n:, n:], _triangle(V[:, :, n:] - V[:, :, :n] @ relation)
+    else:
+        C, V = C[:, :, n:], R[:, n:, n:]
+        short = V.shape[2] - V.shape[1]
+        V = np.concatenate([V, np.zeros((len(V), short, V.shape[2]))], axis=1) if short > 0 else V[:, : V.shape[2]]
+    return _Stretches(C, V, one.a, two.c, one.record), one.c, relation
+
+
+def _between(M: Cube, n: int, place: int) -> Cube:
+    """Return rows in (dx_b, dx_a, dx_c, dp, 1) of rows whose node b is the first (place 0) or the second of two."""
+    out = np.zeros((*M.shape[:2], M.shape[2] + n))
+    out[:, :, :n] = M[:, :, place * n : (place + 1) * n]
+    other = 1 - place
+    beside = n if place else 2 * n  # b ends the first stretch, whose other node is a, and begins the second
+    out[:, :, beside : beside + n] = M[:, :, other * n : (other + 1) * n]
+    out[:, :, 3 * n :] = M[:, :, 2 * n :]
+    return out
+
+
+def _closed(
+    linear: Linear, level: _Stretches, sigma: float | None, root: float, held: dict[int, float]
+) -> tuple[Vector, dict[int, Vector], Matrix, Matrix]:
+    """Return the steps of the unknowns and of the nodes that are left, and the squares of what is free."""
+    records = linear.records
+    n, q = linear.B.shape[1:]
+    nodes = np.unique(np.concatenate([np.flatnonzero(records.is_first), np.flatnonzero(records.is_last)]))
+    place = {int(node): k * n for k, node in enumerate(nodes)}
+    n_x = n * len(nodes)
+    width = n_x + records.n_par + 1  # dx of the nodes, dp, and a column of what nothing moves
+
+    def spread(M: Matrix, record: int, *ends: int) -> Matrix:
+        out = np.zeros((len(M), width + 1))
+        for k, node in enumerate(ends):
+            at = place[node]
+            out[:, at : at + n] += M[:, k * n : (k + 1) * n]
+        mine = records.own[record]
+        columns = n_x + np.where(mine < 0, records.n_par, mine)
+        np.add.at(out.T, columns, M[:, len(ends) * n : -1].T)
+        out[:, -1] = M[:, -1]
+        return out
+
+    C, V = [], []
+    for k, (a, c, record) in enumerate(zip(level.a.tolist(), level.c.tolist(), level.record.tolist(), strict=True)):
+        C.append(spread(level.C[k], record, a, c))
+        V.append(spread(level.V[k], record, a, c))
+    for record, (a, c) in enumerate(
+        zip(np.flatnonzero(records.is_first).tolist(), np.flatnonzero(records.is_last).tolist(), strict=True)
+    ):
+        V.append(spread(linear.squares[c], record, c))
+        V.append(spread(np.concatenate([root * np.eye(n), np.zeros((n, q + 1))], axis=1), record, c))
+        begin = np.concatenate([-np.eye(n), linear.X0[record], -linear.gap0[record][:, None]], axis=1)
+        C.append(spread(begin, record, a))
+    on_unknowns = np.zeros((records.n_par, width + 1))
+    on_unknowns[:, n_x : n_x + records.n_par] = root * np.eye(records.n_par)
+    squares, constraints = np.concatenate([*V, on_unknowns]), np.concatenate(C)
+    if sigma is not None:
+        squares, constraints = np.concatenate([squares, constraints / sigma]), constraints[:0]
+    free = np.delete(np.arange(width - 1), [n_x + i for i in held])
+    fixed = np.zeros(width - 1)
+    fixed[[n_x + i for i in held]] = list(held.values())
+    u, left, Z = _least(squares, constraints, free, fixed)
+    at_nodes = {node: u[at : at + n] for node, at in place.items()}
+    return u[n_x:], at_nodes, left, Z[n_x:]
+
+
+def _least(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vector) -> tuple[Vector, Matrix, Matrix]:
+    """Return the solution of a dense least-squares problem with equality constraints, and its free directions."""
+    V, C = squares[:, : fixed.size], constraints[:, : fixed.size]
+    v, c = squares[:, -1] - V @ fixed, constraints[:, -1] - C @ fixed
+    V, C = V[:, free], C[:, free]
+    m = len(C)
+    if m:
+        Q, R = np.linalg.qr(C.T, mode="complete")
+        begin, Z = Q[:, :m] @ np.linalg.solve(R[:m].T, c), Q[:, m:]
+    else:
+        begin, Z = np.zeros(len(free)), np.eye(len(free))
+    left: Any = np.linalg.qr(np.column_stack([V @ Z, v - V @ begin]), mode="r")
+    k = Z.shape[1]
+    w = np.linalg.lstsq(left[:k, :k], left[:k, -1], rcond=1e-14)[0]
+    out, basis = fixed.copy(), np.zeros((fixed.size, k))
+    out[free] = begin + Z @ w
+    basis[free] = Z
+    return out, left[:k, :k], basis

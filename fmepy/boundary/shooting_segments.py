@@ -1,0 +1,362 @@
+"""Segments: a record cut into pieces that are run from starts of their own, and what they say of the observations.
+
+A record is what one experiment observed. It is cut at times of its observations, so that every segment has as many of
+them as the next (one more or less); an observation at a cut belongs to the segment that begins there. What happens
+along the record (events, forcings) falls into its segment, as a segment runs at its own place in time; the model's
+initial values, expressions of parameters, are the start of the first one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.boundary.problem import BoundaryProblem
+from fmepy.boundary.shooting_linear import Linear, Records
+from fmepy.boundary.unknowns import initial_values
+from fmepy.costs.interpolation import merge_times, nearest_rows
+from fmepy.errors import ArgumentError, DataError, SimulationError
+from fmepy.expressions.equations import names_in
+from fmepy.models.apart import RunsApart
+from fmepy.models.base import bound_to, engine_of
+from fmepy.models.definition.values import ValueTable
+from fmepy.models.entity import EntityModel
+from fmepy.models.from_rest import opened, start_name
+from fmepy.models.mapped import MappedModel
+from fmepy.numerics.finite import all_finite
+from fmepy.parameters.maps import Map, Selected
+from fmepy.types import BoolVector, IntVector, Matrix, Vector
+
+_RUNS = 30
+"""Evaluations that are expected of a search."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One experiment: its model, and how the unknowns move it.
+
+    Attributes
+    ----------
+    label : str
+        "" of a single one.
+    model : Model
+        With initial values that are parameters, numbers of this experiment.
+    closed : Model
+        The same with the initial values as they are given.
+    maps : tuple of Map
+        From the unknowns to the parameters of the model that they move, one after the other.
+    rows : ndarray of int
+        Its observations.
+    cuts : ndarray, shape (n_segment + 1,)
+        Where the segments begin, and the last observation.
+    """
+
+    label: str
+    model: Any
+    closed: Any
+    maps: tuple[Map, ...]
+    rows: IntVector
+    cuts: Vector
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """The parameters of the model that the unknowns move."""
+        return tuple(self.maps[-1].full_names)
+
+    def full(self, theta: Vector) -> Vector:
+        """Return the values of `moved`."""
+        for m in self.maps:
+            theta = m.full(theta)
+        return theta
+
+    def slopes(self, theta: Vector) -> Matrix:
+        """Return the derivatives of `moved` to the unknowns, shape (n_moved, n_par)."""
+        at = [theta]
+        for m in self.maps[:-1]:
+            at.append(m.full(at[-1]))
+        D: Any = np.eye(len(self.moved))
+        for m, t in zip(reversed(self.maps), reversed(at), strict=True):
+            D = np.asarray(m.pull(t, D))
+        return np.asarray(D)
+
+    @cached_property
+    def _initial(self) -> tuple[ValueTable, IntVector, Vector]:
+        d = self.closed.definition
+        places = np.array([d.parameters.index(n) for n in self.moved], dtype=np.intp)
+        return ValueTable(d.initial, d.parameters, self.moved), places, d.parms.to_numpy(dtype=float, copy=True)
+
+    @property
+    def unknown_starts(self) -> BoolVector:
+        """Which of the model's own starts the unknowns move, shape (n_state,)."""
+        moved = set(self.moved)
+        return np.array([bool(moved & names_in([e])) for e in self.closed.definition.initial])
+
+    def initial(self, theta: Vector) -> tuple[Vector, Matrix]:
+        """Return the model's own start, and its derivatives to the parameters `moved`."""
+        table, places, p = self._initial
+        p = p.copy()
+        p[places] = self.full(theta)
+        return table.value(p.tolist()), table.slope(p.tolist())
+
+
+def peeled(model: Any, names: tuple[str, ...]) -> tuple[Any, tuple[Map, ...]]:
+    """Return the model of equations inside a model, and the maps from the parameters `names` to those of it."""
+    maps: list[Map] = []
+    while True:
+        if isinstance(model, EntityModel):
+            moved = [n for n in model.parameters.moved_by(names) if n in model.inner.parms.index]
+            moved = moved or [str(model.inner.parms.index[0])]
+            maps.append(model.parameters.map(model.k, names, moved))
+        elif isinstance(model, MappedModel):
+            maps.append(model.map(names))
+        else:
+            break
+        model, names = model.inner, tuple(maps[-1].full_names)
+    return model, tuple(maps)
+
+
+def cut(times: Vector, first: float, segments: int) -> Vector:
+    """Return where segments begin, `first` and then times of observations, and the last of these.
+
+    Examples
+    --------
+    >>> cut(np.arange(1.0, 11.0), 0.0, 4)
+    array([ 0.,  3.,  6.,  8., 10.])
+    """
+    inner = times[(np.arange(1, segments) * len(times)) // segments]
+    return np.concatenate([[first], inner, times[-1:]])
+
+
+def records_of(problem: BoundaryProblem) -> list[Record]:
+    """Return the records of a problem, cut.
+
+    Raises
+    ------
+    ArgumentError
+        A kind of model that cannot begin anywhere else than at its start.
+    DataError
+        More segments than times with observations.
+    """
+    cost, places = problem.cost, problem.cost.places
+    assert places.x is not None, "the door asks for times"
+    whole = [cost.model] if cost.cases is None else cost.models
+    out = []
+    for k, model in enumerate(whole):
+        rows = np.arange(len(places.x)) if places.runs is None else np.flatnonzero(places.runs == k)
+        times = merge_times(places.x[rows])
+        label = "" if places.runs is None else model.label
+        if places.runs is None and problem.segments > len(times):
+            raise DataError(
+                f"segments={problem.segments}, and there are observations at {len(times)} times: "
+                f"{problem.segments - len(times)} segments would be without data. At most segments={len(times)}."
+            )
+        base, maps = peeled(model, problem.names)
+        closed = _can_be_cut(base)
+        if not maps:
+            maps = (Selected.by_name(problem.names, {n: n for n in problem.names}, closed.parms[list(problem.names)]),)
+        cuts = cut(times, float(closed.times[0]), min(problem.segments, len(times)))
+        out.append(Record(label, _opened(closed), closed, maps, rows, cuts))
+    return out
+
+
+def _can_be_cut(model: Any) -> Any:
+    if getattr(model, "definition", None) is None or not hasattr(model, "replace"):
+        raise ArgumentError(
+            f"Segments need a model whose initial values can be set, such as an OdeModel or a DifferenceModel; a "
+            f"{type(model).__name__} has none. Take segments=1."
+        )
+    return model
+
+
+def _opened(model: Any) -> Any:
+    """Return the model with initial values that are parameters, and start at those of the model."""
+    d = model.definition
+    p = d.parms.to_numpy(dtype=float)
+    at = ValueTable(d.initial, d.parameters).value(p.tolist())
+    return opened(model).replace(parms={start_name(s): float(v) for s, v in zip(d.states, at, strict=True)})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Iterate:
+    """Where a search stands: unknowns, starts of all segments, and the runs from there.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (n_par,)
+    X : ndarray, shape (n_segment, n_state)
+    mod : ndarray, shape (n_obs,)
+        The paths at the observations.
+    r : ndarray, shape (n_obs,)
+        Weighted residuals.
+    ends : ndarray, shape (n_segment, n_state)
+        The last rows of the segments.
+    S, S_end : ndarray, shape (n_obs, n_dyn + n_state) and (n_segment, n_state, n_dyn + n_state)
+        Derivatives to the parameters that are in the equations, and to the starts.
+    begin, begin_slopes : ndarray, shape (n_record, n_state) and (n_record, n_state, n_moved)
+        The model's own starts.
+    """
+
+    theta: Vector
+    X: Matrix
+    mod: Vector
+    r: Vector
+    ends: Matrix
+    S: Matrix
+    S_end: Any
+    begin: Matrix
+    begin_slopes: Any
+
+
+class Segments:
+    """The segments of all records as one function of unknowns and starts.
+
+    Attributes
+    ----------
+    records : list of Record
+    states : tuple of str
+    layout : Records
+    begins : ndarray, shape (n_segment,)
+        Where they begin.
+    engine : str
+    evaluations : int
+    """
+
+    def __init__(self, problem: BoundaryProblem) -> None:
+        self.problem = problem
+        self.records = records_of(problem)
+        first = self.records[0]
+        self.states = tuple(first.closed.states)
+        only_initial = initial_values(first.closed)
+        self._dyn = [i for i, n in enumerate(first.moved) if n not in only_initial]
+        self.names = [*(first.moved[i] for i in self._dyn), *map(start_name, self.states)]
+        record = np.repeat(np.arange(len(self.records)), [len(r.cuts) - 1 for r in self.records])
+        self.begins: Vector = np.concatenate([r.cuts[:-1] for r in self.records])
+        self.layout = Records(record, self._own(), len(problem.names))
+        self._last = np.flatnonzero(self.layout.is_last)
+        self._place(problem)
+        self.evaluations = 0
+
+    def _own(self) -> IntVector:
+        """Return the unknowns that move each record."""
+        start = self.problem.start
+        mine = [np.flatnonzero(np.any(r.slopes(start) != 0, axis=0)) for r in self.records]
+        out = np.full((len(mine), max(map(len, mine))), -1, dtype=np.intp)
+        for row, own in zip(out, mine, strict=True):
+            row[: len(own)] = own
+        return out
+
+    def _place(self, problem: BoundaryProblem) -> None:
+        """Bind the segments, and find where the observations stand in their rows."""
+        x, c = problem.cost.places.x, problem.cost.comparison
+        assert x is not None, "the door asks for times"
+        self.obs, self.weights = c.obs, c.weights
+        self.size_of_obs = float(np.linalg.norm(c.obs * c.weights))
+        bounds, n_obs = [], len(x)
+        self._segment = np.empty(n_obs, dtype=np.intp)
+        row = np.empty(n_obs, dtype=np.intp)
+        s = n_rows = 0
+        for record in self.records:
+            cuts, model = record.cuts, self.on_engine(record)
+            of = np.clip(np.searchsorted(cuts, x[record.rows], side="right") - 1, 0, len(cuts) - 2)
+            for k in range(len(cuts) - 1):
+                mine = record.rows[of == k]
+                is_last = k == len(cuts) - 2
+                times = merge_times(x[mine]) if is_last else merge_times(cuts[k + 1 : k + 2], x[mine])
+                bounds.append(bound_to(model, self.names, times=times, start=float(cuts[k])))
+                self._segment[mine], row[mine] = s, n_rows + nearest_rows(times, x[mine])
+                s, n_rows = s + 1, n_rows + len(times)
+        self.runs = RunsApart(bounds)
+        position = {name: k for k, name in enumerate(bounds[0].var_names)}
+        self._flat = row * len(position) + np.array([position[n] for n in c.names], dtype=np.intp)
+        self._end = self.runs.first[1:] - 1
+        counts = np.bincount(self._segment, minlength=s)
+        order = np.argsort(self._segment, kind="stable")
+        rank = np.empty(n_obs, dtype=np.intp)
+        rank[order] = np.arange(n_obs) - np.repeat(np.cumsum(counts) - counts, counts)
+        self._most = int(counts.max())
+        self._slot = self._segment * self._most + rank
+
+    def on_engine(self, record: Record) -> Any:
+        """Return the opened model of a record on the engine that suits so many runs."""
+        n = len(self.begins) * _RUNS
+        whole = bound_to(record.model, self.names, times=record.closed.times, runs=n)
+        chosen = engine_of(whole) or record.model.engine
+        self.engine = chosen
+        return record.model if chosen == record.model.engine else record.model.replace(engine=chosen)
+
+    # --- evaluation
+
+    def at(self, theta: Vector, X: Matrix) -> Iterate:
+        """Return the runs from starts X; SimulationError where one fails or is not finite at an observation."""
+        self.evaluations += 1
+        full = [r.full(theta)[self._dyn] for r in self.records]
+        starts = [r.initial(theta) for r in self.records]
+        Y, S = self.runs.sensitivities(np.column_stack([np.array(full)[self.layout.record], X]))
+        n, k = len(self.states), len(self.names)
+        mod = Y.take(self._flat)
+        slopes, S_end = S.reshape(-1, k).take(self._flat, axis=0), S[self._end, :n]
+        if not (all_finite(mod) and all_finite(slopes.ravel()) and all_finite(S_end.ravel())):
+            raise SimulationError("The model is not finite at an observation, or its sensitivities are not.")
+        begin = np.array([y for y, _ in starts])
+        r = (mod - self.obs) * self.weights
+        return Iterate(theta, X, mod, r, Y[self._end, :n], slopes, S_end, begin, [s for _, s in starts])
+
+    def trajectory(self, at: Iterate) -> pd.DataFrame:
+        """Return the path at the model's times, of several experiments one below the other; NaN where it fails."""
+        tables, first = [], np.flatnonzero(self.layout.is_first)
+        for record, s in zip(self.records, first.tolist(), strict=True):
+            times, model = record.closed.times, self.on_engine(record)
+            Y = np.full((len(times), len(model.var_names)), np.nan)
+            of = np.clip(np.searchsorted(record.cuts, times, side="right") - 1, 0, len(record.cuts) - 2)
+            for k in np.unique(of).tolist():
+                bound = bound_to(model, self.names, times=times[of == k], start=float(record.cuts[k]))
+                with contextlib.suppress(SimulationError):
+                    Y[of == k] = bound.simulate(np.concatenate([record.full(at.theta)[self._dyn], at.X[s + k]]))
+            tables.append(pd.DataFrame(Y, columns=list(model.var_names)))
+            tables[-1].insert(0, "time", times)
+        cost = self.problem.cost
+        if cost.experiments is None or cost.cases is None:
+            return tables[0]
+        runs = [int(cost.cases.apart[1][cost.cases.run_of(k, {})]) for k in range(len(cost.experiments.column.labels))]
+        out = [tables[k].copy() for k in runs]
+        for table, label in zip(out, cost.experiments.column.labels, strict=True):
+            table.insert(0, str(cost.entity), label)
+        return pd.concat(out, ignore_index=True)
+
+    def gaps(self, at: Iterate, scale: Vector) -> tuple[Matrix, Matrix]:
+        """Return the defects of continuity, scaled: behind every segment but the last, and at the model's start."""
+        gap = np.zeros_like(at.X)
+        inner = ~self.layout.is_last
+        gap[inner] = (at.ends[inner] - at.X[1:][inner[:-1]]) / scale
+        return gap, (at.begin - at.X[self.layout.is_first]) / scale
+
+    def linear(self, at: Iterate, state_scale: Vector, scale: Vector, size: float) -> Linear:
+        """Return the linear problem at an iterate.
+
+        state_scale, scale : ndarray, shape (n_state,) and (n_par,)
+            Sizes of starts and unknowns.
+        size : float
+            Of a weighted residual.
+        """
+        n, own, record = len(self.states), self.layout.own, self.layout.record
+        D = np.zeros((len(self.records), len(self.records[0].moved), own.shape[1]))
+        for k, r in enumerate(self.records):
+            mine = own[k][own[k] >= 0]
+            D[k, :, : len(mine)] = r.slopes(at.theta)[:, mine] * scale[mine]
+        k = len(self._dyn)
+        D_dyn = D[:, self._dyn]
+        w = self.weights[:, None] / size
+        rows = np.zeros((len(record) * self._most, n + own.shape[1] + 1))
+        of = record[self._segment]
+        H = at.S[:, :k] @ D_dyn[0] if len(D) == 1 else np.einsum("ok,okq->oq", at.S[:, :k], D_dyn[of])
+        rows[self._slot] = np.column_stack([at.S[:, k:] * (w * state_scale), w * H, -at.r / size])
+        A = at.S_end[:, :, k:] * state_scale / state_scale[:, None]
+        B = (at.S_end[:, :, :k] @ D_dyn[record]) / state_scale[:, None]
+        X0 = np.array([s @ d for s, d in zip(at.begin_slopes, D, strict=True)]) / state_scale[:, None]
+        gap, gap0 = self.gaps(at, state_scale)
+        return Linear(self.layout, rows.reshape(len(record), self._most, -1), A, B, gap, X0, gap0)

@@ -1,0 +1,121 @@
+"""First starts of segments: what is observed from the data, what is not from an observer or from a run.
+
+Two paths are at hand: the run of the model from the first guess, and an observer, the same run in which every observed
+state is set to its datum wherever there is one. Unobserved states that follow the observed ones (a chaotic model driven
+by one of its states, say) are then near the truth although the parameters are not; others are as in the run. The
+segments are run from both, and the one whose squares and defects are smaller is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.boundary.shooting_segments import Record, Segments
+from fmepy.errors import DataError, SimulationError
+from fmepy.models.difference import DifferenceModel
+from fmepy.types import Matrix, Vector
+
+
+def first_starts(segments: Segments, theta: Vector) -> Iterator[Matrix]:
+    """Yield starts of all segments, shape (n_segment, n_state), the simplest first; those that can be had."""
+    if segments.problem.path is not None:
+        yield given_path(segments, segments.problem.path)
+        return
+    yield np.concatenate([_with_data(segments, r, _constant(r, theta)) for r in segments.records])
+    seen = dict.fromkeys(s for r in segments.records for s in observed_states(segments, r))
+    corrected = [(), *((s,) for s in seen), tuple(seen)] if len(seen) > 1 else [(), *((s,) for s in seen)]
+    for states in corrected:
+        try:
+            paths = [_run(segments, r, theta, states) for r in segments.records]
+        except SimulationError:
+            continue
+        yield np.concatenate([_with_data(segments, r, path) for r, path in zip(segments.records, paths, strict=True)])
+
+
+def _constant(record: Record, theta: Vector) -> Matrix:
+    return np.tile(record.initial(theta)[0], (len(record.cuts) - 1, 1))
+
+
+def _run(segments: Segments, record: Record, theta: Vector, corrected: Sequence[str]) -> Matrix:
+    """Return the run from the first guess where the segments begin, some states set to the data on its way."""
+    d, last = record.closed.definition, record.cuts[-1]
+    seen = {s: data for s, data in observed_states(segments, record).items() if s in corrected}
+    model = record.closed
+    if seen and isinstance(model, DifferenceModel):
+        return _set_at_cuts(segments, record, theta, seen)
+    if seen:
+        own = [(d.states[e.state], e.time, e.value, e.method) for e in d.events]
+        sets = [(s, t, v, "replace") for s, xy in seen.items() for t, v in zip(*map(list, xy), strict=True)]
+        table = [*own, *(e for e in sets if e[1] < last)]
+        model = model.replace(events=pd.DataFrame(table, columns=["var", "time", "value", "method"]))
+    bound = model.bind(record.moved, times=record.cuts[:-1])
+    Y: Matrix = bound.simulate(record.full(theta))[:, : len(segments.states)]
+    return Y
+
+
+def _set_at_cuts(segments: Segments, record: Record, theta: Vector, seen: Mapping[str, Any]) -> Matrix:
+    """Return the run that is set to the data where segments begin."""
+    cuts, full = record.cuts, record.full(theta)
+    places = [record.moved.index(n) for n in segments.names[: -len(segments.states)]]
+    out = _with_data(segments, record, _constant(record, theta))
+    for k in range(len(cuts) - 2):
+        bound = record.model.bind(segments.names, times=cuts[k + 1 : k + 2], start=float(cuts[k]))
+        out[k + 1] = bound.simulate(np.concatenate([full[places], out[k]]))[-1, : len(segments.states)]
+        for state, (x, y) in seen.items():
+            out[k + 1, segments.states.index(state)] = np.interp(cuts[k + 1], x, y)
+    return out
+
+
+def observed_states(segments: Segments, record: Record) -> dict[str, tuple[Vector, Vector]]:
+    """Return by observed state its times and data, means where it has several; outputs that are a state count as it."""
+    d = record.closed.definition
+    stands_for = {s: s for s in d.states} | {n: str(e) for n, e in d.outputs if str(e) in d.states}
+    c, x = segments.problem.cost.comparison, segments.problem.cost.places.x
+    assert x is not None, "the door asks for times"
+    out = {}
+    for state in d.states:
+        mine = np.array([i for i in record.rows if stands_for.get(c.names[i]) == state], dtype=np.intp)
+        if len(mine):
+            times, group = np.unique(x[mine], return_inverse=True)
+            out[state] = times, np.bincount(group, c.obs[mine]) / np.bincount(group)
+    return out
+
+
+def _with_data(segments: Segments, record: Record, path: Matrix) -> Matrix:
+    """Return starts with the data, between two of them interpolated, in the place of observed states."""
+    out = path.copy()
+    for state, (x, y) in observed_states(segments, record).items():
+        out[:, segments.states.index(state)] = np.interp(record.cuts[:-1], x, y)
+    known = ~record.unknown_starts
+    out[0, known] = path[0, known]
+    return out
+
+
+def given_path(segments: Segments, path: Any) -> Matrix:
+    """Return the starts that a user gave as a path: a table of times and states, linear in between.
+
+    Raises
+    ------
+    DataError
+        What a table of times and states cannot be.
+    """
+    table = pd.DataFrame(path)
+    problem = segments.problem
+    missing = [s for s in ("time", *segments.states) if s not in table.columns]
+    if missing:
+        raise DataError(f"`path` needs the columns time and {', '.join(segments.states)}; {missing[0]!r} is not there.")
+    if len(segments.records) > 1 and problem.cost.entity not in table.columns:
+        raise DataError(f"`path` needs the column {problem.cost.entity!r}: every experiment has a path of its own.")
+    out = []
+    for record in segments.records:
+        own = table if len(segments.records) == 1 else table[table[problem.cost.entity].map(str) == record.label]
+        numbers = own[["time", *segments.states]].to_numpy(dtype=float)
+        if not len(own) or not np.isfinite(numbers).all() or (np.diff(numbers[:, 0]) <= 0).any():
+            of = f" of {record.label!r}" if record.label else ""
+            raise DataError(f"`path`{of} must have rows of finite numbers whose times increase.")
+        out.append(np.column_stack([np.interp(record.cuts[:-1], numbers[:, 0], y) for y in numbers[:, 1:].T]))
+    return np.concatenate(out)
