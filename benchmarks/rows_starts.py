@@ -9,7 +9,8 @@ import numpy as np
 
 import fmepy as fme
 from benchmarks import boehm, hiv
-from benchmarks.row import Row, at_least, at_most
+from benchmarks.row import Row, at_least, within
+from benchmarks.timing import side_by_side
 
 STARTS, OF_PEER = 100, 5  # the peer takes too long for all of them
 FACTOR = 3.0  # the box of the HIV fit: from a third of the truth to three times it
@@ -21,6 +22,12 @@ def timed(function: Any) -> tuple[float, Any]:
     began = time.perf_counter()
     found = function()
     return time.perf_counter() - began, found
+
+
+def seconds_by_hand() -> float:
+    """Return the seconds on the wall of the HIV cost by hand, by which goals are stretched."""
+    plain = hiv.plain_residuals()
+    return side_by_side(lambda: plain(hiv.TRUTH), clock=time.perf_counter)[0]
 
 
 def by_lmfit(residuals: Any, low: dict[str, float], high: dict[str, float]) -> tuple[float, list[float]]:
@@ -46,11 +53,12 @@ def hiv_starts() -> Row:
     low, high = ({k: v * f for k, v in truth.items()} for f in (1 / FACTOR, FACTOR))
     ask: dict[str, Any] = {"p": {k: 2 * v for k, v in truth.items()}, "lower": low, "upper": high, "seed": 1}
     fme.modFit(cost, **ask, starts=4, executor=2)  # what is compiled once is not what is timed
+    hand = seconds_by_hand()
     ours, fit = timed(lambda: fme.modFit(cost, **ask, starts=STARTS, executor=2))
     assert abs(fit.ssr - 44.627) < 0.01, fit.ssr
     peer, found = by_lmfit(plain, low, high)
     assert min(found) < 44.64, found
-    goals = [at_most(ours, 2, "{:.2f} s on two cores"), at_least(peer / ours, 10, "{:.0f} times the speed of lmfit")]
+    goals = [within(ours, 2, hand), at_least(peer / ours, 10, "{:.0f} times the speed of lmfit")]
     name = f"lmfit on odeint by hand, one core ({OF_PEER} starts, times {STARTS // OF_PEER})"
     return Row(f"{STARTS} starts of the HIV fit in a box, two workers", ours, name, peer, goals)
 
@@ -63,7 +71,8 @@ def boehm_starts() -> Row:
     names = list(cost.parms.index)
     logs = fme.transformed(cost, dict.fromkeys(names, "log10"))
     ask: dict[str, Any] = {"p": dict.fromkeys(names, 0.0), "lower": -DECADES, "upper": DECADES, "seed": 1}
-    fme.modFit(logs, **ask, starts=2)
+    fme.modFit(logs, **ask, starts=20, executor=2)  # compiled once here and once in every worker
+    hand = seconds_by_hand()
     ours, fit = timed(lambda: fme.modFit(logs, **ask, starts=STARTS, executor=2))
     assert abs(fit.minus2loglik - boehm.MINUS2LOGLIK) < 0.01, fit.minus2loglik
     start, data = list(boehm.model()().iloc[0, 1:9]), np.concatenate(list(boehm.DATA.values()))
@@ -76,10 +85,7 @@ def boehm_starts() -> Row:
     box = (dict.fromkeys(boehm.RATES, end) for end in (-DECADES, DECADES))
     peer, _ = by_lmfit(residuals, *box)
     reached = int(fit.multistart.reached)
-    goals = [
-        at_most(ours, 30, "{:.1f} s on two cores"),
-        at_least(reached, 1, "the best known optimum found {:.0f} times"),
-    ]
+    goals = [within(ours, 30, hand), at_least(reached, 1, "the best known optimum found {:.0f} times")]
     name = f"lmfit on odeint by hand, sds not estimated ({OF_PEER} starts, times {STARTS // OF_PEER})"
     return Row(f"{STARTS} starts of Boehm's fit, 9 parameters over ten decades, two workers", ours, name, peer, goals)
 
