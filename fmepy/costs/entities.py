@@ -21,6 +21,7 @@ from fmepy.costs.observations import Comparison
 from fmepy.costs.row_parameters import Cases, read_cell
 from fmepy.costs.tables import as_table, column_position
 from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean, listed
+from fmepy.models.from_rest import check_opens
 from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.names import normal_name
@@ -365,6 +366,8 @@ def read_experiments(
         A column of the conditions that names no parameter.
     ParameterError
         As `fmepy.parameters.entities.entity_parameters`.
+    ModelError
+        An entity without a row in inputs that belong to entities; a start at rest of a model whose start cannot be set.
     """
     known = tuple(map(str, full.index))
     for name in conditions.cells:
@@ -401,8 +404,10 @@ def read_experiments(
         marked(parameters.parms, parameters.transforms(kinds))
     inputs = getattr(model, "entity_inputs", None)
     if inputs is not None:
-        for label in column.labels:
+        for label in dict.fromkeys(labels):
             inputs.of(label)
+    if any(start is not None for start in starts):
+        check_opens(model)
     return Experiments(
         column=column,
         parameters=parameters,

@@ -20,16 +20,13 @@ from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters
 
 
-class RunsOfCost:
-    """What a cost says of the runs that it compares with data; a base of `SimulationCost`."""
+class ModelsOfCost:
+    """The model as every experiment of a cost has it; a base of costs of several experiments."""
 
     model: Any
     predictor: Any
-    x: str | None
     entity: str | None
     cases: Experiments | None
-    comparison: Comparison
-    _own: pd.Series
 
     @property
     def experiments(self) -> Experiments | None:
@@ -86,6 +83,14 @@ class RunsOfCost:
             raise ArgumentError("This cost is of one experiment (entity=None): its model is `cost.model`.")
         place = 0 if self.experiments is None else self.experiments.position(entity)
         return self._model_of(self.cases.run_of(place, dict(noise_parms or {})))
+
+
+class RunsOfCost(ModelsOfCost):
+    """What a cost says of the runs that it compares with data; a base of `SimulationCost`."""
+
+    x: str | None
+    comparison: Comparison
+    _own: pd.Series
 
     def runs_of(self, entity: Any = None, variable: str | None = None) -> dict[str, EntityModel]:
         """Return the models of one entity, by what readings (of a variable) name by row: several where that differs."""

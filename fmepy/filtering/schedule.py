@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.models.engines.fixed import fixed_grid
+from fmepy.models.engines.fixed import continued, fixed_grid
 from fmepy.models.running.forcings import Forcing, forcing_jumps, forcing_knots, forcing_values, stage_values
 from fmepy.models.running.timeline import snapped
 from fmepy.results.encoding import Stored
@@ -221,14 +221,6 @@ def build_schedule(
         event_places=np.array([c.place for c in chosen], dtype=np.int64),
         nodes_of_rows=np.searchsorted(times, readings.times).astype(np.intp),
     )
-
-
-def continued(grid: Vector, until: float) -> Vector:
-    """Return a model's times, going on until a later one with their last spacing."""
-    if len(grid) < 2 or until <= grid[-1]:
-        return grid
-    spacing = float(grid[-1] - grid[-2])
-    return np.append(grid, np.arange(1.0, np.floor((until - grid[-1]) / spacing + 1e-9) + 1) * spacing + grid[-1])
 
 
 def _offsets(sorted_times: Vector, nodes: Vector) -> IntVector:

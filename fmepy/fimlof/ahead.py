@@ -11,7 +11,7 @@ import numpy as np
 from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.filtering.run import Start, run_filter
-from fmepy.filtering.schedule import Schedule, continued
+from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.smoothing import history_of
 from fmepy.fimlof.between import NO_READINGS
 from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
@@ -19,6 +19,8 @@ from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.outputs import StateFunctions, output_functions
 from fmepy.fimlof.specification import FIXED, Specification
 from fmepy.models.difference import whole_steps
+from fmepy.models.engines.fixed import continued
+from fmepy.models.running.by_entity import inputs_by_entity
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import Forcing, as_forcings
 from fmepy.numerics.covariance import semidefinite_factor
@@ -117,7 +119,7 @@ def future_of(spec: Specification, run: EntityRun, steps: int | None, times: Any
     ahead = _times(spec, run, steps, times, end)
     definition = spec.definition
     if forcings is not None:
-        definition = replace(definition, forcings=_scenario(definition.forcings, forcings))
+        definition = replace(definition, forcings=_scenario(definition.forcings, forcings, run.label))
     wholes = [int((ahead[-1] - end) / a.length + 1e-9) for a in spec.accumulators]
     ends = [end + a.length * np.arange(1, n + 1) for a, n in zip(spec.accumulators, wholes, strict=True)]
     resets = [
@@ -184,8 +186,8 @@ def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, e
     return ahead
 
 
-def _scenario(own: tuple[Forcing, ...], given: Any) -> tuple[Forcing, ...]:
-    """Return the forcings with those of a scenario in the places of the model's."""
+def _scenario(own: tuple[Forcing, ...], given: Any, label: Any) -> tuple[Forcing, ...]:
+    """Return the forcings with those of a scenario, of an entity, in the places of the model's."""
     if not isinstance(given, Mapping):
         raise ArgumentError(
             f"`forcings` must be a dict of name and time series, as the model takes them; got {type(given).__name__}."
@@ -197,5 +199,7 @@ def _scenario(own: tuple[Forcing, ...], given: Any) -> tuple[Forcing, ...]:
                 f"`forcings`: {name!r} is no forcing of the model.{did_you_mean(name, known)} There are "
                 f"{listed(known)}."
             )
-    new = {f.name: f for f in as_forcings(given)}
+    inputs = None if label is None else inputs_by_entity(None, given)
+    by_entity = {} if inputs is None else inputs.of(label)["forcings"]
+    new = {f.name: f for f in as_forcings({**given, **by_entity})}
     return tuple(new.get(f.name, f) for f in own)

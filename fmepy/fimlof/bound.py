@@ -20,18 +20,21 @@ import pandas as pd
 
 from fmepy.costs.base import KnownData, OfData
 from fmepy.costs.data_identity import ObservedData, joined
+from fmepy.costs.entities import Experiments
 from fmepy.errors import SimulationError
-from fmepy.filtering.job import VARIANCE_NOT_POSITIVE
-from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of, unknown_part
+from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of
 from fmepy.filtering.run import Pass, run_filter
 from fmepy.filtering.schedule import Readings, Schedule
 from fmepy.fimlof.between import begins_of_side_paths, rows_until, with_side_paths
 from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
+from fmepy.fimlof.breakdown import broken, undetermined
 from fmepy.fimlof.data import EntityData, effective_readings
 from fmepy.fimlof.entity_run import EntityRun
+from fmepy.fimlof.on_scale import with_inputs
 from fmepy.fimlof.specification import FIXED, Specification, uses_errors
 from fmepy.fimlof.tangents import ROUGH_STEP, STEP, points_of_differences, tangents
 from fmepy.fimlof.without_noise import Runs, is_one_run
+from fmepy.models.entity import EntityModel
 from fmepy.parameters.entities import EntityParameters
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -42,12 +45,6 @@ _MOVED, _MOVED_ADAPTIVE = 1e-9, 1e-5
 """Movements of innovations, in their sds, of which differences can be taken."""
 _MOST_SHIFTS = 20
 _SMALL = 1e-13
-
-_WHY = {
-    1: "a predicted state became NaN or infinite",
-    VARIANCE_NOT_POSITIVE: "the variance of an innovation is not positive",
-    3: "the covariance of a predicted state became NaN or infinite",
-}
 
 
 class BoundFimlof(OfData):
@@ -69,13 +66,15 @@ class BoundFimlof(OfData):
         self,
         spec: Specification,
         entities: Sequence[EntityData],
-        parameters: EntityParameters,
+        experiments: Experiments,
+        models: Sequence[EntityModel],
         names: tuple[str, ...],
         bounds: tuple[pd.Series, pd.Series],
         **words: Any,
     ) -> None:
         self.spec, self.entities = spec, tuple(entities)
         self.parameter_names = names
+        parameters, (_, self._kind) = experiments.parameters, experiments.apart
         self._values = parameters.values
         index = {k: i for i, k in enumerate(map(str, parameters.parms.index))}
         self._at = np.array([index[k] for k in names], dtype=np.intp)
@@ -85,11 +84,15 @@ class BoundFimlof(OfData):
         self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
         self.is_scalar, self.has_jacobian = True, False
         of_full = np.array([k in spec.scales for k in spec.parameters])
-        self._take = list(parameters.take)
-        self.scale_parameters: BoolVector = np.array([self._scales_noise(i, of_full) for i in self._at], dtype=bool)
-        self._filter = BoundFilter(spec)
+        self._take = list(parameters.take[: len(self.entities)])  # behind them, rows that others start from
+        scales = [_scales_noise(parameters, i, of_full) for i in self._at]
+        self.scale_parameters: BoolVector = np.array(scales, dtype=bool)
+        one, each = BoundFilter(spec), experiments.distinct
+        self._filters = [BoundFilter(with_inputs(spec, m.beneath)) if each else one for m in models]
+        self._rests = [m.at_rest(names, hold_engine=words.get("hold_engine", False)) for m in models]
         self.schedules: list[tuple[Schedule, Readings | None]] = [
-            schedule_of(spec, effective_readings(uses_errors(spec), e)) for e in self.entities
+            schedule_of(self.filter_of(k).spec, effective_readings(uses_errors(spec), e))
+            for k, e in enumerate(self.entities)
         ]
         self.nobs = sum(len(schedule.readings) for schedule, _ in self.schedules) - len(spec.free_states) * len(
             self.entities
@@ -98,23 +101,17 @@ class BoundFimlof(OfData):
         self._last: tuple[bytes, list[Likelihood]] | None = None
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
         self._inflation = 1.0
-        self._runs = self._as_runs(words)
+        self._runs = self._as_runs(models, words)
         self.keep_within(self.lower, self.upper)
-
-    def _scales_noise(self, place: int, of_full: BoolVector) -> bool:
-        """Tell whether a parameter of the cost scales noise, and does nothing else, wherever an entity takes it."""
-        taken = np.array([t == place for t in self._take]).any(axis=0)
-        return bool(taken.any() and of_full[taken].all())
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep differences inside these bounds; an sd may pass zero, since the filter sees its square."""
         self._box = (np.where(self.scale_parameters & (lower == 0), -np.inf, lower), upper)
-        if self._runs is not None:
-            whole = np.full(len(self._values), -np.inf), np.full(len(self._values), np.inf)
-            whole[0][self._at], whole[1][self._at] = lower, upper
-            self._runs.keep_within(*whole)
+        for part in (self._runs, *self._rests):
+            if part is not None:
+                part.keep_within(lower, upper)
 
-    def _as_runs(self, words: dict[str, Any]) -> Runs | None:
+    def _as_runs(self, models: Sequence[EntityModel], words: dict[str, Any]) -> Runs | None:
         """Return what makes the likelihood from runs of the model, None where only a filter can."""
         moves = {i for i in self._at.tolist()}
         of_entities = [[t[j] for t in self._take] for j in range(len(self.spec.parameters))]
@@ -126,12 +123,12 @@ class BoundFimlof(OfData):
         if not is_one_run(self.spec, fixed):
             return None
         schedules = [(e.label, schedule) for e, (schedule, _) in zip(self.entities, self.schedules, strict=True)]
-        return Runs(self.spec, schedules, self._take, self._at, self._values, **words)
+        return Runs(self.spec, models, self._kind, schedules, self._take, self._at, self.parameter_names, **words)
 
     @property
     def retries(self) -> int:
-        """Runs of the model that a second engine finished; a filter has none."""
-        return 0 if self._runs is None else self._runs.retries
+        """Runs of the model that a second engine finished; a filter has none but for a start at rest."""
+        return sum(part.retries for part in (self._runs, *self._rests) if part is not None)
 
     @cached_property
     def data(self) -> KnownData:
@@ -167,12 +164,13 @@ class BoundFimlof(OfData):
     def tightened(self) -> BoundFimlof | None:
         """Return the same at smaller tolerances, None where no solver has any; see `fmepy.models.base.tightened`."""
         runs = None if self._runs is None else self._runs.tightened()
-        if runs is None and (self._runs is not None or not self.spec.uses_solver):
+        rests = [r if r is None else r.tightened() or r for r in self._rests]
+        if runs is None and (self._runs is not None or not (self.spec.uses_solver or any(rests))):
             return None
         out = copy(self)
-        out._runs = runs
-        out.spec = replace(self.spec, tightness=0.01 * self.spec.tightness)
-        out._filter = BoundFilter(out.spec)
+        out._runs, out._rests = runs, rests
+        tight = {id(f): f.tightened() for f in self._filters}
+        out._filters = [tight[id(f)] for f in self._filters]
         out._remembered, out._last = None, None
         return out
 
@@ -182,7 +180,7 @@ class BoundFimlof(OfData):
         total = float(sum(one.loglik for one in found))
         if not np.isfinite(total):
             worst = min(found, key=lambda one: one.loglik)
-            raise SimulationError(self._undetermined(worst))
+            raise SimulationError(undetermined(self.spec, worst))
         return -2.0 * total
 
     def likelihoods(self, theta: Vector) -> list[Likelihood]:
@@ -191,7 +189,7 @@ class BoundFimlof(OfData):
         if last is None or last[0] != key:
             values = self._full(theta)
             if self._runs is not None:
-                found = self._runs.likelihoods(values)
+                found = self._runs.likelihoods(theta, values)
             else:
                 found = [self._likelihood(k, values) for k in range(len(self.entities))]
             last = self._last = (key, found)
@@ -280,12 +278,26 @@ class BoundFimlof(OfData):
                 continue
             run, _ = self._pass(k, values, record=True)
             if run.node >= 0:
-                raise self._broken(k, run, values)
-            table = nonlinearity(self._filter, self.schedules[k][0], run, values[self._take[k]])
+                raise broken(self.spec, entity.label, run, self.schedules[k][0], values[self._take[k]])
+            table = nonlinearity(self.filter_of(k), self.schedules[k][0], run, values[self._take[k]])
             if entity.label is not None:
                 table.insert(0, "entity", entity.label)
             tables.append(table)
         return pd.concat(tables)
+
+    def filter_of(self, k: int) -> BoundFilter:
+        """Return the filter of entity k."""
+        own: BoundFilter = self._filters[self._kind[k]]
+        return own
+
+    def spec_of(self, label: Any) -> Specification:
+        """Return the specification of an entity, with its own events and forcings."""
+        return self.filter_of([e.label for e in self.entities].index(label)).spec
+
+    def start_at_rest(self, k: int, theta: Vector) -> Vector | None:
+        """Return the initial values of entity k if it starts from the steady state of another row."""
+        rest = self._rests[self._kind[k]]
+        return None if rest is None else rest.at(np.asarray(theta, dtype=float))
 
     def parameters_of(self, k: int, theta: Vector) -> Vector:
         """Return the parameters of entity k, in the order of the specification."""
@@ -295,7 +307,8 @@ class BoundFimlof(OfData):
     # ---
 
     def _recorded(self, k: int, values: Vector, further: Vector) -> EntityRun:
-        entity, spec = self.entities[k], self.spec
+        entity, bound_filter = self.entities[k], self.filter_of(k)
+        spec = bound_filter.spec
         readings = effective_readings(uses_errors(spec), entity)
         asked = np.union1d(entity.asked, np.setdiff1d(further, readings.times))
         rows, beside = self._path(k, rows_until(spec.grid, readings.times, asked))
@@ -304,15 +317,15 @@ class BoundFimlof(OfData):
         counted = replace(entity.counted(len(schedule.readings)), readings=schedule.readings)
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
         try:
-            correlation = settings_of(self._filter, p)[2]
+            correlation = settings_of(bound_filter, p)[2]
             with np.errstate(over="ignore", invalid="ignore"):
                 run, likelihood = self._pass(k, values, record=True, scheduled=(schedule, used))
             if likelihood is None:
-                failure = str(self._broken(k, run, values, schedule))
+                failure = str(broken(spec, entity.label, run, schedule, p))
             elif not np.isfinite(likelihood.loglik):
-                failure = self._undetermined(likelihood)
+                failure = undetermined(spec, likelihood)
             if len(beside) and likelihood is not None:
-                schedule, run = with_side_paths(self._filter, schedule, run, p, beside)
+                schedule, run = with_side_paths(bound_filter, schedule, run, p, beside)
         except SimulationError as error:
             failure = str(error)
         return EntityRun(entity.label, p, schedule, used, run, likelihood, correlation, failure, counted.log_jacobian)
@@ -336,26 +349,36 @@ class BoundFimlof(OfData):
         values[self._at] = theta
         return values
 
-    def _likelihood(self, k: int, values: Vector) -> Likelihood:
-        run, likelihood = self._pass(k, values)
+    def _likelihood(self, k: int, values: Vector, states: Vector | None = None) -> Likelihood:
+        run, likelihood = self._pass(k, values, states=states)
         if likelihood is None:
-            raise self._broken(k, run, values)
+            raise broken(self.spec, self.entities[k].label, run, self.schedules[k][0], values[self._take[k]])
         return likelihood
 
     def _pass(
-        self, k: int, values: Vector, record: bool = False, scheduled: tuple[Schedule, Readings | None] | None = None
+        self,
+        k: int,
+        values: Vector,
+        record: bool = False,
+        scheduled: tuple[Schedule, Readings | None] | None = None,
+        states: Vector | None = None,
     ) -> tuple[Pass, Likelihood | None]:
-        """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands."""
+        """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands.
+
+        states : ndarray, optional
+            Its initial values, where they are not those that the model gives; of a start at rest they are found.
+        """
         schedule, used = self.schedules[k] if scheduled is None else scheduled
         p = values[self._take[k]]
         if self._runs is not None and self.spec.definition.is_closed:
-            run = self._runs.recorded(p, schedule)
+            run = self._runs.recorded(k, values[self._at], p, schedule)
             return run, likelihood_of(run)
-        bound_filter = self._filter
+        bound_filter = self.filter_of(k)
+        states = self.start_at_rest(k, values[self._at]) if states is None else states
         inputs, events, correlation = settings_of(bound_filter, p, self._inflation)
         shift = np.zeros(len(self.spec.free_states))
         for _ in range(_MOST_SHIFTS):
-            start = bound_filter.start(p, used, schedule.inputs[0], float(schedule.times[0]), shift)
+            start = bound_filter.start(p, used, schedule, states=states, shift=shift)
             run = run_filter(bound_filter.scheme, schedule, start, inputs, events, correlation, record)
             if run.node >= 0:
                 return run, None
@@ -368,32 +391,6 @@ class BoundFimlof(OfData):
             shift = shift + move
         return run, likelihood
 
-    def _undetermined(self, likelihood: Likelihood) -> str:
-        """Return the sentence for a likelihood that is not finite, with the part of the start that it does not know."""
-        if not self.spec.free_states:
-            return "The likelihood is not finite."
-        states = [self.spec.definition.states[i] for i in self.spec.free_states]
-        return (
-            f"The likelihood is not finite: the data say nothing of {unknown_part(likelihood.A, states)} at the start, "
-            "which initial='diffuse' leaves to them. Give its sd in `initial_sd`, or measure more."
-        )
-
-    def _broken(self, k: int, run: Pass, values: Vector, schedule: Schedule | None = None) -> SimulationError:
-        schedule = self.schedules[k][0] if schedule is None else schedule
-        time = float(schedule.times[run.node])
-        label = self.entities[k].label
-        who = "" if label is None else f" of entity {label!r}"
-        what = ""
-        if run.reason == VARIANCE_NOT_POSITIVE:
-            what = f" ({self.spec.variables[schedule.readings.variables[run.row]]!r})"
-        sample = int(np.sum(np.unique(schedule.readings.times) <= time))
-        p = values[self._take[k]]
-        return SimulationError(
-            f"The filter{who} broke down at time {time:.6g} (sample {sample}): {_WHY[run.reason]}{what}.",
-            parameters=dict(zip(self.spec.parameters, p.tolist(), strict=True)),
-            time=time,
-        )
-
     def _derivatives(
         self, theta: Vector, rough: bool = False
     ) -> tuple[list[Likelihood], list[tuple[Matrix, Matrix, Vector]]]:
@@ -404,7 +401,7 @@ class BoundFimlof(OfData):
             return remembered[1], remembered[2]
         if self._runs is not None:
             values, none = self._full(theta), np.zeros(len(theta))
-            made = [self._runs.slopes(k, values) for k in range(len(self.entities))]
+            made = [self._runs.slopes(k, theta, values) for k in range(len(self.entities))]
             base, slopes = [one for one, _, _ in made], [(nu, s, none) for _, nu, s in made]
             self._remembered = (key, base, slopes)
             return base, slopes
@@ -439,13 +436,18 @@ class BoundFimlof(OfData):
             for distance in points[j]:
                 at = theta.copy()
                 at[j] += distance
-                both.append((float(at[j] - theta[j]), self._full(at)[take]))
+                both.append((float(at[j] - theta[j]), self._full(at)[take], self._start_near(k, theta, at)))
             sides.append((both[0], both[1], take == self._at[j]))
-        found = tangents(self._filter, *self.schedules[k], self._full(theta)[take], self._inflation, sides)
+        states = self.start_at_rest(k, theta)
+        found = tangents(self.filter_of(k), *self.schedules[k], self._full(theta)[take], states, self._inflation, sides)
         if found is None:
             return set()
         slopes[0][:, moved], slopes[1][:, moved] = found
         return set(moved)
+
+    def _start_near(self, k: int, theta: Vector, moved: Vector) -> Vector | None:
+        rest = self._rests[self._kind[k]]
+        return None if rest is None else rest.near(theta, moved)
 
     def _two_sides(
         self, theta: Vector, j: int, k: int, base: Likelihood, rough: bool
@@ -483,7 +485,7 @@ class BoundFimlof(OfData):
                 sides.append((theta[j], base))
                 continue
             try:
-                sides.append((moved[j], self._likelihood(k, self._full(moved))))
+                sides.append((moved[j], self._likelihood(k, self._full(moved), self._start_near(k, theta, moved))))
             except SimulationError:
                 sides.append((theta[j], base))
         (up, ahead), (down, behind) = sides
@@ -496,3 +498,9 @@ class BoundFimlof(OfData):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_remembered": None, "_last": None}
+
+
+def _scales_noise(parameters: EntityParameters, place: int, of_full: BoolVector) -> bool:
+    """Tell whether a parameter of the cost scales noise, and does nothing else, wherever an entity takes it."""
+    taken = (parameters.take == place).any(axis=0)
+    return bool(taken.any() and of_full[taken].all())

@@ -6,7 +6,7 @@ A `BoundFilter` is made once for a bound cost and asked again and again; it hold
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -77,6 +77,10 @@ class BoundFilter:
         self._start_places = [spec.definition.states.index(k) for k in spec.start.keys]
         self._free = np.array(spec.free_states, dtype=np.intp)
         self._n, self._total = len(spec.definition.states), len(spec.space.states)
+
+    def tightened(self) -> BoundFilter:
+        """Return the same at tolerances a hundred times smaller."""
+        return BoundFilter(replace(self.spec, tightness=0.01 * self.spec.tightness))
 
     @cached_property
     def _initial(self) -> ValueTable:
@@ -193,26 +197,36 @@ class BoundFilter:
         out[np.diag_indices_from(out)] = 1.0
         return np.ascontiguousarray(out)
 
-    def start(self, p: Vector, used: Readings | None, u: Vector, t: float, shift: Vector | None = None) -> Start:
+    def start(
+        self,
+        p: Vector,
+        used: Readings | None,
+        schedule: Schedule,
+        *,
+        states: Vector | None = None,
+        shift: Vector | None = None,
+    ) -> Start:
         """Return the start at the parameters.
 
         used : Readings, optional
             Data that directly measured states start from.
-        u, t : ndarray, float
-            Forcings and time there.
+        schedule : Schedule
+            With the forcings and the time there.
+        states : ndarray, optional
+            The initial values, where they are not those that the model gives.
         shift : ndarray, optional
             To be added to the free components.
         """
         plain = p.tolist()
         x, P = np.zeros(self._total), np.zeros((self._total, self._total))
-        x[: self._n] = self._initial.value(plain)
+        x[: self._n] = self._initial.value(plain) if states is None else states
         at = self._start_places
         if self.spec.start.covariance is None:
             P[at, at] = self._start_sds(plain) ** 2
         else:
             P[np.ix_(at, at)] = self._covariance(self.spec.start)(plain)
         if used is not None:
-            self._from_data(x, P, p, used, u, t)
+            self._from_data(x, P, p, used, schedule.inputs[0], float(schedule.times[0]))
         if shift is not None:
             x[self._free] += shift
         return Start(x, P, self._free)

@@ -26,6 +26,7 @@ from fmepy.checks import as_rng, changed_arguments, positive_number
 from fmepy.costs.base import AddableCost
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_conditions, read_experiments
 from fmepy.costs.noise import guessed_sd, names_of_estimates, names_of_noise
+from fmepy.costs.runs import ModelsOfCost
 from fmepy.costs.tables import as_table
 from fmepy.errors import (
     ArgumentError,
@@ -54,7 +55,7 @@ _MERGED = ("process_noise", "measurement_noise", "parms", "initial_sd", "transfo
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FimlofCost(AddableCost):
+class FimlofCost(ModelsOfCost, AddableCost):
     """A noisy dynamic model held against noisy data: -2 log L by an optimal filter. Call it with parameters.
 
     Parameters
@@ -92,7 +93,9 @@ class FimlofCost(AddableCost):
         "per_step": a constant rate of that sd during every fixed step, variance dt^2 sd^2. Default "brownian".
         Changing `dt` changes the meaning of the second.
     entity, entity_parms, conditions
-        As in `SimulationCost`; entities are filtered apart. Parameters of the noise are parameters here.
+        As in `SimulationCost`, with events and forcings by entity and starts from the steady state of another row;
+        entities are filtered apart. Parameters of the noise are parameters here. A start at rest is as well known as
+        `initial_sd` says: by default exactly.
     accumulate : mapping of variable to length or (length, "mean"), optional
         The variable was read as a sum (integral) over so many units of time before its reading, or as a mean. These
         times must not overlap.
@@ -183,7 +186,8 @@ class FimlofCost(AddableCost):
     specification: Specification = field(init=False)
     entities: tuple[EntityData, ...] = field(init=False)
     _given: dict[str, float] = field(init=False)
-    experiments: Experiments = field(init=False)
+    predictor: Any = field(init=False)
+    cases: Experiments = field(init=False)
 
     def __post_init__(self) -> None:
         _check_model(self.model)
@@ -195,13 +199,6 @@ class FimlofCost(AddableCost):
                                          transform=self.transform)  # fmt: skip
         given = given_values(self.parms)
         conditions = read_conditions(self.conditions, self.entity or "", column.texts)
-        if getattr(self.model, "entity_inputs", None) is not None:
-            raise ArgumentError(
-                "A FimlofCost takes no events or forcings by entity: add up a cost each, of model.of_entity(...), "
-                "whose parameters are shared by their names."
-            )
-        if conditions.starts:
-            raise ArgumentError("`conditions`: a start from another row's steady state is for a SimulationCost.")
         noises = self.process_noise, self.measurement_noise
         elsewhere = conditions.names() - names_of_noise(*noises, self.initial_sd) - names_of_estimates(*noises)
         specification = read_specification(
@@ -229,20 +226,17 @@ class FimlofCost(AddableCost):
         object.__setattr__(self, "_given", given)
         object.__setattr__(self, "specification", specification)
         object.__setattr__(self, "entities", entities)
+        by_entity = getattr(self.model, "entity_inputs", None) is not None  # which equations alone do not know
+        object.__setattr__(self, "predictor", self.model if by_entity else followed)
         experiments = read_experiments(
-            column, conditions, specification.parms, local=self.entity_parms, given=given, model=self.model
+            column, conditions, specification.parms, local=self.entity_parms, given=given, model=self.predictor
         )
         values = experiments.parameters.parms.to_dict()
         for name, value in values.items():
             if value < 0 and split_local(str(name))[0] in specification.scales:
                 raise ParameterError(f"`parms`: {name!r} is {value:g}; it scales a noise, and cannot be below zero.")
-        object.__setattr__(self, "experiments", experiments)
+        object.__setattr__(self, "cases", experiments)
         object.__setattr__(self, "parms", marked(pd.Series(values, dtype=float), self.transforms or None))
-
-    @property
-    def transforms(self) -> dict[str, str]:
-        """How parameters are transformed, by name, where the model's are (`transformed`)."""
-        return self.experiments.parameters.transforms(getattr(self.model, "transforms", {}))
 
     @property
     def lower(self) -> pd.Series:
@@ -257,7 +251,7 @@ class FimlofCost(AddableCost):
     def _bounds(self) -> tuple[pd.Series, pd.Series]:
         scales = self.specification.scales
         lower = {k: 0.0 if k in scales else -np.inf for k in self.specification.parameters}
-        return self.experiments.parameters.bounds(lower, dict.fromkeys(lower, np.inf))
+        return self.cases.parameters.bounds(lower, dict.fromkeys(lower, np.inf))
 
     @property
     def nobs(self) -> int:
@@ -291,7 +285,8 @@ class FimlofCost(AddableCost):
         return BoundFimlof(
             self.specification,
             self.entities,
-            self.experiments.parameters,
+            self.cases,
+            self.models,
             wanted,
             self._bounds(),
             hold_engine=hold_engine,
@@ -390,7 +385,7 @@ class FimlofCost(AddableCost):
         return f"FimlofCost: {told}{of}; {len(self.parms)} parameters" + (f"; {lost} dropped" if lost else "")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_bound"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "_opened", "models")}
 
     @cached_property
     def _bound(self) -> BoundFimlof:

@@ -111,7 +111,7 @@ def forecast(
         raise SimulationError(f"There is no forecast: {flt.failure}", parameters=flt.values)
     names, C = _covariance(parm_cov, flt.parms)
     spec = flt.bound.spec
-    futures = [future_of(spec, run, steps, times, forcings) for run in flt.runs]
+    futures = [future_of(flt.bound.spec_of(run.label), run, steps, times, forcings) for run in flt.runs]
     theta = flt.parms.to_numpy(dtype=float)
     ahead = [f.run(run, spec) for f, run in zip(futures, flt.runs, strict=True)]
     covariances = [a.covariance for a in ahead]

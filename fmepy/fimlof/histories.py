@@ -67,14 +67,14 @@ def _diffuse_starts(cost: Any, theta: pd.Series) -> list[Vector]:
 
 def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator) -> Vector:
     """Return readings of an entity along one path, in the order of its data, as they are given."""
-    spec, bound_filter = bound.spec, BoundFilter(bound.spec)
+    spec, bound_filter, rest = bound.spec, bound.filter_of(k), bound.start_at_rest(k, theta)
     (schedule, used), p = bound.schedules[k], bound.parameters_of(k, theta)
     if spec.definition.is_closed:  # without noise of the process there is but one path
         run, _ = bound.passes(theta, record=True)[k]
         assert run.record is not None, "asked for"
         states = run.record.x_predicted
     else:
-        states = _path(bound_filter, schedule, used, p, unknown, rng)
+        states = _path(bound_filter, schedule, used, p, rest, unknown, rng)
     if not np.isfinite(states).all():
         raise SimulationError(
             f"A path became NaN or infinite at time {schedule.times[~np.isfinite(states).all(axis=1)][0]:.6g}.",
@@ -128,11 +128,12 @@ def _path(
     schedule: Schedule,
     used: Readings | None,
     p: Vector,
+    rest: Vector | None,
     unknown: Vector | None,
     rng: np.random.Generator,
 ) -> Matrix:
     """Return the states along a noisy path, shape (n_node, n)."""
-    start = bound_filter.start(p, used, schedule.inputs[0], float(schedule.times[0]))
+    start = bound_filter.start(p, used, schedule, states=rest)
     x, P = start.x.copy(), start.P.copy()
     if unknown is not None:
         x[start.free] = unknown

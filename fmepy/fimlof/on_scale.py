@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from fmepy.expressions.equations import symbol
+from fmepy.fimlof.specification import Specification
 from fmepy.models.mapped import MappedModel, with_values
+from fmepy.models.running.events import Event
 from fmepy.parameters.mapped import Transforms
 
 
@@ -32,11 +34,33 @@ def with_equations(model: Any) -> Any:
         parms=model.parms.to_dict(),
         forcings={f.name: f for f in definition.forcings} or None,
         events=[
-            {"var": definition.states[e.state], "time": e.time, "value": as_given(e.value, back), "method": e.method}
+            {
+                "var": definition.states[e.state],
+                "time": e.time,
+                "value": as_given(e.value, back),
+                "method": e.method,
+                "order": e.order,
+            }
             for e in definition.events
         ]
         or None,
     )
+
+
+def with_inputs(spec: Specification, model: Any) -> Specification:
+    """Return a specification with the events and forcings of a model that differs in them alone."""
+    if spec.definition.is_closed:  # its runs alone are known
+        return spec
+    own, kinds = model, []
+    while isinstance(own, MappedModel):
+        kinds += [own.how.kinds] if isinstance(own.how, Transforms) else []
+        own = own.inner
+    events: tuple[Event, ...] = own.definition.events
+    for one in reversed(kinds):
+        back = {symbol(name): _back(kind, symbol(name)) for name, kind in one.items()}
+        events = tuple(e if isinstance(e.value, float) else replace(e, value=e.value.xreplace(back)) for e in events)
+    definition = replace(spec.definition, forcings=own.definition.forcings, events=events)
+    return replace(spec, definition=definition, events=events, model=own)
 
 
 def as_given(value: Any, back: dict[Any, Any] | None = None) -> Any:

@@ -287,7 +287,7 @@ class FilterResult(Filtered):
         parm_cov : DataFrame, optional
             Covariance of parameters that were estimated, such as ``fit.cov_scaled``: their uncertainty is added.
         forcings : mapping, optional
-            Inputs of a scenario, as the model takes them; they replace the model's beyond the data.
+            Inputs of a scenario, as the model takes them, also by entity; they replace the model's beyond the data.
         draws : int
             So many simulated paths (of parameters, of the end of the data, of all noise); the bands are their
             quantiles. Needed where the forecast leaves the range in which the model is nearly linear.

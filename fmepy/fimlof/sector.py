@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.entities import FROM, read_conditions
 from fmepy.costs.noise import names_of_estimates, names_of_noise
-from fmepy.costs.sum import SumCost
 from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.expressions.equations import Equations, names_in
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.data import EntityData
 from fmepy.fimlof.on_scale import as_given
+from fmepy.parameters.entities import entity_text, local_name
 from fmepy.parameters.named import check_names
 from fmepy.types import Vector
 
@@ -31,8 +32,8 @@ class Sector:
 
     Attributes
     ----------
-    cost : FimlofCost, or SumCost of one for each entity
-        Of the sector's states, readings and noise.
+    cost : FimlofCost
+        Of the sector's states, readings and noise; of the same entities as the whole.
     states : tuple of str
     inputs : tuple of str
         States of the other sectors, taken from the data.
@@ -41,7 +42,7 @@ class Sector:
         between their neighbours, constant before the first and after the last.
     """
 
-    cost: FimlofCost | SumCost
+    cost: FimlofCost
     states: tuple[str, ...]
     inputs: tuple[str, ...]
     interpolated: pd.DataFrame = field(repr=False)
@@ -50,12 +51,7 @@ class Sector:
         lines = [f"Sector of {', '.join(self.states)}; inputs from data: {', '.join(self.inputs) or 'none'}"]
         counts = self.interpolated["variable"].value_counts(sort=False)
         lines += [f"  {name}: {n} values were not measured and are interpolated" for name, n in counts.items()]
-        if isinstance(self.cost, SumCost):
-            parts = self.cost.parts
-            lines.append(f"  Sum of {len(parts)} costs, one for each entity; the first: {parts[0]!r}")
-        else:
-            lines.append(f"  {self.cost!r}")
-        return "\n".join(lines)
+        return "\n".join([*lines, f"  {self.cost!r}"])
 
 
 def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
@@ -77,7 +73,7 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     ------
     ArgumentError
         Unknown states; nothing of the sector is measured; a state of another sector that it needs is not measured; a
-        cost with `conditions`.
+        start from another row's steady state, where inputs are needed.
 
     Notes
     -----
@@ -99,11 +95,6 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     spec = cost.specification
     equations = spec.equations
     names = tuple(dict.fromkeys(map(str, [states] if isinstance(states, str) else states)))
-    if cost.conditions is not None:
-        raise ArgumentError(
-            "A sector of a cost with `conditions` is not offered: give every entity a cost of its own, with the "
-            "numbers in its model, and take the sector of each."
-        )
     if not names:
         raise ArgumentError(f"`states` names none. Give those of the sector; there are {listed(equations.states)}.")
     names = check_names(names, equations.states, argument="states", what="state")
@@ -117,16 +108,23 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     if not variables:
         raise ArgumentError(f"Nothing of the sector {listed(kept)} is measured; observed are {listed(spec.variables)}.")
     _check_measured(inputs, spec, kept)
-    parts, rows = [], []
-    for entity in cost.entities:
-        series, filled = _inputs(cost, entity, inputs)
-        model = _model(cost, kept, rates, outputs, inputs, series)
-        parts.append(_cost(cost, entity, model, variables))
+    if inputs and any(start is not None for start in cost.cases.starts):
+        raise ArgumentError(
+            f"`conditions`: an entity starts from the steady state of another row, and at rest there are no data of "
+            f"{listed(inputs)}. Take it into the sector: states={[*kept, *inputs]!r}."
+        )
+    wanted = [spec.variables.index(v) for v in variables]
+    entities = [e for e in cost.entities if np.isin(e.readings.variables, wanted).any()]
+    series, rows = [], []
+    for entity in entities:
+        own, filled = _inputs(cost, entity, inputs)
+        series.append(own)
         rows += [(entity.label, *row) for row in filled]
+    model = _model(cost, entities, kept, rates, outputs, inputs, series)
     table = pd.DataFrame(rows, columns=["entity", "variable", "time", "value"])
     if cost.entity is None:
         table = table.drop(columns="entity")
-    return Sector(parts[0] if len(parts) == 1 else SumCost(tuple(parts)), kept, inputs, table)
+    return Sector(_cost(cost, entities, model, variables), kept, inputs, table)
 
 
 def _check_measured(inputs: Sequence[str], spec: Any, kept: Sequence[str]) -> None:
@@ -164,78 +162,105 @@ def _inputs(
 
 def _model(
     cost: FimlofCost,
+    entities: Sequence[EntityData],
     kept: tuple[str, ...],
     rates: tuple[Any, ...],
     outputs: tuple[tuple[str, Any], ...],
     inputs: tuple[str, ...],
-    series: dict[str, tuple[Vector, Vector]],
+    series: Sequence[dict[str, tuple[Vector, Vector]]],
 ) -> Any:
     definition = cost.specification.definition
     equations = cost.specification.equations
     initial = {s: v for s, v in zip(definition.states, definition.initial, strict=True) if s in kept}
-    changes = [e.value for e in cost.specification.events if definition.states[e.state] in kept]
+    labels = [e.label for e in entities]
+    events, changes = _events(cost, labels, kept)
     used = names_in([*rates, *(e for _, e in outputs), *initial.values(), *changes])
     parameters = tuple(k for k in definition.parameters if k in used)
-    forcings = {f.name: f for f in definition.forcings if f.name in used}
+    forcings: dict[str, Any] = {f.name: f for f in definition.forcings if f.name in used}
+    by_entity = {} if cost.model.entity_inputs is None else cost.model.entity_inputs.forcings
+    for name in set(forcings) & set(by_entity):
+        own = [by_entity[name][entity_text(label)] for label in labels]
+        forcings[name] = _together(cost, labels, own), own[0][2]
     part = Equations(equations.kind, kept, parameters, (*forcings, *inputs), rates, outputs, equations.time)
-    events = _events(cost, kept)
+    for name in inputs:
+        own = [one[name] for one in series]
+        forcings[name] = own[0] if cost.entity is None else _together(cost, labels, own)
     return cost.specification.model.of_equations(
         part,
         state={k: as_given(v) for k, v in initial.items()},
         parms={k: float(definition.parms[k]) for k in parameters},
-        forcings={**forcings, **series} or None,
+        forcings=forcings or None,
         **({"events": events} if events else {}),
     )
 
 
-def _events(cost: FimlofCost, kept: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the events of the sector's states; those of the others are in their data."""
-    spec = cost.specification
-    return [
-        {"var": spec.definition.states[e.state], "time": e.time, "value": as_given(e.value), "method": e.method}
-        for e in spec.events
-        if spec.definition.states[e.state] in kept
+def _together(cost: FimlofCost, labels: Sequence[Any], series: Sequence[Sequence[Any]]) -> pd.DataFrame:
+    """Return the series (times, values) of all entities as one table."""
+    parts = [
+        pd.DataFrame({"time": t, "value": v, str(cost.entity): label})
+        for label, (t, v, *_) in zip(labels, series, strict=True)
     ]
+    return pd.concat(parts, ignore_index=True)
 
 
-def _cost(cost: FimlofCost, entity: EntityData, model: Any, variables: tuple[str, ...]) -> FimlofCost:
-    """Return the cost of the sector's readings of one entity, with what of the noise belongs to it."""
+def _events(cost: FimlofCost, labels: Sequence[Any], kept: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return the events of the sector's states, and their values; those of the others are in their data."""
+    inputs, states = cost.model.entity_inputs, cost.specification.definition.states
+    by_entity = inputs is not None and inputs.events is not None
+    rows: list[dict[str, Any]] = []
+    values: list[Any] = []
+    for label in labels if by_entity else [None]:
+        all_of_it = cost.bind().spec_of(label).events if by_entity else cost.specification.events
+        mine = [e for e in all_of_it if states[e.state] in kept]
+        own = [
+            {"var": states[e.state], "time": e.time, "value": as_given(e.value), "method": e.method, "order": e.order}
+            for e in mine
+        ]
+        if by_entity and not mine:  # none of this sector's: one that does nothing, at a time that is a stop anyway
+            own = [{"var": kept[0], "time": all_of_it[0].time, "value": 0.0, "method": "add"}]
+        rows += [row | {str(cost.entity): label} for row in own] if by_entity else own
+        values += [e.value for e in mine]
+    return (rows if values else []), values
+
+
+def _cost(cost: FimlofCost, entities: Sequence[EntityData], model: Any, variables: tuple[str, ...]) -> FimlofCost:
+    """Return the cost of the sector's readings, with what of the noise and of the conditions belongs to it."""
     spec = cost.specification
-    known = {*model.states, *model.parms.index}
-    felt = {*model.states, *(names_in(model.definition.equations.rates) & set(model.parms.index))}
+    of_model = set(model.parms.index)
+    felt = {*model.states, *(names_in(model.definition.equations.rates) & of_model)}
     effective = [k for k in spec.noise.keys if k in felt]
     process = _of_keys(cost.process_noise, effective)
     measurement = _of_keys(cost.measurement_noise, variables)
     start = _of_keys(cost.initial_sd, model.states)
-    extra = (names_of_noise(process, measurement, start) | names_of_estimates(process, measurement)) - known
-    per_entity = tuple(k for k in cost.entity_parms if k in extra | set(model.parms.index))
-    rows = np.isin(entity.readings.variables, [spec.variables.index(v) for v in variables])
-    obs = pd.DataFrame(
-        {
-            "name": [spec.variables[i] for i in entity.readings.variables[rows]],
-            "time": entity.readings.times[rows],
-            "value": entity.raw[rows],
-        }
-    )
-    if cost.err is not None:
-        obs["err"] = entity.readings.errors[rows]
-    values = {k: cost.parms.get(f"{k}[{entity.label}]", cost.parms.get(k)) for k in extra}
-    if per_entity:
-        obs[cost.entity] = entity.label
-        values |= {name: cost.parms[name] for name in (f"{k}[{entity.label}]" for k in per_entity)}
+    noisy = names_of_noise(process, measurement, start) | names_of_estimates(process, measurement)
+    extra = noisy - {*model.states, *of_model}
+    local = tuple(k for k in cost.entity_parms if k in extra | of_model)
+    values = {k: spec.parms[k] for k in extra if k in spec.parms}
+    values |= {n: cost.parms[n] for n in (local_name(k, e.label) for k in local for e in entities)}
+    conditions = None
+    if cost.conditions is not None:
+        said = read_conditions(cost.conditions, str(cost.entity), cost.cases.column.texts)
+        left = [entity_text(e.label) for e in entities]
+        left += [said.starts[t] for t in left if t in said.starts and said.starts[t] not in left]
+        conditions = pd.DataFrame({k: said.cells[k] for k in said.cells if k in extra | of_model}, index=left)
+        if said.starts:
+            conditions[FROM] = [said.starts.get(t) for t in left]
+        named = {c for c in conditions.to_numpy().ravel() if isinstance(c, str)} - of_model
+        values |= {c: cost.parms[c] for c in named if c in cost.parms}
     return FimlofCost(
         model,
-        obs,
+        pd.concat([_readings(cost, e, variables) for e in entities], ignore_index=True),
         y="value",
         err=None if cost.err is None else "err",
         process_noise=process or {},
         measurement_noise=measurement,
         transform={v: k for v, k in zip(spec.variables, spec.transforms, strict=True) if k and v in variables} or None,
-        parms={k: float(v) for k, v in values.items() if v is not None},
+        parms={k: float(v) for k, v in values.items()},
         initial=cost.initial,
         initial_sd=start,
-        entity=cost.entity if per_entity else None,
-        entity_parms=per_entity,
+        entity=cost.entity,
+        entity_parms=local,
+        conditions=conditions,
         accumulate={k: v for k, v in dict(cost.accumulate or {}).items() if k in variables} or None,
         noise_kind=cost.noise_kind,
         propagation=cost.propagation,
@@ -244,6 +269,17 @@ def _cost(cost: FimlofCost, entity: EntityData, model: Any, variables: tuple[str
         algorithm=cost.algorithm,
         threshold=cost.threshold,
     )
+
+
+def _readings(cost: FimlofCost, entity: EntityData, variables: tuple[str, ...]) -> pd.DataFrame:
+    """Return the readings of some variables of an entity as a long table."""
+    spec, r = cost.specification, entity.readings
+    rows = np.isin(r.variables, [spec.variables.index(v) for v in variables])
+    names = [spec.variables[i] for i in r.variables[rows]]
+    table = pd.DataFrame({"name": names, "time": r.times[rows], "value": entity.raw[rows]})
+    if cost.err is not None:
+        table["err"] = r.errors[rows]
+    return table if cost.entity is None else table.assign(**{cost.entity: entity.label})
 
 
 def _of_keys(given: Any, keys: Sequence[str]) -> Any:

@@ -15,8 +15,9 @@ from fmepy.types import BoolVector, Matrix, Vector
 
 STEP, ROUGH_STEP = 6e-6, 1e-7
 """Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
-Side: TypeAlias = tuple[float, Vector]
-"""A point of a difference: its distance from the parameter's value, and the parameters of the filter there."""
+Side: TypeAlias = tuple[float, Vector, Vector | None]
+"""A point of a difference: its distance from the parameter's value, and there the parameters of the filter, and the
+initial values where they are not those that the model gives."""
 
 
 def points_of_differences(
@@ -42,6 +43,7 @@ def tangents(
     schedule: Schedule,
     used: Readings | None,
     p: Vector,
+    states: Vector | None,
     inflation: float,
     sides: Sequence[tuple[Side, Side, BoolVector]],
 ) -> tuple[Matrix, Matrix] | None:
@@ -51,24 +53,26 @@ def tangents(
     ----------
     used : Readings, optional
         Data that the start uses up.
-    p : ndarray
-        The parameters.
+    p, states : ndarray
+        The parameters, and the initial values where they are not those that the model gives.
     sides : sequence of (Side, Side, ndarray)
         By parameter the points ahead and behind, and which of p move with it.
     """
     inputs, events, correlation = settings_of(bound_filter, p, inflation)
     if not (sides and has_tangents(bound_filter.scheme)) or len(correlation):
         return None
-    n, rows, first = len(bound_filter.spec.space.states), [], (schedule.inputs[0], float(schedule.times[0]))
-    for (ahead, q_up), (behind, q_down), moved in sides:
+    n, rows = len(bound_filter.spec.space.states), []
+    for (ahead, q_up, y_up), (behind, q_down, y_down), moved in sides:
         width, x, P = ahead - behind, np.zeros(n), np.zeros((n, n))
         p_up, events_up, _ = settings_of(bound_filter, q_up, inflation)
         p_down, events_down, _ = settings_of(bound_filter, q_down, inflation)
-        if bound_filter.moves_start(moved):
-            up, down = bound_filter.start(q_up, used, *first), bound_filter.start(q_down, used, *first)
+        if states is not None or bound_filter.moves_start(moved):
+            up = bound_filter.start(q_up, used, schedule, states=y_up)
+            down = bound_filter.start(q_down, used, schedule, states=y_down)
             x, P = (up.x - down.x) / width, (up.P - down.P) / width
         of_events = ((events_up - events_down) / width)[schedule.event_places]
         rows.append((ahead, behind, p_up, p_down, of_events, x, P))
     at = Directions(*(np.ascontiguousarray(np.array(part, dtype=float)) for part in zip(*rows, strict=True)))
-    found = innovation_slopes(bound_filter.scheme, schedule, bound_filter.start(p, used, *first), inputs, events, at)
+    start = bound_filter.start(p, used, schedule, states=states)
+    found = innovation_slopes(bound_filter.scheme, schedule, start, inputs, events, at)
     return found if found is not None and all(np.isfinite(part).all() for part in found) else None

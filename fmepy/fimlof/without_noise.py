@@ -34,6 +34,7 @@ from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.specification import FIXED, Specification
 from fmepy.models.base import bound_to, keep_within, tightened
+from fmepy.models.entity import EntityModel
 from fmepy.models.running.switches import as_choices
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
@@ -164,14 +165,18 @@ class Runs:
     Parameters
     ----------
     spec : Specification
+    models : sequence of EntityModel
+        One of every kind: entities of one kind share its runs.
+    kind : ndarray of int, shape (n_entity,)
+        Which of them every entity has.
     schedules : sequence of (label, Schedule)
         Of every entity; the label is None where there is but one.
     take : sequence of ndarray of int
         Positions of an entity's parameters among the cost's.
     at : ndarray of int, shape (n_par,)
         Positions of theta among the cost's parameters.
-    values : ndarray
-        The cost's parameters.
+    names : tuple of str, length n_par
+        The parameters of theta.
     **words
         Of the model's ``bind``.
     """
@@ -179,73 +184,69 @@ class Runs:
     def __init__(
         self,
         spec: Specification,
+        models: Sequence[EntityModel],
+        kind: IntVector,
         schedules: Sequence[tuple[Any, Schedule]],
         take: Sequence[IntVector],
         at: IntVector,
-        values: Vector,
+        names: tuple[str, ...],
         **words: Any,
     ) -> None:
-        self._spec, self._take = spec, take
-        model = spec.model
-        own = len(model.parms)
-        parms = model.parms.to_numpy(dtype=float)
-        moves = np.array([np.isin(t[:own], at) | (values[t[:own]] != parms) for t in take]).any(axis=0)
-        self._places = np.flatnonzero(moves)
-        names = [str(model.parms.index[i]) for i in self._places]
-        columns = tuple(map(str, model.var_names))
+        self._spec, self._take, self._models, self._kind, self._names = spec, take, models, kind, names
+        columns = tuple(map(str, spec.model.var_names))
         self._entities = [_Entity(spec, label, schedule, columns) for label, schedule in schedules]
-        self._bounds: dict[bytes, Any] = {}
-        for e in self._entities:
-            if len(e.times) and e.times.tobytes() not in self._bounds:  # entities with equal times share what is bound
-                self._bounds[e.times.tobytes()] = bound_to(model, names, times=e.times, **words)
+        self._bounds: list[Any] = []
+        for i, model in enumerate(models):
+            mine = [e.times for e, own in zip(self._entities, kind, strict=True) if own == i]
+            times = np.unique(np.concatenate(mine))
+            self._bounds.append(bound_to(model, names, times=times, **words) if len(times) else None)
+        self._rows = [
+            slice(0) if self._bounds[i] is None else np.searchsorted(self._bounds[i].times, e.times)
+            for e, i in zip(self._entities, kind, strict=True)
+        ]
         self._moved = [np.array(t[:, None] == at[None, :], dtype=float) for t in take]  # d p / d theta
+        self._moves = bool({*models[0].parameters.moved_by(names)} & {*models[0].inner.parms.index})
+        self._slopes: dict[int, tuple[bytes, Matrix, Cube]] = {}
 
     @property
     def retries(self) -> int:
         """Runs that a second engine finished."""
-        return sum(int(bound.retries) for bound in self._bounds.values())
+        return sum(int(bound.retries) for bound in self._bounds if bound is not None)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep differences inside these bounds of all of the cost's parameters."""
-        t = np.array(self._take)[:, self._places]
-        for bound in self._bounds.values():
-            keep_within(bound, lower[t].max(axis=0), upper[t].min(axis=0))
+        """Keep differences inside these bounds."""
+        for bound in self._bounds:
+            keep_within(bound, lower, upper)
 
     def tightened(self) -> Runs | None:
         """Return the same at smaller tolerances, None where there are none."""
-        bounds = {key: tightened(bound) for key, bound in self._bounds.items()}
-        if any(bound is None for bound in bounds.values()):
+        bounds = [tightened(bound) for bound in self._bounds]
+        if any(new is None and old is not None for new, old in zip(bounds, self._bounds, strict=True)):
             return None
         out = copy(self)
-        out._bounds = bounds
+        out._bounds, out._slopes = bounds, {}
         return out
 
-    def likelihoods(self, values: Vector) -> list[Likelihood]:
-        """Return the likelihood of every entity at all of the cost's parameters; entities of one path share its run."""
-        made: dict[bytes, Matrix] = {}
-        out = []
-        for k, e in enumerate(self._entities):
-            p = values[self._take[k]]
-            theta = p[self._places]
-            key = e.times.tobytes() + theta.tobytes()
-            if len(e.times) and key not in made:
-                made[key] = self._bounds[e.times.tobytes()].simulate(theta)
-            out.append(self._likelihood(e, p, made.get(key, self._nothing))[0])
-        return out
+    def likelihoods(self, theta: Vector, values: Vector) -> list[Likelihood]:
+        """Return the likelihood of every entity; entities of one kind share its run.
 
-    def slopes(self, k: int, values: Vector) -> tuple[Likelihood, Matrix, Matrix]:
+        values : ndarray
+            All of the cost's parameters at theta.
+        """
+        made = [self._nothing if bound is None else bound.simulate(theta) for bound in self._bounds]
+        return [
+            self._likelihood(e, values[take], made[i][rows])[0]
+            for e, take, i, rows in zip(self._entities, self._take, self._kind, self._rows, strict=True)
+        ]
+
+    def slopes(self, k: int, theta: Vector, values: Vector) -> tuple[Likelihood, Matrix, Matrix]:
         """Return the likelihood of entity k, and d nu, d s to theta, shape (n_obs, n_par)."""
         e, p, dp = self._entities[k], values[self._take[k]], self._moved[k]
         n = len(e.readings)
         if not n:
             return self._likelihood(e, p, self._nothing)[0], np.zeros((0, dp.shape[1])), np.zeros((0, dp.shape[1]))
-        bound, theta = self._bounds[e.times.tobytes()], p[self._places]
-        Y, S = bound.sensitivities(theta) if len(theta) else (bound.simulate(theta), None)
+        Y, dY = (whole[self._rows[k]] for whole in self._with_slopes(int(self._kind[k]), theta))
         likelihood, errors, factors = self._likelihood(e, p, Y)
-        dY = np.zeros((*Y.shape, dp.shape[1]))
-        if S is not None:
-            mine, moved = np.nonzero(dp[self._places])  # every theta is one parameter of the model, or none
-            dY[:, :, moved] = S[:, :, mine]
         sds = self._errors.slopes(e.times, Y, p, e.inputs, dY, dp)
         r = e.readings
         d_errors = np.sign(errors)[:, None] * r.errors[:, None] * sds[e.at, r.variables]
@@ -271,14 +272,22 @@ class Runs:
             s[rows] = 2 * np.diag(C)[:, None] * diagonal
         return likelihood, nu, s
 
-    def recorded(self, p: Vector, schedule: Schedule) -> Pass:
+    def _with_slopes(self, i: int, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return the run of a kind of entities with its derivatives to theta, made once for all of them."""
+        key, last = theta.tobytes(), self._slopes.get(i)
+        if last is None or last[0] != key:
+            bound = self._bounds[i]
+            Y, S = bound.sensitivities(theta) if self._moves else (bound.simulate(theta), None)
+            last = self._slopes[i] = (key, Y, np.zeros((*Y.shape, len(theta))) if S is None else S)
+        return last[1:]
+
+    def recorded(self, k: int, theta: Vector, p: Vector, schedule: Schedule) -> Pass:
         """Return the pass of a filter along a run, of which nobody knows how its states come from each other.
 
         States have no variance; what a jump of a state would do is not known, and is NaN in the tables.
         """
-        model, spec, n = self._spec.model, self._spec, len(self._spec.space.states)
-        names = [str(model.parms.index[i]) for i in self._places]
-        Y = model.bind(names, times=schedule.times).simulate(p[self._places])
+        model, spec, n = self._models[self._kind[k]], self._spec, len(self._spec.space.states)
+        Y = model.bind(self._names, times=schedule.times).simulate(theta)
         e = _Entity(spec, None, schedule, tuple(map(str, model.var_names)))
         at = schedule.nodes_of_rows
         nothing, still = np.zeros((len(Y), n, n)), np.broadcast_to(np.eye(n), (len(Y), n, n))
@@ -345,4 +354,4 @@ class Runs:
         return _Together(self._spec)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_errors", "_together")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_errors", "_together")} | {"_slopes": {}}

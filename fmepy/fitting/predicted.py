@@ -209,7 +209,8 @@ def _model_behind(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:
 def _of_rows(f: Any, variable: str, entity: Any) -> EntityModel:
     """Return the model of an entity; ArgumentError where readings of the variable name different parameters by row."""
     if not hasattr(f, "runs_of"):  # a filter's cost: its entities have a run each
-        return EntityModel(f.model, f.experiments.parameters, f.experiments.position(entity))
+        own: EntityModel = f.model_of(entity)
+        return own
     found: dict[str, EntityModel] = f.runs_of(entity, variable)
     if len(found) == 1:
         return next(iter(found.values()))

@@ -22,7 +22,6 @@ from fmepy.models.definition.definition import Definition, Readable
 from fmepy.models.definition.given import Kind
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.by_entity import EntityInputs, inputs_by_entity
-from fmepy.models.running.events import as_events
 from fmepy.models.running.forcings import tell_outside
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import check_scale
@@ -209,9 +208,10 @@ class DynamicModel(Runnable):
         self._set_times(arguments["times"])
         events, forcings = arguments.get("events"), arguments["forcings"]
         self._entity_inputs = inputs = inputs_by_entity(events, forcings)
-        if inputs is not None:  # the names and what they stand for are those of whichever entity
-            first = inputs.of(inputs.labels[0])
-            events, forcings = first.get("events", events), {**dict(forcings or {}), **first.get("forcings", {})}
+        if inputs is not None:  # what the model is must hold for every entity: all events, any series of a forcing
+            events = events if inputs.events is None else [row for rows in inputs.events.values() for row in rows]
+            of_first = {name: next(iter(series.values())) for name, series in inputs.forcings.items()}
+            forcings = {**dict(forcings or {}), **of_first}
         self.definition: Definition = define(
             kind,
             source,
@@ -225,9 +225,6 @@ class DynamicModel(Runnable):
         )
         self.states, self.var_names = self.definition.states, self.definition.var_names
         self._parms = self.definition.parms
-        if inputs is not None and inputs.events is not None:
-            for rows in inputs.events.values():
-                as_events(rows, self.states)
 
     @property
     def entity_inputs(self) -> EntityInputs | None:

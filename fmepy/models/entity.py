@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.models.base import bound_to
-from fmepy.models.from_rest import BoundFromRest, Rest, opened, start_name, without_events
+from fmepy.models.from_rest import BoundFromRest, Rest, StartAtRest, opened, resting, start_name
 from fmepy.models.mapped import Around, BoundMappedModel, with_values
 from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.named import check_names, merge_parameters
@@ -47,9 +47,7 @@ class EntityModel(Around):
     inner: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        own, model = self.parameters.own(self.k), self.model
-        if getattr(model, "entity_inputs", None) is not None:
-            model = model.of_entity(self.label)
+        own, model = self.parameters.own(self.k), self._with_inputs(self.model)
         given = {n: own[n] for n, value in model.parms.items() if own.get(n, value) != value}
         object.__setattr__(self, "inner", with_values(model, given))
 
@@ -62,6 +60,14 @@ class EntityModel(Around):
     def told(self) -> str:
         """What a message says of whose run it is; "" where there is but one experiment."""
         return f"Entity {self.label!r}" if self.label else ""
+
+    @property
+    def beneath(self) -> Any:
+        """The model as the whole has it, with the events and forcings of the entity."""
+        return self._with_inputs(self.model if self.closed is None else self.closed)
+
+    def _with_inputs(self, model: Any) -> Any:
+        return model if getattr(model, "entity_inputs", None) is None else model.of_entity(self.label)
 
     @property
     def parms(self) -> pd.Series:
@@ -93,16 +99,27 @@ class EntityModel(Around):
         """Return the model as a function of the parameters `names` of the whole (None: all that it has)."""
         known = self.parameters.parms.index
         chosen = tuple(self.parms.index) if names is None else check_names(names, known, argument="names")
-        moved = [n for n in self.parameters.moved_by(chosen) if n in self.inner.parms.index]
-        moved = moved or [str(self.inner.parms.index[0])]  # an empty theta is not asked of a model
+        moved = self._moved_by(chosen)
         own = self.parameters.map(self.k, chosen, moved)
-        if self.before is None:
+        start = self.at_rest(chosen, hold_engine=words.get("hold_engine", False))
+        if start is None:
             return BoundMappedModel(bound_to(self.inner, moved, **words), own)
         run = bound_to(self.inner, [*moved, *map(start_name, self.states)], **words)
-        resting = EntityModel(without_events(self.closed), self.parameters, self.before)
-        at_rest = [n for n in self.parameters.moved_by(chosen) if n in resting.inner.parms.index] or moved
-        rest = Rest(resting.inner, at_rest, resting.label, hold_engine=words.get("hold_engine", False))
-        return BoundFromRest(run, own, rest, self.parameters.map(self.before, chosen, at_rest))
+        return BoundFromRest(run, own, start)
+
+    def at_rest(self, names: Sequence[str], **words: Any) -> StartAtRest | None:
+        """Return the state that it starts in as a function of the parameters `names` of the whole; None if given."""
+        if self.before is None:
+            return None
+        source = EntityModel(resting(self.closed), self.parameters, self.before)
+        moved = source._moved_by(names)
+        rest = Rest(source.inner, moved, source.label, **words)
+        return StartAtRest(rest, self.parameters.map(self.before, names, moved))
+
+    def _moved_by(self, names: Sequence[str]) -> list[str]:
+        """Return the model's parameters that any of `names` moves; an empty theta is not asked of a model."""
+        of_model = list(map(str, self.inner.parms.index))
+        return [n for n in self.parameters.moved_by(names) if n in of_model] or of_model[:1]
 
     def replace(self, **arguments: Any) -> EntityModel:
         """Return a copy with other values of `parms`, of the whole, or other arguments of the model changed."""

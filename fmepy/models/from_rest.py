@@ -15,6 +15,7 @@ import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
 from fmepy.models.base import engine_of, keep_within, one_by_one, tightened
+from fmepy.models.engines.fixed import ENGINE as FIXED_STEPS
 from fmepy.parameters.maps import Selected
 from fmepy.types import Cube, Matrix, Vector
 
@@ -29,26 +30,27 @@ def start_name(state: str) -> str:
     return f"{state}_at_start"
 
 
-def opened(model: Any) -> Any:
-    """Return a model whose initial values are parameters, called as `start_name` says.
-
-    Raises
-    ------
-    ModelError
-        A kind of model that has no initial values to be set.
-    """
+def check_opens(model: Any) -> None:
+    """Refuse a kind of model that has no initial values to be set."""
     if getattr(model, "definition", None) is None:
         raise ModelError(
             f"A start from a steady state needs a model whose initial values can be set, such as an OdeModel; a "
             f"{type(model).__name__} has none."
         )
+
+
+def opened(model: Any) -> Any:
+    """Return a model whose initial values are parameters, called as `start_name` says."""
     names = {s: start_name(s) for s in model.states}
     return model.replace(state=names, parms=dict.fromkeys(names.values(), 1.0))
 
 
-def without_events(model: Any) -> Any:
-    """Return a model without its events: nothing happens while it comes to rest."""
-    return model.replace(events=None) if model.definition.events else model
+def resting(model: Any) -> Any:
+    """Return a model as it comes to rest: without events, and with steps as long as its rates allow."""
+    changed = {"events": None} if model.definition.events else {}
+    if getattr(model, "method", None) in FIXED_STEPS.methods:  # they rest in the same states, many more steps later
+        changed |= {"method": None, "dt": None}
+    return model.replace(**changed) if changed else model
 
 
 class Rest:
@@ -115,6 +117,55 @@ class Rest:
         return y, bound.sensitivities(theta)[1][0, : self._n]
 
 
+class StartAtRest:
+    """The state at rest as a function of other parameters.
+
+    Parameters
+    ----------
+    rest : Rest
+    map : Selected
+        From theta to its parameters.
+    """
+
+    def __init__(self, rest: Rest, map: Selected) -> None:
+        self._rest, self._map = rest, map
+        self._last: tuple[bytes, Vector] | None = None
+        self._slopes: tuple[bytes, Vector, Matrix] | None = None
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that a second engine finished."""
+        return self._rest.retries
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        self._rest.keep_within(*self._map.box(lower, upper))
+
+    def tightened(self) -> StartAtRest | None:
+        """Return the same at smaller tolerances, None where no solver has any."""
+        rest = self._rest.tightened()
+        return None if rest is None else StartAtRest(rest, self._map)
+
+    def at(self, theta: Vector) -> Vector:
+        """Return the state, shape (n_state,)."""
+        key, last = theta.tobytes(), self._last  # another thread may write it meanwhile
+        if last is None or last[0] != key:
+            last = self._last = (key, self._rest.at(self._map.full(theta))[0])
+        return last[1]
+
+    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
+        """Return the state and its derivatives to theta, shape (n_state, n_par)."""
+        key, last = theta.tobytes(), self._slopes
+        if last is None or last[0] != key:
+            y, slopes = self._rest.with_slopes(self._map.full(theta))
+            last = self._slopes = (key, y, np.asarray(self._map.pull(theta, slopes)))
+        return last[1:]
+
+    def near(self, theta: Vector, moved: Vector) -> Vector:
+        """Return the state at parameters close to theta, along the tangent: differences see no noise of a solver."""
+        return np.asarray(self.at(theta) + self.with_slopes(theta)[1] @ (moved - theta))
+
+
 class BoundFromRest:
     """A bound model that starts from the steady state of another; see `fmepy.models.base.BoundModel`.
 
@@ -124,13 +175,12 @@ class BoundFromRest:
         Of an `opened` model: of some parameters, then of all initial values.
     map : Selected
         From theta to those parameters.
-    rest : Rest
-    rest_map : Selected
-        From theta to the parameters of `rest`.
+    start : StartAtRest
+        Of the same theta.
     """
 
-    def __init__(self, run: Any, map: Selected, rest: Rest, rest_map: Selected) -> None:
-        self._run, self._map, self._rest, self._rest_map = run, map, rest, rest_map
+    def __init__(self, run: Any, map: Selected, start: StartAtRest) -> None:
+        self._run, self._map, self._start = run, map, start
         self.names, self.times, self.var_names = map.names, run.times, run.var_names
         self.theta0: Vector = map.start(map.values)
 
@@ -142,7 +192,7 @@ class BoundFromRest:
     @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
-        return int(self._run.retries) + self._rest.retries
+        return int(self._run.retries) + self._start.retries
 
     @property
     def engine(self) -> str:
@@ -155,17 +205,16 @@ class BoundFromRest:
         free = np.full(n, np.inf)
         low, high = self._map.box(lower, upper)
         keep_within(self._run, np.concatenate([low, -free]), np.concatenate([high, free]))
-        self._rest.keep_within(*self._rest_map.box(lower, upper))
+        self._start.keep_within(lower, upper)
 
     def tightened(self) -> BoundFromRest | None:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        run, rest = tightened(self._run), self._rest.tightened()
-        return None if run is None or rest is None else BoundFromRest(run, self._map, rest, self._rest_map)
+        run, start = tightened(self._run), self._start.tightened()
+        return None if run is None or start is None else BoundFromRest(run, self._map, start)
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
-        y, _ = self._rest.at(self._rest_map.full(theta))
-        out: Matrix = self._run.simulate(np.concatenate([self._map.full(theta), y]))
+        out: Matrix = self._run.simulate(np.concatenate([self._map.full(theta), self._start.at(theta)]))
         return out
 
     def simulate_many(self, Theta: Matrix) -> tuple[Cube, Any]:
@@ -174,8 +223,8 @@ class BoundFromRest:
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par)."""
-        y, slopes = self._rest.with_slopes(self._rest_map.full(theta))
+        y, slopes = self._start.with_slopes(theta)
         Y, S = self._run.sensitivities(np.concatenate([self._map.full(theta), y]))
         n = len(self._map.full_names)
-        through_start = S[:, :, n:] @ np.asarray(self._rest_map.pull(theta, slopes))
+        through_start = S[:, :, n:] @ slopes
         return Y, self._map.pull(theta, S[:, :, :n]) + through_start

@@ -13,7 +13,7 @@ from tests.filtering.problems import logistic_cost, logistic_rate, oscillator_co
 def table_of(cost):
     bound = cost.bind()
     ((run, _),) = bound.passes(bound.theta0, record=True)
-    return nonlinearity(bound._filter, bound.schedules[0][0], run, bound.theta0), run
+    return nonlinearity(bound.filter_of(0), bound.schedules[0][0], run, bound.theta0), run
 
 
 @pytest.mark.parametrize("cost", [two_state_cost, oscillator_cost])

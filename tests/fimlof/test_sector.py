@@ -71,19 +71,21 @@ def test_missing_inputs_are_interpolated_and_told(whole):
     assert "a: 3 values were not measured and are interpolated" in repr(part)
 
 
-def test_several_entities_have_inputs_of_their_own_and_the_costs_add():
+def test_several_entities_have_inputs_of_their_own_in_one_cost():
     cost, _ = market_cost("single")
     rng = np.random.default_rng(2)
     other = cost.obs.assign(firm=2, DRA=lambda t: t.DRA * (1 + 0.02 * rng.standard_normal(len(t))))
     panel = cost.replace(obs=pd.concat([cost.obs, other]))
     part = fme.sector(panel, ["SM"])
-    assert repr(part).splitlines()[1:] == [f"  Sum of 2 costs, one for each entity; the first: {part.cost.parts[0]!r}"]
+    assert repr(part).splitlines()[1:] == [f"  {part.cost!r}"]
     assert part.inputs == ("DRA",)
-    assert len(part.cost.parts) == 2
+    alone = [fme.sector(cost.replace(obs=obs), ["SM"]).cost for obs in (cost.obs, other)]
+    p = {"SAT": 15.0}
+    assert part.cost(p) == pytest.approx(sum(one(p) for one in alone), rel=1e-12)
     assert set(part.cost.parms.index) == {"SAT", "w_SM"}
     fit = fme.modFit(part.cost, ["SAT"])
     assert fit.converged
-    filters = part.cost.filter(fit.par)
+    filters = [part.cost.filter(fit.par).of(firm) for firm in (1, 2)]
     assert [flt.nobs for flt in filters] == [200, 200]
     assert -2 * sum(flt.loglik for flt in filters) == pytest.approx(fit.deviance, rel=1e-12)
     assert 5 < fit.par["SAT"] < 30

@@ -1,9 +1,10 @@
 """Fixed steps: euler and rk4, on a grid that does not depend on which rows are asked for.
 
-The grid is the model's own times, each interval divided into equal steps no longer than `dt` (a larger `dt` has no
-effect), as in deSolve; event times and the jumps of forcings are grid points too, so that no pulse falls between two
-stages. A row off the grid is one shorter step from the grid point before it, taken aside. Sensitivities are those of
-the discrete scheme, exactly: the scheme applied to the variational equations is the derivative of the scheme.
+The grid is the model's own times (going on with their last spacing where later rows are asked for), each interval
+divided into equal steps no longer than `dt` (a larger `dt` has no effect), as in deSolve; event times and the jumps of
+forcings are grid points too, so that no pulse falls between two stages. A row off the grid is one shorter step from the
+grid point before it, taken aside. Sensitivities are those of the discrete scheme, exactly: the scheme applied to the
+variational equations is the derivative of the scheme.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ import numpy as np
 
 from fmepy.models.engines.base import Engine
 from fmepy.types import Cube, Matrix, Vector
+
+
+def continued(grid: Vector, until: float) -> Vector:
+    """Return a model's times, going on until a later one with their last spacing."""
+    if len(grid) < 2 or until <= grid[-1]:
+        return grid
+    spacing = float(grid[-1] - grid[-2])
+    return np.append(grid, np.arange(1.0, np.floor((until - grid[-1]) / spacing + 1e-9) + 1) * spacing + grid[-1])
 
 
 def fixed_grid(times: Vector, dt: float | None, stops: Vector) -> Vector:

@@ -16,7 +16,7 @@ from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper
-from fmepy.models.engines.fixed import fixed_grid, fixed_run
+from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
 from fmepy.models.running.changes import EventTable
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps, stage_values
@@ -127,6 +127,7 @@ class _FixedRunner(Runner):
         super().__init__(engine.name, definition, *rest)
         self._step, self._rates, self._forcings = engine.steps[options.method], rates, definition.forcings
         stops = np.concatenate([self.timeline.event_times, forcing_jumps(self._forcings)])
+        times = continued(times, float(self.timeline.rows[-1]))
         self._grid = fixed_grid(times, options.dt, snapped(stops, np.concatenate([times, self.timeline.event_times])))
 
     def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
