@@ -26,7 +26,7 @@ MOST_GROWTH = 1e3
 SHORTEST = 1e-8
 """Part of the run within which a state that has exploded grows by a factor of e."""
 HUGE, SHORT = 1e15, 1e-3
-"""The same of a state so far off that its start is lost in rounding: it would pass the largest number before the end."""
+"""The same of a state so far off that its start is lost in rounding: it passes the largest number before the end."""
 ENDLESS = 1e100
 """A state that has grown by more has exploded, however fast it grows."""
 
