@@ -35,6 +35,10 @@ def test_every_other_python_block_runs_after_it(readme):
         exec(compile(block, "README.md", "exec"), namespace)
     for name, value in re.findall(r"(\w+) ([\d.]+)", re.search(r"modFit\(river\) *# -> (.*)", readme).group(1)):
         assert namespace["best"].par[name] == pytest.approx(float(value), rel=1e-3)
+    lengths = re.findall(r"^(\w+) = .*# -> L ([\d.]+)", readme, flags=re.MULTILINE)
+    assert [name for name, _ in lengths] == ["lost", "found", "path"]
+    for name, value in lengths:
+        assert namespace[name].par["L"] == pytest.approx(float(value), abs=1e-3)
     found = namespace["mcmc"].diagnostics()
     assert found[["ess_bulk", "ess_tail"]].to_numpy().min() > 400
     assert found["rhat"].max() < 1.01
