@@ -115,8 +115,8 @@ class OdeModel(DynamicModel):
     tolerances, with the relative step ``(rtol / 1000)**(1/3)`` that balances truncation against the solver's error. A
     compiled run that fails is tried once more with LSODA, with a bound on its effort; one of numba with diffsol first.
     A run in which a state runs to infinity is not: where the solver gave up, the state has grown more than a
-    thousandfold and grows by a factor of e within 1e-8 of the run, or has grown by more than 1e100
-    (`SimulationError.exploded`).
+    thousandfold and grows by a factor of e within 1e-8 of the run, or by more than 1e15 and within a thousandth of the
+    run, or has grown by more than 1e100 (`SimulationError.exploded`).
 
     Jumps of time in equations (``t % 1 < 0.1``, ``floor(t)``, ``t > lag``) are stops of the adaptive solvers. With
     "euler" and "rk4" a step goes across such a jump, and a stage at its end sees what holds from there on, which is an

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,9 @@ def test_searches_use_one_bound_cost_after_the_other_and_end_as_they_do_alone(mo
     assert len(bound) == 3  # as it is given, to look at starts, for searches
     alone = [fme.modFit(cost, row.to_dict(), lower=0.1, upper=10).par for _, row in table.iterrows()]
     np.testing.assert_array_equal(starts[["r", "K"]], alone)
+    with ThreadPoolExecutor(3) as pool:
+        on_threads = fme.modFit(cost, {"r": 1.0, "K": 3.0}, starts=table, lower=0.1, upper=10, executor=pool).starts
+    pd.testing.assert_frame_equal(on_threads, starts, check_exact=True)
 
 
 def test_a_bound_cost_that_left_its_engine_is_not_used_again():
@@ -166,8 +170,6 @@ def test_a_bound_cost_that_left_its_engine_is_not_used_again():
 
 
 def test_workers_change_nothing(whole):
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(3) as pool:
         assert_same(fme.modFit(cost, **SETTINGS, executor=pool), whole)
     assert_same(fme.modFit(cost, **SETTINGS, executor=2), whole)
