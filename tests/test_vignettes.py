@@ -287,3 +287,19 @@ def test_twelve_rats_share_the_chemistry(root, tmp_path, capsys):
     assert "Runs of the model for twelve rats: 4" in capsys.readouterr().out
     for name in ("curves", "residuals_own", "residuals_shared"):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_observations_as_boundary_conditions(root, tmp_path, capsys):
+    found = vignette(root, "boundary").main(tmp_path, num=2)
+    steps = found["leary"]["particular"].iterations
+    assert steps[["a.0", "a.a11", "a.a21"]].to_numpy() == pytest.approx(np.array([[1, -1, 1], [1, 0, 0]]), abs=1e-12)
+    # the least squares of the vignette on hare and lynx, which compares the logarithms too
+    assert found["pelts"].ssr == pytest.approx(2.01867, rel=1e-4)
+    assert found["pelts"].par["alpha"] == pytest.approx(0.5402, abs=1e-3)
+    assert found["guesses"].loc[1.2, ["fit_boundary", "modFit"]].tolist() == [2, 2]
+    assert found["exact"].par.to_numpy() == pytest.approx([0.7, 1.6, 10.0, 1.5], rel=1e-5)
+    assert found["noisy"].converged
+    assert "Of 2 guesses" in capsys.readouterr().out
+    for name in ("hare_and_lynx", "compartments"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        assert (tmp_path / f"{name}.svg").exists()

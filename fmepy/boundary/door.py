@@ -29,7 +29,7 @@ from fmepy.types import UserBounds
 STRATEGIES = ("complementary", "particular")
 _RUNS = 20  # of the model, about
 _VARIANCES = {"var_ms": "SSR", "var_ms_unscaled": "SSR.unscaled", "var_ms_unweighted": "SSR.unweighted"}
-_EXACT = 1e-16  # of the sum of squares of the observations: residuals that are nothing but the solver's error
+_EXACT = 1e-10  # of the sum of squares of the observations: residuals that are nothing but the solver's error
 
 
 @interruptible(lambda fit: fit.message)

@@ -28,8 +28,8 @@ holds it back towards the current start u and turns it to where the residuals fa
 
     |y(u') - b|^2 + damping |D (u' - u)|^2 -> min        D: the lengths of the columns of S
 
-0.001 and ten times more until it helps; the next step begins with a tenth of it, 0 where that is less than 0.001. Only
-a step without damping can be the last. Growth by less than what solvers with default tolerances do not know (1e-5 of
+0.001 first, and more until it helps; the next step begins with less, the better the residual was foretold. Only a step
+without damping can be the last. Growth by less than what solvers with default tolerances do not know (1e-5 of
 the observations) is none. Steps that move the observations by less than that, or by less than 0.001 standard errors,
 and no longer become shorter end the search.
 
@@ -55,8 +55,8 @@ from fmepy.types import Matrix, Vector
 
 FACTOR = 1.2
 """By which a start of "particular" has one unknown multiplied."""
-_LEAST, _MOST = 1e-3, 1e8
-"""Damping: the first that is tried, and the last."""
+_FIRST, _LEAST, _MOST = 1e-3, 1e-9, 1e8
+"""Damping: the first that is tried, the least, and the most."""
 _STANDARD_ERRORS = 1e-3
 """Of the observations: a step that moves them by less, or by less than the next, may end the search."""
 _SOLVER_ERROR = 1e-5
@@ -101,6 +101,7 @@ class _Search:
         self.bound = problem.objective.bound
         self.obs, self.weights = self.bound.data.obs, self.bound.data.weights
         self.size_of_obs = float(np.linalg.norm(self.obs * self.weights))
+        self.noise = _SOLVER_ERROR * self.size_of_obs
         self.is_complementary = problem.strategy == "complementary"
         self.at: _Iterate
         self.rows: list[list[float]] = []
@@ -181,11 +182,11 @@ class _Search:
         n, m = at.S.shape
         r = self.residuals(at)
         sd = float(np.linalg.norm(r)) / np.sqrt(n - m) if n > m else 0.0
-        return step.effect <= max(_STANDARD_ERRORS * sd, _SOLVER_ERROR * self.size_of_obs)
+        return step.effect <= max(_STANDARD_ERRORS * sd, self.noise)
 
     def moved(self, at: _Iterate, damping: float) -> tuple[_Step, float, _Iterate | None]:
         """Return the step that helps, its damping, and where it leads: None where none helps."""
-        most = float(np.linalg.norm(self.residuals(at))) + _SOLVER_ERROR * self.size_of_obs
+        most = float(np.linalg.norm(self.residuals(at))) + self.noise
         while True:
             step = self.step(at, damping)
             try:
@@ -196,7 +197,17 @@ class _Search:
                 pass
             if damping >= _MOST:
                 return step, damping, None
-            damping = max(_LEAST, 10 * damping)
+            damping = 10 * damping if damping > 0 else _FIRST
+
+    def next_damping(self, at: _Iterate, step: _Step, damping: float, found: _Iterate) -> float:
+        """Return with how much damping the next step begins: less, the better the linearised equations have foretold."""
+        r = self.residuals(at)
+        before, after = float(r @ r), float(np.sum(np.square(self.residuals(found))))
+        foretold = before - float(np.sum(np.square(r + at.S @ (step.new - at.theta) * self.weights)))
+        known = foretold > 2 * np.sqrt(before) * self.noise
+        gain = (before - after) / foretold if known else 1.0
+        damping *= 1e-3 if gain > 0.9 else 0.1
+        return damping if damping >= _LEAST else 0.0
 
     def search(self) -> tuple[bool, str]:
         """Iterate; return whether it converged, and why it ended. Where it ended is `at`."""
@@ -220,7 +231,7 @@ class _Search:
                     f"The corrections no longer shrink ({step.correction:.2g} at the end, tol={p.tol:g}) and move the "
                     "observations by no more than the solver's error. Lower `rtol` and `atol` of the model for more."
                 )
-            damping = damping / 10 if damping > 5 * _LEAST else 0.0
+            damping = 0.0 if step.correction <= p.tol else self.next_damping(at, step, damping, found)
         return False, (
             f"max_iter={p.max_iter} steps are used up; the last correction was {corrections[-1]:.2g}. "
             "Go on from here (p=fit.par), or allow more."
