@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     growth,
+    rows_boundary,
     rows_costs,
     rows_filter,
     rows_first_use,
@@ -23,7 +24,16 @@ from benchmarks import (
 )
 from benchmarks.row import Row
 
-ROOMS = (rows_costs, rows_starts, rows_sensitivity, rows_montecarlo, rows_mcmc, rows_filter, rows_first_use)
+ROOMS = (
+    rows_costs,
+    rows_starts,
+    rows_boundary,
+    rows_sensitivity,
+    rows_montecarlo,
+    rows_mcmc,
+    rows_filter,
+    rows_first_use,
+)
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several
 means, taken in turn with the peer's, of the processor's time where no workers help. What fmepy is asked is what a user
 types: no engine and no propagation is named. "The same through odeint" is the same fmepy call on the same model as a

@@ -1,15 +1,15 @@
-# %% [markdown]
-# # Observations as boundary conditions
-#
-# Parameters are states that do not change: to find them is to find what a system began with. Then every observation is
-# a boundary condition on the solution of the equations, and three questions are one: which rates, which initial values,
-# and which path of what nobody has seen. `fit_boundary` answers it by superposing solutions of the linearised equations.
-#
-# 1. Leary's example, by hand: two difference equations, two rates, one observation of two states.
-# 2. Hare and lynx, 1900-1920: four rates and both starts from the pelts.
-# 3. Two compartments whose exchange slows down; one is never observed, and readings of the other are missing.
-#
-# Run it by `python vignettes/boundary.py [folder]`.
+"""Observations as boundary conditions: Leary's example, hare and lynx, two compartments of which one is never seen.
+
+Parameters are states that do not change: to find them is to find what a system began with. Then every observation is a
+boundary condition on the solution of the equations, and three questions are one: which rates, which initial values, and
+which path of what nobody has seen. `fit_boundary` answers it by superposing solutions of the linearised equations.
+
+1. Leary's example, by hand: two difference equations, two rates, one observation of two states.
+2. Hare and lynx, 1900-1920: four rates and both starts from the pelts.
+3. Two compartments whose exchange slows down; one is never observed, and readings of the other are missing.
+
+Run it by ``python vignettes/boundary.py [folder]``.
+"""
 
 # %%
 from __future__ import annotations
@@ -52,9 +52,9 @@ def leary() -> dict[str, fme.BoundaryFit]:
 # %% [markdown]
 # ## Hare and lynx
 #
-# Errors of the pelts are multiplicative, so the logarithms are compared: the observed outputs are log Hare and log Lynx,
-# which are not linear in the states. They are linearised as the equations are. Six unknowns, 42 observations: least
-# squares, and the same answer as `modFit` finds, standard errors included.
+# Errors of the pelts are multiplicative, so the logarithms are compared: the observed outputs are log Hare and log
+# Lynx, which are not linear in the states. They are linearised as the equations are. Six unknowns, 42 observations:
+# least squares, and the same answer as `modFit` finds, standard errors included.
 
 # %%
 EQUATIONS = """

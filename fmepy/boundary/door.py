@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem, Outcome
 from fmepy.boundary.result import BoundaryFit
@@ -18,7 +17,7 @@ from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, listed
-from fmepy.fitting.result import ModFit
+from fmepy.fitting.result import ModFit, variances
 from fmepy.models.base import Model, keep_within
 from fmepy.numerics.covariance import Spectrum
 from fmepy.parallel.interruption import interruptible
@@ -28,7 +27,6 @@ from fmepy.types import UserBounds
 
 STRATEGIES = ("complementary", "particular")
 _RUNS = 20  # of the model, about
-_VARIANCES = {"var_ms": "SSR", "var_ms_unscaled": "SSR.unscaled", "var_ms_unweighted": "SSR.unweighted"}
 _EXACT = 1e-10  # of the sum of squares of the observations: residuals that are nothing but the solver's error
 
 
@@ -282,11 +280,7 @@ def _as_modfit(problem: BoundaryProblem, outcome: Outcome, modcost: ModCost, tol
     observed = modcost.data
     with_errors = np.isfinite(observed.errors).any()
     worth = _solver_error(problem, outcome, ssr)
-    table, kinds = modcost.var, getattr(problem.cost.model, "transforms", {})
-    per: dict[str, Any] = {
-        field: pd.Series(table[column].to_numpy() / table["N"].to_numpy(), index=list(c.group_names))
-        for field, column in _VARIANCES.items()
-    }
+    kinds, per_datum = getattr(problem.cost.model, "transforms", {}), dict[str, Any](variances(c, modcost.res))
     return ModFit(
         names=problem.names,
         theta=theta.copy(),
@@ -294,7 +288,7 @@ def _as_modfit(problem: BoundaryProblem, outcome: Outcome, modcost: ModCost, tol
         minus2loglik=modcost.minus2loglik if with_errors else minus2loglik_of_squares(modcost.res, c.weights),
         minimised=ssr,
         ms=ssr / n,
-        **per,
+        **per_datum,
         weighted=modcost.res,
         groups=c.groups,
         group_names=c.group_names,

@@ -200,7 +200,7 @@ class _Search:
             damping = 10 * damping if damping > 0 else _FIRST
 
     def next_damping(self, at: _Iterate, step: _Step, damping: float, found: _Iterate) -> float:
-        """Return with how much damping the next step begins: less, the better the linearised equations have foretold."""
+        """Return with how much damping the next step begins: less, the better the residual was foretold."""
         r = self.residuals(at)
         before, after = float(r @ r), float(np.sum(np.square(self.residuals(found))))
         foretold = before - float(np.sum(np.square(r + at.S @ (step.new - at.theta) * self.weights)))
@@ -257,7 +257,8 @@ class _Search:
         labels = list(p.names) if self.is_complementary else ["0", *p.names]
         told = [f"{'c' if self.is_complementary else 'a'}.{name}" for name in labels]
         columns = ["step", *p.names, *told, "damping", "correction", "residual"]
-        table = pd.DataFrame(self.rows, columns=columns).astype({"step": int})
+        cells = np.reshape(self.rows, (len(self.rows), len(columns)))
+        table = pd.DataFrame({"step": cells[:, 0].astype(int), **dict(zip(columns[1:], cells.T[1:], strict=True))})
         last = self.rows[-1][1 + len(p.names) : -3] if self.rows else np.full(len(told), np.nan)
         A = at.S * self.weights[:, None]
         return Outcome(

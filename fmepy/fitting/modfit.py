@@ -23,7 +23,7 @@ from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.multistart import best_of
 from fmepy.fitting.problem import Outcome, Problem
-from fmepy.fitting.result import ModFit, by_variable
+from fmepy.fitting.result import ModFit, variances
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
@@ -328,7 +328,7 @@ def _result(one: OneFit, found: Found) -> ModFit:
     cost = objective.modcost(theta)
     r, data = _residuals(objective, theta, cost)
     if data.group_names and (cost is not None or not objective.is_scalar):
-        fields = _variances(data, r)
+        fields = variances(data, r)
     unit = 1.0 if objective.is_scalar or one.prior is not None else ssr / nobs
     wanted_too = unit > 0 and not found.interrupted  # after Ctrl-C nothing more is run
     worth = solver_error(objective, lambda f: f.value(theta) / unit) if wanted_too else None
@@ -386,20 +386,6 @@ def _residuals(objective: Objective, theta: Vector, cost: Any) -> tuple[Vector, 
     names, r = found
     groups, of = pd.factorize(np.array(names, dtype=object))
     return r, replace(KnownData.unweighted(len(r)), groups=groups.astype(np.intp), group_names=tuple(map(str, of)))
-
-
-def _variances(data: CostData, r: Vector) -> dict[str, pd.Series]:
-    """Return SSR / N by variable: scaled, unscaled, unweighted."""
-    n_group = len(data.group_names)
-    n = np.bincount(data.groups, minlength=n_group)
-    unscaled = np.bincount(data.groups, weights=r**2, minlength=n_group) / n
-    unweighted = np.bincount(data.groups, weights=(r / data.weights) ** 2, minlength=n_group) / n
-    names = data.group_names
-    return {
-        "var_ms": by_variable(unscaled * data.scales**2, names),
-        "var_ms_unscaled": by_variable(unscaled, names),
-        "var_ms_unweighted": by_variable(unweighted, names),
-    }
 
 
 def _minus2loglik(objective: Objective, theta: Vector, ssr: float, nobs: float) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.base import CostData
 from fmepy.costs.solver_error import told_error
 from fmepy.errors import ArgumentError, listed
 from fmepy.numerics.covariance import Spectrum, correlation_of
@@ -494,3 +495,17 @@ class ModFitSummary(Shown):
 def by_variable(values: Mapping[str, Any] | Any, names: Sequence[str]) -> pd.Series:
     """Return values labelled by variable; names may repeat."""
     return pd.Series(np.asarray(values, dtype=float), index=list(names))
+
+
+def variances(data: CostData, r: Vector) -> dict[str, pd.Series]:
+    """Return SSR / N by variable: scaled, unscaled, unweighted."""
+    n_group = len(data.group_names)
+    n = np.bincount(data.groups, minlength=n_group)
+    unscaled = np.bincount(data.groups, weights=r**2, minlength=n_group) / n
+    unweighted = np.bincount(data.groups, weights=(r / data.weights) ** 2, minlength=n_group) / n
+    names = data.group_names
+    return {
+        "var_ms": by_variable(unscaled * data.scales**2, names),
+        "var_ms_unscaled": by_variable(unscaled, names),
+        "var_ms_unweighted": by_variable(unweighted, names),
+    }
