@@ -19,6 +19,7 @@ from benchmarks import (
     rows_first_use,
     rows_mcmc,
     rows_montecarlo,
+    rows_prediction,
     rows_sensitivity,
     rows_starts,
 )
@@ -28,6 +29,7 @@ ROOMS = (
     rows_costs,
     rows_starts,
     rows_boundary,
+    rows_prediction,
     rows_sensitivity,
     rows_montecarlo,
     rows_mcmc,

@@ -303,3 +303,22 @@ def test_observations_as_boundary_conditions(root, tmp_path, capsys):
     for name in ("hare_and_lynx", "compartments"):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
         assert (tmp_path / f"{name}.svg").exists()
+
+
+def test_the_pendulum_is_found_by_its_predictions(root, tmp_path, capsys):
+    found = vignette(root, "pendulum").main(tmp_path)
+    assert found["table"]["minima"].tolist() == [17, 1, 1]
+    length = {name: fit.par["L"] for name, fit in found["fits"].items()}
+    assert length["simulation"] == pytest.approx(0.6776, abs=2e-4)
+    assert length["observer, K = 1"] == pytest.approx(1.0000672, abs=1e-7)
+    assert length["corrected at every reading"] == pytest.approx(1.0, abs=1e-6)
+    for name in ("observer, K = 1", "corrected at every reading"):
+        noisy = found["noisy"][name]
+        assert abs(noisy.par["L"] - 1) < 3 * noisy.std_error["L"]
+    fit = found["fit"]
+    assert abs(fit.par["L"] - 1) < 3 * fit.std_error["L"]
+    assert (fit.par[["K1", "K2"]].abs() < 3 * fit.std_error[["K1", "K2"]]).all()
+    assert fit.ssr / fit.df_residual == pytest.approx(0.01, rel=0.1)
+    assert "Gains fitted too" in capsys.readouterr().out
+    for name in ("landscapes", "runs"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000

@@ -23,6 +23,7 @@ from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.expressions.equations import names_in
 from fmepy.expressions.text import parse_expression
 from fmepy.models.corrected import Entry
+from fmepy.parameters.entities import split_local
 from fmepy.parameters.names import normal_name
 
 STATIONARY = "stationary"
@@ -65,9 +66,11 @@ def read_gain(given: Any, states: Sequence[str], variables: Sequence[str]) -> tu
     shapes = {(): (1, 1), (n,): (n, 1), (m,): (1, m), (n, m): (n, m)}
     shape = shapes.get(matrix.shape)
     if shape != (n, m):
-        said = "one number" if matrix.shape == () else f"the shape {matrix.shape}"
+        said = "has one number;" if matrix.shape == () else f"has the shape {matrix.shape};"
+        if isinstance(given, str):
+            said = f"is {given!r}.{did_you_mean(given, [STATIONARY])} For other gains than {STATIONARY!r}"
         raise ArgumentError(
-            f"`gain` has {said}; a row for each of the states ({listed(states)}) and a column for each observed "
+            f"`gain` {said} a row for each of the states ({listed(states)}) and a column for each observed "
             f"variable ({listed(variables)}) is needed: shape ({n}, {m}). By name the other entries may be left out: "
             f"gain={{{states[0]!r}: {{{variables[0]!r}: 1.0}}}}."
         )
@@ -136,7 +139,7 @@ def parameters_of_gain(
     out: dict[str, float] = {}
     for state, variable, value in gain:
         for name in sorted(names_in([value]) - set(map(str, of_model.index))):
-            if name not in given and name not in set_by:
+            if name not in {*map(str, set_by), *(split_local(k)[0] for k in given)}:
                 raise ArgumentError(
                     f"`gain[{state!r}][{variable!r}]` uses {name!r}, which has no value. Give it in `parms`, such as "
                     f"parms={{{name!r}: 0.0}}.{did_you_mean(name, [*given, *of_model.index])}"

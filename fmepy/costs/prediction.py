@@ -26,13 +26,15 @@ import numpy as np
 
 from fmepy.checks import whole_number
 from fmepy.costs.entities import EntityColumn
-from fmepy.costs.gain import parameters_of_gain, read_gain
+from fmepy.costs.gain import STATIONARY, parameters_of_gain, read_gain
+from fmepy.costs.instability import Guard
 from fmepy.costs.interpolation import merge_times, nearest_rows
 from fmepy.costs.observations import Observations
 from fmepy.costs.simulation import SimulationCost
+from fmepy.costs.stationary import Stationary, stationary
 from fmepy.errors import ArgumentError, DataError, check_choice
 from fmepy.expressions.equations import names_in
-from fmepy.models.corrected import Entry, Samples, corrected_model
+from fmepy.models.corrected import Entry, Samples, check_modelled, corrected_model
 from fmepy.types import IntVector, Vector
 
 FORMS = ("innovation", "observer")
@@ -52,7 +54,7 @@ class PredictionErrorCost(SimulationCost):
     obs : DataFrame, or mapping of names to columns
         The data, wide or long, as `modCost` takes them. A reading that is missing, or of which only a limit is known
         (`censored`), corrects nothing; of several readings of a variable at one time the mean does.
-    gain : dict, table, array or number
+    gain : dict, table, array, number or "stationary"
         K, how much of an error corrects which state: ``{state: {variable: K}}``, where K is a number, a parameter's
         name or an expression of parameters. A labelled table, or an array with a row for each state and a column for
         each observed variable, in order; a number where there is one of each. An error is in the unit of the data,
@@ -64,8 +66,12 @@ class PredictionErrorCost(SimulationCost):
     steps : int
         Errors of predictions of so many samples ahead ("innovation"): from sample steps + 1 on, whose prediction knows
         the first one. With one step every sample is compared, the first with the start.
-    process_noise, operating_point
-        Of ``gain="stationary"``.
+    process_noise, operating_point : mapping, optional
+        With ``gain="stationary"``, K is that to which the filter of a `FimlofCost` converges, whose words
+        `process_noise` and `measurement_noise` are taken in: of the model linearised at `operating_point` (states;
+        default the start, where the model is linear or at rest there), at the parameters' own values, fixed when the
+        cost is made. The errors of prediction then have that filter's sds, the roots of the diagonal of H P H' + R.
+        "innovation" needs evenly spaced samples; "observer" takes R times the mean distance of readings as a density.
     x, y, err, weight, scaleVar, transform, measurement_noise, censored, parms, entity, entity_parms, conditions
         As in `SimulationCost`; `parms` holds the values of parameters of the gain too.
 
@@ -74,6 +80,8 @@ class PredictionErrorCost(SimulationCost):
     predictor : Model
         The corrected model. Its table shows at a sample the state before the correction; with several steps, further
         columns ``<state>_ahead1``, ... hold those of fewer steps.
+    stationary : Stationary or None
+        Of ``gain="stationary"`` the gain and the sds of the errors of prediction.
     parms, lower, upper, comparison, experiments, noise
         As in `SimulationCost`; the parameters of the gain stand behind those of the model.
 
@@ -123,6 +131,9 @@ class PredictionErrorCost(SimulationCost):
     interpolate: str = field(default="exact", init=False)
     outside: str = field(default="error", init=False)
     noise_parms: Any = field(default=None, init=False)
+    stationary: Stationary | None = field(init=False)
+    _samples: tuple[Samples, ...] = field(init=False)
+    _entries: tuple[Entry, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         check_choice(self.form, FORMS, "form")
@@ -134,7 +145,17 @@ class PredictionErrorCost(SimulationCost):
             )
         if self.x is None:
             raise ArgumentError("`x=None` has no samples that could correct the model. Name the column of the times.")
+        for argument in ("process_noise", "operating_point"):
+            if getattr(self, argument) is not None and not self._is_stationary:
+                raise ArgumentError(
+                    f"`{argument}` is what gain='stationary' follows from; a gain of your own needs none."
+                )
         super().__post_init__()
+        if self.cases is not None and any(start is not None for start in self.cases.starts):
+            raise ArgumentError(
+                "`conditions`: a start from another row's steady state is for a SimulationCost; readings would have to "
+                "correct a row without data."
+            )
 
     # --- what is compared
 
@@ -165,15 +186,65 @@ class PredictionErrorCost(SimulationCost):
 
     def _predictor(self, observations: Observations, column: EntityColumn | None, set_by: Collection[str]) -> Any:
         """Return the corrected model."""
-        gain = read_gain(self.gain, self.model.states, observations.names)
-        if self.form == "observer":
-            _refuse_names(gain)
-        parms = parameters_of_gain(gain, self.model.parms, self._given, set_by)
         records = _records(observations, None if column is None else column.of_row, self.model.times)
         labels = [None] if column is None else list(column.texts)
         samples = [_samples(observations, r, label) for r, label in zip(records, labels, strict=True)]
-        words: dict[str, Any] = {"form": self.form, "steps": self.steps, "parms": parms}
-        return corrected_model(self.model, samples, gain, column=self.entity, **words)
+        words: dict[str, Any] = {"form": self.form, "steps": self.steps}
+        object.__setattr__(self, "_samples", tuple(samples))
+        stationary = self._stationary(samples, observations.names, words) if self._is_stationary else None
+        object.__setattr__(self, "stationary", stationary)
+        gain = read_gain(self.gain, self.model.states, observations.names) if stationary is None else stationary.gain
+        object.__setattr__(self, "_entries", gain)
+        if self.form == "observer":
+            _refuse_names(gain)
+        parms = parameters_of_gain(gain, self.model.parms, self._given, set_by)
+        return corrected_model(self.model, samples, gain, column=self.entity, parms=parms, **words)
+
+    @property
+    def _is_stationary(self) -> bool:
+        return isinstance(self.gain, str) and self.gain == STATIONARY
+
+    def _stationary(self, samples: Sequence[Samples], variables: Sequence[str], words: dict[str, Any]) -> Stationary:
+        """Return the gain that follows from the noise."""
+        for argument in ("err", "transform"):
+            if getattr(self, argument) is not None:
+                raise ArgumentError(
+                    f"gain='stationary' is of readings whose sds `measurement_noise` says, in their own unit: leave "
+                    f"`{argument}` out."
+                )
+        check_modelled(self.model, self.form)
+        said = {"process_noise": self.process_noise, "measurement_noise": self.measurement_noise}
+        point = self.operating_point
+        return stationary(self.model, samples, variables, **words, **said, operating_point=point, parms=self._given)
+
+    @property
+    def _noise_said(self) -> Any:
+        return self.measurement_noise if self.stationary is None else dict(self.stationary.sds)
+
+    # --- gains that break the predictor
+
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> Any:
+        """Return the cost as a function of the parameters `names` (None: all); see `SimulationCost.bind`."""
+        return self._guarded(super().bind(names, hold_engine=hold_engine, runs=runs))
+
+    @classmethod
+    def bind_together(
+        cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
+    ) -> Any:
+        """Return costs of one corrected model as one function: a cost by itself."""
+        bound = super().bind_together(parts, names, hold_engine=hold_engine, runs=runs)
+        return parts[0]._guarded(bound)
+
+    def _guarded(self, bound: Any) -> Any:
+        """Let runs that break down say where the gain is to blame."""
+        found = bound.predictions
+        largest = float(np.abs(self.comparison.scale.back(self.comparison.obs)).max())
+        parts = getattr(found, "parts", (found,))
+        models = [self.predictor] if self.cases is None else list(self.models)
+        for part, model in zip(parts, models, strict=True):
+            samples = self._samples[0] if self.cases is None else self._samples[self.cases.apart[0][model.k]]
+            part.guard = Guard(self.model, model, samples, self._entries, self.form, largest or 1.0)
+        return bound
 
 
 # --- samples

@@ -184,6 +184,7 @@ class PredictionsOfRun(Predictions):
         fixed: Mapping[str, float],
     ) -> None:
         super().__init__(data)
+        self.guard: Any = None  # of a corrected model (`fmepy.costs.instability`)
         self.parameter_names = tuple(model.names)
         self.theta0 = np.array(model.theta0, dtype=float)
         self.model, self.lookup, self._places, self._fixed = model, lookup, tuple(places), dict(fixed)
@@ -215,7 +216,7 @@ class PredictionsOfRun(Predictions):
 
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,)."""
-        return self._checked(self.lookup.values(self.model.simulate(theta)), theta)
+        return self._checked(self.lookup.values(self._ran(self.model.simulate, theta)), theta)
 
     def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return mod of many theta, shape (n, n_obs), and why they failed."""
@@ -224,9 +225,27 @@ class PredictionsOfRun(Predictions):
 
     def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
         """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
-        Y, S = self.model.sensitivities(theta)
+        Y, S = self._ran(self.model.sensitivities, theta)
         mod, slopes = self._checked(self.lookup.values(Y), theta), self.lookup.sensitivities(S)
         return mod, self._finite_slopes(slopes, theta)
+
+    def _ran(self, run: Callable[[Vector], Any], theta: Vector) -> Any:
+        try:
+            return run(theta)
+        except SimulationError as error:
+            if self.guard is None:
+                raise
+            raise self.guard.explained(error, self._parameters(theta)) from error
+
+    def _checked(self, mod: Vector, theta: Vector) -> Vector:
+        if self.guard is not None:
+            x = self._places[0].x
+            assert x is not None, "what corrects a model has times"
+            self.guard.check(mod[: len(x)], x, self._parameters(theta))
+        return super()._checked(mod, theta)
+
+    def _parameters(self, theta: Vector) -> dict[str, float]:
+        return {**self._fixed, **dict(zip(self.parameter_names, map(float, theta), strict=True))}
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
@@ -238,7 +257,7 @@ class PredictionsOfRun(Predictions):
         where = "" if x is None else f" at {at.x_name} = {x:g}"
         return SimulationError(
             f"The model's value of {at.names[i]!r}{where} {what}.",
-            parameters={**self._fixed, **dict(zip(self.parameter_names, map(float, theta), strict=True))},
+            parameters=self._parameters(theta),
             time=x,
         )
 

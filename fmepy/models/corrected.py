@@ -93,6 +93,13 @@ def corrected_model(
     ModelError
         A model that does not say what it is made of; an observer of a difference equation.
     """
+    check_modelled(model, form)
+    own = [model if s.label is None or model.entity_inputs is None else model.of_entity(s.label) for s in samples]
+    return _Corrected(model, [m.definition for m in own], samples, gain, form, steps, dict(parms or {}), column).model()
+
+
+def check_modelled(model: Any, form: str) -> None:
+    """Refuse a model that cannot be corrected, see `corrected_model`."""
     d: Definition | None = getattr(model, "definition", None)
     if d is None or d.is_closed or not hasattr(model, "of_equations"):
         raise ModelError(
@@ -105,8 +112,6 @@ def corrected_model(
             "form='observer' corrects a rate all the time, and difference equations have none: they are corrected at "
             "their steps, form='innovation'."
         )
-    own = [model if s.label is None or model.entity_inputs is None else model.of_entity(s.label) for s in samples]
-    return _Corrected(model, [m.definition for m in own], samples, gain, form, steps, dict(parms or {}), column).model()
 
 
 class _Corrected:
