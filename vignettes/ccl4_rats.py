@@ -13,6 +13,9 @@ splits the data, and a table of conditions says with how many ppm each of them b
 * Local: with a breathing rate QP and a loss of the chamber KL for every rat, the rest is a fifteenth of that: the rats
   (and their chambers) differ, and the chemistry can be shared.
 
+The size of the errors, of the logarithms, is estimated with the model (``measurement_noise=``): the likelihoods say
+what the further parameters are worth.
+
 Run it by ``python vignettes/ccl4_rats.py [folder]``.
 """
 
@@ -80,17 +83,21 @@ def main(output: Path = Path("results/ccl4_rats")) -> dict[str, Any]:
     readings = rats[["animal", "time", "ChamberConc"]].rename(columns={"ChamberConc": "CP"})
     model = fme.OdeModel(EQUATIONS, times=np.linspace(0, 6, 61), parms=PARMS)
 
-    shared = fme.SimulationCost(model, readings, entity="animal", conditions=began, transform="log")
+    shared = fme.SimulationCost(
+        model, readings, entity="animal", conditions=began, transform="log", measurement_noise={"CP": "estimate"}
+    )
     own = shared.replace(entity_parms=["QP", "KL"])
-    names = ["VMAX", "KM"]
+    names = ["VMAX", "KM", "sd_v_CP"]
     local = [n for n in own.parms.index if n.startswith(("QP[", "KL["))]
     fits = {"shared": fme.modFit(shared, names, lower=0), "own": fme.modFit(own, names + local, lower=0)}
     comparison, table = fme.compare_fits(fits), fits["own"].by_entity()
+    ssr = {name: len(readings) * fit.par["sd_v_CP"] ** 2 for name, fit in fits.items()}
 
     print(f"Data: {rats.attrs.get('title', 'ccl4')}\n      {rats.attrs.get('source', '')}\n")
     print(f"{shared!r}\nRuns of the model for twelve rats: {len(shared.models)}\n\n{fits['shared'].summary()}\n")
     print(f"With a breathing rate (l/h) and a loss of the chamber (1/h) for every rat:\n\n{table.round(4)}\n")
-    print(f"Shared: {fits['own'].par[names].round(4).to_dict()}\n\n{comparison}")
+    print(f"Shared: {fits['own'].par[names].round(4).to_dict()}\n")
+    print(f"Sums of squares of the logarithms: {ssr['shared']:.4f} and {ssr['own']:.4f}\n\n{comparison}")
 
     output.mkdir(parents=True, exist_ok=True)
     table.to_csv(output / "by_animal.csv")
@@ -104,7 +111,7 @@ def main(output: Path = Path("results/ccl4_rats")) -> dict[str, Any]:
     save(fits["own"].plot(), output / "residuals_own")
     print(f"\nTables (CSV) and pictures (PNG, SVG) are in {output}/:")
     print("  " + "  ".join(sorted(p.name for p in output.iterdir())))
-    return {"cost": shared, "fits": fits, "by_animal": table, "comparison": comparison}
+    return {"cost": shared, "fits": fits, "by_animal": table, "comparison": comparison, "ssr": ssr}
 
 
 def save(axes: object, path: Path) -> None:

@@ -6,11 +6,13 @@ Sheiner and Beal 1994; the data set `Theoph` of R)::
     d(gut)/dt = -ka gut        d(central)/dt = ka gut - ke central        conc = central / V
 
 Every subject got a dose of its own: the table of events has a column ``Subject``, as the data have, so that the doses
-belong to the subjects. All twelve are fitted at once, twice:
+belong to the subjects. The size of the errors is estimated with the model (``measurement_noise=``): every fit is
+a likelihood, and they can be compared. All twelve are fitted at once, three times:
 
 * pooled: ka, ke, V shared, as if all were one person;
 * by subject: ``entity_parms=["ka", "ke", "V"]``, 36 parameters. The residual standard error is that of R's ``nlsList``
-  (Pinheiro and Bates 2000), 0.7002 on 96 degrees of freedom.
+  (Pinheiro and Bates 2000), 0.7002 on 96 degrees of freedom;
+* by subject with noise that grows: its sd is ``sqrt(a**2 + (b*conc)**2)``, as that of assays often is.
 
 Run it by ``python vignettes/theophylline.py [folder]``.
 """
@@ -57,28 +59,35 @@ def main(output: Path = Path("results/theophylline")) -> dict[str, Any]:
         outputs={"conc": "central / V"},
         events=doses,
     )
-    pooled = fme.SimulationCost(model, theo[["Subject", "Time", "conc"]], x="Time", entity="Subject")
+    readings = theo[["Subject", "Time", "conc"]]
+    pooled = fme.SimulationCost(model, readings, x="Time", entity="Subject", measurement_noise={"conc": "estimate"})
     own = pooled.replace(entity_parms=["ka", "ke", "V"])
-    fits = {"pooled": fme.modFit(pooled, lower=0), "by subject": fme.modFit(own, lower=0)}
+    grows = own.replace(measurement_noise={"conc": "sqrt(a**2 + (b*conc)**2)"}, parms={"a": 0.3, "b": 0.1})
+    costs = {"pooled": pooled, "by subject": own, "noise that grows": grows}
+    fits = {name: fme.modFit(cost, lower=0) for name, cost in costs.items()}
     comparison = fme.compare_fits(fits)
-    table = fits["by subject"].by_entity()
-    sigma = float(np.sqrt(fits["by subject"].ssr / fits["by subject"].df_residual))
+    table = fits["noise that grows"].by_entity()
+    # the likelihood divides the squares by n, nlsList by n less the 36 parameters of the curves
+    sd, degrees = fits["by subject"].par["sd_v_conc"], len(readings) - 36
+    sigma = float(sd * np.sqrt(len(readings) / degrees))
 
     print(f"Data: {theo.attrs.get('title', 'Theoph')}\n      {theo.attrs.get('source', '')}\n")
-    print(f"{fits['pooled'].summary()}\n\nBy subject (.se: standard error):\n\n{table.round(3)}\n")
-    print(f"Residual standard error by subject: {sigma:.4f} mg/l on {fits['by subject'].df_residual:.0f} degrees.\n")
+    print(f"{fits['pooled'].summary()}\n\nBy subject, noise that grows (.se: standard error):\n\n{table.round(3)}\n")
+    print(f"Residual standard error by subject: {sigma:.4f} mg/l on {degrees} degrees.\n")
+    print(f"The sd of an error goes from {fits['noise that grows'].par['a']:.2f} mg/l near zero to "
+          f"{100 * fits['noise that grows'].par['b']:.0f} % of a high concentration.\n")  # fmt: skip
     print(comparison)
 
     output.mkdir(parents=True, exist_ok=True)
     table.to_csv(output / "by_subject.csv")
     labels = {"xlabel": "time, h", "ylabel": "mg/l"}
     curves = pooled.plot(fits["pooled"].par, color="C1", label="pooled", **labels)
-    own.plot(fits["by subject"].par, axes=curves, color="C0", label="own", **labels)
+    grows.plot(fits["noise that grows"].par, axes=curves, color="C0", label="own", **labels)
     for ax in curves:
         ax.label_outer()
     curves[0].legend(*_lines(curves[0]), frameon=False, fontsize="small")
     save(curves, output / "curves")
-    save(fits["by subject"].plot(), output / "residuals")
+    save(fits["noise that grows"].plot(), output / "residuals")
     save(draw_estimates(table, fits["pooled"]), output / "estimates")
     print(f"\nTables (CSV) and pictures (PNG, SVG) are in {output}/:")
     print("  " + "  ".join(sorted(p.name for p in output.iterdir())))

@@ -23,6 +23,7 @@ from fmepy.costs.base import (
     residuals_many,
     standardised,
 )
+from fmepy.costs.said_noise import SaidNoise, said_noise
 from fmepy.errors import ArgumentError
 from fmepy.models.base import Model, bound_to, keep_within, tightened
 from fmepy.models.mapped import MappedModel
@@ -153,6 +154,12 @@ class MappedCost(Mapped, AddableCost):
         """Return the cost as a function of the mapped parameters `names` (None: all)."""
         map = self.map(self.checked_names(names))
         return mapped(bound_to(self.inner, map.full_names, **words), map, self.inner)
+
+    @property
+    def said_noise(self) -> SaidNoise | None:
+        """What is said of the noise, see `fmepy.costs.said_noise`."""
+        said = said_noise(self.inner)
+        return None if said is None else said.mapped(self.how.kinds, {str(k): v for k, v in self.parms.items()})
 
     def repeats(self, other: object) -> bool:
         """Tell whether another cost holds the same model against the same data."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,16 @@ from fmepy.costs.censored import signs
 from fmepy.costs.entities import Experiments
 from fmepy.costs.observations import Comparison
 from fmepy.costs.row_parameters import uses_of
+from fmepy.costs.said_noise import SaidNoise, said_noise_of
 from fmepy.errors import ArgumentError
 from fmepy.models.entity import EntityModel
 from fmepy.models.from_rest import opened
+from fmepy.parameters.entities import entity_parameters
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters
+
+if TYPE_CHECKING:
+    from fmepy.costs.measurement_noise import MeasurementNoise
 
 
 class ModelsOfCost:
@@ -90,7 +95,30 @@ class RunsOfCost(ModelsOfCost):
 
     x: str | None
     comparison: Comparison
+    noise: MeasurementNoise | None
     _own: pd.Series
+
+    @property
+    def said_noise(self) -> SaidNoise | None:
+        """What is said of the noise, in words that results keep; None of a sum of squares."""
+        if self.noise is None:
+            return None
+        c, by, kinds = self.comparison, self.cases, self.comparison.scale.kinds
+        variables = list(c.group_names)
+        rows = {v: np.flatnonzero(c.groups == k) for k, v in enumerate(variables)}
+        errors = {v: float(1 / c.weights[r[0]]) if np.ptp(c.weights[r]) == 0 else None for v, r in rows.items()}
+        if by is None:
+            parameters, cases = entity_parameters(self._own, [""]), [(0, None, set(variables))]
+        else:
+            texts = [None] if self.entity is None else by.column.texts
+            parameters = by.parameters
+            cases = [
+                (k, texts[e], {v for v in variables if (by.case_of[rows[v]] == k).any()})
+                for k, e in enumerate(by.entity_of.tolist())
+            ]
+        scales = {v: kinds.get(int(r[0])) for v, r in rows.items()}
+        found = said_noise_of(self.noise.sds, scales, errors, parameters, cases)
+        return found.mapped(self.transforms, found.values)
 
     def runs_of(self, entity: Any = None, variable: str | None = None) -> dict[str, EntityModel]:
         """Return the models of one entity, by what readings (of a variable) name by row: several where that differs."""

@@ -46,6 +46,7 @@ from fmepy.costs.squares import BoundSimulation
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model
+from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.types import IntVector, UserParameters
@@ -271,7 +272,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         object.__setattr__(self, "_given", given_values(self.parms))
         object.__setattr__(self, "comparison", comparison if column is None else column.of(comparison))
         parms = self._read_cases(observations, column, by_row, len(table))
-        check_given(self._given, self.model.parms, parms.index)
+        local = {normal_name(name) for name in self.entity_parms}
+        check_given(self._given, self.model.parms, [*parms.index, *local])
         object.__setattr__(self, "parms", parms.copy())  # whoever writes to it changes no value of the cost
         object.__setattr__(self, "_own", parms)
         for name in self.scales:
@@ -301,7 +303,9 @@ class SimulationCost(RunsOfCost, AddableCost):
                     f"{name!r} is in `noise_parms`, which sets it by row, and in `{argument}`, which sets it by "
                     "entity. Leave it out of one of them."
                 )
-        set_by = (*conditions.cells, *placeholders)
+        texts = [] if column is None else column.texts  # local ones whose start is given by each entity need no other
+        starts = [n for n in self.entity_parms if texts and all(local_name(n, t) in self._given for t in texts)]
+        set_by = (*conditions.cells, *placeholders, *starts)
         object.__setattr__(self, "predictor", self._predictor(observations, column, set_by))
         full = self._read_noise(set_by)
         if column is None and by_row is None:

@@ -36,6 +36,7 @@ from fmepy.costs.data_identity import joined
 from fmepy.costs.mapped import mapped
 from fmepy.costs.modcost import ModCost, joined_costs
 from fmepy.costs.observations import warn_of_copy
+from fmepy.costs.said_noise import SaidNoise, joined_noise, said_noise
 from fmepy.errors import ArgumentError
 from fmepy.models.base import bound_to, engine_of, keep_within, runs_word, tightened
 from fmepy.parameters.maps import Selected
@@ -320,6 +321,11 @@ class SumCost(AddableCost):
         object.__setattr__(self, "parms", own)
         object.__setattr__(self, "lower", pd.Series(lower, dtype=float))
         object.__setattr__(self, "upper", pd.Series(upper, dtype=float))
+
+    @property
+    def said_noise(self) -> SaidNoise | None:
+        """What the parts say of their noise, see `fmepy.costs.said_noise`."""
+        return joined_noise(said_noise(part) for part in self.parts)
 
     def __call__(self, parms: UserParameters = None) -> Any:
         """Return the `ModCost`, or -2 log L (a float) if a part gives nothing else.

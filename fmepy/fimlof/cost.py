@@ -27,6 +27,7 @@ from fmepy.costs.base import AddableCost
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_conditions, read_experiments
 from fmepy.costs.noise import guessed_sd, names_of_estimates, names_of_noise
 from fmepy.costs.runs import ModelsOfCost
+from fmepy.costs.said_noise import SaidNoise, said_noise_of
 from fmepy.costs.tables import as_table
 from fmepy.errors import (
     ArgumentError,
@@ -237,6 +238,17 @@ class FimlofCost(ModelsOfCost, AddableCost):
                 raise ParameterError(f"`parms`: {name!r} is {value:g}; it scales a noise, and cannot be below zero.")
         object.__setattr__(self, "cases", experiments)
         object.__setattr__(self, "parms", marked(pd.Series(values, dtype=float), self.transforms or None))
+
+    @property
+    def said_noise(self) -> SaidNoise:
+        """What is said of the noise of readings, see `fmepy.costs.said_noise`."""
+        spec, by = self.specification, self.experiments
+        sds = dict(zip(spec.errors.keys, spec.errors.sds, strict=True))
+        texts: Any = [None] if self.entity is None else by.column.texts
+        cases = [(k, texts[e], set(spec.variables)) for k, e in enumerate(by.entity_of.tolist())]
+        scales = dict(zip(spec.variables, spec.transforms, strict=True))
+        found = said_noise_of(sds, scales, {}, by.parameters, cases)
+        return found.mapped(self.transforms, found.values)
 
     @property
     def lower(self) -> pd.Series:

@@ -6,8 +6,9 @@ is compared with its readings (identity where none was asked for), and sigma the
     a fit       se_i^2 = S_i C S_i'                             y_i -/+ q se_i
       reading   T^-1( T(y_i) -/+ q sqrt( (T'(y_i) se_i)^2 + sigma^2 ) )
     draws       quantiles of y_i over the draws
-      reading   quantiles of the mixture of normals N(y_ik, sigma_k^2) over the draws k
+      reading   T^-1 of quantiles of the mixture of normals N(T(y_ik), sigma_k^2) over the draws k
     profiles    the ends of the profile of y_i
+      reading   the ends of the profile of a reading, see `fmepy.fitting.reading`
 
 q is the quantile of t with the fit's degrees of freedom, or of the normal distribution for -2 log L and with a prior.
 """
@@ -22,12 +23,14 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.noise import MEASUREMENT
+from fmepy.costs.said_noise import SaidNoise
 from fmepy.costs.user_function import as_simulator, is_model
-from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
+from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you_mean, listed
+from fmepy.fitting.reading import SCALES, ends_of_reading, sds_of_draws, sds_of_fit, transforms
 from fmepy.models.base import bound_to, keep_within, simulate_many
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.named import generated_names
-from fmepy.parameters.scales import check_scale, scale_taken
+from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -89,38 +92,16 @@ def band_of_fit(model: Any, fit: ModFit, times: Any, level: float, reading: bool
     if not reading:
         return Band(x_name, x, variables, Y, se, Y - q * se, Y + q * se)
     lower, upper, wide = Y.copy(), Y.copy(), se.copy()
-    kinds = _transforms(fit)
-    for j, (name, variance) in enumerate(zip(variables, _reading_variance(fit, variables), strict=True)):
-        forward, back, slope = _SCALES[kinds.get(name)]
+    kinds, sds = transforms(fit), sds_of_fit(fit, model, x_name, x, variables, Y)
+    for j, name in enumerate(variables):
+        forward, back, slope = SCALES[kinds.get(name)]
         with np.errstate(divide="ignore", invalid="ignore"):
             steep = slope(Y[:, j])
-            on_scale = np.sqrt((steep * se[:, j]) ** 2 + variance)
+            on_scale = np.sqrt((steep * se[:, j]) ** 2 + sds[:, j] ** 2)
             middle = forward(Y[:, j])
             lower[:, j], upper[:, j] = back(middle - q * on_scale), back(middle + q * on_scale)
             wide[:, j] = on_scale / steep
     return Band(x_name, x, variables, Y, wide, lower, upper)
-
-
-_SCALES: dict[str | None, tuple[Any, Any, Any]] = {
-    None: (lambda y: y, lambda g: g, np.ones_like),
-    "log": (np.log, np.exp, lambda y: 1 / y),
-    "sqrt": (np.sqrt, lambda g: np.maximum(g, 0.0) ** 2, lambda y: 0.5 / np.sqrt(y)),
-}
-"""T, its inverse and T' by transform; no reading is the square of less than zero."""
-
-
-def _transforms(fit: ModFit) -> dict[str, str | None]:
-    """Return by which transform every variable was compared."""
-    found: dict[str, str | None] = {}
-    for c, _ in fit.cost.pieces if fit.cost is not None else ():
-        kinds = c.scale.kinds
-        for i, name in enumerate(c.names):
-            if found.setdefault(name, kinds.get(i)) != kinds.get(i):
-                raise ArgumentError(
-                    f"reading=True: the fit compares {name!r} on two scales (SimulationCost(transform=...)), so there "
-                    "is no one band of its readings. Take the band of the curve."
-                )
-    return found
 
 
 _Parts = tuple[str, Vector, list[str], Matrix, "NDArray[np.float64]", list[str]]
@@ -189,45 +170,17 @@ def _check_scale(model: Any, fit: ModFit, used: list[str]) -> None:
             )
 
 
-def _reading_variance(fit: ModFit, variables: list[str]) -> Vector:
-    """Return the variance of a reading of every variable, on the scale of comparison; NaN for those never observed."""
-    estimated = {v: float(fit.par[MEASUREMENT + v]) ** 2 for v in variables if MEASUREMENT + v in fit.par.index}
-    if fit.cost is not None and fit.cost.is_likelihood:
-        return np.array([estimated.get(v, _said_variance(fit, v)) for v in variables])
-    correction = 1.0 if fit.is_scalar else fit.nobs / fit.df_residual if fit.df_residual > 0 else np.nan
-    if isinstance(fit.var_ms_unweighted, pd.Series):
-        of = fit.var_ms_unweighted.index if fit.cost is None else list(fit.cost.variables)
-        by_name = fit.var_ms_unweighted.set_axis(of).groupby(level=0).mean() * correction
-        return np.array([estimated.get(v, by_name.get(v, np.nan)) for v in variables])
-    if np.isfinite(fit.ms) and len(variables) == 1:
-        return np.array([fit.ms * correction])
-    return np.array([estimated.get(v, np.nan) for v in variables])
-
-
-def _said_variance(fit: ModFit, variable: str) -> float:
-    """Return the variance that the noise of a likelihood has at every reading of a variable."""
-    sds = np.concatenate([1 / c.weights[np.array(c.names) == variable] for c, _ in fit.cost.pieces])
-    if not sds.size:
-        return np.nan
-    if np.ptp(sds) > 1e-9 * sds.max():
-        raise ArgumentError(
-            f"reading=True: the noise of {variable!r} is not the same at all readings, from {sds.min():.4g} to "
-            f"{sds.max():.4g}. Take the band of the model's value, and add the noise where you predict."
-        )
-    return float(sds[0] ** 2)
-
-
 # -------------------------------------------------------------------------------------------------- of draws
 
 
-def draws_of(what: Any) -> tuple[pd.DataFrame, Any] | None:
-    """Return the table of draws of a chain with its sampled variances, or a table of draws; None if it is neither."""
+def draws_of(what: Any) -> tuple[pd.DataFrame, Any, SaidNoise | None] | None:
+    """Return draws, of a chain with its sampled variances and what was said of the noise; None of what is none."""
     if isinstance(getattr(what, "pars", None), pd.DataFrame):
-        return what.pars, getattr(what, "sig", None)
+        return what.pars, getattr(what, "sig", None), getattr(what, "noise", None)
     if isinstance(what, (pd.DataFrame, Mapping)):
         try:
             table = what if isinstance(what, pd.DataFrame) else pd.DataFrame(what)  # a table keeps its scale
-            return table.astype(float), None
+            return table.astype(float), None, None
         except (TypeError, ValueError):
             raise ArgumentError(
                 "A table of draws holds numbers only: one column per parameter, one row per draw."
@@ -235,7 +188,9 @@ def draws_of(what: Any) -> tuple[pd.DataFrame, Any] | None:
     return None
 
 
-def band_of_draws(model: Any, draws: pd.DataFrame, sig: Any, times: Any, level: float, reading: bool) -> Band:
+def band_of_draws(
+    model: Any, draws: pd.DataFrame, sig: Any, noise: SaidNoise | None, times: Any, level: float, reading: bool
+) -> Band:
     """Return the band between quantiles over draws, at most a thousand of them, evenly spaced."""
     if not len(draws) or not np.isfinite(draws.to_numpy(dtype=float)).all():
         raise ArgumentError("The table of draws is empty, or holds values that are not finite.")
@@ -248,11 +203,21 @@ def band_of_draws(model: Any, draws: pd.DataFrame, sig: Any, times: Any, level: 
     kept = np.setdiff1d(np.arange(len(Y)), failed)
     note = f"{len(failed)} of {len(Y)} draws failed and are left out." if len(failed) else ""
     Y, share = Y[kept], np.array([0.5, (1 - level) / 2, (1 + level) / 2])
-    sds = _reading_sds(some, sig, rows, variables)[:, kept] if reading else None
-    middle, lower, upper = np.quantile(Y, share, axis=0) if sds is None else _mixture(Y, sds, share)
     variance = Y.var(axis=0, ddof=1 if len(Y) > 1 else 0)
-    if sds is not None:
-        variance = variance + (sds**2).mean(axis=1)
+    if not reading:
+        middle, lower, upper = np.quantile(Y, share, axis=0)
+        return Band(x_name, x, variables, middle, np.sqrt(variance), lower, upper, note)
+    some = some.iloc[kept]
+    sig = sig.iloc[rows[kept]] if isinstance(sig, pd.DataFrame) else None
+    sds = sds_of_draws(some, sig, noise, model, x_name, x, variables, Y)
+    kinds = {} if noise is None else noise.scales
+    middle, lower, upper = (np.empty_like(variance) for _ in range(3))
+    for j, name in enumerate(variables):
+        forward, back, slope = SCALES[kinds.get(name)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = back(_mixture(forward(Y[:, :, j]), sds[:, :, j], share))
+            variance[:, j] += ((sds[:, :, j] / slope(Y[:, :, j])) ** 2).mean(axis=0)
+        middle[:, j], lower[:, j], upper[:, j] = ends
     return Band(x_name, x, variables, middle, np.sqrt(variance), lower, upper, note)
 
 
@@ -264,6 +229,12 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[str, Vector, 
         if not used:
             raise ArgumentError(
                 f"`model` has none of the parameters {listed(names)} of the draws; it has {listed(have)}."
+            )
+        noise = [MEASUREMENT + v for v in model.var_names]
+        for name in set(names) - {*have, *noise, *foreign_columns(draws, have)}:
+            raise ParameterError(
+                f"The draws have a column {name!r}, and the model no such parameter.{did_you_mean(name, have)} It has "
+                f"{listed(have)}. Leave the column out (draws of a chain know which are of its cost)."
             )
         check_scale(draws, scale_taken(model, names), "fit")
         words = {} if times is None else {"times": np.asarray(times, dtype=float)}
@@ -283,29 +254,10 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[str, Vector, 
     return simulator.x_name, simulator.x, list(simulator.var_names), Y, why
 
 
-def _reading_sds(draws: pd.DataFrame, sig: Any, rows: Any, variables: list[str]) -> Matrix:
-    """Return the sd of a reading by draw, shape (n_var, n_draw, 1): sampled variances, or sampled sds of noise."""
-    out = np.full((len(variables), len(draws)), np.nan)
-    for j, name in enumerate(variables):
-        if MEASUREMENT + name in draws.columns:
-            out[j] = draws[MEASUREMENT + name]
-        elif isinstance(sig, pd.DataFrame):
-            columns = [c for c in sig.columns if c in (f"var_{name}", "var_model")]
-            if columns:
-                out[j] = np.sqrt(sig[columns[0]].to_numpy(dtype=float)[rows])
-    if np.isnan(out).all():
-        raise ArgumentError(
-            "reading=True needs the noise of readings: a chain with sampled variances (modMCMC(var0=..., wvar0=...)), "
-            f"or draws of {MEASUREMENT}<variable>. Or: sensRange(model, parInput=draws).with_error(variance)."
-        )
-    return out
-
-
-def _mixture(Y: Cube, sds: Matrix, share: Vector) -> Any:
-    """Return quantiles of mixtures of normals, shape (n_share, n_x, n_var), by halving."""
+def _mixture(Y: Matrix, sd: Matrix, share: Vector) -> Matrix:
+    """Return quantiles of mixtures of normals over the rows, shape (n_share, n_x), by halving."""
     from scipy.special import ndtr
 
-    sd = sds.T[:, None, :]  # draw, x, variable
     low, high = (Y - 10 * sd).min(axis=0), (Y + 10 * sd).max(axis=0)
     found = []
     for p in share:
@@ -321,8 +273,8 @@ def _mixture(Y: Cube, sds: Matrix, share: Vector) -> Any:
 # -------------------------------------------------------------------------------------------------- of profiles
 
 
-def band_of_profile(model: Any, profile: Profile) -> Band:
-    """Return the ends of profiles of predictions; variables at one and the same times."""
+def band_of_profile(model: Any, profile: Profile, reading: bool = False) -> Band:
+    """Return the ends of profiles of predictions, or of readings of them; variables at one and the same times."""
     asked = profile.predicted
     if asked is None:
         raise ArgumentError(
@@ -338,8 +290,34 @@ def band_of_profile(model: Any, profile: Profile) -> Band:
     label = [v if e is None else f"{v}, {e}" for v, e in zip(asked["variable"], asked["entity"], strict=True)]
     variables, x = list(dict.fromkeys(label)), np.unique(asked["time"].to_numpy(dtype=float))
     table = profile.intervals.loc[asked.index].assign(se=profile.standard_error[asked.index])
+    if reading:
+        table = _of_readings(profile, table)
     cells = {k: np.full((len(x), len(variables)), np.nan) for k in ("estimate", "se", "lower", "upper")}
     places = np.searchsorted(x, asked["time"].to_numpy(dtype=float)), [variables.index(v) for v in label]
     for k, cell in cells.items():
         cell[places] = table[k].to_numpy(dtype=float)
     return Band("time", x, variables, cells["estimate"], cells["se"], cells["lower"], cells["upper"])
+
+
+def _of_readings(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of predictions with the ends, and the standard error, of readings of them."""
+    asked, out = profile.predicted, table.copy()
+    assert asked is not None, "of predictions"
+    labels: list[Any] = list(table.index)
+    for label in labels:
+        row = table.loc[label]
+        sd, kind = float(asked["sd"][label]), asked["scale"][label]
+        if np.isnan(sd):
+            raise ArgumentError(
+                f"reading=True: nothing is said of the noise of {asked['variable'][label]!r} where it is predicted. "
+                "Take the band of the model's value."
+            )
+        kind = kind if isinstance(kind, str) else None
+        own = profile.frame[profile.frame["parameter"] == label]
+        values, roots = own["value"].to_numpy(dtype=float), own["root"].to_numpy(dtype=float)
+        y, *ends = row[["estimate", "lower", "upper"]].astype(float)
+        out.loc[label, ["lower", "upper"]] = ends_of_reading(
+            y, (ends[0], ends[1]), values, roots, sd, kind, profile.threshold
+        )
+        out.loc[label, "se"] = np.hypot(row["se"], sd / float(SCALES[kind][2](np.float64(y))))
+    return out

@@ -12,6 +12,7 @@ import pandas as pd
 from fmepy.checks import as_rng
 from fmepy.costs.base import CostData, KnownData, standardised
 from fmepy.costs.objective import Objective
+from fmepy.costs.said_noise import said_noise
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.costs.user_function import as_objective
@@ -365,6 +366,7 @@ def _result(one: OneFit, found: Found) -> ModFit:
         solver_error=worth,
         interrupted=found.interrupted,
         data=objective.data.observed,
+        noise=said_noise(objective.f),
     )
 
 

@@ -83,10 +83,11 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
     level : float
         Coverage of the band, between 0 and 1.
     reading : bool
-        False: the band contains the model's value. True: a new reading, with the noise of the data: the residual
-        variance of each variable (``var_ms_unweighted``, corrected for degrees of freedom; of equal errors), or the sd
-        that was estimated with the model, or the variances that a chain has sampled. Where data were compared on
-        another scale (``transform="log"``), the fit's band is made there and taken back: it is lognormal.
+        False: the band contains the model's value. True: a new reading, with the noise of the data: what
+        ``measurement_noise=`` said of it (an expression is evaluated where it is predicted), the variances that a chain
+        has sampled, or the residual variance of each variable (``var_ms_unweighted``, corrected for degrees of freedom;
+        of equal errors). Where data were compared on another scale (``transform="log"``), the band is made there and
+        taken back: it is lognormal.
 
     Returns
     -------
@@ -96,14 +97,19 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
     ------
     ArgumentError
         A level outside (0, 1), a model that has none of the fitted parameters, times for a plain function or a profile;
-        a profile of parameters, readings of a profile, or of draws that say nothing of the noise.
+        a profile of parameters; readings where nothing is said of the noise, or it depends on what is not known.
+    ParameterError
+        A table of draws with a column that the model has no parameter of.
     SimulationError
         None of the draws could be run.
 
     Notes
     -----
-    A parameter of the fit on a bound counts as fixed there. Parameters that the model does not have (noise) are left
-    out.
+    A parameter of the fit on a bound counts as fixed there. Parameters of a fit's or a chain's cost that the model does
+    not have (noise, another part of a sum) are left out; draws of a chain (``chain.pars``) know which these are.
+
+    The band of readings from a profile is the profile of a reading: all z that are as likely, together with the data,
+    as the level asks (Kreutz, Raue and Timmer 2012, BMC Systems Biology 6, 120).
 
     The band of a fit is linear theory: that of a model that is a plane over the region of the covariance. If it is
     curved there, that of draws or of profiles is better.
@@ -133,12 +139,9 @@ def predict(model: Any, fit: Any, *, times: Any = None, level: float = 0.95, rea
     if not is_model(model) and times is not None:
         raise ArgumentError("`times` is for fmepy models; a function of your own returns its own table.")
     if isinstance(fit, Profile):
-        if times is not None or reading or level != fit.level:
-            raise ArgumentError(
-                "A profile has its own times and level, and says nothing of readings: give them to profile(), and take "
-                "readings from the fit or a chain."
-            )
-        return Prediction(band_of_profile(model, fit).frame, level, False, "profiles", fit.message)
+        if times is not None or level != fit.level:
+            raise ArgumentError("A profile has its own times and level: give them to profile().")
+        return Prediction(band_of_profile(model, fit, reading).frame, level, bool(reading), "profiles", fit.message)
     if isinstance(fit, ModFit):
         return Prediction(band_of_fit(model, fit, times, level, reading).frame, level, bool(reading), "fit")
     draws = draws_of(fit)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,17 @@ import pandas as pd
 
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.fitting.reading import sds_of_fit, transforms
 from fmepy.fitting.refits import HeldPrediction
+from fmepy.fitting.result import ModFit
 from fmepy.models.base import bound_to, keep_within
 from fmepy.models.entity import EntityModel
 from fmepy.models.mapped import MappedModel
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import entity_text
 from fmepy.types import Vector
+
+logger = logging.getLogger(__name__)
 
 _STEP = 6e-6  # cube root of the machine epsilon: central differences of a user's function
 
@@ -57,6 +62,11 @@ class Predicted:
             return self._known[1]
         bound, take = self._prepared
         return float(bound.simulate(theta[take])[-1, bound.var_names.index(self.variable)])
+
+    def everything(self, theta: Vector) -> Vector:
+        """Return all variables of the model at the time, shape (n_var,)."""
+        bound, take = self._prepared
+        return np.asarray(bound.simulate(theta[take])[-1])
 
     def gradient(self, theta: Vector) -> Vector:
         """Return its derivatives, shape (n_par,)."""
@@ -114,8 +124,8 @@ class _OfFunction:
 
 def predictions_asked(
     prediction: Any, f: Any, objective: Objective, runs: int
-) -> tuple[dict[str, HeldPrediction], pd.DataFrame | None]:
-    """Return what `prediction` asks for, by a label; and variable, time and entity of every label, None of functions.
+) -> tuple[dict[str, HeldPrediction], dict[str, Predicted]]:
+    """Return what `prediction` asks for, by a label; and what that is of a model: nothing of functions.
 
     Parameters
     ----------
@@ -129,13 +139,33 @@ def predictions_asked(
         wrong = [k for k, g in made.items() if not callable(g.function)]
         if wrong or not made:
             raise ArgumentError(f"`prediction`: a dict holds functions of p by name; {listed(wrong) or 'it'} does not.")
-        return {k: HeldPrediction(g.value, g.gradient) for k, g in made.items()}, None
-    found, table = dict[str, HeldPrediction](), {}
+        return {k: HeldPrediction(g.value, g.gradient) for k, g in made.items()}, {}
+    found, of = dict[str, HeldPrediction](), dict[str, Predicted]()
     for one in [prediction] if isinstance(prediction, tuple) else list(_several(prediction)):
         for p in _of_model(one, f, objective, runs):
             label = f"{p.variable} at {p.time:.6g}" + ("" if p.entity is None else f", {p.entity}")
-            found[label], table[label] = HeldPrediction(p.value, p.gradient), (p.variable, p.time, p.entity)
-    return found, pd.DataFrame.from_dict(table, orient="index", columns=["variable", "time", "entity"])
+            found[label], of[label] = HeldPrediction(p.value, p.gradient), p
+    return found, of
+
+
+def table_of(of: Mapping[str, Predicted], fit: ModFit, theta: Vector) -> pd.DataFrame | None:
+    """Return variable, time and entity by label, and the sd of a reading there, NaN where nothing is known of it."""
+    if not of:
+        return None
+    at, rows = replace(fit, theta=theta), {}
+    for label, p in of.items():
+        sd, kind = np.nan, None
+        variables = list(map(str, p.model.var_names))
+        try:
+            Y = p.everything(theta)[None, :]
+            sd = float(
+                sds_of_fit(at, p.model, "time", np.array([p.time]), variables, Y)[0, variables.index(p.variable)]
+            )
+            kind = transforms(fit).get(p.variable)
+        except ArgumentError as error:  # the band of the model's value does not need it
+            logger.info("Readings of %s: %s", label, error)
+        rows[label] = (p.variable, p.time, p.entity, sd, kind)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["variable", "time", "entity", "sd", "scale"])
 
 
 _WANTED = "a tuple (variable, time) or (variable, time, entity), a list of them, or a function of p that gives a number"

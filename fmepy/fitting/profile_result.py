@@ -57,7 +57,7 @@ class Profile(Framed):
     interrupted : bool
         True if Ctrl-C ended it: the sides are as long as they came.
     predicted : DataFrame or None
-        Of predictions of a model: variable, time and entity by label.
+        Of predictions of a model, by label: variable, time, entity; sd of a reading there and the scale on which it is.
     """
 
     frame: pd.DataFrame

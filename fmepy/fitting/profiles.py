@@ -20,7 +20,7 @@ import numpy as np
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.errors import ArgumentError, ParameterError, listed
 from fmepy.fitting.optimum import Optimum, optimum_of
-from fmepy.fitting.predicted import predictions_asked
+from fmepy.fitting.predicted import Predicted, predictions_asked, table_of
 from fmepy.fitting.profile_result import Profile, profile_of
 from fmepy.fitting.profile_sides import walk_all
 from fmepy.fitting.refits import Held, HeldParameter
@@ -146,14 +146,14 @@ def profile(
     best = optimum_of(f, fit, lower=lower, upper=upper, method=method, jac=jac, prior=prior, args=args, kwargs=kwargs,
                       runs=_OF_A_SIDE * 2 * len(fit.names) if isinstance(fit, ModFit) else 1)  # fmt: skip
     things: dict[str, Held] = {}
-    predicted = None
+    of_model: dict[str, Predicted] = {}
     if which is not None or prediction is None:
         things |= {name: HeldParameter(best.names.index(name)) for name in _names(which, best, f)}
     if prediction is not None:
-        asked, predicted = predictions_asked(prediction, f, best.search.objective, _OF_A_SIDE * 2)
+        asked, of_model = predictions_asked(prediction, f, best.search.objective, _OF_A_SIDE * 2)
         things |= asked
     found = walk_all(best, things, [level], num, executor=executor, progress=progress, checkpoint=checkpoint)
-    return profile_of(found, things, level, predicted)
+    return profile_of(found, things, level, table_of(of_model, fit, found.best.theta))
 
 
 def _names(which: Any, best: Optimum, f: Any) -> list[str]:

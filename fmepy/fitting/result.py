@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fmepy.costs.data_identity import ObservedData
+    from fmepy.costs.said_noise import SaidNoise
     from fmepy.fitting.optima import MultiStart
     from fmepy.fitting.predict import Prediction
 
@@ -106,6 +107,8 @@ class ModFit(Shown):
         How the parameters are transformed, by name; None for a function, which does not say.
     data : ObservedData or None
         Which data the likelihood is of; None for a function that returns residuals or a number.
+    noise : SaidNoise or None
+        What was said of the noise of readings, for `predict`; None of a sum of squares, and of a function.
 
     Notes
     -----
@@ -152,6 +155,7 @@ class ModFit(Shown):
     solver_error: float | None = None
     interrupted: bool = False
     data: ObservedData | None = field(default=None, repr=False)
+    noise: SaidNoise | None = field(default=None, repr=False)
 
     @cached_property
     def par(self) -> pd.Series:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.said_noise import SaidNoise, said_noise
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.mcmc.kernels.base import Settings
 from fmepy.mcmc.result import ModMCMC
 from fmepy.mcmc.runner import ChainRun, Chains, Plan
 from fmepy.mcmc.target import Target
-from fmepy.parameters.scales import marked
+from fmepy.parameters.scales import marked, sampled
 
 _Found = list[tuple[int, ChainRun]]
 
@@ -34,7 +36,7 @@ def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> Mo
     worth = None if ran.interrupted else solver_error(target.objective, lambda f: target.judged_by(f, best.best))
     notes = [*ran.notes, *_told(found), *([told] if (told := told_error(worth)) else [])]
     return ModMCMC(
-        pars=marked(pd.DataFrame(rows("pars"), index=index, columns=names), target.objective.transforms),
+        pars=sampled(marked(pd.DataFrame(rows("pars"), index=index, columns=names), target.objective.transforms)),
         SS=column("SS"),
         sig=None if var is None else pd.DataFrame(rows("sig"), index=index, columns=var.columns),
         prior=column("prior"),
@@ -57,7 +59,17 @@ def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> Mo
         solver_error=worth,
         engine=target.objective.engine,
         interrupted=ran.interrupted,
+        noise=_noise(target),
     )
+
+
+def _noise(target: Target) -> SaidNoise | None:
+    """Return what the cost says of its noise, with lmfit's values of what is fixed; what it ties has none."""
+    said, given = said_noise(target.objective.f), target.objective.parameters.lmfit
+    if said is None or given is None:
+        return said
+    fixed = {q.name: float(q.value) for q in given.values() if q.expr is None}
+    return replace(said, values={name: fixed[name] for name in said.values if name in fixed})
 
 
 def _n_member(run: ChainRun) -> int:

@@ -14,6 +14,7 @@ from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Cube
 
 if TYPE_CHECKING:
+    from fmepy.costs.said_noise import SaidNoise
     from fmepy.mcmc.chain_summary import ChainSummary
 
 
@@ -69,6 +70,9 @@ class ModMCMC(Shown):
         True if Ctrl-C ended it.
     engine : str
         What ran the model; "" where the cost does not say.
+    noise : SaidNoise or None
+        What was said of the noise of readings, for `predict`; None of a sum of squares, of a function, and of
+        transformed draws.
 
     Notes
     -----
@@ -101,6 +105,7 @@ class ModMCMC(Shown):
     solver_error: float | None = None
     interrupted: bool = False
     engine: str = ""
+    noise: SaidNoise | None = None
 
     # --- numbers
 
@@ -163,7 +168,7 @@ class ModMCMC(Shown):
             ends = [_bound(function, b) for b in (self.lower, self.upper)]
         lower = pd.Series(np.fmin(ends[0], ends[1]), index=self.lower.index).fillna(-np.inf)
         upper = pd.Series(np.fmax(ends[0], ends[1]), index=self.upper.index).fillna(np.inf)
-        return replace(self, pars=pars, bestpar=best.rename(None), lower=lower, upper=upper)
+        return replace(self, pars=pars, bestpar=best.rename(None), lower=lower, upper=upper, noise=None)
 
     def to_arviz(self) -> Any:
         """Return the chain as ArviZ knows it: posterior, and ``lp`` and ``SS`` as statistics of the sample.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from fmepy.parallel import Runs, spread
 from fmepy.parallel.pools import POOL_START, as_executor
 from fmepy.parallel.progress import Progress
 from fmepy.parameters.named import generated_names
-from fmepy.parameters.scales import check_scale, scale_taken
+from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def parameter_sets(
     """
     num = whole_number(num, "num", 1)
     if parInput is not None:
-        return _chosen(_input_table(parInput), num, rng)
+        return _chosen(_input_table(draws_of(parInput)), num, rng)
     check_choice(dist, DISTRIBUTIONS, "dist")
     if dist == "norm":
         _need(parMean, "parMean", dist)
@@ -85,6 +85,21 @@ def parameter_sets(
             sampler = {"unif": Unif, "latin": Latinhyper, "sobol": Sobol, "halton": Halton}[dist]
             table = sampler(parRange, num, seed=rng)
     return ParameterSets(table, np.arange(len(table), dtype=np.intp), start)
+
+
+def draws_of(parInput: Any) -> Any:
+    """Return the draws of a chain, or what was given."""
+    pars = getattr(parInput, "pars", None)
+    return pars if isinstance(pars, pd.DataFrame) else parInput
+
+
+def of_model(sets: ParameterSets, func: Any, parInput: Any) -> ParameterSets:
+    """Return the sets without the columns that belong to the cost that a chain sampled, and not to the model."""
+    if not is_ours(func):
+        return sets
+    foreign = set(foreign_columns(draws_of(parInput), func.parms.index))
+    own = [name for name in sets.table.columns if name not in foreign]
+    return replace(sets, table=sets.table[own], start=sets.start[own]) if own and foreign else sets
 
 
 def _need(value: Any, argument: str, dist: str) -> None:
@@ -346,7 +361,8 @@ def prepare(
     ParameterError, ArgumentError
         See `sensRange`.
     """
-    sets = parameter_sets(dist, parInput, parRange, parMean, parCovar, num, as_rng(seed))
+    parInput = draws_of(parInput)
+    sets = of_model(parameter_sets(dist, parInput, parRange, parMean, parCovar, num, as_rng(seed)), func, parInput)
     taken = scale_taken(func, sets.table.columns)
     check_scale(sets.table if parInput is None else parInput, taken, "parMean" if parInput is None else "parInput")
     start = sets.start if parms is None and not is_ours(func) else parms

@@ -391,9 +391,10 @@ def sensRange(
     dist : {"unif", "norm", "latin", "grid", "sobol", "halton"}
         How sets are drawn: from `parRange`, or with "norm" from `parMean` and `parCovar` (truncated to `parRange` if it
         is given); see `Unif`, `Norm`, `Latinhyper`, `Grid`, `Sobol`, `Halton`.
-    parInput : table, optional
-        Sets of its own, one per row, such as the draws of a chain; overrides `dist`. If it has more than `num` rows,
-        `num` of them are drawn without replacement (and kept in their order); else all are used.
+    parInput : table or chain, optional
+        Sets of its own, one per row, such as the draws of a chain (or the chain); overrides `dist`. If it has more than
+        `num` rows, `num` of them are drawn without replacement (and kept in their order); else all are used. Of a chain
+        the parameters that belong to the cost alone (its noise) are left out.
     parRange, parMean, parCovar
         What `dist` needs.
     map : int, str or None

@@ -17,7 +17,7 @@ import pandas as pd
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
-from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, parameter_sets, run_together
+from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, draws_of, of_model, parameter_sets, run_together
 from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scenarios, settled
 from fmepy.montecarlo.summaries import STATISTICS, statistics
 from fmepy.parallel.interruption import interruptible
@@ -207,6 +207,8 @@ def scenarios(
     parInput: Any = None,
     num: int = 100,
     sensvar: str | int | Sequence[str | int] | None = None,
+    args: Any = (),
+    kwargs: Any = None,
     seed: Seed = None,
     executor: Any = None,
     progress: bool | Callable[[int, int], object] = False,
@@ -227,14 +229,16 @@ def scenarios(
     parms : dict, Series or None
         Parameters of all scenarios where the table says nothing; None: the model's own.
     parInput : table, chain, or None
-        What is uncertain: draws, as `sensRange` takes them (``chain.pars``, or the chain itself), of which `num` are
-        chosen if there are more; or a table of ranges, with columns ``min`` and ``max`` and the parameters as its
+        What is uncertain: draws, as `sensRange` takes them (a chain, or its ``pars``), of which `num` are chosen if
+        there are more; or a table of ranges, with columns ``min`` and ``max`` and the parameters as its
         index, from which `num` sets are drawn uniformly. None: nothing, one run a scenario. What a scenario sets wins
         over the draws.
     num : int
         Number of parameter sets.
     sensvar : names, positions, or None
         The variables that are wanted; None: all.
+    args, kwargs
+        Passed on to a user's function.
     seed : int, Generator or None
     executor, progress
         As for `run_many`; the runs of all scenarios are spread together, and do not depend on it.
@@ -283,7 +287,7 @@ def scenarios(
             "state={'y': 'y0'}, parms={'y0': 1.0}."
         )
     varied = varied or [str(base.index[0])]  # at its own value
-    ensembles = _ensembles(model, parms, rows, sets, varied, sensvar)
+    ensembles = _ensembles(model, parms, rows, sets, varied, sensvar, args=args, kwargs=kwargs)
     ran = run_together(ensembles, executor, progress)
     return _gathered(rows, sets, ensembles, ran)
 
@@ -297,10 +301,8 @@ def _sets(model: Any, parInput: Any, num: Any, seed: Seed) -> ParameterSets:
     if parInput is None:
         whole_number(num, "num", 1)
         return ParameterSets(pd.DataFrame(index=[0]), np.zeros(1, dtype=np.intp), pd.Series(dtype=float))
-    pars = getattr(parInput, "pars", None)
-    if isinstance(pars, pd.DataFrame):  # a chain, an ensemble
-        parInput = pars
-    elif hasattr(parInput, "cov_scaled"):
+    parInput = draws_of(parInput)
+    if hasattr(parInput, "cov_scaled"):
         raise ParameterError(
             "`parInput` is a fit; scenarios take draws. Give fmepy.Norm(fit.par, fit.cov_scaled, num=200), or a chain."
         )
@@ -311,7 +313,7 @@ def _sets(model: Any, parInput: Any, num: Any, seed: Seed) -> ParameterSets:
             "`parInput` gives two numbers by parameter: two draws, or a range? Of draws give a table, "
             "pd.DataFrame(draws); of ranges one too, pd.DataFrame(ranges, index=['min', 'max']).T."
         )
-    sets = parameter_sets("unif", parInput, None, None, None, num, rng)
+    sets = of_model(parameter_sets("unif", parInput, None, None, None, num, rng), model, parInput)
     check_scale(parInput, scale_taken(model, sets.table.columns), "parInput")
     return sets
 
@@ -320,7 +322,13 @@ def _sets(model: Any, parInput: Any, num: Any, seed: Seed) -> ParameterSets:
 
 
 def _ensembles(
-    model: Any, parms: UserParameters, rows: Sequence[Scenario], sets: ParameterSets, varied: list[str], sensvar: Any
+    model: Any,
+    parms: UserParameters,
+    rows: Sequence[Scenario],
+    sets: ParameterSets,
+    varied: list[str],
+    sensvar: Any,
+    **further: Any,
 ) -> list[Ensemble]:
     """Return one ensemble a scenario; those that leave states, forcings and events alike share the model."""
     runs = len(rows) * len(sets.table)
@@ -332,7 +340,7 @@ def _ensembles(
             *(id(row.changes[k]) if k in row.changes else None for k in TABLES),
         )
         if key not in models:
-            simulator = as_simulator(changed(model, row), parms, varied=varied, runs=runs)
+            simulator = as_simulator(changed(model, row), parms, varied=varied, runs=runs, **further)
             models[key] = simulator, simulator.places(sensvar)
         simulator, places = models[key]
         start = dict(zip(simulator.names, simulator.theta0.tolist(), strict=True))

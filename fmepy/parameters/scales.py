@@ -18,7 +18,7 @@ from fmepy.errors import ParameterError, listed
 
 Kinds = Mapping[str, str | None]
 Labelled = TypeVar("Labelled", pd.Series, pd.DataFrame)
-_KEY = "fmepy_scale"
+_KEY, _SAMPLED = "fmepy_scale", "fmepy_sampled"
 _BACK = {"log": "np.exp(x)", "log10": "10**x", "logit": "1 / (1 + np.exp(-x))"}
 
 
@@ -48,6 +48,18 @@ def marked(table: Labelled, kinds: Kinds | None) -> Labelled:
             {n: kinds.get(n) for n in names}, {n: np.unique(values[:, j]) for j, n in enumerate(names)}
         )
     return table
+
+
+def sampled(draws: pd.DataFrame) -> pd.DataFrame:
+    """Return draws of a chain that know the parameters of the cost that it sampled: a model need not have them all."""
+    draws.attrs[_SAMPLED] = [str(k) for k in draws.columns]
+    return draws
+
+
+def foreign_columns(draws: Any, known: Iterable[str]) -> list[str]:
+    """Return the columns that a model with the parameters `known` does not have, but the cost that was sampled has."""
+    own = set(draws.attrs.get(_SAMPLED, ())) if isinstance(draws, pd.DataFrame | pd.Series) else set()
+    return [name for name in own - set(known)]
 
 
 def marked_covariance(table: pd.DataFrame, kinds: Kinds | None) -> pd.DataFrame:
