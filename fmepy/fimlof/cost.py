@@ -242,7 +242,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
     @property
     def said_noise(self) -> SaidNoise:
         """What is said of the noise of readings, see `fmepy.costs.said_noise`."""
-        spec, by = self.specification, self.experiments
+        spec, by = self.specification, self.cases
         sds = dict(zip(spec.errors.keys, spec.errors.sds, strict=True))
         texts: Any = [None] if self.entity is None else by.column.texts
         cases = [(k, texts[e], set(spec.variables)) for k, e in enumerate(by.entity_of.tolist())]

@@ -109,8 +109,6 @@ def transforms(fit: ModFit) -> dict[str, str | None]:
 def _variances(fit: ModFit, variables: list[str]) -> Vector:
     """Return the variance of a reading of every variable, on the scale of comparison; NaN for those never observed."""
     estimated = {v: float(fit.par[MEASUREMENT + v]) ** 2 for v in variables if MEASUREMENT + v in fit.par.index}
-    if fit.cost is not None and fit.cost.is_likelihood:
-        return np.array([estimated.get(v, _said_variance(fit, v)) for v in variables])
     correction = 1.0 if fit.is_scalar else fit.nobs / fit.df_residual if fit.df_residual > 0 else np.nan
     if isinstance(fit.var_ms_unweighted, pd.Series):
         of = fit.var_ms_unweighted.index if fit.cost is None else list(fit.cost.variables)
@@ -119,20 +117,6 @@ def _variances(fit: ModFit, variables: list[str]) -> Vector:
     if np.isfinite(fit.ms) and len(variables) == 1:
         return np.array([fit.ms * correction])
     return np.array([estimated.get(v, np.nan) for v in variables])
-
-
-def _said_variance(fit: ModFit, variable: str) -> float:
-    """Return the variance that the noise of a function's likelihood has at every reading of a variable."""
-    sds = np.concatenate([1 / c.weights[np.array(c.names) == variable] for c, _ in fit.cost.pieces])
-    if not sds.size:
-        return np.nan
-    if np.ptp(sds) > 1e-9 * sds.max():
-        raise ArgumentError(
-            f"reading=True: the noise of {variable!r} is not the same at all readings, from {sds.min():.4g} to "
-            f"{sds.max():.4g}, and a function does not say how it depends on what. Fit the cost itself, or take the "
-            "band of the model's value, and add the noise where you predict."
-        )
-    return float(sds[0] ** 2)
 
 
 def ends_of_reading(

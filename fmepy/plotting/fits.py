@@ -69,6 +69,7 @@ def _plot_trace(fit: ModFit, ax: Axes) -> None:
     ax.plot(np.arange(1, len(trace) + 1), trace, marker=".")
     if (trace > 0).all():
         ax.set_yscale("log")
+    ax.locator_params(axis="x", integer=True)
     ax.set_title(f"{fit.method}: {'converged' if fit.converged else 'not converged'}")
     set_axes(ax, "iteration", "-2 log likelihood" if fit.is_scalar else "sum of squares")
 

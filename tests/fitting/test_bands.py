@@ -54,9 +54,6 @@ def test_readings_have_the_noise_that_was_estimated_with_the_model_or_said(cost)
         half = norm.ppf(0.975) * new
         np.testing.assert_allclose(predict(decay(), fit, times=[1.0, 4.0], reading=True)["upper"],
                                    predict(decay(), fit, times=[1.0, 4.0])["fit"] + half)  # fmt: skip
-    varies = cost.replace(measurement_noise={"N": "b * N + 0.01"}, parms={"b": 0.05})
-    with pytest.raises(ArgumentError, match=r"not the same at all readings.*a function does not say"):
-        predict(decay(), modFit(lambda p: varies(p), varies.parms.to_dict(), lower=varies.lower), reading=True)
 
 
 def test_a_band_of_draws_lies_between_their_quantiles():

@@ -330,11 +330,11 @@ class DiffsolStepper:
                     if len(solver.ended) >= MOST_ENDS:
                         solver.ended.clear()
                     solver.ended[self.rtol, end] = self._near
-        out = solution.ys.T
-        return (
-            times if len(out) == len(times) and not self.watches_switches else solution.ts,
-            out * self._scales,
-        )
+        out = solution.ys.T * self._scales
+        at: Vector = times if len(out) == len(times) and not self.watches_switches else solution.ts
+        if len(at) and at[0] == start:
+            out[0] = z  # as given: by its scale and back a number may lose its last bit
+        return at, out
 
     def steps(self, start: float, z: Vector, inputs: Vector, times: Vector) -> int:
         """Return how many steps `advance` takes; it raises what that raises."""
