@@ -142,3 +142,10 @@ def run_watched(
 ):  # fmt: skip
     """Do so up to the first crossing of a condition."""
     _runs(_watch, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told)
+
+
+def run_apart(table: int, first: int, last: int):
+    """Run models of several courses once each, those of rows first to last of a table of the addresses."""
+    T = integers(table, last, 10)
+    for i in range(first, last):
+        _runs(None, T[i, 0], T[i, 1], T[i, 2], T[i, 3], 1, T[i, 4], T[i, 5], T[i, 6], T[i, 7], T[i, 8], T[i, 9])

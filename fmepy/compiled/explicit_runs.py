@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -164,6 +168,16 @@ class ExplicitRuns:
         self._free: list[tuple[Vector, int]] = []
         self._size = self._places[-1] + self._rows * self._width
 
+    @property
+    def addresses(self) -> list[int]:
+        """Where its course lies: what the compiled loop is told first."""
+        return self._fixed
+
+    @property
+    def layout(self) -> tuple[list[int], tuple[int, int]]:
+        """Where inputs, room to work, marks, values and rows begin in the numbers of a run, and the shape of its rows."""
+        return self._places, (self._rows, self._width)
+
     def one(self, inputs: Vector, start: Vector | None = None) -> tuple[Matrix, list[float]]:
         """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
 
@@ -206,3 +220,59 @@ class ExplicitRuns:
         work, seen, values = (address(room) + offset for offset in self._offsets[1:4])
         self._loop(*self._fixed, len(P), address(inputs), work, seen, values, address(out), address(told))
         return out, told
+
+
+class RunsOfCourses:
+    """One run along each of several courses, all in one call; they are spread over threads.
+
+    Parameters
+    ----------
+    runs : sequence of ExplicitRuns
+        Without conditions to be watched, all as wide.
+    """
+
+    def __init__(self, runs: Sequence[ExplicitRuns]) -> None:
+        self._runs = tuple(runs)
+        self._loop = c_loop(explicit_loop.run_apart, "the explicit solver, for runs of several courses")
+        layouts = [r.layout for r in runs]
+        rooms = np.cumsum([0, *(places[-1] for places, _ in layouts)])
+        rows = np.cumsum([0, *(shape[0] for _, shape in layouts)])
+        width = layouts[0][1][1]
+        self._room, self._out = np.zeros(rooms[-1]), np.empty((rows[-1], width))
+        room, out = address(self._room), address(self._out)
+        self._table = np.array([
+            [*r.addresses, room + 8 * (at + 3), *(room + 8 * (at + p) for p in places[1:4]), out + 8 * row * width,
+             room + 8 * at]
+            for r, (places, _), at, row in zip(runs, layouts, rooms.tolist(), rows.tolist(), strict=False)
+        ], dtype=np.int64)  # fmt: skip
+        self._inputs = [self._room[at + 3 : at + places[1]] for (places, _), at in zip(layouts, rooms, strict=False)]
+        self._told = [self._room[at : at + 3] for at in rooms[:-1]]
+        pieces = min(len(runs), 4 * (os.cpu_count() or 1))
+        self._pieces = [(int(p[0]), int(p[-1]) + 1) for p in np.array_split(np.arange(len(runs)), pieces)]
+
+    def run(self, inputs: Sequence[Vector]) -> tuple[Matrix, Matrix]:
+        """Return the rows of all runs, one after the other, and how each ended, see `ExplicitRuns.many`.
+
+        They are overwritten by the next call.
+        """
+        for own, given in zip(self._inputs, inputs, strict=True):
+            own[: len(given)] = given
+        table = address(self._table)
+
+        def piece(ends: tuple[int, int]) -> None:
+            self._loop(table, *ends)
+
+        if len(self._pieces) > 1 and (os.cpu_count() or 1) > 1:
+            list(_threads().map(piece, self._pieces))
+        else:
+            self._loop(table, 0, len(self._inputs))
+        return self._out, np.array(self._told)
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="runs")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not come along

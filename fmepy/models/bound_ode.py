@@ -169,6 +169,16 @@ class BoundOde(BoundDynamic):
             self._tell_unresolved_of_many(Y[ok])
         return Y, why
 
+    @property
+    def whole_with_slopes(self) -> Any:
+        """Whole runs with sensitivities from all parameters (`models.engines.base`, 5.), None where there are none."""
+        runner = self._runner(self._engines[0], "exact")
+        return None if runner is None else runner.whole
+
+    def parameters_at(self, theta: Vector) -> Vector:
+        """Return all parameters of the model."""
+        return self._parameters(theta)
+
     def states_at(self, theta: Vector) -> Matrix:
         """Return the states alone, shape (n_time, n_state)."""
         return self._run(self._parameters(theta), "plain")[0][:, : len(self._definition.states)]

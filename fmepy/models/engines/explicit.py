@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled import status
-from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, Solver, Stretch
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOfCourses, Solver, Stretch
 from fmepy.compiled.llvm_code import NotWritableError, Part, Place, Program
 from fmepy.compiled.machine import Code, compiled
 from fmepy.errors import SimulationError
@@ -150,6 +150,10 @@ class WholeRuns:
         out, (_, n_var, _) = self.one(inputs).take(self._order, axis=1), self._shape
         return out[:, :n_var], out[:, n_var:].reshape(self._shape) / scales
 
+    def together(self, runs: Sequence[WholeRuns]) -> WholeRunsApart:
+        """Return runs of several courses, of the same parameters, as one call."""
+        return WholeRunsApart(runs)
+
     def many(self, P: Matrix) -> tuple[Cube, BoolVector]:
         """Return those of many runs, shape (n_run, n_time, n_var), and which came to their end."""
         out, told = self._runs.many(P)
@@ -157,6 +161,33 @@ class WholeRuns:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WholeRuns, self._given
+
+
+class WholeRunsApart:
+    """One whole run with sensitivities along each of several courses, in one call.
+
+    Parameters
+    ----------
+    runs : sequence of WholeRuns
+        Of the same parameters and variables.
+    """
+
+    def __init__(self, runs: Sequence[WholeRuns]) -> None:
+        self._all, self._first = RunsOfCourses([r._runs for r in runs]), runs[0]
+        self._of_row = np.repeat(np.arange(len(runs)), [r._shape[0] for r in runs])
+
+    def with_slopes(self, P: Sequence[Vector]) -> tuple[Matrix, Cube, BoolVector]:
+        """Return the rows of all, shape (n_rows, n_var), their slopes, and which runs came to their end."""
+        first, scales, inputs = self._first, [], []
+        for p in P:
+            scales.append(scales_of(p[first._places]))
+            inputs.append(first._inputs.copy())
+            inputs[-1][: len(p)], inputs[-1][first._scales] = p, scales[-1]
+        rows, told = self._all.run(inputs)
+        _, n_var, k = first._shape
+        out = rows.take(first._order, axis=1)
+        slopes = out[:, n_var:].reshape(len(out), n_var, k) / np.array(scales)[self._of_row][:, None, :]
+        return out[:, :n_var], slopes, told[:, 0] == status.DONE
 
 
 def _failure(ended: float, reached: float, most_steps: int) -> SimulationError:
