@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from fmepy.boundary.result import BoundaryFit
 from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_no_state, starts_of
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.costs.modcost import ModCost, tabulate
+from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
@@ -74,8 +75,9 @@ def fit_boundary(
     segments : int
         More than one: multiple shooting, for long, oscillating, unstable or chaotic records. The record is cut into so
         many pieces of as many times of observations each, an experiment with fewer times into fewer.
-    gain
-        Of multiple shooting.
+    gain : dict, table, array or number, optional
+        The model is corrected by its data inside a segment, at every sample, as `PredictionErrorCost` says
+        (``form="innovation"``): residuals are errors of prediction, and starts of segments matter less.
     entity : str, optional
         Column that names the experiment of a row: each runs by itself. Unknown initial values are then local, every
         experiment has its own (``A0`` stands for ``A0[1]``, ``A0[2]``, ...); the other unknowns are shared, but for
@@ -101,9 +103,11 @@ def fit_boundary(
     ------
     ArgumentError
         The equations cannot be run from the first guess; unknowns that no observation depends on there, or whose
-        homogeneous solutions are collinear at the observations (they are named); `model` that is no fmepy model.
+        homogeneous solutions are collinear at the observations (they are named); `model` that is no fmepy model; a gain
+        of a variable that is not observed, or that makes the predictor unstable.
     DataError
-        Fewer observations than unknowns; observations outside the model's record; what else a table cannot be.
+        Fewer observations than unknowns; observations outside the model's record; more segments than times with
+        observations; what else a table cannot be.
     ParameterError
         An unknown name (with the nearest), the name of a state, a first guess outside its bounds.
 
@@ -178,11 +182,11 @@ def fit_boundary(
     check_no_state(p, model)
     words: dict[str, Any] = {"x": x, "y": y, "err": err, "weight": weight}
     if entity is None:
-        cost = SimulationCost(model, obs, **words)
+        cost = _cost(model, obs, gain, p, **words)
         parameters = as_parameters(p, cost.parms)
     else:
         asked = asked_of_entities(p, model)
-        cost = SimulationCost(model, obs, entity=entity, entity_parms=asked.local, **words)
+        cost = _cost(model, obs, gain, None, entity=entity, entity_parms=asked.local, **words)
         parameters, lower, upper = _of_entities(asked, cost, lower, upper)
     low, high = as_bounds(lower, upper, parameters.names)
     check_inside(parameters.values, low, high, parameters.names)
@@ -204,15 +208,20 @@ def fit_boundary(
         max_iter=max_iter,
         path=path,
     )
-    if gain is not None:
-        raise ArgumentError(
-            "`gain=` is not there yet. Take segments=..., or modFit(PredictionErrorCost(model, obs, gain=...), p)."
-        )
-    if segments > 1:
+    if segments > 1 or gain is not None:
         from fmepy.boundary.shooting import solve
     else:
         from fmepy.boundary.superposition import solve
     return _result(problem, solve(problem))
+
+
+def _cost(model: Any, obs: Any, gain: Any, p: Any, **words: Any) -> SimulationCost:
+    """Return model and observations as a cost; with a gain, that of the model which they correct."""
+    if gain is None:
+        return SimulationCost(model, obs, **words)
+    given = dict(p) if isinstance(p, Mapping | pd.Series) else {}
+    own = {k: v for k, v in given.items() if k not in model.parms.index}  # first guesses of gains
+    return PredictionErrorCost(model, obs, gain=gain, parms=own, **words)
 
 
 def _check_model(model: Any) -> None:

@@ -51,6 +51,8 @@ _LONGEST = 1.0
 """Change of an unknown in a step, relative to its size."""
 _BEST_KNOWN = 1e-12
 """Smallest eigenvalue of a correlation, relative to the largest."""
+_MOST_GROWTH, _MOST_EACH = 1e3, 1.2
+"""Of an error of a corrected state over a segment, and over a sample: beyond it a gain makes the predictor unstable."""
 _FELT, _TAKES_PART = 1e-12, 0.01
 """Effect of an unknown, relative to its size and those of states and residuals; share of a direction that is named."""
 _STANDARD_ERRORS, _SOLVER_ERROR, _PATIENCE = 1e-3, 1e-5, 3  # as in `superposition`
@@ -301,6 +303,8 @@ def solve(problem: BoundaryProblem) -> Outcome:
     segments = Segments(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         search = _begun(problem, segments)
+        if problem.gain is not None:
+            _check_gain(search)
         loose = undetermined(search)
         if loose:
             raise ArgumentError(f"At the first guess {loose}")
@@ -330,8 +334,25 @@ def _begun(problem: BoundaryProblem, segments: Segments) -> _Search:
             best = value, search
     if best is None:
         guess = dict(zip(problem.names, map(float, problem.start), strict=True))
-        raise ArgumentError(f"The model fails at the first guess {guess}: {failure}") from failure
+        of_gain = "" if problem.gain is None else " Its gain may make the predictor unstable there."
+        raise ArgumentError(f"The model fails at the first guess {guess}: {failure}{of_gain}") from failure
     return best[1]
+
+
+def _check_gain(search: _Search) -> None:
+    """Refuse a gain that makes the predictor unstable."""
+    segments = search.segments
+    growth = segments.growth(search.at)
+    each = growth ** (1 / np.maximum(segments.counts, 1))
+    bad = np.flatnonzero(~(growth <= _MOST_GROWTH) | ((growth > 10) & (each > _MOST_EACH)))
+    if len(bad):
+        k = int(bad[0])
+        begin = float(segments.begins[k])
+        raise ArgumentError(
+            f"With this gain an error of the state grows {growth[k]:.2g}-fold over the segment that begins at "
+            f"{begin:g}: it makes the predictor unstable there. Give a smaller gain (per sample, 1 takes the state to "
+            "the datum), or gain=None."
+        )
 
 
 def _sizes(Y: Matrix) -> Vector:

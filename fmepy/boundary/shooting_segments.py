@@ -144,7 +144,7 @@ def records_of(problem: BoundaryProblem) -> list[Record]:
     """
     cost, places = problem.cost, problem.cost.places
     assert places.x is not None, "the door asks for times"
-    whole = [cost.model] if cost.cases is None else cost.models
+    whole = [cost.predictor] if cost.cases is None else cost.models
     out = []
     for k, model in enumerate(whole):
         rows = np.arange(len(places.x)) if places.runs is None else np.flatnonzero(places.runs == k)
@@ -220,8 +220,8 @@ class Segments:
     records : list of Record
     states : tuple of str
     layout : Records
-    begins : ndarray, shape (n_segment,)
-        Where they begin.
+    begins, counts : ndarray, shape (n_segment,)
+        Where they begin, and how many observations each has.
     engine : str
     evaluations : int
     """
@@ -278,7 +278,7 @@ class Segments:
         order = np.argsort(self._segment, kind="stable")
         rank = np.empty(n_obs, dtype=np.intp)
         rank[order] = np.arange(n_obs) - np.repeat(np.cumsum(counts) - counts, counts)
-        self._most = int(counts.max())
+        self.counts, self._most = counts, int(counts.max())
         self._slot = self._segment * self._most + rank
 
     def on_engine(self, record: Record) -> Any:
@@ -327,6 +327,11 @@ class Segments:
         for table, label in zip(out, cost.experiments.column.labels, strict=True):
             table.insert(0, str(cost.entity), label)
         return pd.concat(out, ignore_index=True)
+
+    def growth(self, at: Iterate) -> Vector:
+        """Return how much an error of the state grows over each segment: the spectral radius of its derivative."""
+        radius: Vector = np.abs(np.linalg.eigvals(at.S_end[:, :, len(self._dyn) :])).max(axis=1)
+        return radius
 
     def gaps(self, at: Iterate, scale: Vector) -> tuple[Matrix, Matrix]:
         """Return the defects of continuity, scaled: behind every segment but the last, and at the model's start."""

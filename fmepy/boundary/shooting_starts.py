@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.boundary.shooting_segments import Record, Segments
-from fmepy.errors import DataError, SimulationError
+from fmepy.errors import DataError, ModelError, SimulationError
 from fmepy.models.difference import DifferenceModel
 from fmepy.types import Matrix, Vector
 
@@ -27,11 +27,13 @@ def first_starts(segments: Segments, theta: Vector) -> Iterator[Matrix]:
         return
     yield np.concatenate([_with_data(segments, r, _constant(r, theta)) for r in segments.records])
     seen = dict.fromkeys(s for r in segments.records for s in observed_states(segments, r))
+    if segments.problem.gain is not None:  # it is set to the data as the gain says
+        seen = {}
     corrected = [(), *((s,) for s in seen), tuple(seen)] if len(seen) > 1 else [(), *((s,) for s in seen)]
     for states in corrected:
         try:
             paths = [_run(segments, r, theta, states) for r in segments.records]
-        except SimulationError:
+        except (SimulationError, ModelError):  # an event of its own at a datum, say
             continue
         yield np.concatenate([_with_data(segments, r, path) for r, path in zip(segments.records, paths, strict=True)])
 

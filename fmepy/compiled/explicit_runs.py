@@ -175,7 +175,7 @@ class ExplicitRuns:
 
     @property
     def layout(self) -> tuple[list[int], tuple[int, int]]:
-        """Where inputs, room to work, marks, values and rows begin in the numbers of a run, and the shape of its rows."""
+        """Where inputs, room to work, marks, values and rows begin in the numbers of a run; the shape of its rows."""
         return self._places, (self._rows, self._width)
 
     def one(self, inputs: Vector, start: Vector | None = None) -> tuple[Matrix, list[float]]:

@@ -281,17 +281,39 @@ def test_of_ten_chaotic_records_eight_are_found_and_two_at_most_by_simulation(se
     assert sum(found(model, path, seed, seen, factor, shoot=False) for seed in range(10)) <= 2
 
 
-def test_the_pendulum_from_a_third_of_its_length():
-    def pendulum(t, theta, omega, *, L=0.7, g=9.82):
-        return omega, -g / L * np.sin(theta)
+def pendulum(t, theta, omega, *, L=0.7, g=9.82):
+    return omega, -g / L * np.sin(theta)
 
+
+@pytest.fixture(scope="module")
+def swinging():
     times = np.linspace(0.1, 20, 200)
     swing = fme.OdeModel(pendulum, state={"theta": 0, "omega": 3}, times=times, outputs={"y": "theta"}, engine="numba")
     noise = 0.1 * np.random.default_rng(0).standard_normal(200)
-    data = {"time": times, "y": swing({"L": 1.0}).y + noise}
-    fit = fme.fit_boundary(swing, data, {"L": 0.3}, segments=20)
+    return swing, {"time": times, "y": swing({"L": 1.0}).y + noise}
+
+
+def test_the_pendulum_from_a_third_of_its_length(swinging):
+    fit = fme.fit_boundary(*swinging, {"L": 0.3}, segments=20)
     assert fit.converged
     assert abs(fit.par["L"] - 1) < 3 * fit.std_error["L"] < 0.003
+
+
+# --- segments that are corrected by their data
+
+
+@pytest.mark.parametrize("segments", [1, 8])
+def test_with_a_gain_the_answer_is_that_of_prediction_errors(swinging, segments):
+    gain = {"theta": {"y": 0.3}}
+    reference = fme.modFit(fme.PredictionErrorCost(*swinging, gain=gain), {"L": 0.95})
+    assert_same(fme.fit_boundary(*swinging, {"L": 0.6}, segments=segments, gain=gain), reference)
+
+
+def test_a_gain_that_makes_the_predictor_unstable_or_corrects_by_nothing(swinging):
+    with pytest.raises(ArgumentError, match=r"segment that begins at 0\.1.*unstable"):
+        fme.fit_boundary(*swinging, {"L": 0.6}, segments=5, gain={"theta": {"y": 4.0}})
+    with pytest.raises(ArgumentError, match="'omega' is not observed"):
+        fme.fit_boundary(*swinging, {"L": 0.6}, segments=5, gain={"theta": {"omega": 0.3}})
 
 
 # --- first starts, and what cannot be
