@@ -21,6 +21,7 @@ from benchmarks import (
     rows_montecarlo,
     rows_prediction,
     rows_sensitivity,
+    rows_shooting,
     rows_starts,
 )
 from benchmarks.row import Row
@@ -30,6 +31,7 @@ ROOMS = (
     rows_starts,
     rows_boundary,
     rows_prediction,
+    rows_shooting,
     rows_sensitivity,
     rows_montecarlo,
     rows_mcmc,

@@ -256,6 +256,16 @@ def _square(x: Any) -> float:
     return float(flat @ flat)
 
 
+def half_covariance(search: _Search) -> Matrix:
+    """Return C with C C' = (J'J)^-1 of the unknowns, the starts of segments eliminated, shape (n_par, n_par)."""
+    felt = search.linear().felt()
+    scale = search.scale / np.where(felt > 0, felt, 1.0)
+    step = search.segments.linear(search.at, search.state_scale, scale, search.size).step(None, 0.0)
+    _, s, V = np.linalg.svd(step.squares)
+    out: Matrix = scale[:, None] * (step.basis @ (V.T / np.maximum(s, 1e-16 * s[0]))) / search.size
+    return out
+
+
 def curvature(search: _Search) -> Matrix | None:
     """Return 2 J'J, the starts of segments eliminated; None where it is singular.
 
@@ -263,10 +273,9 @@ def curvature(search: _Search) -> Matrix | None:
     unknowns that is known a million times better than any of them is taken to be known so well, and no better: an
     inverse of more does not come back from double precision.
     """
-    step = search.linear().step(None, 0.0)
-    if not step.squares.size or np.linalg.cond(step.squares) > 1 / SINGULAR:
+    if undetermined(search):
         return None
-    half = search.scale[:, None] * np.linalg.solve(step.squares.T, step.basis.T).T / search.size
+    half = half_covariance(search)
     covariance = half @ half.T
     sd = np.sqrt(covariance.diagonal())
     values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
@@ -276,18 +285,18 @@ def curvature(search: _Search) -> Matrix | None:
 
 
 def undetermined(search: _Search) -> str:
-    """Return which unknowns the observations leave undetermined, with exact continuity, as a sentence; "" if none."""
+    """Return which unknowns the observations leave undetermined, with exact continuity, as a sentence; "" if none.
+
+    An unknown is if it would be known better by a factor 1/SINGULAR, were all others and the path known.
+    """
     names, felt = np.array(search.problem.names), search.linear().felt()
     dead = names[~(felt > _FELT)]
     if len(dead):
         return no_observation_depends_on(dead.tolist())
-    step = search.segments.linear(search.at, search.state_scale, search.scale / felt, search.size).step(None, 0.0)
-    _, s, V = np.linalg.svd(step.squares)
-    null = step.basis @ V[s <= SINGULAR * s[0]].T
-    if not null.size:
+    relative = np.linalg.norm(half_covariance(search), axis=1) / search.scale
+    if (relative * felt * search.size <= 1 / SINGULAR).all():
         return ""
-    share = np.abs(null).max(axis=1) / felt  # as relative changes
-    return collinear(names[share > _TAKES_PART * share.max()].tolist())
+    return collinear(names[~(relative <= _TAKES_PART * relative.max())].tolist())
 
 
 def solve(problem: BoundaryProblem) -> Outcome:
