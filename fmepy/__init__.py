@@ -42,7 +42,11 @@ from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
 from fmepy.models.base import BoundModel, Model
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
-from fmepy.models.ode_run import ode
+from fmepy.models.ode_run import ode, ode_1d
+from fmepy.models.steady import SteadyModel
+from fmepy.models.steady_run import runsteady, steady, steady_1d
+from fmepy.models.steady_state import SteadyState
+from fmepy.models.transport import Grid1D, Transport, transport_1d
 from fmepy.montecarlo import (
     Grid,
     Halton,
@@ -95,6 +99,7 @@ __all__ = [
     "Forecast",
     "GlobalIndices",
     "Grid",
+    "Grid1D",
     "Halton",
     "Identifiability",
     "IdentifiableFit",
@@ -122,7 +127,10 @@ __all__ = [
     "SensRange",
     "SimulationCost",
     "Sobol",
+    "SteadyModel",
+    "SteadyState",
     "SumCost",
+    "Transport",
     "Unif",
     "__version__",
     "collin",
@@ -145,17 +153,22 @@ __all__ = [
     "modMCMC",
     "obsplot",
     "ode",
+    "ode_1d",
     "plot_model",
     "predict",
     "profile",
     "pseudoOptim",
     "resume_mcmc",
     "run_many",
+    "runsteady",
     "sandwich",
     "scenarios",
     "screen_bad_data",
     "sector",
     "sensFun",
     "sensRange",
+    "steady",
+    "steady_1d",
     "transformed",
+    "transport_1d",
 ]

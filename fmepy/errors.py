@@ -10,6 +10,7 @@ The family::
     │       ├── ModelTextError               ... written as text: carries line, column and a caret
     │       └── TracingError                 ... a Python function that cannot be turned into equations
     ├── SimulationError      (RuntimeError)  a run that failed: carries the parameters and the time reached
+    │   └── NoSteadyStateError               a search for a steady state that did not arrive: carries where it stood
     └── ConvergenceError     (RuntimeError)  an iteration that did not arrive: carries where it stood
 
     InterruptedWarning       (UserWarning)   Ctrl-C ended a verb, which returns what there is
@@ -94,6 +95,20 @@ class SimulationError(FmepyError, RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class NoSteadyStateError(SimulationError):
+    """No steady state was found.
+
+    Attributes
+    ----------
+    last : SteadyState
+        Where the search stood.
+    """
+
+    def __init__(self, message: str, *, last: Any = None, **evidence: Any) -> None:
+        super().__init__(message, **evidence)
+        self.last = last
 
 
 class ConvergenceError(FmepyError, RuntimeError):

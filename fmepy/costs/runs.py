@@ -197,7 +197,7 @@ class RunsOfCost(ModelsOfCost):
         """
         if self.x is None:
             raise ArgumentError("Means (x=None) have no time to be drawn against.")
-        c, curves = self.comparison, self.run(parms, times)
+        c, curves, x_name = self.comparison, self.run(parms, times), str(getattr(self.predictor, "x_name", "time"))
         if len(c.scale.log) == len(c):  # what is compared as logarithms is seen as such
             kwargs.setdefault("yscale", "log")
         seen = pd.DataFrame({"name": list(c.names), "x": c.x, "obs": c.scale.back(c.obs)})
@@ -206,7 +206,7 @@ class RunsOfCost(ModelsOfCost):
         if self.experiments is None:
             from fmepy.plotting.models import plot_model
 
-            obs = seen.rename(columns={"x": "time"})
+            obs = seen.rename(columns={"x": x_name})
             runs = [curves] if self.cases is None else self._read_only(curves)
             if len(runs) > 1:
                 kwargs.setdefault("labels", [one["by_row"].iloc[0] for one in runs])
@@ -217,6 +217,6 @@ class RunsOfCost(ModelsOfCost):
         seen["entity"] = list(c.entities or ())
         assert self.cases is not None, "there are entities"
         if self.cases.by_row:  # a gap between the runs of an entity
-            curves = pd.concat([pd.concat([one, one.tail(1).assign(time=np.nan)]) for one in self._read_only(curves)])
-        shown = curves[[self.entity, "time", *c.group_names]]
+            curves = pd.concat([pd.concat([one, one.tail(1).assign(**{x_name: np.nan})]) for one in self._read_only(curves)])
+        shown = curves[[self.entity, x_name, *c.group_names]]
         return plot_entities(shown, seen, entity=str(self.entity), axes=axes, **kwargs)

@@ -370,7 +370,7 @@ def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | 
         parameters=as_parameters(start.to_dict(), argument="parms"),
         var_names=tuple(source.bound.var_names),
         x=np.array(source.bound.times, dtype=float),
-        x_name="time",
+        x_name=str(getattr(model, "x_name", "time")),
         x_place=0,
         is_single_row=len(source.bound.times) == 1,
         rtol=_rtol(model),

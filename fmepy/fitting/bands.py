@@ -120,7 +120,8 @@ def _of_model(model: Any, fit: ModFit, times: Any) -> _Parts:
     bound = model.bind(used) if times is None else model.bind(used, times=np.asarray(times, dtype=float))
     keep_within(bound, fit.lower[used].to_numpy(dtype=float), fit.upper[used].to_numpy(dtype=float))
     Y, S = bound.sensitivities(fit.par[used].to_numpy(dtype=float))
-    return "time", np.asarray(bound.times, dtype=float), list(bound.var_names), np.asarray(Y), np.asarray(S), used
+    x_name = str(getattr(model, "x_name", "time"))
+    return x_name, np.asarray(bound.times, dtype=float), list(bound.var_names), np.asarray(Y), np.asarray(S), used
 
 
 def _with_fixed(model: Any, fit: ModFit, have: list[str]) -> Any:
@@ -240,7 +241,13 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[str, Vector, 
         words = {} if times is None else {"times": np.asarray(times, dtype=float)}
         bound = bound_to(model, used, runs=len(draws), **words)
         Y, why = simulate_many(bound, draws[used].to_numpy(dtype=float))
-        return "time", np.asarray(bound.times, dtype=float), list(bound.var_names), np.asarray(Y), why
+        return (
+            str(getattr(model, "x_name", "time")),
+            np.asarray(bound.times, dtype=float),
+            list(bound.var_names),
+            np.asarray(Y),
+            why,
+        )
     positional = tuple(names) == generated_names(len(names))
     first = draws.iloc[0].to_numpy(dtype=float)
     simulator = as_simulator(model, first if positional else dict(zip(names, first.tolist(), strict=True)))

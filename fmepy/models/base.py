@@ -9,7 +9,8 @@ A new kind of model provides
 
 1. ``parms``: a Series of all its parameters; ``states`` and ``var_names`` (states first, then outputs); ``times``;
 2. ``engine`` (the name of what runs it) and ``engine_note`` (why not the faster one, or an empty string);
-3. ``__call__(parms=None, times=None)``: the table, first column ``time``, one column per variable. The run always
+3. ``__call__(parms=None, times=None)``: the table, first column ``time`` (or what the model's `x_name` says, where
+   rows are no times), one column per variable. The run always
    starts at ``model.times[0]``; `times` only says at which times rows are wanted, and may not lie before the start;
 4. ``bind(names=None, *, times=None, hold_engine=False, runs=1)``, as below; `runs` may be left out (`bound_to` asks);
 5. ``replace(**arguments)``: a changed copy; dicts are merged.

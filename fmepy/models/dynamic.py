@@ -41,6 +41,7 @@ class Runnable:
     """
 
     times: Vector
+    x_name: str = "time"
     states: tuple[str, ...]
     var_names: tuple[str, ...]
     engine: str
@@ -143,7 +144,7 @@ class Runnable:
         theta = merge_parameters(self._parms, parms).to_numpy(dtype=float)
         table = pd.DataFrame(bound.simulate(theta), columns=list(self.var_names))
         rows = bound.times
-        table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
+        table.insert(0, self.x_name, rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
         return table
 
     def __getstate__(self) -> dict[str, Any]:

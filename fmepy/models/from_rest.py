@@ -25,6 +25,11 @@ _STILL, _STILL_OF_LARGEST = 1e-5, 1e-7
 """What a state may change, of itself and of the largest, between one span and ten: far less is left afterwards."""
 
 
+def still_moving(before: Vector, y: Vector) -> Vector:
+    """Return by how much more than nothing each state has changed: above zero where it still moves."""
+    return np.asarray(np.abs(y - before) - _STILL * np.abs(y) - _STILL_OF_LARGEST * np.abs(y).max())
+
+
 def start_name(state: str) -> str:
     """Return what the initial value of a state is called where it is a parameter."""
     return f"{state}_at_start"
@@ -101,7 +106,7 @@ class Rest:
         for bound in self._bounds:
             y = bound.simulate(theta)[0, : self._n]
             if before is not None:
-                moved = np.abs(y - before) - _STILL * np.abs(y) - _STILL_OF_LARGEST * np.abs(y).max()
+                moved = still_moving(before, y)
                 if (moved <= 0).all():
                     return y, bound
             before = y

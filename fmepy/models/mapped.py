@@ -90,6 +90,11 @@ class Around:
         return tuple(self.inner.var_names)
 
     @property
+    def x_name(self) -> str:
+        """What the rows of its table are told apart by."""
+        return str(getattr(self.inner, "x_name", "time"))
+
+    @property
     def times(self) -> Vector:
         """The model's times."""
         times: Vector = self.inner.times

@@ -1,4 +1,4 @@
-"""One run in the manner of deSolve: `ode`."""
+"""One run in the manner of deSolve: `ode`, `ode_1d`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from fmepy.checks import whole_number
 from fmepy.errors import ModelError, check_choice
 from fmepy.models.engines.registry import ENGINES
 from fmepy.models.ode import OdeModel
@@ -89,3 +90,61 @@ def ode(
         max_step=max_step,
     )
     return model()
+
+
+def ode_1d(
+    y: Any,
+    times: Any,
+    func: Callable[..., Any],
+    parms: Any = None,
+    *,
+    nspec: int = 1,
+    rtol: float = 1e-6,
+    atol: Any = None,
+) -> pd.DataFrame:
+    """Run a model in one dimension once and return its table, in the manner of deSolve's `ode.1D`.
+
+    Parameters
+    ----------
+    y : sequence, mapping or Series
+        Initial values: all cells of the first species, then of the second.
+    times : array_like
+    func : callable
+        ``func(t, y, parms)`` with an ndarray in that order; returns the rates, or ``(rates, {name: extra output})``.
+    parms : any, optional
+        Handed to `func` as it is.
+    nspec : int
+        How many species there are.
+    rtol, atol : float
+        Tolerances; `atol` as for `OdeModel`.
+
+    Returns
+    -------
+    DataFrame
+        Column ``time``, a column a state (1, 2, ... without names), extra outputs.
+
+    Raises
+    ------
+    ModelError
+        A number of states that is no multiple of `nspec`, and as `ode`.
+
+    Notes
+    -----
+    Runs on LSODA. How far cells reach, and in which order of the states the Jacobian is a narrow band, is found by
+    trying (`fmepy.numerics.structure`), as for every vector function of `ode` and `OdeModel`.
+
+    Examples
+    --------
+    >>> def diffusion(t, C, p):
+    ...     return p["D"] * np.diff(np.r_[1.0, C, C[-1]], 2) / 0.1**2
+    >>> ode_1d(np.zeros(20), [0, 1], diffusion, {"D": 0.5})[["time", "1", "10", "20"]].round(3)
+       time      1     10     20
+    0     0  0.000  0.000  0.000
+    1     1  0.931  0.389  0.157
+    """
+    n, species = len(y), whole_number(nspec, "nspec", 1)
+    if n % species:
+        raise ModelError(
+            f"`y` has {n} states, which is no multiple of nspec={nspec}: each species needs one value a cell."
+        )
+    return ode(y, times, func, parms, rtol=rtol, atol=atol)

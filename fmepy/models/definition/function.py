@@ -24,7 +24,7 @@ def read_function(function: Callable[..., Any], given: Given) -> Draft:
     """Return the draft of a model that is a function, in either form."""
     if not given.initial:
         raise ModelError("`state` is missing: give the initial values as a dict, such as state={'N': 0.1}.")
-    rates, parms, time = _read_signature(function, given)
+    rates, parms, time = read_signature(function, given)
     is_named = rates.form == "named"
     return Draft(
         states=rates.states,
@@ -37,7 +37,7 @@ def read_function(function: Callable[..., Any], given: Given) -> Draft:
     )
 
 
-def _read_signature(function: Callable[..., Any], given: Given) -> tuple[RatesFunction, dict[str, float], str]:
+def read_signature(function: Callable[..., Any], given: Given) -> tuple[RatesFunction, dict[str, float], str]:
     """Tell the two forms apart, and find the parameters with their values."""
     states, forcings = tuple(given.initial), given.forcing_names
     try:
@@ -132,7 +132,7 @@ def _traced(rates: RatesFunction, time: str, most_states: int) -> Found:
     if rates.form == "vector" and len(rates.states) > most_states:
         raise TracingError(
             f"a vector function of {len(rates.states)} states runs as it is (compiling it cell by cell would "
-            "take longer than it saves); bandwidth= makes its Jacobian banded"
+            "take longer than it saves); the structure of its Jacobian is found by trying"
         )
     groups = (rates.states, rates.parameters, rates.forcings)
     y, p, u = (np.array([traced(k) for k in names], dtype=object) for names in groups)

@@ -86,7 +86,10 @@ class RatesFunction:
 
     def __call__(self, t: float, y: Any, p: Any, u: Any) -> Vector:
         """Return the rates (or next states) as an array of their own: a function may fill the same one every time."""
-        result = self.raw(t, y, p, u)[0]
+        return self.checked(self.raw(t, y, p, u)[0], t)
+
+    def checked(self, result: Any, t: float) -> Vector:
+        """Return what the function gave as rates as an array of their own."""
         try:
             rates = np.array(result)
         except ValueError:  # entries of unequal length

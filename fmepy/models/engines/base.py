@@ -31,17 +31,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fmepy.types import Matrix, Vector
+from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.expressions.equations import Equations
     from fmepy.models.definition.definition import Definition
     from fmepy.models.running.problem import Problem
+    from fmepy.numerics.structure import Structure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SolverOptions:
-    """Method, tolerances (atol by state) and what else a solver is told."""
+    """Method, tolerances (atol by state) and what else a solver is told.
+
+    `bandwidth` is that of the Jacobian (lower, upper), of the states in their own order or, where it is given, in
+    `order`: then state ``order[k]`` is the k-th.
+    """
 
     method: str
     rtol: float
@@ -49,6 +54,15 @@ class SolverOptions:
     dt: float | None = None
     bandwidth: tuple[int, int] | None = None
     max_step: float = np.inf
+    order: IntVector | None = None
+
+    def with_structure(self, structure: Structure) -> SolverOptions:
+        """Return options with the band of a Jacobian, where it has one that is worth it and none was given."""
+        order, lower, upper = structure.band
+        if self.bandwidth is not None or 2 * (lower + upper + 1) > structure.n:
+            return self
+        is_own = bool((order == np.arange(structure.n)).all())
+        return replace(self, bandwidth=(lower, upper), order=None if is_own else order)
 
     def with_tolerances(self, rtol: float, atol: Vector) -> SolverOptions:
         """Return options with other tolerances."""

@@ -102,7 +102,7 @@ class LsodaStepper:
     rates : callable
         F(t, z, inputs).
     options : SolverOptions
-        Its atol is that of all z; its bandwidth that of the Jacobian (lower, upper).
+        Its atol is that of all z; its bandwidth that of the Jacobian (lower, upper), of z in its order.
     most_evaluations : float
         Of the rates, in one stretch: the bound on the effort of a retry.
     """
@@ -112,9 +112,21 @@ class LsodaStepper:
 
     def __init__(self, rates: RatesOf, options: SolverOptions, most_evaluations: float = np.inf) -> None:
         self.rates, self.options, self.most_evaluations = rates, options, most_evaluations
+        self._order = order = options.order
+        if order is not None:
+            own = np.argsort(order)
+            self._own = own
+            self.rates = lambda t, z, inputs: rates(t, z[own], inputs)[order]
+            self.options = replace(options, atol=np.broadcast_to(options.atol, order.shape)[order], order=None)
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
+        if self._order is None:
+            return self._advance(start, z, inputs, times)
+        reached, Z = self._advance(start, z[self._order], inputs, times)
+        return reached, Z[:, self._own]
+
+    def _advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         from scipy.integrate import ODEintWarning, odeint
 
         at_start = bool(times[0] == start)
@@ -217,8 +229,11 @@ class IvpStepper:
 
         options, span = self.options, float(times[-1]) - start
         more: dict[str, Any] = {"max_step": options.max_step}
-        if options.bandwidth is not None and self.method == "LSODA":
+        if options.bandwidth is not None and options.order is None and self.method == "LSODA":
             more["lband"], more["uband"] = options.bandwidth
+        structure = self.problem.structure
+        if structure is not None and not structure.is_dense and self.method in ("BDF", "Radau"):
+            more["jac_sparsity"] = structure.matrix
         raised: list[tuple[float, Exception]] = []
         with _telling(raised), np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # LSODA tells its troubles as warnings; they come back as failures
@@ -272,6 +287,8 @@ def _retry(problem: Problem, options: SolverOptions) -> Stepper:  # by name, so 
 
 def _of_all(problem: Problem, options: SolverOptions) -> SolverOptions:
     """Return the options for all z: atol of every block of states, a bandwidth only of the states alone."""
+    if problem.structure is not None:
+        options = options.with_structure(problem.structure)
     bandwidth = options.bandwidth if problem.blocks == 1 and not problem.n_watched else None
     return replace(options, atol=np.tile(options.atol, problem.blocks), bandwidth=bandwidth)
 

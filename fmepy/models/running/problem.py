@@ -6,8 +6,12 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from fmepy.models.definition.definition import Definition
+from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
+from fmepy.numerics.structure import FEW, Structure, found_structure
 
 RatesOf = Callable[[float, Any, Any], Any]
 """F(t, z, inputs) -> rates of z; z is an ndarray, inputs a list of floats."""
@@ -27,7 +31,7 @@ class Problem:
     """
 
     def __init__(self, definition: Definition, system: System | None) -> None:
-        self._function = definition.function
+        self._definition, self._function = definition, definition.function
         self.system = system
         self.blocks = 1 if system is None else 1 + len(system.names)
         self.layout = InputLayout(len(definition.parms), len(definition.forcings)) if system is None else system.layout
@@ -44,6 +48,24 @@ class Problem:
         if not layout.n_forcings:
             return lambda t, z, inputs: function(t, z, inputs[:n], ())
         return lambda t, z, inputs: function(t, z, inputs[:n], layout.forcing_values(t, inputs))
+
+    @cached_property
+    def structure(self) -> Structure | None:
+        """Which rates of a function depend on which states, found by trying; None of equations."""
+        d, function = self._definition, self._function
+        if self.system is not None or function is None or len(d.states) <= FEW:
+            return None
+        p = d.parms.to_numpy(dtype=float).tolist()
+        without = [0.0] * self.layout.n_forcings
+
+        def rates(y: Any) -> Any:
+            return function(0.0, y, p, without)
+
+        try:
+            with np.errstate(all="ignore"):
+                return found_structure(rates, ValueTable(d.initial, d.parameters).value(p))
+        except Exception:  # it is asked what it may not be made for, such as another time; it runs without
+            return None
 
     @property
     def n_watched(self) -> int:

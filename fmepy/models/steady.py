@@ -1,0 +1,310 @@
+"""Models whose steady state is what is observed: `SteadyModel`, 0 = f(y; p)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from fmepy.checks import changed_arguments
+from fmepy.errors import ArgumentError, ModelError, check_choice
+from fmepy.expressions.equations import Equations
+from fmepy.models.bound_steady import BoundSteady
+from fmepy.models.definition.define import define
+from fmepy.models.definition.definition import Definition, Draft, Found
+from fmepy.models.definition.function import read_signature
+from fmepy.models.definition.given import Given
+from fmepy.models.definition.values import ValueTable
+from fmepy.models.dynamic import Runnable
+from fmepy.models.steady_rates import OfEquations, OfFunction, Source
+from fmepy.models.steady_run import check_not_negative, tolerances
+from fmepy.models.steady_state import state_names
+from fmepy.models.transport import Grid1D
+from fmepy.parameters.names import normal_name
+from fmepy.parameters.scales import check_scale
+from fmepy.types import Vector
+
+MOST_TRACED_STATES = 20
+"""Vector functions with more states run as they are."""
+_MERGED = ("state", "parms", "outputs")
+
+
+class SteadyModel(Runnable):
+    """A model whose steady state is what is observed, as a function of its parameters.
+
+    ``model(parms)`` finds the state in which all rates are zero and returns it as a table: one row, or one row a cell
+    of a grid. It is a Model like any other: costs, fits, sensitivities, ranges and chains take it.
+
+    Parameters
+    ----------
+    rhs : callable, str or Equations
+        The rates, as for `OdeModel`. With `grid`, a function with named arguments gets the profile of every species as
+        an array, shape (n_cell,), and returns one array of rates a species; ``f(t, y, p)`` gets all of them, species
+        after species. Beside the rates it may return ``{name: one number of the run, or one a cell}``.
+    state : mapping, Series or sequence
+        Where the search begins: numbers (on a grid also arrays of one a cell), or expressions of parameters.
+    parms : mapping or Series, optional
+        Values of the parameters; keyword defaults of `rhs` are values too.
+    outputs : mapping of str to str or callable, optional
+        Further variables: expressions, or functions with named arguments, of anything in the model.
+    grid : Grid1D, optional
+        The cells of profiles.
+    positive : bool
+        States are concentrations: none becomes negative on the way, nor at the end.
+    start : {"last", "given"}
+        "last": a search begins at the steady state of the model's own parameters, moved along its sensitivities; where
+        it does not arrive from there, at `state`. "given": always at `state`.
+    t : float
+        The time at which the rates are taken.
+    rtol, atol, ctol : float
+        Tolerances, see `steady`.
+    max_iter : int
+        Most Newton steps of a search.
+
+    Attributes
+    ----------
+    parms : Series
+    states, var_names : tuple of str
+    times : ndarray
+        Where the rows are: the middles of the cells, or `t`.
+    x_name : str
+        What that is called in tables: "x" on a grid, else "time".
+    engine, engine_note : str
+    equations : Equations or None
+
+    Raises
+    ------
+    ModelError, ParameterError
+        What is wrong with the definition, and the nearest name where one is unknown.
+    NoSteadyStateError
+        When run: as `steady`.
+
+    See Also
+    --------
+    steady, steady_1d, runsteady : one steady state of a function of arrays.
+    transport_1d : advection and diffusion on the grid.
+
+    Notes
+    -----
+    **Sensitivities** follow from the implicit function theorem, with J = df/dy::
+
+        J dy/dp = -df/dp
+
+    exactly where there are equations; of functions J and df/dp are differences of the rates (never of searches), and
+    what they leave is corrected until it is below a millionth.
+
+    **The start.** "last" means the last state that the model itself is known to have: that of its own parameters,
+    found once for a bound model. Every run starts there, whatever was run before it, so that a result depends on its
+    parameters alone, and neither on the order of the runs nor on how many workers share them. Of several steady states
+    it is the branch of the model's own that is followed. ``model.replace(parms=fit.par)`` moves it.
+
+    **A grid.** Between the middles of its cells a profile is linear, and there are no rows beyond the first and the
+    last of them. One number of the run, such as a flux, stands in every row, so that a cost with ``x=None``, which
+    compares means, compares that number.
+
+    Examples
+    --------
+    >>> def reactor(t, S, B, *, D=0.5, Sin=10.0, mu=1.0, K=2.0, Y=0.5):
+    ...     growth = mu * S / (K + S)
+    ...     return D * (Sin - S) - growth * B / Y, (growth - D) * B
+    >>> chemostat = SteadyModel(reactor, state={"S": 1, "B": 3}, positive=True)
+    >>> chemostat()
+       time    S    B
+    0     0  2.0  4.0
+    >>> bound = chemostat.bind(["D"])
+    >>> Y, S = bound.sensitivities(bound.theta0)
+    >>> S[0].round(6).tolist()                             # dS/dD = K mu / (mu - D)^2
+    [[8.0], [-4.0]]
+
+    A profile: oxygen that diffuses into a sediment and is consumed there.
+
+    >>> from fmepy.models.transport import Grid1D, transport_1d
+    >>> grid = Grid1D(np.linspace(0, 5, 101))
+    >>> def sediment(t, O2, *, D=1.0, cons=40.0, ks=0.1, top=300.0):
+    ...     flow = transport_1d(O2, grid, D=D, up=top)
+    ...     return flow.rate - cons * O2 / (O2 + ks), {"UpFlux": flow.flux[0]}
+    >>> profile = SteadyModel(sediment, state={"O2": 100.0}, grid=grid, positive=True)
+    >>> profile().round(3).iloc[[0, 20, 60]]
+            x       O2   UpFlux
+    0   0.025  296.132  154.709
+    20  1.025  162.410  154.709
+    60  3.025   14.846  154.709
+    """
+
+    def __init__(
+        self,
+        rhs: Callable[..., Any] | str | Equations,
+        *,
+        state: Any,
+        parms: Any = None,
+        outputs: Any = None,
+        grid: Grid1D | None = None,
+        positive: bool = False,
+        start: str = "last",
+        t: float = 0.0,
+        rtol: float = 1e-6,
+        atol: Any = 1e-8,
+        ctol: float = 1e-8,
+        max_iter: int = 100,
+    ) -> None:
+        self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        self.tolerances = tolerances(rtol, atol, ctol, max_iter, positive)
+        self.start, self.grid, self.t = check_choice(start, ("last", "given"), "start"), grid, float(t)
+        if grid is not None and not isinstance(grid, Grid1D):
+            raise ModelError(f"`grid` must be a Grid1D, such as Grid1D(np.linspace(0, 5, 101)); got {grid!r}.")
+        source: Any = rhs
+        numbers, self._profiles = state, dict[str, Vector]()
+        if grid is not None:
+            numbers, self._profiles = _apart(state, len(grid))
+            source = _OnGrid(rhs, self)
+        like = getattr(self, "_like", None)
+        self._definition: Definition = define(
+            "ode",
+            source,
+            state=numbers,
+            parms=parms,
+            outputs=outputs,
+            start=self.t,
+            most_states=MOST_TRACED_STATES,
+            like=None if like is None or grid is not None else like,
+        )
+        d = self._definition
+        self.states, self.var_names, self._parms = d.states, d.var_names, d.parms
+        self._set_times([self.t] if grid is None else grid.mid)
+        self.x_name = "time" if grid is None else "x"
+        self.engine, self.engine_note = "newton", "" if d.equations is not None else (
+            f"{d.note}; derivatives are differences of the rates")  # fmt: skip
+        y = self.first(d.parms.to_numpy(dtype=float))
+        if np.ndim(self.tolerances.atol) and len(self.tolerances.atol) != len(y):
+            raise ArgumentError(f"`atol` has {len(self.tolerances.atol)} values for {len(y)} states.")
+        if positive:
+            check_not_negative(y, self.name_of, "state")
+
+    @property
+    def equations(self) -> Equations | None:
+        """The symbolic form, None for models that run as Python."""
+        return self._definition.equations
+
+    @property
+    def name_of(self) -> Callable[[int], str]:
+        """What state i is called in messages."""
+        n = len(self.states) * (1 if self.grid is None else len(self.grid))
+        return state_names(self.states, n, None if self.grid is None else len(self.grid))  # type: ignore[no-any-return]
+
+    def first(self, p: Vector) -> Vector:
+        """Return where the search begins, as `state` says, shape (n,)."""
+        values = ValueTable(self._definition.initial, self._definition.parameters).value(p.tolist())
+        if self.grid is None:
+            return values.copy()
+        profiles = [self._profiles.get(s, np.full(len(self.grid), v)) for s, v in zip(self.states, values, strict=True)]
+        return np.concatenate(profiles)
+
+    def source(self) -> Source:
+        """Return the rates, with their derivatives."""
+        d = self._definition
+        if d.equations is not None:
+            return OfEquations(d.equations, self.t)
+        assert d.function is not None, "a definition has equations or a function"
+        p = d.parms.to_numpy(dtype=float)
+        source = OfFunction(d.function, self.t, self.first(p), p, None if self.grid is None else len(self.grid))
+        source.extra_names = d.extra_names
+        return source
+
+    def bind(
+        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
+    ) -> BoundSteady:
+        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+        times : array_like, optional
+            Rows: on a grid, x between the middles of the first and the last cell; default all middles.
+        hold_engine, runs
+            Nothing here: there is one engine.
+        """
+        chosen, rows = self._asked(names, times)
+        if rows[-1] > self.times[-1] or (self.grid is None and len(rows) > 1):
+            if self.grid is None:
+                raise ModelError(
+                    f"`times`: a steady state has no time; its one row stands at t={self.t:g}. In a cost, pass x=None."
+                )
+            raise ModelError(
+                f"`times` (rows of a profile) ends at {rows[-1]:g}, below the middle of the last cell at "
+                f"{self.times[-1]:g}."
+            )
+        return BoundSteady(self, self._definition, chosen, rows)
+
+    def replace(self, **arguments: Any) -> Self:
+        """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs` merge."""
+        given = self._arguments
+        if "parms" in arguments:
+            check_scale(arguments["parms"], self._parms, "parms")
+            given = given | {"parms": self._parms}
+        new = changed_arguments(given, arguments, _MERGED, type(self).__name__)
+        copy = type(self).__new__(type(self))
+        copy._like = self._definition  # type: ignore[attr-defined]
+        type(self).__init__(copy, **new)
+        del copy._like  # type: ignore[attr-defined]
+        return copy
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")
+        where = "" if self.grid is None else f" in {len(self.grid)} cells"
+        line = f"SteadyModel of {len(self.states)} states ({names}){where}, {len(self._parms)} parameters"
+        return line if self.equations is None else f"{line}\n{self.equations}"
+
+
+def _apart(state: Any, cells: int) -> tuple[Any, dict[str, Vector]]:
+    """Return a number a species, and the profiles that were given instead of one."""
+    if not isinstance(state, dict | pd.Series):
+        raise ModelError("With a grid, `state` must name its species: a dict such as state={'O2': 100.0}.")
+    numbers, profiles = {}, {}
+    for key, value in state.items():
+        name = normal_name(key)
+        if isinstance(value, str) or np.ndim(value) == 0:
+            numbers[name] = value
+            continue
+        try:
+            profile = np.array(value, dtype=float)
+        except (TypeError, ValueError):
+            profile = np.empty(0)
+        if profile.shape != (cells,) or not np.isfinite(profile).all():
+            raise ModelError(
+                f"`state[{name!r}]` must be one number, or {cells} finite ones, one a cell; got an array of shape "
+                f"{np.shape(value)}."
+            )
+        numbers[name], profiles[name] = float(profile[0]), profile
+    return numbers, profiles
+
+
+@dataclass(frozen=True, eq=False)
+class _OnGrid:
+    """A function of profiles as the source of a model; see `models.definition.definition.Readable`."""
+
+    function: Any
+    model: SteadyModel
+
+    def draft(self, given: Given) -> Draft:
+        """Return what it holds."""
+        if not callable(self.function):
+            raise ModelError(
+                "With a grid, a model is a function that gets profiles as arrays; text and equations have no word for "
+                "transport."
+            )
+        rates, parms, time = read_signature(self.function, given)
+
+        def find() -> Found:
+            p = np.array(list(parms.values()), dtype=float)
+            values = ValueTable(list(given.initial.values()), list(parms)).value(p.tolist())
+            grid = self.model.grid
+            assert grid is not None, "it is read on one"
+            tried = OfFunction(rates, given.start, np.repeat(values, len(grid)), p, len(grid)).tried()
+            return Found(None, extra_names=tried, note="a function of profiles runs as it is")
+
+        named = rates.form == "named"
+        reads = frozenset((*rates.positional, *rates.keywords)) if named else None
+        return Draft(rates.states, parms, given.initial, find, time, reads, rates)

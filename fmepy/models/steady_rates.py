@@ -1,0 +1,401 @@
+"""The rates of a model whose steady state is wanted, and their derivatives, whatever they come from.
+
+Equations give exact derivatives to states and parameters. Functions, of single numbers, of a vector or of the profiles
+on a grid, are differentiated by differences, by as few evaluations as the structure of the Jacobian allows.
+
+A state vector holds one species after the other (of a grid: all cells of the first, then of the second).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.python_code import scalar_function
+from fmepy.errors import FmepyError, ModelError, SimulationError, listed
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import Equations, symbol, symbols
+from fmepy.models.definition.user_rates import RatesFunction
+from fmepy.models.running.switches import as_choices
+from fmepy.numerics.differences import central_differences, derivatives, roomy_steps, steps_beside
+from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
+from fmepy.types import Matrix, Vector
+
+_PARAMETER_STEP = float(np.finfo(float).eps ** (1 / 3))
+_SMALL = 1e-3  # of the largest value of its species: the size of a state that is smaller still
+_SEEN = 3e-5  # of the terms of a derivative: above what differences of the rates may be wrong by
+_AGREED = 1e-6  # relative change of sensitivities from one correction to the next
+_CONTRACTS = 0.1  # what a correction is to the one before, at most, if the Jacobian is right
+_MOST_CORRECTIONS = 8
+
+
+class Source:
+    """Rates of a model as functions of states and parameters, both plain vectors.
+
+    Attributes
+    ----------
+    n : int
+        States in all.
+    n_species : int
+    extra_names : tuple of str
+        What comes beside the rates.
+    """
+
+    n: int
+    n_species: int
+    extra_names: tuple[str, ...] = ()
+    own: tuple[Vector, Vector]
+
+    @property
+    def n_rows(self) -> int:
+        """Cells, 1 without a grid."""
+        return self.n // self.n_species
+
+    @cached_property
+    def structure(self) -> Structure:
+        """Of the Jacobian, at the model's own start and parameters."""
+        raise NotImplementedError
+
+    def rates(self, y: Vector, p: Vector) -> Vector:
+        """Return f(y; p), shape (n,); NaN where it has no value."""
+        raise NotImplementedError
+
+    def with_extras(self, y: Vector, p: Vector) -> tuple[Vector, Matrix]:
+        """Return the rates, and what comes beside them, shape (n_rows, n_extra)."""
+        return self.rates(y, p), np.empty((self.n_rows, 0))
+
+    def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
+        """Return the entries of df/dy."""
+        raise NotImplementedError
+
+    def to_parameters(self, y: Vector, p: Vector, places: Any, box: Any) -> Matrix | None:
+        """Return df/dp, shape (n, n_par), None where it is not known exactly."""
+        return None
+
+    def told(self) -> str:
+        """Return what the function raised last, in words, or an empty string."""
+        return ""
+
+
+class OfEquations(Source):
+    """Rates by equations."""
+
+    def __init__(self, equations: Equations, t: float) -> None:
+        self._equations, self._t = equations, t
+        self.n = self.n_species = len(equations.states)
+        self._groups = symbols((equations.time,), equations.states, equations.parameters)
+        self._expressions = [as_choices(e) for e in equations.rates]
+        self._rates = scalar_function(self._groups, self._expressions)
+        self._slopes: dict[Any, Callable[..., list[float]]] = {}
+
+    @cached_property
+    def structure(self) -> Structure:
+        """By the symbols that stand in the equations."""
+        used = [e.free_symbols for e in self._expressions]
+        states = [symbol(s) for s in self._equations.states]
+        return Structure.of(np.array([[s in names for s in states] for names in used], dtype=bool))
+
+    def rates(self, y: Vector, p: Vector) -> Vector:
+        """Return f(y; p)."""
+        return np.array(self._rates((self._t,), y.tolist(), p.tolist()))
+
+    @cached_property
+    def _entries(self) -> Callable[..., list[float]]:
+        s, states = self.structure, [symbol(k) for k in self._equations.states]
+        pairs = zip(s.rows, s.columns, strict=True)
+        return scalar_function(self._groups, [derivative(self._expressions[i], states[j]) for i, j in pairs])
+
+    def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
+        """Return the entries of df/dy, exactly."""
+        return np.array(self._entries((self._t,), y.tolist(), p.tolist()))
+
+    def to_parameters(self, y: Vector, p: Vector, places: Any, box: Any) -> Matrix:
+        """Return df/dp, exactly."""
+        key = tuple(places)
+        if key not in self._slopes:
+            moved = [symbol(self._equations.parameters[k]) for k in key]
+            self._slopes[key] = scalar_function(
+                self._groups, [derivative(e, s) for e in self._expressions for s in moved]
+            )
+        return np.array(self._slopes[key]((self._t,), y.tolist(), p.tolist())).reshape(self.n, len(key))
+
+
+class OfFunction(Source):
+    """Rates by a function of the user's.
+
+    Parameters
+    ----------
+    function : RatesFunction
+    t : float
+    y, p : ndarray
+        The model's own start and parameters, where it is tried.
+    cells : int or None
+        Cells of a grid, whose profiles a function with named arguments gets as arrays; None without one.
+    blocks : int
+        Species of a vector function, one after the other; 0 where that is not known.
+    """
+
+    def __init__(
+        self, function: RatesFunction, t: float, y: Vector, p: Vector, cells: int | None = None, blocks: int = 0
+    ) -> None:
+        self._function, self._t, self._cells, self._names = function, t, cells, tuple(function.states)
+        self.n, self.own, self._raised = len(y), (y, p), ""
+        self.n_species = len(self._names) if cells is not None else self.n
+        self._blocks = blocks or (self.n_species if cells is not None else 0)
+
+    def at_time(self, t: float) -> OfFunction:
+        """Return the same at another time."""
+        out = copy(self)
+        out._t = t
+        return out
+
+    def _call(self, y: Vector, p: Vector) -> tuple[Any, dict[str, Any]]:
+        states: Any = y
+        if self._cells is not None and self._function.form == "named":
+            states = y.reshape(self.n_species, self._cells)
+            states.flags.writeable = False
+        return self._function.raw(self._t, states, p.tolist(), ())
+
+    def _read(self, result: Any) -> Vector:
+        """Return what a function gave as rates."""
+        if self._cells is None:
+            return self._function.checked(result, self._t)
+        try:
+            rates = np.array(result, dtype=float)
+        except (TypeError, ValueError):
+            rates = np.empty((0, 0, 0))
+        if rates.size != self.n or rates.ndim > 2:
+            raise ModelError(
+                f"The function must return the rates of {listed(self._names)} in {self._cells} cells: an array of "
+                f"{self._cells} numbers a species, in that order. It returned {_shapes(result)}."
+            )
+        return rates.reshape(-1)
+
+    def rates(self, y: Vector, p: Vector) -> Vector:
+        """Return f(y; p); NaN where the function raises for want of a value."""
+        found: Vector = self._tried(y, p, lambda result, extra: self._read(result), np.full(self.n, np.nan))
+        return found
+
+    def _tried(self, y: Vector, p: Vector, read: Callable[[Any, dict[str, Any]], Any], otherwise: Any) -> Any:
+        """Return what is read of a call, `otherwise` where the function raises for want of a value."""
+        try:
+            return read(*self._call(y.copy(), p))
+        except SimulationError as error:
+            self._raised = str(error)
+        except FmepyError:
+            raise
+        except (ValueError, ArithmeticError) as error:
+            self._raised = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            raise SimulationError(f"the model's function failed: {type(error).__name__}: {error}") from error
+        return otherwise
+
+    def told(self) -> str:
+        """Return what the function raised last."""
+        return self._raised
+
+    def outputs(self, y: Vector, p: Vector) -> dict[str, Any]:
+        """Return what the function gives beside the rates, as it is."""
+        found: dict[str, Any] = self._tried(y, p, lambda result, extra: extra, {})
+        return found
+
+    def with_extras(self, y: Vector, p: Vector) -> tuple[Vector, Matrix]:
+        """Return the rates and what comes beside them; one number of a run stands in every row."""
+        nothing = np.full(self.n, np.nan), np.full((self.n_rows, len(self.extra_names)), np.nan)
+        found: tuple[Vector, Matrix] = self._tried(
+            y, p, lambda r, extra: (self._read(r), self._columns(extra)), nothing
+        )
+        return found
+
+    def _columns(self, extra: Mapping[str, Any]) -> Matrix:
+        out = np.empty((self.n_rows, len(extra)))
+        for k, (name, value) in enumerate(extra.items()):
+            try:
+                out[:, k] = np.asarray(value, dtype=float)
+            except (TypeError, ValueError):
+                many = f"one number, or {self.n_rows}, one a cell" if self._cells is not None else "one number"
+                raise ModelError(
+                    f"The function's output {name!r} must be {many}; it is {_shapes(value)}. Of a flux at every edge "
+                    "give the one that is meant, such as flow.flux[0]."
+                ) from None
+        return out
+
+    def tried(self, columns: bool = True) -> tuple[str, ...]:
+        """Call the function once as it will be called, so that its mistakes show at the door; return its extras.
+
+        columns : bool
+            They must be one number, or one a cell.
+        """
+        y, p = self.own
+        try:
+            with np.errstate(all="ignore"):
+                result, extra = self._call(y.copy(), p)
+        except FmepyError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"The model's function fails when it is called at the start: {type(error).__name__}: {error}."
+            ) from error
+        self._read(result)
+        if columns:
+            self._columns(extra)
+        return tuple(extra)
+
+    @cached_property
+    def structure(self) -> Structure:
+        """As it is found at the model's own start and parameters."""
+        return self.structure_at(*self.own)
+
+    def structure_at(self, y: Vector, p: Vector) -> Structure:
+        """Return the structure of the Jacobian as it is found near y."""
+        with np.errstate(all="ignore"):
+            return found_structure(lambda z: self.rates(z, p), y, self._blocks or 1)
+
+    @cached_property
+    def _least(self) -> Vector:
+        """The least sizes of states: a part of those that they begin with, of their species or of all others."""
+        size = np.abs(self.own[0])
+        typical = float(np.median(size[size > 0])) if (size > 0).any() else 1.0
+        by_species = size.reshape(self._blocks or 1, -1).max(axis=1, keepdims=True) if self._blocks else 0.0
+        other = np.broadcast_to(np.where(by_species > 0, by_species, typical), (self._blocks or 1, 1))
+        zero = np.repeat(other.ravel(), self.n // (self._blocks or 1))
+        return np.asarray(_SMALL * np.where(size > 0, size, zero))
+
+    def _sizes(self, y: Vector) -> Vector:
+        """Return the sizes of states, which steps are relative to."""
+        size = np.maximum(np.abs(y), self._least)
+        if not self._blocks:
+            return size
+        most = size.reshape(self._blocks, -1).max(axis=1)
+        return np.asarray(np.maximum(size, np.repeat(_SMALL * most, self.n // self._blocks)))
+
+    def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
+        """Return the entries of df/dy by differences."""
+        return difference_jacobian(lambda z: self.rates(z, p), y, f, structure, self._sizes(y), positive=positive)
+
+
+def _shapes(value: Any) -> str:
+    """Return what a value looks like, for messages."""
+    if value is None:
+        return "None"
+    if isinstance(value, tuple | list):
+        return f"{len(value)} entries of the shapes {', '.join(str(np.shape(v)) for v in value[:6])}"
+    return f"{type(value).__name__} of shape {np.shape(value)}" if np.ndim(value) else repr(value)
+
+
+@dataclass(slots=True)
+class AtParameters:
+    """A source at some parameters: what `fmepy.numerics.at_rest` brings to rest."""
+
+    source: Source
+    p: Vector
+    positive: bool
+    structure: Structure
+
+    def rates(self, y: Vector) -> Vector:
+        """Return f, shape (n,)."""
+        return self.source.rates(y, self.p)
+
+    def jacobian(self, y: Vector, f: Vector) -> Vector:
+        """Return the entries of the Jacobian."""
+        return self.source.jacobian(y, f, self.p, self.structure, self.positive)
+
+    def misses(self, y: Vector, f: Vector) -> bool:
+        """Tell whether the Jacobian misses what the rates depend on, by their derivative along one direction."""
+        if self.structure.is_dense:
+            return False
+        size = np.abs(y) + 1e-3 * (float(np.abs(y).max(initial=0.0)) or 1.0)
+        v = size * np.random.default_rng(7).uniform(0.5, 1.0, len(y))
+        s, values, h = self.structure, self.jacobian(y, f), 1e-6
+        along = np.zeros(len(y))
+        np.add.at(along, s.rows, values * v[s.columns])
+        terms = np.zeros(len(y))
+        np.add.at(terms, s.rows, np.abs(values * v[s.columns]))
+        seen = (self.rates(y + h * v) - f) / h
+        off = np.abs(seen - along) > _SEEN * (np.abs(terms) + np.abs(seen)) + 1e-9 * float(terms.max(initial=0.0))
+        return bool(np.isfinite(seen).all() and off.any())
+
+    def completed(self, y: Vector) -> AtParameters:
+        """Return the same with a structure that holds what is found here, too."""
+        assert isinstance(self.source, OfFunction), "that of equations is complete"
+        more = self.source.structure_at(y, self.p)
+        return AtParameters(self.source, self.p, self.positive, more.joined(self.structure))
+
+
+def slopes_at_rest(
+    system: AtParameters, y: Vector, f: Vector, factored: Any, places: Any, box: Any
+) -> tuple[Matrix, Matrix]:
+    """Return dy/dp at rest, shape (n, n_par), and the derivatives of the extras, shape (n_rows * n_extra, n_par).
+
+    By the implicit function theorem, J dy/dp = -df/dp. Of a function both are differences: what is left of d/dp of
+    ``f(y + dy/dp (p' - p), p')`` corrects dy/dp, until it changes no more.
+    """
+    source, p = system.source, system.p
+    exact = source.to_parameters(y, p, places, box)
+    if exact is not None:
+        return -factored.solve(exact), np.empty((0, len(places)))
+    theta = p[places]
+    S = -factored.solve(_forward_to_parameters(system, y, f, places, box))
+    n_extra = len(source.extra_names) * source.n_rows
+
+    def along(moved: Vector) -> Vector:
+        q = p.copy()
+        q[places] = moved
+        z = y + S @ (moved - theta)
+        if system.positive:
+            z = np.where(y >= 0, np.maximum(z, 0.0), z)
+        if not n_extra:
+            return source.rates(z, q)
+        rates, extras = source.with_extras(z, q)
+        return np.concatenate([rates, extras.ravel()])
+
+    steps = steps_beside(theta, _PARAMETER_STEP)
+    before = 1.0
+    for _ in range(_MOST_CORRECTIONS):
+        slopes = central_differences(along, theta, steps / _curved(S, theta, y), box)
+        correction = -factored.solve(slopes[: len(y)])
+        S = S + correction
+        size = np.abs(S).max(axis=0)
+        change = float((np.abs(correction).max(axis=0) / np.where(size > 0, size, 1.0)).max(initial=0.0))
+        if change <= _AGREED:
+            return S, slopes[len(y) :]
+        if not change < _CONTRACTS * before and not system.structure.is_dense:
+            completed = system.completed(y)  # it depends on what was not seen, elsewhere
+            gained = len(completed.structure.rows) > len(system.structure.rows)
+            system = completed if gained else replace(system, structure=Structure.dense(len(y)))
+            factored, change = system.structure.solver(system.jacobian(y, f)), np.inf
+        before = change
+    return S, slopes[len(y) :]
+
+
+def _forward_to_parameters(system: AtParameters, y: Vector, f: Vector, places: Any, box: Any) -> Matrix:
+    """Return df/dp by forward differences, shape (n, n_par): a first guess."""
+    theta = system.p[places]
+    lower, upper = (np.full(len(theta), -np.inf), np.full(len(theta), np.inf)) if box is None else box
+
+    def rates(points: list[Vector]) -> list[Any]:
+        out = []
+        for moved in points:
+            q = system.p.copy()
+            q[places] = moved
+            found = system.source.rates(y, q)
+            out.append(found if np.isfinite(found).all() else None)
+        return out
+
+    steps = roomy_steps(steps_beside(theta, _PARAMETER_STEP**1.5), lower, upper)
+    slopes = derivatives(rates, theta, steps, lower, upper, central=False, base=f)
+    return (
+        np.stack([np.zeros(len(y)) if s is None else s for s in slopes], axis=-1) if slopes else np.empty((len(y), 0))
+    )
+
+
+def _curved(S: Matrix, theta: Vector, y: Vector) -> Vector:
+    """Return how much shorter the step of a parameter must be for the states to move by as small a part."""
+    size = np.abs(y)[:, None] + _SMALL * float(np.abs(y).max(initial=0.0))
+    moved = np.abs(S) * np.where(theta != 0, np.abs(theta), 1.0) / np.where(size > 0, size, 1.0)
+    return np.asarray(np.maximum(1.0, moved.max(axis=0, initial=0.0)))

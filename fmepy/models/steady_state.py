@@ -1,0 +1,189 @@
+"""What a search for a steady state finds: `SteadyState`, or a sentence why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import NoSteadyStateError, SimulationError
+from fmepy.models.steady_rates import AtParameters, OfFunction
+from fmepy.numerics.at_rest import Found, Tolerances, null_direction, rest_from, rest_in_time
+from fmepy.results.tables import Part, Shown, long_table
+from fmepy.types import Vector
+
+_SHOWN = 6  # states in a message
+_RUNAWAY = 1e6  # times the size of a start: states that grow without end
+_NOTHING = 1e-6  # of the largest state: one that was pushed to zero
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SteadyState(Shown):
+    """A steady state.
+
+    Attributes
+    ----------
+    state : ndarray, or Series where the states have names
+        Species after species.
+    outputs : dict of str to (float or ndarray)
+        What the function gives beside the rates, there.
+    converged : bool
+        False of the last iterate that an error carries (`NoSteadyStateError.last`).
+    iterations : int
+        Newton steps; of `runsteady` evaluations of the rates.
+    residual : float
+        The largest rate that is left, without its sign.
+    n_species : int or None
+        Profiles of so many species, one after the other; None where the states are no profiles.
+    message : str
+    """
+
+    state: Any
+    outputs: dict[str, Any] = field(default_factory=dict)
+    converged: bool = True
+    iterations: int = 0
+    residual: float = 0.0
+    n_species: int | None = None
+    message: str = ""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The states: a row a state, or a row a cell and a column a species."""
+        if self.n_species is None:
+            index = self.state.index if isinstance(self.state, pd.Series) else range(1, len(self.state) + 1)
+            return pd.DataFrame({"state": np.asarray(self.state)}, index=pd.Index(index))
+        profiles = np.asarray(self.state).reshape(self.n_species, -1)
+        names = ["state"] if len(profiles) == 1 else [str(k + 1) for k in range(len(profiles))]
+        table = pd.DataFrame(profiles.T, columns=names)
+        table.insert(0, "cell", np.arange(1, len(table) + 1))
+        return table
+
+    def shown(self) -> list[str | Part]:
+        """Return how it was found, the states, and the outputs that are single numbers."""
+        how = "Steady state" if self.converged else "No steady state"
+        head = f"{how} of {len(self.state)} states: {self.iterations} iterations, largest rate left {self.residual:.3g}"
+        single = [f"{k} = {float(v):.6g}" for k, v in self.outputs.items() if np.ndim(v) == 0]
+        rest = [f"{k} ({np.size(v)} values)" for k, v in self.outputs.items() if np.ndim(v)]
+        beside = [f"outputs: {', '.join(single + rest)}"] if self.outputs else []
+        return [head, *([self.message] if self.message else []), long_table(self.frame), *beside]
+
+    def plot(self, x: Any = None, *, xyswap: bool = True, axes: Any = None, **kwargs: Any) -> Any:
+        """Draw the profiles, or the states as points.
+
+        Parameters
+        ----------
+        x : array_like, or mapping of one name to an array, optional
+            Where the cells lie, such as ``{"depth": grid.mid}``; default their numbers.
+        xyswap : bool
+            Draw x downwards.
+        axes : array of Axes, optional
+        **kwargs
+            As of `plot_model`.
+
+        Returns
+        -------
+        ndarray of Axes
+        """
+        from fmepy.plotting.steady import plot_steady
+
+        return plot_steady(self, x, xyswap=xyswap, axes=axes, **kwargs)
+
+
+def state_names(names: tuple[str, ...], n: int, cells: int | None) -> Any:
+    """Return ``name(i)``: what state i is called in messages."""
+    if cells is None:
+        return lambda i: repr(names[i]) if names else f"state {i + 1}"
+    several = n > cells
+    return lambda i: (
+        (f"{names[i // cells]!r} " if names else f"species {i // cells + 1} " if several else "")
+        + (f"in cell {i % cells + 1}")
+    )
+
+
+def come_to_rest(system: AtParameters, y: Vector, tol: Tolerances) -> tuple[AtParameters, Found]:
+    """Return the steady state that a start leads to: by Newton's method, else by steps in time.
+
+    The system comes back too: its Jacobian may turn out to depend on more than was known.
+    """
+    found = rest_from(system, y, tol)
+    if found.converged or not np.isfinite(found.f).all():
+        return system, found
+    if isinstance(system.source, OfFunction) and system.misses(found.y, found.f):
+        system = system.completed(found.y)
+        again = rest_from(system, y, tol)
+        if again.converged:
+            return system, again
+    in_time = rest_in_time(system, y, tol)
+    if not in_time.converged and _largest(in_time.y) > _RUNAWAY * (_largest(y) + _largest(found.y)):
+        found.why += "; where it runs on, states grow without end"
+        return system, found
+    return system, in_time
+
+
+def _largest(y: Vector) -> float:
+    return float(np.abs(y).max(initial=0.0))
+
+
+def why_not(system: AtParameters, found: Found, tol: Tolerances, name: Any, start: Vector) -> str:
+    """Return why what was found from a start is no steady state, or an empty string."""
+    v = null_direction(system, found, system.rates)
+    if v is not None:
+        moved = [name(i) for i in np.argsort(-np.abs(v)) if abs(v[i]) > 0.05 * np.abs(v).max()][:_SHOWN]
+        return (
+            f"The Jacobian is singular: no rate changes where {_and(moved)} change{'s' if len(moved) == 1 else ''} "
+            "together, so that no single state is at rest. If something is conserved, runsteady finds the state that a "
+            "start leads to; in a model, put a balance in the place of one of the rates."
+        )
+    if found.converged:
+        return ""
+    told = system.source.told()
+    if not np.isfinite(found.f).all():
+        i = int(np.argmin(np.isfinite(found.f)))
+        cause = f"; the function raised {told}" if told else ""
+        return (
+            f"The rates have no value at the start: that of {name(i)} is {found.f[i]:g} at the state {found.y[i]:.6g}"
+            f"{cause}. Give another start."
+        )
+    worst = _worst(found)
+    stand = (
+        f"Where it stands ({_values(found.y, name)}) the largest rate is {abs(found.f[worst]):.3g}, that of "
+        f"{name(worst)}"
+    )
+    small = _NOTHING * max(_largest(found.y), _largest(start))
+    low = np.flatnonzero((found.y <= small) & (found.f < 0))
+    if tol.positive and len(low):
+        i = int(low[np.argmin(found.f[low])])
+        return (
+            f"There is no steady state without negative values, and positive=True was asked: the rates push {name(i)} "
+            f"below zero (at {found.y[i]:.3g} its rate is {found.f[i]:.3g}). What takes away must vanish with the "
+            f"concentration, as k*C/(C + ks) does. {stand}."
+        )
+    return (
+        f"No steady state was found: {found.why or 'it has not arrived'} ({found.iterations} steps). {stand}. Give a "
+        "start nearer to it, more steps (max_iter), or positive=True for concentrations; runsteady says whether the "
+        "system comes to rest at all."
+    )
+
+
+def _worst(found: Found) -> int:
+    return int(np.argmax(np.abs(np.nan_to_num(found.f))))
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _values(y: Vector, name: Any) -> str:
+    told = ", ".join(f"{name(i)} = {y[i]:.4g}" for i in range(min(len(y), _SHOWN)))
+    return told + (f", ... {len(y)} states" if len(y) > _SHOWN else "")
+
+
+def refused(why: str, found: Found, state: Any, parameters: dict[str, float], n_species: int | None) -> SimulationError:
+    """Return the error of a search that ended without a steady state; it carries the last iterate."""
+    left = float(np.abs(found.f).max(initial=0.0))
+    last = SteadyState(state, {}, False, found.iterations, left, n_species, why)
+    if parameters:
+        why = f"{why} Parameters: {', '.join(f'{k}={v:.6g}' for k, v in list(parameters.items())[:12])}."
+    return NoSteadyStateError(why, last=last, parameters=parameters)

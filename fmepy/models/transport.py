@@ -1,0 +1,285 @@
+"""Transport in one dimension: `Grid1D`, cells one below the other, and `transport_1d`, what advection and diffusion do.
+
+In cell i of volume V_i between the edges i and i + 1 of area A::
+
+    dC_i/dt = (A_i J_i - A_{i+1} J_{i+1}) / V_i,     J = -D dC/dx + v C  at the edges, positive in the direction of x
+
+Between two places where concentrations are known, h apart (the middles of cells; the boundary and the first middle),
+the flux is the one that a steady flow with this D and v has (Fiadeiro and Veronis 1977; Boudreau 1997, p. 322)::
+
+    J = D/h (B(-Pe) C_a - B(Pe) C_b),     Pe = v h / D,     B(z) = z / (e^z - 1)
+
+It is central where diffusion rules and upstream where advection does, of second order in h, and it lets no
+concentration become negative. Without advection J = -D (C_b - C_a) / h; without diffusion it is v times the
+concentration upstream.
+
+References
+----------
+Fiadeiro, M. E. and Veronis, G. (1977). On weighted-mean schemes for the finite-difference approximation to the
+advection-diffusion equation. Tellus 29, 512-522.
+Boudreau, B. P. (1997). Diagenetic Models and Their Implementation. Springer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import ArgumentError
+from fmepy.types import Vector
+
+_MOST_KNOWN = 64  # coefficients whose weights a grid keeps
+
+
+class Grid1D:
+    """Cells in one dimension, from the first edge to the last.
+
+    Parameters
+    ----------
+    edges : array_like, shape (n_cell + 1,)
+        Where cells meet, increasing; they need not be evenly spaced.
+    area : float, array_like of shape (n_cell + 1,), or callable
+        Cross-section at the edges, or as a function of x.
+
+    Attributes
+    ----------
+    edges, area : ndarray, shape (n_cell + 1,)
+    mid, width, volume : ndarray, shape (n_cell,)
+        Middles of the cells; the volume is the width times the mean area of both edges.
+    distance : ndarray, shape (n_cell + 1,)
+        From middle to middle, and at both ends from the boundary to the middle.
+
+    Raises
+    ------
+    ArgumentError
+        Fewer than two cells, edges that do not increase, areas that are not positive.
+
+    Examples
+    --------
+    >>> grid = Grid1D([0, 1, 2, 4], area=[1, 1, 2, 2])
+    >>> grid
+    Grid1D of 3 cells from 0 to 4, widths 1 to 2, areas 1 to 2
+    >>> grid.mid, grid.volume, grid.distance
+    (array([0.5, 1.5, 3. ]), array([1. , 1.5, 4. ]), array([0.5, 1. , 1.5, 1. ]))
+    """
+
+    def __init__(self, edges: Any, *, area: Any = 1.0) -> None:
+        self.edges = _numbers(edges, "edges")
+        if self.edges.ndim != 1 or len(self.edges) < 3:
+            raise ArgumentError(
+                f"`edges` makes a grid of {max(self.edges.size - 1, 0)} cells; at least two are needed, so three edges "
+                "or more, such as np.linspace(0, 5, 101)."
+            )
+        back = np.flatnonzero(np.diff(self.edges) <= 0)
+        if len(back):
+            i = int(back[0])
+            raise ArgumentError(
+                f"`edges` must increase: {self.edges[i + 1]:g} (position {i + 1}) comes after {self.edges[i]:g}."
+            )
+        given = _numbers([area(x) for x in self.edges] if callable(area) else area, "area")
+        if given.ndim and given.shape != self.edges.shape:
+            raise ArgumentError(
+                f"`area` has the shape {given.shape}; one number is needed, or one for each of the "
+                f"{len(self.edges)} edges, or a function of x."
+            )
+        if not (given > 0).all():
+            raise ArgumentError(f"`area` must be above zero; its smallest is {float(given.min()):g}.")
+        self.area = np.broadcast_to(given, self.edges.shape).copy()
+        self.width: Vector = np.diff(self.edges)
+        self.mid: Vector = (self.edges[:-1] + self.edges[1:]) / 2
+        self.volume: Vector = self.width * (self.area[:-1] + self.area[1:]) / 2
+        self.distance: Vector = np.diff(np.concatenate([self.edges[:1], self.mid, self.edges[-1:]]))
+        self._known: dict[tuple[float, float], Any] = {}
+        for array in (self.edges, self.area, self.width, self.mid, self.volume, self.distance):
+            array.flags.writeable = False
+
+    def exchange(self, D: Any, v: Any) -> tuple[Any, Any]:
+        """Return (G, v) of the fluxes ``G (C_a - C_b) + v C_a`` between neighbours a and b; v is None where it is zero.
+
+        Those of single numbers are kept, since the cells of one run ask for the same again and again.
+        """
+        is_plain = isinstance(D, float | int) and isinstance(v, float | int)
+        if is_plain and (D, v) in self._known:
+            kept: tuple[Any, Any] = self._known[D, v]
+            return kept
+        n = len(self.mid)
+        D, v = _at_edges(D, n, "D"), _at_edges(v, n, "v")
+        if np.min(D) < 0:
+            raise ArgumentError(f"`D` must not be negative; its smallest is {np.min(D):g}.")
+        out = _weighted(self.distance, D, v), None if isinstance(v, float | int) and v == 0 else v
+        if is_plain:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[D, v] = out
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}}
+
+    def __len__(self) -> int:
+        return len(self.mid)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Grid1D):
+            return NotImplemented
+        return np.array_equal(self.edges, other.edges) and np.array_equal(self.area, other.area)
+
+    def __hash__(self) -> int:
+        return hash((self.edges.tobytes(), self.area.tobytes()))
+
+    def __repr__(self) -> str:
+        def told(name: str, values: Vector) -> str:
+            low, high = f"{values.min():g}", f"{values.max():g}"
+            return f"{name} {low}" if low == high else f"{name}s {low} to {high}"
+
+        ends = f"from {self.edges[0]:g} to {self.edges[-1]:g}"
+        return f"Grid1D of {len(self)} cells {ends}, {told('width', self.width)}, {told('area', self.area)}"
+
+
+def _numbers(values: Any, argument: str) -> Vector:
+    try:
+        out: Vector = np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"`{argument}` must be numbers; got {values!r}.") from None
+    if not np.isfinite(out).all():
+        raise ArgumentError(f"`{argument}` holds NaN or infinite numbers.")
+    return out
+
+
+@dataclass(slots=True, eq=False)
+class Transport:
+    """What transport does.
+
+    Attributes
+    ----------
+    rate : ndarray, shape (n_cell,)
+        dC/dt by transport: amount per volume and time.
+    flux : ndarray, shape (n_cell + 1,)
+        Through every edge, per area and time, positive in the direction of x.
+    grid : Grid1D
+    """
+
+    rate: Vector
+    flux: Vector
+    grid: Grid1D
+
+    @property
+    def balance(self) -> float:
+        """What enters at both ends less what the cells gain, amount per time: zero but for rounding."""
+        through = self.grid.area * self.flux
+        return float(through[0] - through[-1] - self.rate @ self.grid.volume)
+
+
+def transport_1d(
+    C: Any,
+    grid: Grid1D,
+    *,
+    D: Any = 0.0,
+    v: Any = 0.0,
+    up: Any = None,
+    down: Any = None,
+    flux_up: Any = None,
+    flux_down: Any = None,
+) -> Transport:
+    """Return how advection and diffusion change the concentrations in the cells of a grid.
+
+    Parameters
+    ----------
+    C : ndarray, shape (n_cell,)
+        Concentrations in the cells.
+    grid : Grid1D
+    D : float or array_like, shape (n_cell + 1,)
+        Diffusion (dispersion, mixing) coefficient, at the edges.
+    v : float or array_like, shape (n_cell + 1,)
+        Velocity, at the edges; positive in the direction of x.
+    up, down : float, optional
+        Concentration at the first and at the last edge.
+    flux_up, flux_down : float, optional
+        Flux through the first and the last edge, positive in the direction of x: what enters above, what leaves below.
+        Without `up` and `flux_up` (`down` and `flux_down`) there is no gradient at that end: the flow carries out, or
+        in, the concentration of the cell beside it.
+
+    Returns
+    -------
+    Transport
+        ``rate`` (one a cell), ``flux`` (one an edge), ``balance``.
+
+    Raises
+    ------
+    ArgumentError
+        Both a concentration and a flux at one end; another number of concentrations than cells; a negative D.
+
+    See Also
+    --------
+    Grid1D, SteadyModel, ode_1d
+
+    Notes
+    -----
+    The fluxes are those of a steady flow between two middles (see `fmepy.models.transport`): of second order on even
+    and on smoothly uneven grids, and never the cause of negative concentrations. Where nothing diffuses they are
+    upstream fluxes, of first order.
+
+    Examples
+    --------
+    >>> grid = Grid1D([0, 1, 2, 3])
+    >>> flow = transport_1d(np.array([2.0, 1.0, 0.0]), grid, D=0.5, up=2.5)
+    >>> flow.flux, flow.rate, flow.balance
+    (array([0.5, 0.5, 0.5, 0. ]), array([0. , 0. , 0.5]), 0.0)
+    """
+    if flux_up is not None and up is not None:
+        raise _two_conditions("upper", f"up={up!r} and flux_up={flux_up!r}")
+    if flux_down is not None and down is not None:
+        raise _two_conditions("lower", f"down={down!r} and flux_down={flux_down!r}")
+    C = np.asarray(C, dtype=float)
+    n = len(grid.mid)
+    if C.shape != (n,):
+        raise ArgumentError(f"`C` has the shape {C.shape}; the grid has {n} cells, so {n} concentrations are needed.")
+    along, carried = grid.exchange(D, v)
+    known = np.empty(n + 2)  # without a gradient the boundary has the concentration of the cell
+    known[1:-1] = C
+    known[0] = C[0] if up is None else up
+    known[-1] = C[-1] if down is None else down
+    above = known[:-1]
+    flux = along * (above - known[1:])
+    if carried is not None:
+        flux += carried * above
+    if flux_up is not None:
+        flux[0] = flux_up
+    if flux_down is not None:
+        flux[-1] = flux_down
+    through = grid.area * flux
+    return Transport((through[:-1] - through[1:]) / grid.volume, flux, grid)
+
+
+def _two_conditions(end: str, given: str) -> ArgumentError:
+    return ArgumentError(
+        f"`{given}` are two conditions at the {end} end: give the concentration there, or the flux, or neither (no "
+        "gradient)."
+    )
+
+
+def _at_edges(value: Any, n: int, argument: str) -> Any:
+    """Return a coefficient as one number, or one an edge."""
+    if isinstance(value, float | int):
+        return value
+    found = np.asarray(value, dtype=float)
+    if found.ndim == 0:
+        return float(found)
+    if found.shape != (n + 1,):
+        raise ArgumentError(
+            f"`{argument}` has the shape {found.shape}; one number is needed, or one for each of the {n + 1} edges."
+        )
+    return found
+
+
+def _weighted(h: Vector, D: Any, v: Any) -> Any:
+    """Return D/h B(Pe), one an edge; without diffusion what makes the flux the one upstream."""
+    if isinstance(v, float | int) and v == 0:
+        return D / h
+    D, v = np.asarray(D, dtype=float), np.asarray(v, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        Pe = v * h / D
+        weight = np.where(np.abs(Pe) < 1e-5, 1 - Pe / 2, Pe / np.expm1(Pe))  # B(Pe); B(-Pe) = B(Pe) + Pe
+        return np.where(np.isfinite(Pe), D / h * weight, np.maximum(-v, 0.0))
