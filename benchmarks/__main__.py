@@ -23,6 +23,7 @@ from benchmarks import (
     rows_sensitivity,
     rows_shooting,
     rows_starts,
+    rows_steady,
 )
 from benchmarks.row import Row
 
@@ -36,6 +37,8 @@ ROOMS = (
     rows_montecarlo,
     rows_mcmc,
     rows_filter,
+
+    rows_steady,
     rows_first_use,
 )
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several

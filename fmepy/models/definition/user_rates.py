@@ -26,6 +26,13 @@ def _unragged(value: Any) -> Any:
         return [None]
 
 
+def _changed(error: ValueError) -> ModelError:
+    return ModelError(
+        f"The function changes the array of states that it is given ({error}), which is the solver's own. Change a "
+        "copy of it: y = y.copy()."
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RatesFunction:
     """A user's Python function behind one face: ``(t, y, p, u) -> (rates, extra outputs)``, all arrays but the extras.
@@ -57,15 +64,16 @@ class RatesFunction:
             try:
                 result = self.function(t, y, values)
             except ValueError as error:
-                if "read-only" not in str(error):
-                    raise
-                raise ModelError(
-                    f"The function changes the array of states that it is given ({error}), which is the solver's own. "
-                    "Change a copy of it: y = y.copy()."
-                ) from error
+                if "read-only" in str(error):
+                    raise _changed(error) from error
+                raise
         else:
             values.update(zip(self.states, y, strict=True))
             result = self.function(t, *[values[k] for k in self.positional], **{k: values[k] for k in self.keywords})
+        return self._split(result)
+
+    def _split(self, result: Any) -> tuple[Any, dict[str, Any]]:
+        """Split what the function returned into rates and extra outputs."""
         extra: dict[str, Any] = {}
         if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping):
             result, extra = result[0], {normal_name(k): v for k, v in result[1].items()}
@@ -87,6 +95,27 @@ class RatesFunction:
     def __call__(self, t: float, y: Any, p: Any, u: Any) -> Vector:
         """Return the rates (or next states) as an array of their own: a function may fill the same one every time."""
         return self.checked(self.raw(t, y, p, u)[0], t)
+
+    def of(self, p: Any) -> Callable[[float, Vector], Vector]:
+        """Return the rates at some parameters as a function of time and states: what a run without forcings calls."""
+        if self.form != "vector":
+            return lambda t, y: self(t, y, p, ())
+        function, size, values = self.function, (len(self.states),), ByName(zip(self.parameters, p, strict=True))
+
+        def rates(t: float, y: Vector) -> Vector:
+            seen = y.view()
+            seen.flags.writeable = False
+            try:
+                result = function(t, seen, ByName(values))
+            except ValueError as error:
+                if "read-only" in str(error):
+                    raise _changed(error) from error
+                raise
+            if type(result) is np.ndarray and result.dtype == np.float64 and result.shape == size:
+                return result.copy()
+            return self.checked(self._split(result)[0], t)
+
+        return rates
 
     def checked(self, result: Any, t: float) -> Vector:
         """Return what the function gave as rates as an array of their own."""

@@ -86,8 +86,8 @@ def _guarded(
         except (ValueError, ArithmeticError) as error:
             raised[:] = [(t, error)]
             return np.full(len(z), np.nan)
-        total = out.sum() if isinstance(out, np.ndarray) else sum(out)
-        if not math.isfinite(total) and not np.isfinite(out).all():  # a finite sum has finite terms
+        total = out.dot(out) if isinstance(out, np.ndarray) else sum(out)
+        if not math.isfinite(total) and not np.isfinite(out).all():  # a finite sum (of squares) has finite terms
             return np.full(len(z), np.nan)
         return out
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.models.definition.definition import Definition
+from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
 from fmepy.numerics.structure import FEW, Structure, found_structure
@@ -46,7 +47,7 @@ class Problem:
         function, n = self._function, layout.n_parameters
         assert function is not None, "a definition has equations or a function"
         if not layout.n_forcings:
-            return lambda t, z, inputs: function(t, z, inputs[:n], ())
+            return _of_run(function, n)
         return lambda t, z, inputs: function(t, z, inputs[:n], layout.forcing_values(t, inputs))
 
     @cached_property
@@ -84,6 +85,19 @@ class Problem:
             return [all_of_them[i] - offset for i, offset in zip(system.watched, inputs[size:], strict=True)]
 
         return values
+
+
+def _of_run(function: RatesFunction, n: int) -> RatesOf:
+    """Return F(t, z, inputs) of a function without forcings; what belongs to the inputs is made once a run."""
+    last: tuple[Any, Any] = None, None
+
+    def rates(t: float, z: Any, inputs: Any) -> Any:
+        nonlocal last
+        if inputs is not last[0]:
+            last = inputs, function.of(inputs[:n])
+        return last[1](t, z)
+
+    return rates
 
 
 def problem_of(definition: Definition, names: tuple[str, ...], watches_switches: bool) -> Problem | None:
