@@ -217,6 +217,8 @@ class RunsOfCost(ModelsOfCost):
         seen["entity"] = list(c.entities or ())
         assert self.cases is not None, "there are entities"
         if self.cases.by_row:  # a gap between the runs of an entity
-            curves = pd.concat([pd.concat([one, one.tail(1).assign(**{x_name: np.nan})]) for one in self._read_only(curves)])
+            curves = pd.concat(
+                [pd.concat([one, one.tail(1).assign(**{x_name: np.nan})]) for one in self._read_only(curves)]
+            )
         shown = curves[[self.entity, x_name, *c.group_names]]
         return plot_entities(shown, seen, entity=str(self.entity), axes=axes, **kwargs)
