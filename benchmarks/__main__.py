@@ -37,7 +37,6 @@ ROOMS = (
     rows_montecarlo,
     rows_mcmc,
     rows_filter,
-
     rows_steady,
     rows_first_use,
 )

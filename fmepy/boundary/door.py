@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem, Outcome
 from fmepy.boundary.result import BoundaryFit
