@@ -272,8 +272,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         object.__setattr__(self, "_given", given_values(self.parms))
         object.__setattr__(self, "comparison", comparison if column is None else column.of(comparison))
         parms = self._read_cases(observations, column, by_row, len(table))
-        local = {normal_name(name) for name in self.entity_parms}
-        check_given(self._given, self.model.parms, [*parms.index, *local])
+        check_given(self._given, self.model.parms, [*parms.index, *map(normal_name, self.entity_parms)])
         object.__setattr__(self, "parms", parms.copy())  # whoever writes to it changes no value of the cost
         object.__setattr__(self, "_own", parms)
         for name in self.scales:
@@ -292,10 +291,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         self, observations: Observations, column: EntityColumn | None, by_row: RowParameters | None, n_row: int
     ) -> pd.Series:
         """Read noise, conditions, and what is named by row; return the parameters of the cost."""
-        if column is None:
-            conditions = Conditions({}, (ONLY,), {})
-        else:
-            conditions = read_conditions(self.conditions, str(self.entity), column.texts)
+        none = Conditions({}, (ONLY,), {})
+        conditions = none if column is None else read_conditions(self.conditions, str(self.entity), column.texts)
         placeholders = () if by_row is None else tuple(by_row.columns)
         for argument, other in (("conditions", conditions.cells), ("entity_parms", self.entity_parms)):
             for name in set(placeholders) & set(other):

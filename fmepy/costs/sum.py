@@ -160,11 +160,9 @@ class BoundSum(OfData):
 
     def minus2loglik_many(self, Theta: Matrix) -> tuple[Vector, Any]:
         """Return -2 log L of many theta, and why they failed, see `fmepy.costs.base.minus2loglik_many`."""
-        total, why = np.zeros(len(Theta)), np.full(len(Theta), "", dtype=object)
-        for b in self._blocks:
-            own, told = minus2loglik_many(b.mapped, Theta)
-            total, why = total + own, np.where(why == "", told, why)
-        return total, why
+        each = [minus2loglik_many(b.mapped, Theta) for b in self._blocks]
+        why = np.array([next(filter(None, of), "") for of in zip(*(w for _, w in each), strict=True)], dtype=object)
+        return np.sum([own for own, _ in each], axis=0), why
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par)."""
