@@ -82,7 +82,8 @@ class OdeModel(DynamicModel):
     dt : float, optional
         Step of euler and rk4; default (and at most): the distance of `times`.
     bandwidth : int or (int, int), optional
-        Of the Jacobian (lower, upper), for vectorised transport models on scipy.
+        Of the Jacobian (lower, upper), of a vector function on scipy. Default: which rates depend on which states is
+        found by trying (`fmepy.numerics.structure`), and so is the order of the states that makes a narrow band.
     rtol, atol : float
         Tolerances: the error of a step is kept below ``atol + rtol |y|``. `atol` may be one number a state (sequence,
         or dict by name, which leaves the others to the default). Default: a millionth of the largest value that each

@@ -25,7 +25,8 @@ def plot_steady(
         if x is not None:
             raise ArgumentError("`x` is for profiles; these states have no place.")
         return _points(result, axes, kwargs)
-    table = result.frame
+    species = {name: f"species {name}" for name in result.frame.columns if name.isdigit()}
+    table = result.frame.rename(columns=species)
     if x is not None:
         name, places = next(iter(x.items())) if isinstance(x, Mapping) else ("x", x)
         places = np.asarray(places, dtype=float)
@@ -43,5 +44,6 @@ def _points(result: SteadyState, axes: Any, kwargs: dict[str, Any]) -> AxesArray
     ax.plot(places, frame["state"].to_numpy(), **{"linestyle": "", "marker": "o", **kwargs})
     if len(frame) <= 12:
         ax.set_xticks(places, [str(k) for k in frame.index])
+        ax.set_xlim(-0.5, len(frame) - 0.5)
     set_axes(ax, "", "steady state", False)
     return panels

@@ -17,6 +17,7 @@ def test_profiles_go_downwards():
     panels = found.plot({"depth": depth}, lw=2)
     assert len(panels) == 2
     assert panels[0].get_ylabel() == "depth"
+    assert panels[1].get_xlabel() == "species 2"
     assert panels[0].yaxis_inverted()
     np.testing.assert_array_equal(panels[0].lines[0].get_ydata(), depth)
     assert found.plot(xyswap=False)[0].get_xlabel() == "cell"
