@@ -135,12 +135,13 @@ def ode_1d(
 
     Examples
     --------
+    >>> import numpy as np
     >>> def diffusion(t, C, p):
     ...     return p["D"] * np.diff(np.r_[1.0, C, C[-1]], 2) / 0.1**2
     >>> ode_1d(np.zeros(20), [0, 1], diffusion, {"D": 0.5})[["time", "1", "10", "20"]].round(3)
-       time      1     10     20
-    0     0  0.000  0.000  0.000
-    1     1  0.931  0.389  0.157
+       time     1     10     20
+    0     0  0.00  0.000  0.000
+    1     1  0.92  0.319  0.082
     """
     n, species = len(y), whole_number(nspec, "nspec", 1)
     if n % species:

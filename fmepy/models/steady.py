@@ -128,10 +128,10 @@ class SteadyModel(Runnable):
     ...     return flow.rate - cons * O2 / (O2 + ks), {"UpFlux": flow.flux[0]}
     >>> profile = SteadyModel(sediment, state={"O2": 100.0}, grid=grid, positive=True)
     >>> profile().round(3).iloc[[0, 20, 60]]
-            x       O2   UpFlux
-    0   0.025  296.132  154.709
-    20  1.025  162.410  154.709
-    60  3.025   14.846  154.709
+            x       O2  UpFlux
+    0   0.025  296.132  154.71
+    20  1.025  162.413  154.71
+    60  3.025   14.855  154.71
     """
 
     def __init__(
