@@ -19,8 +19,9 @@ systems applied to flight test data. 15th IFAC Symposium on System Identificatio
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from fmepy.costs.stationary import Stationary, stationary
 from fmepy.errors import ArgumentError, DataError, check_choice
 from fmepy.expressions.equations import names_in
 from fmepy.models.corrected import Entry, Samples, check_modelled, corrected_model
+from fmepy.parameters.entities import split_local
 from fmepy.types import IntVector, Vector
 
 FORMS = ("innovation", "observer")
@@ -220,6 +222,17 @@ class PredictionErrorCost(SimulationCost):
     @property
     def _noise_said(self) -> Any:
         return self.measurement_noise if self.stationary is None else dict(self.stationary.sds)
+
+    def replace(self, **arguments: Any) -> Self:
+        """Return a copy with some arguments changed; parameters of a gain that is gone are dropped."""
+        if "gain" not in arguments:
+            return super().replace(**arguments)
+        new, slim = arguments["gain"], copy(self)
+        is_said = not (isinstance(new, str) and new == STATIONARY)
+        used = read_gain(new, self.model.states, self.comparison.group_names) if is_said else ()
+        gone = names_in(v for *_, v in self._entries) - names_in(v for *_, v in used)
+        object.__setattr__(slim, "_given", {k: v for k, v in self._given.items() if split_local(k)[0] not in gone})
+        return super(PredictionErrorCost, slim).replace(**arguments)
 
     # --- gains that break the predictor
 

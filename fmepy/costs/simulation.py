@@ -449,7 +449,7 @@ class SimulationCost(RunsOfCost, AddableCost):
 
             gone = set() if self.noise is None else set(self.noise.values)
             gone = (gone - names_of_noise(new["measurement_noise"])) | names_by_row(self.obs, self.noise_parms)
-            gone -= names_by_row(new["obs"], new["noise_parms"]) | set(arguments.get("parms") or ())
+            gone -= names_by_row(new["obs"], new.get("noise_parms")) | set(arguments.get("parms") or ())
             new["parms"] = {k: v for k, v in new["parms"].items() if str(k).split("[")[0] not in gone}
         return type(self)(new.pop("model"), new.pop("obs"), **new)
 

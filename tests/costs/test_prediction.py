@@ -320,6 +320,10 @@ def test_it_is_a_cost_as_simulation_is():
     assert repr(cost) == "PredictionErrorCost: y (80); 3 parameters"
     other = cost.replace(gain={"theta": {"y": 0.1}}, steps=2)
     assert (other.steps, other.form, len(other.comparison)) == (2, "innovation", 78)
+    assert cost.replace(measurement_noise={"y": 0.1}).parms.index.tolist() == ["L", "g"]
+    fitted = cost.replace(gain={"theta": "K1"}, parms={"K1": 0.2})
+    assert fitted.parms.index.tolist() == ["L", "g", "K1", "sd_v_y"]
+    assert fitted.replace(gain=GAINS).parms.index.tolist() == ["L", "g", "sd_v_y"]
     both = PredictionErrorCost(model, data, gain=GAINS) + SimulationCost(model, data[::2])
     assert both().model == pytest.approx(
         PredictionErrorCost(model, data, gain=GAINS)().model + SimulationCost(model, data[::2])().model
