@@ -335,6 +335,7 @@ def test_the_pendulum_is_found_by_its_predictions(root, tmp_path, capsys):
     assert fit.ssr / fit.df_residual == pytest.approx(0.01, rel=0.1)
     assert "Gains fitted too" in capsys.readouterr().out
     for name in ("landscapes", "runs"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
 
 
 def test_which_cost_is_right_on_which_record(root, tmp_path, capsys):

@@ -12,6 +12,7 @@ from fmepy.boundary.problem import BoundaryProblem, Outcome
 from fmepy.boundary.result import BoundaryFit
 from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_no_state, starts_of
 from fmepy.checks import between_0_and_1, whole_number
+from fmepy.costs.base import variances
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
@@ -19,7 +20,7 @@ from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, listed
-from fmepy.fitting.result import ModFit, variances
+from fmepy.fitting.result import ModFit
 from fmepy.models.base import Model, keep_within
 from fmepy.numerics.covariance import Spectrum
 from fmepy.parallel.interruption import interruptible

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng
-from fmepy.costs.base import CostData, KnownData, standardised
+from fmepy.costs.base import CostData, KnownData, standardised, variances
 from fmepy.costs.objective import Objective
 from fmepy.costs.said_noise import said_noise
 from fmepy.costs.solver_error import solver_error, told_error
@@ -24,7 +24,7 @@ from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.multistart import best_of
 from fmepy.fitting.problem import Outcome, Problem
-from fmepy.fitting.result import ModFit, variances
+from fmepy.fitting.result import ModFit
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside

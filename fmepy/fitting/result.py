@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.base import CostData
 from fmepy.costs.solver_error import told_error
 from fmepy.errors import ArgumentError, listed
 from fmepy.numerics.covariance import Spectrum, correlation_of
@@ -494,22 +493,3 @@ class ModFitSummary(Shown):
             f"NA: {', '.join(self.at_bound)} on a bound, where t and p have no meaning; the standard errors of the "
             "others hold for a value fixed there."
         )
-
-
-def by_variable(values: Mapping[str, Any] | Any, names: Sequence[str]) -> pd.Series:
-    """Return values labelled by variable; names may repeat."""
-    return pd.Series(np.asarray(values, dtype=float), index=list(names))
-
-
-def variances(data: CostData, r: Vector) -> dict[str, pd.Series]:
-    """Return SSR / N by variable: scaled, unscaled, unweighted."""
-    n_group = len(data.group_names)
-    n = np.bincount(data.groups, minlength=n_group)
-    unscaled = np.bincount(data.groups, weights=r**2, minlength=n_group) / n
-    unweighted = np.bincount(data.groups, weights=(r / data.weights) ** 2, minlength=n_group) / n
-    names = data.group_names
-    return {
-        "var_ms": by_variable(unscaled * data.scales**2, names),
-        "var_ms_unscaled": by_variable(unscaled, names),
-        "var_ms_unweighted": by_variable(unweighted, names),
-    }
