@@ -287,3 +287,42 @@ def test_twelve_rats_share_the_chemistry(root, tmp_path, capsys):
     assert "Runs of the model for twelve rats: 4" in capsys.readouterr().out
     for name in ("curves", "residuals_own", "residuals_shared"):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_which_cost_is_right_on_which_record(root, tmp_path, capsys):
+    found = vignette(root, "which_cost").main(tmp_path)
+    table = found["table"]
+    published = [
+        ("quiet", "simulation", 0.9985, 0.001317),
+        ("quiet", "fixed gain", 1.0010, 0.01890),
+        ("quiet", "FIMLOF", 1.0003, 0.001318),
+        ("shaken", "prediction", 0.9849, 0.02110),
+        ("shaken", "FIMLOF", 0.9911, 0.01461),
+        ("both", "prediction", 1.0520, 0.07240),
+        ("both", "FIMLOF", 0.9970, 0.04033),
+        ("chaotic", "prediction", 0.9990, 0.003337),
+        ("chaotic", "FIMLOF", 1.0031, 0.008047),
+        ("chaotic", "shooting", 0.9990, 0.003323),
+    ]
+    for record, way, stiffness, error in published:
+        row = table.loc[(record, way)]
+        assert row["stiffness"] == pytest.approx(stiffness, rel=5e-3), (record, way)
+        assert row["se_stiffness"] == pytest.approx(error, rel=9e-3), (record, way)
+    wrong = [("shaken", "simulation"), ("shaken", "shooting"), ("both", "simulation"), ("both", "shooting"),
+             ("chaotic", "simulation")]  # fmt: skip
+    off = (table["stiffness"] - 1).abs() / table["se_stiffness"]
+    assert sorted(off.index[off > 3]) == sorted(wrong)
+    assert table["rho_1"]["quiet", "simulation"] == pytest.approx(-0.0868, abs=5e-4)
+    assert table["rho_1"]["shaken", "simulation"] == pytest.approx(0.9121, abs=5e-3)
+    minima = {way: len(scape.minima) for way, scape in found["landscapes"].items()}
+    assert minima["fixed gain"] == 1
+    assert minima["simulation"] > 25  # how many exactly, along a chaotic record, is a matter of last bits
+    page = (root / "docs" / "which_cost.md").read_text()
+    printed = capsys.readouterr().out
+    for number in ("0.9985", "0.0013", "0.0189", "-0.0868", "1.3307", "0.9121", "0.0403", "0.0724"):
+        assert number in page
+        assert number in printed
+    for name in ("quiet", "shaken", "both", "chaotic"):
+        assert f"which_cost_{name}.png" in page
+        assert 10_000 < (root / "docs" / f"which_cost_{name}.png").stat().st_size < 100_000
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
