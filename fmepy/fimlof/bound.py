@@ -35,7 +35,6 @@ from fmepy.fimlof.specification import FIXED, Specification, uses_errors
 from fmepy.fimlof.tangents import ROUGH_STEP, STEP, points_of_differences, tangents
 from fmepy.fimlof.without_noise import Runs, is_one_run
 from fmepy.models.entity import EntityModel
-from fmepy.parameters.entities import EntityParameters
 from fmepy.types import BoolVector, Matrix, Vector
 
 ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
@@ -83,10 +82,9 @@ class BoundFimlof(OfData):
         self.lower: Vector = bounds[0][order].to_numpy(dtype=float)
         self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
         self.is_scalar, self.has_jacobian = True, False
-        of_full = np.array([k in spec.scales for k in spec.parameters])
         self._take = list(parameters.take[: len(self.entities)])  # behind them, rows that others start from
-        scales = [_scales_noise(parameters, i, of_full) for i in self._at]
-        self.scale_parameters: BoolVector = np.array(scales, dtype=bool)
+        scales = parameters.taken_by(spec.scales)
+        self.scale_parameters: BoolVector = np.array([name in scales for name in names], dtype=bool)
         one, each = BoundFilter(spec), experiments.distinct
         self._filters = [BoundFilter(with_inputs(spec, m.beneath)) if each else one for m in models]
         self._rests = [m.at_rest(names, hold_engine=words.get("hold_engine", False)) for m in models]
@@ -498,9 +496,3 @@ class BoundFimlof(OfData):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_remembered": None, "_last": None}
-
-
-def _scales_noise(parameters: EntityParameters, place: int, of_full: BoolVector) -> bool:
-    """Tell whether a parameter of the cost scales noise, and does nothing else, wherever an entity takes it."""
-    taken = (parameters.take == place).any(axis=0)
-    return bool(taken.any() and of_full[taken].all())
