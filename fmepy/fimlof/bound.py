@@ -82,10 +82,9 @@ class BoundFimlof(OfData):
         self.lower: Vector = bounds[0][order].to_numpy(dtype=float)
         self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
         self.is_scalar, self.has_jacobian = True, False
-        of_full = np.array([k in spec.scales for k in spec.parameters])
         self._take = list(parameters.take[: len(self.entities)])  # behind them, rows that others start from
-        scales = [parameters.is_only(i, of_full) for i in self._at]
-        self.scale_parameters: BoolVector = np.array(scales, dtype=bool)
+        scales = parameters.taken_by(spec.scales)
+        self.scale_parameters: BoolVector = np.array([name in scales for name in names], dtype=bool)
         one, each = BoundFilter(spec), experiments.distinct
         self._filters = [BoundFilter(with_inputs(spec, m.beneath)) if each else one for m in models]
         self._rests = [m.at_rest(names, hold_engine=words.get("hold_engine", False)) for m in models]

@@ -23,7 +23,7 @@ import pandas as pd
 from fmepy.errors import ParameterError, did_you_mean
 from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import check_names
-from fmepy.types import BoolVector, IntVector, Vector
+from fmepy.types import IntVector, Vector
 
 _LOCAL = re.compile(r"([^\[\]]+)\[(.*)\]")
 
@@ -97,11 +97,6 @@ class EntityParameters:
         """Return the full parameters that any of `names` moves, of whatever entity, so that all are bound alike."""
         moving = {self._places[n] for n in names}
         return tuple(n for n, taken in zip(self.full_names, self.take.T, strict=True) if moving & set(taken.tolist()))
-
-    def is_only(self, place: int, of_full: BoolVector) -> bool:
-        """Tell whether a parameter of the whole stands for some of these full ones, and for no others."""
-        taken = (self.take == place).any(axis=0)
-        return bool(taken.any() and of_full[taken].all())
 
     def map(self, k: int, names: Sequence[str], full: Sequence[str]) -> Selected:
         """Return the map of an entity, from the parameters `names` of the whole to those of `full`."""
