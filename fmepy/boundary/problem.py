@@ -1,4 +1,4 @@
-"""What the door of `fit_boundary` hands to a way of solving, and what it gets back."""
+"""What `fit_boundary` hands to a way of solving, and what it gets back."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def records_of(problem: BoundaryProblem) -> list[Record]:
         More segments than times with observations.
     """
     cost, places = problem.cost, problem.cost.places
-    assert places.x is not None, "the door asks for times"
+    assert places.x is not None, "fit_boundary asks for times"
     whole = [cost.predictor] if cost.cases is None else cost.models
     out = []
     for k, model in enumerate(whole):
@@ -253,7 +253,7 @@ class Segments:
     def _place(self, problem: BoundaryProblem) -> None:
         """Bind the segments, and find where the observations stand in their rows."""
         x, c = problem.cost.places.x, problem.cost.comparison
-        assert x is not None, "the door asks for times"
+        assert x is not None, "fit_boundary asks for times"
         self.obs, self.weights = c.obs, c.weights
         self.size_of_obs = float(np.linalg.norm(c.obs * c.weights))
         bounds, n_obs = [], len(x)

@@ -77,7 +77,7 @@ def observed_states(segments: Segments, record: Record) -> dict[str, tuple[Vecto
     d = record.closed.definition
     stands_for = {s: s for s in d.states} | {n: str(e) for n, e in d.outputs if str(e) in d.states}
     c, x = segments.problem.cost.comparison, segments.problem.cost.places.x
-    assert x is not None, "the door asks for times"
+    assert x is not None, "fit_boundary asks for times"
     out = {}
     for state in d.states:
         mine = np.array([i for i in record.rows if stands_for.get(c.names[i]) == state], dtype=np.intp)

@@ -1,4 +1,4 @@
-"""fit_boundary at its door: which models and data, which unknowns, several experiments, what is refused."""
+"""fit_boundary: which models and data, which unknowns, several experiments, what is refused."""
 
 from __future__ import annotations
 
