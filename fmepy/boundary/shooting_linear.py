@@ -10,10 +10,10 @@ one, the linearised problem for the steps dx, dp is::
 or, with continuity soft, its rows divided by `sigma` among the squares.
 
 A stretch from node a to node c is kept as rows in (dx_a, dx_c, dp): triangular ones of the squares, and n constraints.
-Two stretches that meet in b are made one by an orthogonal elimination of dx_b (Wright 1992), all pairs of a level at
-once; so S segments take about log2 S levels and a time that grows as S. As only orthogonal matrices act on [F; A] ahead
-of dx_b, directions in which solutions grow stay small where products of the A would overflow, so that unstable and
-chaotic records are condensed as safely as tame ones. What remains is a dense problem in dp and two nodes of a record.
+Two stretches that meet in b are made one by an orthogonal elimination of dx_b (Wright 1992), one after the other, in a
+time that grows as S (`fmepy.boundary.condensed`). As only orthogonal matrices act on the rows ahead of dx_b, directions
+in which solutions grow stay small where products of the A would overflow, so that unstable and chaotic records are
+condensed as safely as tame ones. What remains is a dense problem in dp and two nodes of a record.
 
 References
 ----------
@@ -31,6 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.boundary.condensed import Chain, condense, spread
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.kernels import packed
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 
@@ -165,57 +168,26 @@ def _triangle(rows: Cube) -> Cube:
     return R if m == w else np.concatenate([R, np.zeros((n, w - m, w))], axis=1)
 
 
-@dataclass(slots=True, eq=False)
-class _Stretches:
-    """Stretches between two nodes: constraints C and squares V in (dx_a, dx_c, dp, 1)."""
-
-    C: Cube
-    V: Cube
-    a: IntVector
-    c: IntVector
-    record: IntVector
-
-    def only(self, those: IntVector) -> _Stretches:
-        return _Stretches(self.C[those], self.V[those], self.a[those], self.c[those], self.record[those])
-
-    def pairs(self) -> IntVector:
-        """Return the first of two stretches of a record that follow each other, every other one."""
-        starts = np.append(True, np.diff(self.record) > 0)
-        place = np.arange(len(starts)) - np.flatnonzero(starts)[np.cumsum(starts) - 1]
-        return np.flatnonzero((place % 2 == 0) & np.append(~starts[1:], False))
-
-
 def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, float]) -> Step:
-    records = linear.records
-    n_segment, n, _ = linear.A.shape
-    level = _leaves(linear, sigma, root)
-    eliminated: list[tuple[IntVector, _Stretches, Cube]] = []
-    while len(first := level.pairs()):
-        merged, node, relation = _merged(level, first, n, sigma is None)
-        eliminated.append((node, merged, relation))
-        alone = np.setdiff1d(np.arange(len(level.a)), np.concatenate([first, first + 1]), assume_unique=True)
-        left = level.only(alone)
-        both = [np.concatenate([x, y]) for x, y in zip(_fields(merged), _fields(left), strict=True)]
-        level = _Stretches(*both).only(np.argsort(both[2], kind="stable"))
-    dp, at_nodes, squares, basis = _closed(linear, level, sigma, root, held)
-    dx = np.zeros((n_segment, n))
+    records, (n, q) = linear.records, linear.B.shape[1:]
+    inner = ~records.is_last
+    n_stretch, n_record = int(inner.sum()), len(records.own)
+    C, V = _leaves(linear, np.flatnonzero(inner), sigma, root)
+    begins = np.searchsorted(records.record[inner], np.arange(n_record + 1)).astype(np.int64)
+    dx, own = np.zeros((len(inner), n)), np.zeros((n_record, q))
+    chain = Chain(C, V, begins, np.zeros((n_stretch, n, 2 * n + q + 1)), dx, own)
+    words = packed(chain)
+    c_loop(condense, "the elimination of segments")(address(words))
+    dp, at_nodes, squares, basis = _closed(linear, chain, sigma, root, held)
+    own[:] = np.append(dp, 0.0)[records.own]
     for kept, value in at_nodes.items():
         dx[kept] = value
-    full = np.append(dp, 0.0)
-    for between, m, relation in reversed(eliminated):
-        known = np.concatenate([dx[m.a], dx[m.c], full[records.own[m.record]], -np.ones((len(between), 1))], axis=1)
-        dx[between] = -np.einsum("kij,kj->ki", relation, known)
+    c_loop(spread, "the steps of segments")(address(words))
     return Step(dp, dx, squares, basis)
 
 
-def _fields(s: _Stretches) -> tuple[Cube, Cube, IntVector, IntVector, IntVector]:
-    return s.C, s.V, s.a, s.c, s.record
-
-
-def _leaves(linear: Linear, sigma: float | None, root: float) -> _Stretches:
-    """Return the segments that another one follows, as stretches."""
-    records = linear.records
-    s = np.flatnonzero(~records.is_last)
+def _leaves(linear: Linear, s: IntVector, sigma: float | None, root: float) -> tuple[Cube, Cube]:
+    """Return constraints and squares of the segments `s`, those that another one follows, as stretches."""
     n, q = linear.B.shape[1:]
     w = 2 * n + q + 1
     V = np.zeros((len(s), n + q + 1 + n, w))
@@ -226,37 +198,11 @@ def _leaves(linear: Linear, sigma: float | None, root: float) -> _Stretches:
     C[:, :, 2 * n : -1], C[:, :, -1] = linear.B[s], -linear.gap[s]
     if sigma is not None:
         V, C = np.concatenate([V, C / sigma], axis=1), np.empty((len(s), 0, w))
-    return _Stretches(C, _triangle(V) if len(s) else V[:, :w], s, s + 1, records.record[s])
-
-
-def _merged(level: _Stretches, first: IntVector, n: int, is_exact: bool) -> tuple[_Stretches, IntVector, Cube]:
-    """Return pairs of stretches as one each, the nodes between them, and what those are in terms of the rest."""
-    one, two = level.only(first), level.only(first + 1)
-    C, V = (np.concatenate([_between(x, n, 1), _between(y, n, 0)], axis=1) for x, y in ((one.C, two.C), (one.V, two.V)))
-    R: Any = np.linalg.qr(C if is_exact else V, mode="r")
-    relation = np.linalg.solve(R[:, :n, :n], R[:, :n, n:])  # dx_b + relation (dx_a, dx_c, dp, -1) = 0
-    if is_exact:
-        C, V = R[:, n:, n:], _triangle(V[:, :, n:] - V[:, :, :n] @ relation)
-    else:
-        C, V = C[:, :, n:], R[:, n:, n:]
-        short = V.shape[2] - V.shape[1]
-        V = np.concatenate([V, np.zeros((len(V), short, V.shape[2]))], axis=1) if short > 0 else V[:, : V.shape[2]]
-    return _Stretches(C, V, one.a, two.c, one.record), one.c, relation
-
-
-def _between(M: Cube, n: int, place: int) -> Cube:
-    """Return rows in (dx_b, dx_a, dx_c, dp, 1) of rows whose node b is the first (place 0) or the second of two."""
-    out = np.zeros((*M.shape[:2], M.shape[2] + n))
-    out[:, :, :n] = M[:, :, place * n : (place + 1) * n]
-    other = 1 - place
-    beside = n if place else 2 * n  # b ends the first stretch, whose other node is a, and begins the second
-    out[:, :, beside : beside + n] = M[:, :, other * n : (other + 1) * n]
-    out[:, :, 3 * n :] = M[:, :, 2 * n :]
-    return out
+    return C, np.ascontiguousarray(_triangle(V) if len(s) else V[:, :w])
 
 
 def _closed(
-    linear: Linear, level: _Stretches, sigma: float | None, root: float, held: dict[int, float]
+    linear: Linear, chain: Chain, sigma: float | None, root: float, held: dict[int, float]
 ) -> tuple[Vector, dict[int, Vector], Matrix, Matrix]:
     """Return the steps of the unknowns and of the nodes that are left, and the squares of what is free."""
     records = linear.records
@@ -266,7 +212,7 @@ def _closed(
     n_x = n * len(nodes)
     width = n_x + records.n_par + 1  # dx of the nodes, dp, and a column of what nothing moves
 
-    def spread(M: Matrix, record: int, *ends: int) -> Matrix:
+    def placed(M: Matrix, record: int, *ends: int) -> Matrix:
         out = np.zeros((len(M), width + 1))
         for k, node in enumerate(ends):
             at = place[node]
@@ -278,16 +224,17 @@ def _closed(
         return out
 
     C, V = [], []
-    for k, (a, c, record) in enumerate(zip(level.a.tolist(), level.c.tolist(), level.record.tolist(), strict=True)):
-        C.append(spread(level.C[k], record, a, c))
-        V.append(spread(level.V[k], record, a, c))
     for record, (a, c) in enumerate(
         zip(np.flatnonzero(records.is_first).tolist(), np.flatnonzero(records.is_last).tolist(), strict=True)
     ):
-        V.append(spread(linear.squares[c], record, c))
-        V.append(spread(np.concatenate([root * np.eye(n), np.zeros((n, q + 1))], axis=1), record, c))
+        if a < c:
+            whole = chain.begins[record]
+            C.append(placed(chain.C[whole], record, a, c))
+            V.append(placed(chain.V[whole], record, a, c))
+        V.append(placed(linear.squares[c], record, c))
+        V.append(placed(np.concatenate([root * np.eye(n), np.zeros((n, q + 1))], axis=1), record, c))
         begin = np.concatenate([-np.eye(n), linear.X0[record], -linear.gap0[record][:, None]], axis=1)
-        C.append(spread(begin, record, a))
+        C.append(placed(begin, record, a))
     on_unknowns = np.zeros((records.n_par, width + 1))
     on_unknowns[:, n_x : n_x + records.n_par] = root * np.eye(records.n_par)
     squares, constraints = np.concatenate([*V, on_unknowns]), np.concatenate(C)
