@@ -371,6 +371,17 @@ def _sizes(Y: Matrix) -> Vector:
     return np.where(size > 0, size, 1.0)
 
 
+def _short_records(search: _Search) -> list[str]:
+    """Return a sentence on experiments with fewer times of observations than segments; none if there are none."""
+    asked = search.problem.segments
+    short = {r.label: len(r.cuts) - 1 for r in search.segments.records if len(r.cuts) - 1 < asked}
+    if not short:
+        return []
+    told = ", ".join(f"{label!r} into {n}" for label, n in list(short.items())[:6])
+    more = f" and {len(short) - 6} more" if len(short) > 6 else ""
+    return [f"Cut into fewer than segments={asked}, as each needs observations: {told}{more}."]
+
+
 def _outcome(search: _Search, converged: bool, message: str, *, interrupted: bool = False) -> Outcome:
     p, at = search.problem, search.at
     columns = ["step", *p.names, "defect_scale", "damping", "defect", "correction", "residual"]
@@ -381,7 +392,7 @@ def _outcome(search: _Search, converged: bool, message: str, *, interrupted: boo
         iterations=pd.DataFrame(search.rows, columns=columns).astype({"step": int}),
         multipliers=pd.Series(search.last, index=list(p.names)) if len(search.last) else pd.Series(dtype=float),
         converged=converged,
-        message=message,
+        message=" ".join([message, *_short_records(search)]),
         defect=search.defect(at),
         trajectory=search.segments.trajectory(at),
         evaluations=search.segments.evaluations,

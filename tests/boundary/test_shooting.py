@@ -203,6 +203,7 @@ def test_experiments_share_parameters_and_have_segments_of_their_own():
     guess = {k: v for k, v in GUESS.items() if k != "N0"}
     reference = fme.modFit(fme.SimulationCost(model, data, entity="who", entity_parms=["N0"]), guess | local)
     fit = fme.fit_boundary(model, data, guess | {"N0": 30.0}, segments=30, entity="who")  # c has 14 times
+    assert "as each needs observations: 'b' into 20, 'c' into 14" in fit.message
     assert_same(fit, reference)
     assert fit.trajectory.who.tolist() == ["a"] * 41 + ["b"] * 41 + ["c"] * 41
 
