@@ -39,7 +39,7 @@ def explicit_runs(most_steps=10_000):
     stepper = explicit.DopriStepper(build_system(definition.equations, (), True), 1e-8, 1e-8)
     stepper._solver = replace(stepper._solver, most_steps=most_steps)
     p = definition.parms.to_numpy()
-    course = Course(0.0, rows, 1, (Stretch(0.0, rows[1:], 30),), (), np.empty((31, 0)), len(p))
+    course = Course(0.0, rows, 1, (Stretch(0.0, rows[1:], 30),), forced=np.empty((31, 0)), n_parameters=len(p))
     P = p * np.random.default_rng(1).uniform(0.8, 1.2, (40, len(p)))
     return stepper.along(course, definition), P
 

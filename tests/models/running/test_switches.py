@@ -299,7 +299,7 @@ def test_deep_nesting_is_built_or_refused_quickly(text):
         bound.sensitivities(bound.theta0)
     except FmepyError:
         pass
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 60  # seconds; 2 to the power of the depth would be years
 
 
 @pytest.mark.parametrize(
