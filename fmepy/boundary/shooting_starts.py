@@ -53,7 +53,10 @@ def _run(segments: Segments, record: Record, theta: Vector, corrected: Sequence[
         own = [(d.states[e.state], e.time, e.value, e.method) for e in d.events]
         sets = [(s, t, v, "replace") for s, xy in seen.items() for t, v in zip(*map(list, xy), strict=True)]
         table = [*own, *(e for e in sets if e[1] < last)]
-        model = model.replace(events=pd.DataFrame(table, columns=["var", "time", "value", "method"]))
+        words: dict[str, Any] = {"atol": dict(zip(d.states, model.scaled_options().atol.tolist(), strict=True))}
+        if model.chooses_engine and d.equations is not None:
+            words["engine"] = "numba"  # a run begins anew at every datum, which costs this one least
+        model = model.replace(events=pd.DataFrame(table, columns=["var", "time", "value", "method"]), **words)
     bound = model.bind(record.moved, times=record.cuts[:-1])
     Y: Matrix = bound.simulate(record.full(theta))[:, : len(segments.states)]
     return Y
