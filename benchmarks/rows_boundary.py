@@ -22,7 +22,7 @@ GUESS = {"alpha": 0.5, "beta": 0.02, "gamma": 1.0, "delta": 0.02, "Hare0": 30.0,
 SSR = 2.018661
 
 
-def rates(y, t, alpha, beta, gamma, delta):  # type: ignore[no-untyped-def]
+def rates(y, t, alpha, beta, gamma, delta):
     """Return the rates, as a user of odeint writes them."""
     hare, lynx = y
     return alpha * hare - beta * hare * lynx, delta * hare * lynx - gamma * lynx
@@ -35,7 +35,7 @@ def lynx_hare() -> Row:
     table = {"time": years, "log_hare": logs[:, 0], "log_lynx": logs[:, 1]}
     model = fme.OdeModel(EQUATIONS, times=np.linspace(1900, 1920, 21), parms=GUESS)
 
-    def residuals(q):  # type: ignore[no-untyped-def]
+    def residuals(q):
         path = odeint(rates, q[4:], years, tuple(q[:4]), rtol=1e-6, atol=1e-6)
         return (np.log(path) - logs).ravel()
 

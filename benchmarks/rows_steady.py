@@ -15,7 +15,7 @@ NAMES = ["D", "r", "ks", "nit", "den"]
 PARMS = dict(D=1.0, r=20.0, ks=5.0, nit=2.0, den=10.0)
 
 
-def sediment(t, O2, NO3, NH3, *, D=1.0, r=20.0, ks=5.0, nit=2.0, den=10.0):  # type: ignore[no-untyped-def]
+def sediment(t, O2, NO3, NH3, *, D=1.0, r=20.0, ks=5.0, nit=2.0, den=10.0):
     """Return the rates of oxygen, nitrate and ammonium where organic matter decays."""
     decay, oxic = r * np.exp(-GRID.mid / 2), O2 / (O2 + ks)
     aerobic, reduced, nitrified = decay * oxic, decay * (1 - oxic) * NO3 / (NO3 + den), nit * NH3 * oxic

@@ -187,7 +187,7 @@ def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, flo
 
 
 def _leaves(linear: Linear, s: IntVector, sigma: float | None, root: float) -> tuple[Cube, Cube]:
-    """Return constraints and squares of the segments `s`, those that another one follows, as stretches."""
+    """Return constraints and squares of the segments `s`, those that another one follows, as stretches, transposed."""
     n, q = linear.B.shape[1:]
     w = 2 * n + q + 1
     V = np.zeros((len(s), n + q + 1 + n, w))
@@ -198,7 +198,8 @@ def _leaves(linear: Linear, s: IntVector, sigma: float | None, root: float) -> t
     C[:, :, 2 * n : -1], C[:, :, -1] = linear.B[s], -linear.gap[s]
     if sigma is not None:
         V, C = np.concatenate([V, C / sigma], axis=1), np.empty((len(s), 0, w))
-    return C, np.ascontiguousarray(_triangle(V) if len(s) else V[:, :w])
+    V = _triangle(V) if len(s) else V[:, :w]
+    return np.ascontiguousarray(C.transpose(0, 2, 1)), np.ascontiguousarray(V.transpose(0, 2, 1))
 
 
 def _closed(
@@ -229,8 +230,8 @@ def _closed(
     ):
         if a < c:
             whole = chain.begins[record]
-            C.append(placed(chain.C[whole], record, a, c))
-            V.append(placed(chain.V[whole], record, a, c))
+            C.append(placed(chain.C[whole].T, record, a, c))
+            V.append(placed(chain.V[whole].T, record, a, c))
         V.append(placed(linear.squares[c], record, c))
         V.append(placed(np.concatenate([root * np.eye(n), np.zeros((n, q + 1))], axis=1), record, c))
         begin = np.concatenate([-np.eye(n), linear.X0[record], -linear.gap0[record][:, None]], axis=1)

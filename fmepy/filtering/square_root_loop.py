@@ -28,6 +28,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fmepy.compiled.kernels import call, new
+from fmepy.compiled.triangular import lower_factor
 from fmepy.filtering.arrays import (
     columns_updated,
     copied,
@@ -55,7 +56,7 @@ from fmepy.filtering.transition import (
     space,
     transition,
 )
-from fmepy.filtering.triangular import lower_factor, products, right_solved, semidefinite_lower
+from fmepy.filtering.triangular import products, right_solved, semidefinite_lower
 from fmepy.types import Cube, Matrix, Vector
 
 EKF, ITERATED, SECOND_ORDER, UNSCENTED = range(4)

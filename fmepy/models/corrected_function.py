@@ -46,7 +46,8 @@ class CorrectedFunction:
         """Return what it holds."""
         d = self.definition
         found = Found(None, dict(d.outputs), d.extra_names, d.note)
-        return Draft(self.states, given.parms, given.initial, lambda: found, d.time, None, self)  # type: ignore[arg-type]
+        function: Any = self  # it runs as a RatesFunction does; readings are forcings, so that `of` is never asked for
+        return Draft(self.states, given.parms, given.initial, lambda: found, d.time, None, function)
 
     def __call__(self, t: float, y: Any, p: Any, u: Any) -> Vector:
         """Return the rates (or next states) of all copies."""

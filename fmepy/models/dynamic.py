@@ -47,7 +47,9 @@ class Runnable:
     engine: str
     engine_note: str
     _parms: pd.Series
+    _arguments: dict[str, Any]
     _bound: Any = None
+    _like: Self | None = None  # while a copy is made: of which model
 
     def _set_times(self, times: Any) -> None:
         self.times = as_times(times)
@@ -84,6 +86,22 @@ class Runnable:
     def replace(self, **arguments: Any) -> Any:
         """Return a changed copy."""
         raise NotImplementedError
+
+    def _remade(self, arguments: dict[str, Any], merged: Sequence[str]) -> Self:
+        """Return a copy made by the constructor, with some of its `_arguments` changed; dicts named in `merged` merge.
+
+        While it is made, ``_like`` is the model that it is a copy of: equations are shared where only numbers differ.
+        """
+        given = self._arguments
+        if "parms" in arguments:
+            check_scale(arguments["parms"], self._parms, "parms")
+            given = given | {"parms": self._parms}
+        new = changed_arguments(given, arguments, merged, type(self).__name__)
+        made = type(self).__new__(type(self))
+        made._like = self
+        type(self).__init__(made, **new)
+        del made._like
+        return made
 
     def _asked(
         self, names: Sequence[str] | None, times: Any, start: float | None = None
@@ -202,7 +220,6 @@ class DynamicModel(Runnable):
 
     options: SolverOptions | None = None
     _is_traced = True  # whether equations are made of functions
-    _like: Self | None = None  # while a copy is made: of which model
 
     def __init__(self, kind: Kind, source: Any, arguments: dict[str, Any], most_states: int) -> None:
         self._arguments = {k: v for k, v in arguments.items() if k != "self" and not k.startswith("_")}
@@ -250,16 +267,7 @@ class DynamicModel(Runnable):
 
         Equations are shared (and so is what was compiled) where nothing but numbers differs.
         """
-        given = self._arguments
-        if "parms" in arguments:
-            check_scale(arguments["parms"], self.definition.parms, "parms")
-            given = given | {"parms": self.definition.parms}
-        new = changed_arguments(given, arguments, _MERGED, type(self).__name__)
-        copy = type(self).__new__(type(self))
-        copy._like = self
-        type(self).__init__(copy, **new)
-        del copy._like
-        return copy
+        return self._remade(arguments, _MERGED)
 
     def of_equations(self, equations: Equations | Readable, **arguments: Any) -> Self:
         """Return a model of other equations that runs as this one does: its times, method, steps and tolerances.

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import changed_arguments
 from fmepy.errors import ArgumentError, ModelError, check_choice
 from fmepy.expressions.equations import Equations
 from fmepy.models.bound_steady import BoundSteady
@@ -24,7 +23,6 @@ from fmepy.models.steady_run import check_not_negative, tolerances
 from fmepy.models.steady_state import state_names
 from fmepy.models.transport import Grid1D
 from fmepy.parameters.names import normal_name
-from fmepy.parameters.scales import check_scale
 from fmepy.types import Vector
 
 MOST_TRACED_STATES = 20
@@ -160,7 +158,6 @@ class SteadyModel(Runnable):
         if grid is not None:
             numbers, self._profiles = _apart(state, len(grid))
             source = _OnGrid(rhs, self)
-        like = getattr(self, "_like", None)
         self._definition: Definition = define(
             "ode",
             source,
@@ -169,7 +166,7 @@ class SteadyModel(Runnable):
             outputs=outputs,
             start=self.t,
             most_states=MOST_TRACED_STATES,
-            like=None if like is None or grid is not None else like,
+            like=None if self._like is None or grid is not None else self._like._definition,
         )
         d = self._definition
         self.states, self.var_names, self._parms = d.states, d.var_names, d.parms
@@ -192,7 +189,7 @@ class SteadyModel(Runnable):
     def name_of(self) -> Callable[[int], str]:
         """What state i is called in messages."""
         n = len(self.states) * (1 if self.grid is None else len(self.grid))
-        return state_names(self.states, n, None if self.grid is None else len(self.grid))  # type: ignore[no-any-return]
+        return state_names(self.states, n, None if self.grid is None else len(self.grid))
 
     def first(self, p: Vector) -> Vector:
         """Return where the search begins, as `state` says, shape (n,)."""
@@ -240,16 +237,7 @@ class SteadyModel(Runnable):
 
     def replace(self, **arguments: Any) -> Self:
         """Return a copy with some arguments of the constructor changed; `state`, `parms`, `outputs` merge."""
-        given = self._arguments
-        if "parms" in arguments:
-            check_scale(arguments["parms"], self._parms, "parms")
-            given = given | {"parms": self._parms}
-        new = changed_arguments(given, arguments, _MERGED, type(self).__name__)
-        copy = type(self).__new__(type(self))
-        copy._like = self._definition  # type: ignore[attr-defined]
-        type(self).__init__(copy, **new)
-        del copy._like  # type: ignore[attr-defined]
-        return copy
+        return self._remade(arguments, _MERGED)
 
     def __repr__(self) -> str:
         names = ", ".join(self.states[:8]) + (", ..." if len(self.states) > 8 else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +92,7 @@ class SteadyState(Shown):
         return plot_steady(self, x, xyswap=xyswap, axes=axes, **kwargs)
 
 
-def state_names(names: tuple[str, ...], n: int, cells: int | None) -> Any:
+def state_names(names: tuple[str, ...], n: int, cells: int | None) -> Callable[[int], str]:
     """Return ``name(i)``: what state i is called in messages."""
     if cells is None:
         return lambda i: repr(names[i]) if names else f"state {i + 1}"

@@ -15,8 +15,8 @@ def test_the_kernels_keep_to_their_arrays_and_do_as_python_does(is_exact):
     rng = np.random.default_rng(1)
     n, q, sizes = 2, 3, [4, 0, 1, 3]  # stretches of the records
     w, total = 2 * n + q + 1, sum(sizes)
-    C = rng.normal(size=(total, n if is_exact else 0, w))
-    V = np.triu(rng.normal(size=(total, w, w)))
+    C = rng.normal(size=(total, w, n if is_exact else 0))
+    V = np.tril(rng.normal(size=(total, w, w)))
     begins = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     dx, dp = rng.normal(size=(total + len(sizes), n)), rng.normal(size=(len(sizes), q))
 

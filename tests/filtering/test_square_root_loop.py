@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmepy.compiled.triangular import lower_factor
 from fmepy.filtering import run
-from fmepy.filtering.triangular import lower_factor, right_solved, semidefinite_lower
+from fmepy.filtering.triangular import right_solved, semidefinite_lower
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
