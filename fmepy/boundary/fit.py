@@ -18,10 +18,9 @@ from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
-from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, listed
 from fmepy.fitting.result import ModFit
-from fmepy.models.base import Model, keep_within
+from fmepy.models.base import Model
 from fmepy.numerics.covariance import Spectrum
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.entities import split_local
@@ -29,7 +28,6 @@ from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_i
 from fmepy.types import UserBounds
 
 STRATEGIES = ("complementary", "particular")
-_RUNS = 20  # of the model, about
 _EXACT = 1e-10  # of the sum of squares of the observations: residuals that are nothing but the solver's error
 
 
@@ -193,11 +191,8 @@ def fit_boundary(
     low, high = as_bounds(lower, upper, parameters.names)
     check_inside(parameters.values, low, high, parameters.names)
     _check_enough(parameters.names, len(cost.comparison))
-    objective = as_objective(cost, parameters.given(parameters.values), hold_engine=True, runs=_RUNS)
-    keep_within(objective.bound, low, high)
     problem = BoundaryProblem(
         cost=cost,
-        objective=objective,
         names=parameters.names,
         start=parameters.values,
         lower=low,
@@ -210,10 +205,10 @@ def fit_boundary(
         max_iter=max_iter,
         path=path,
     )
-    if segments > 1 or gain is not None:
-        from fmepy.boundary.shooting import solve
-    else:
+    if problem.method == strategy:
         from fmepy.boundary.superposition import solve
+    else:
+        from fmepy.boundary.shooting import solve
     return _result(problem, solve(problem))
 
 
@@ -275,7 +270,6 @@ def _result(problem: BoundaryProblem, outcome: Outcome) -> BoundaryFit:
         multipliers=outcome.multipliers,
         trajectory=trajectory,
         defect=outcome.defect,
-        strategy=problem.strategy if outcome.linearised is not None else "multiple shooting",
         segments=problem.segments,
         entity=problem.cost.entity,
         linearised=outcome.linearised,
@@ -306,7 +300,7 @@ def _as_modfit(problem: BoundaryProblem, outcome: Outcome, modcost: ModCost, tol
         curvature=outcome.curvature,
         rank=theta.size if outcome.curvature is None else Spectrum.of(outcome.curvature).rank,
         cost=modcost,
-        method=problem.strategy if outcome.linearised is not None else "multiple shooting",
+        method=problem.method,
         converged=outcome.converged,
         message=" ".join(filter(None, [*told, *_of_estimate(problem, at_bound), told_error(worth)])),
         iterations=len(outcome.iterations),

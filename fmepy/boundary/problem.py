@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from fmepy.costs.objective import Objective
 from fmepy.costs.simulation import SimulationCost
+from fmepy.costs.user_function import as_objective
+from fmepy.models.base import keep_within
 from fmepy.numerics.differences import magnitudes
 from fmepy.types import Cube, Matrix, Vector
 
+_RUNS = 20  # of the model, about
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, eq=False)
 class BoundaryProblem:
     """Observations as boundary conditions on the solution of a model's equations.
 
@@ -22,8 +27,6 @@ class BoundaryProblem:
     cost : SimulationCost
         The model and the observations, weighted: ``cost.model``, ``cost.comparison`` (names, x, obs, weights; one flat
         order), ``cost.experiments`` and ``cost.models`` of several experiments, ``cost.bind(names)``.
-    objective : Objective
-        The cost as a function of the unknowns.
     names : tuple of str
         The unknowns.
     start, lower, upper : ndarray, shape (n_par,)
@@ -40,7 +43,6 @@ class BoundaryProblem:
     """
 
     cost: SimulationCost
-    objective: Objective
     names: tuple[str, ...]
     start: Vector
     lower: Vector
@@ -52,6 +54,19 @@ class BoundaryProblem:
     tol: float
     max_iter: int
     path: Any = None
+
+    @cached_property
+    def objective(self) -> Objective:
+        """The cost as a function of the unknowns, bound when it is first asked for."""
+        given = dict(zip(self.names, self.start.tolist(), strict=True))
+        objective = as_objective(self.cost, given, hold_engine=True, runs=_RUNS)
+        keep_within(objective.bound, self.lower, self.upper)
+        return objective
+
+    @property
+    def method(self) -> str:
+        """How it is solved: the strategy, or by multiple shooting."""
+        return self.strategy if self.segments == 1 and self.gain is None else "multiple shooting"
 
     @property
     def scale(self) -> Vector:

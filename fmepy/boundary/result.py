@@ -39,8 +39,6 @@ class BoundaryFit(Shown):
         first column; None where it cannot be run to its end.
     defect : float
         The largest gap between segments, scaled; 0 for one segment.
-    strategy : str
-        "complementary", "particular", or "multiple shooting".
     segments : int
     entity : str or None
         What tells experiments apart.
@@ -54,10 +52,14 @@ class BoundaryFit(Shown):
     multipliers: pd.Series
     trajectory: pd.DataFrame | None
     defect: float
-    strategy: str
     segments: int
     entity: str | None = None
     linearised: Cube | None = field(default=None, repr=False)
+
+    @property
+    def strategy(self) -> str:
+        """How it was solved: "complementary", "particular", or "multiple shooting"."""
+        return self.fit.method
 
     @property
     def par(self) -> pd.Series:

@@ -30,7 +30,13 @@ from fmepy.boundary.problem import BoundaryProblem, Outcome
 from fmepy.boundary.shooting_linear import Linear, Step
 from fmepy.boundary.shooting_segments import Iterate, Segments
 from fmepy.boundary.shooting_starts import first_starts
-from fmepy.boundary.superposition import collinear, no_observation_depends_on
+from fmepy.boundary.superposition import (
+    SOLVER_ERROR,
+    collinear,
+    is_negligible,
+    no_longer_shrinks,
+    no_observation_depends_on,
+)
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.covariance import SINGULAR
 from fmepy.parallel.interruption import check_stop, outermost
@@ -55,7 +61,6 @@ _MOST_GROWTH, _MOST_EACH = 1e3, 1.2
 """Of an error of a corrected state over a segment, and over a sample: beyond it a gain makes the predictor unstable."""
 _FELT, _TAKES_PART = 1e-12, 0.01
 """Effect of an unknown, relative to its size and those of states and residuals; share of a direction that is named."""
-_STANDARD_ERRORS, _SOLVER_ERROR, _PATIENCE = 1e-3, 1e-5, 3  # as in `superposition`
 
 
 @dataclass(slots=True, eq=False)
@@ -191,16 +196,16 @@ class _Search:
             defect = self.defect(found)
             if defect > DEFECT:
                 continue
-            if (self.corrections[-1] <= self.problem.tol or self._no_longer_shrinks()) and (
-                loose := undetermined(self)
-            ):
+            is_small, stands_still = self.corrections[-1] <= self.problem.tol, no_longer_shrinks(self.corrections)
+            if (is_small or stands_still) and (loose := undetermined(self)):
                 return False, f"The search came to its end, but {loose}"
-            if self.corrections[-1] <= self.problem.tol:
+            if is_small:
                 return True, (
                     f"The largest correction, {self.corrections[-1]:.2g}, is below tol={self.problem.tol:g}, and the "
                     f"path is continuous to {defect:.1g} of the sizes of the states."
                 )
-            if self._is_negligible(effect) and self._no_longer_shrinks():
+            size, m = self.segments.size_of_obs, len(self.problem.names)
+            if stands_still and is_negligible(effect, self.at.r, m, size):
                 return True, (
                     f"The corrections no longer shrink ({self.corrections[-1]:.2g} at the end, tol="
                     f"{self.problem.tol:g}) and move the observations by no more than the solver's error; the path is "
@@ -215,18 +220,8 @@ class _Search:
         if after > max(0.5 * before, DEFECT):
             return False
         grown = _square(found.r) - _square(self.at.r)
-        allowed = _SOLVER_ERROR * self.segments.size_of_obs**2
+        allowed = SOLVER_ERROR * self.segments.size_of_obs**2
         return before > DEFECT or grown <= max(0.1 * _square(self.at.r), allowed)
-
-    def _is_negligible(self, effect: float) -> bool:
-        n, m = len(self.at.r), len(self.problem.names)
-        sd = np.sqrt(_square(self.at.r) / (n - m)) if n > m else 0.0
-        size = self.segments.size_of_obs
-        return effect <= max(_STANDARD_ERRORS * sd, _SOLVER_ERROR * size)
-
-    def _no_longer_shrinks(self) -> bool:
-        c = self.corrections
-        return len(c) > _PATIENCE and min(c[-_PATIENCE:]) > 0.5 * min(c[:-_PATIENCE])
 
     def search(self) -> tuple[bool, str]:
         """Go through the stages; return whether it converged, and why it ended."""

@@ -74,8 +74,8 @@ class Linear:
     Attributes
     ----------
     records : Records
-    rows : ndarray, shape (n_segment, n_most, n_state + n_own + 1)
-        Of every segment [J, H, -r], zeros behind.
+    rows : ndarray, shape (n_segment, n_row, n_state + n_own + 1)
+        Of every segment [J, H, -r], or what an orthogonal matrix made of them.
     A, B, gap : ndarray, shape (n_segment, n_state, n_state), (n_segment, n_state, n_own) and (n_segment, n_state)
         Derivatives of the end of a segment to its start and to the unknowns, and how far it lies from the next start;
         of the last segment of a record they do not matter.
@@ -94,7 +94,7 @@ class Linear:
     @cached_property
     def squares(self) -> Cube:
         """The rows of every segment, triangular, shape (n_segment, w, w) with w = n_state + n_own + 1."""
-        return _triangle(self.rows)
+        return triangle(self.rows)
 
     def felt(self) -> Vector:
         """Return how much every unknown moves: the lengths of its columns, shape (n_par,)."""
@@ -161,7 +161,7 @@ class Step:
     basis: Matrix
 
 
-def _triangle(rows: Cube) -> Cube:
+def triangle(rows: Cube) -> Cube:
     """Return R of rows = QR, shape (n, w, w), padded with zeros."""
     R: Any = np.linalg.qr(rows, mode="r")
     n, m, w = R.shape
@@ -198,7 +198,7 @@ def _leaves(linear: Linear, s: IntVector, sigma: float | None, root: float) -> t
     C[:, :, 2 * n : -1], C[:, :, -1] = linear.B[s], -linear.gap[s]
     if sigma is not None:
         V, C = np.concatenate([V, C / sigma], axis=1), np.empty((len(s), 0, w))
-    V = _triangle(V) if len(s) else V[:, :w]
+    V = triangle(V) if len(s) else V[:, :w]
     return np.ascontiguousarray(C.transpose(0, 2, 1)), np.ascontiguousarray(V.transpose(0, 2, 1))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem
-from fmepy.boundary.shooting_linear import Linear, Records
+from fmepy.boundary.shooting_linear import Linear, Records, triangle
 from fmepy.boundary.unknowns import initial_values
 from fmepy.costs.interpolation import merge_times, nearest_rows
 from fmepy.errors import ArgumentError, DataError, SimulationError
@@ -195,8 +195,11 @@ class Iterate:
         Weighted residuals.
     ends : ndarray, shape (n_segment, n_state)
         The last rows of the segments.
-    S, S_end : ndarray, shape (n_obs, n_dyn + n_state) and (n_segment, n_state, n_dyn + n_state)
-        Derivatives to the parameters that are in the equations, and to the starts.
+    squares : ndarray, shape (n_segment, w, w) with w = n_dyn + n_state + 1
+        Of every segment R of [S, r] = QR, S the weighted derivatives of its observations to the parameters that are in
+        the equations, and to its start: all that a step wants of them, whatever sizes are taken for one.
+    S_end : ndarray, shape (n_segment, n_state, n_dyn + n_state)
+        The same derivatives of its last row.
     begin, begin_slopes : ndarray, shape (n_record, n_state) and (n_record, n_state, n_moved)
         The model's own starts.
     """
@@ -206,7 +209,7 @@ class Iterate:
     mod: Vector
     r: Vector
     ends: Matrix
-    S: Matrix
+    squares: Any
     S_end: Any
     begin: Matrix
     begin_slopes: Any
@@ -304,7 +307,10 @@ class Segments:
             raise SimulationError("The model is not finite at an observation, or its sensitivities are not.")
         begin = np.array([y for y, _ in starts])
         r = (mod - self.obs) * self.weights
-        return Iterate(theta, X, mod, r, Y[self._end, :n], slopes, S_end, begin, [s for _, s in starts])
+        rows = np.zeros((len(X) * self._most, k + 1))
+        rows[self._slot, :k], rows[self._slot, k] = slopes * self.weights[:, None], r
+        squares = triangle(rows.reshape(len(X), self._most, k + 1))
+        return Iterate(theta, X, mod, r, Y[self._end, :n], squares, S_end, begin, [s for _, s in starts])
 
     def trajectory(self, at: Iterate) -> pd.DataFrame:
         """Return the path at the model's times, of several experiments one below the other; NaN where it fails."""
@@ -348,20 +354,17 @@ class Segments:
         size : float
             Of a weighted residual.
         """
-        n, own, record = len(self.states), self.layout.own, self.layout.record
+        own, record = self.layout.own, self.layout.record
         D = np.zeros((len(self.records), len(self.records[0].moved), own.shape[1]))
         for k, r in enumerate(self.records):
             mine = own[k][own[k] >= 0]
             D[k, :, : len(mine)] = r.slopes(at.theta)[:, mine] * scale[mine]
         k = len(self._dyn)
         D_dyn = D[:, self._dyn]
-        w = self.weights[:, None] / size
-        rows = np.zeros((len(record) * self._most, n + own.shape[1] + 1))
-        of = record[self._segment]
-        H = at.S[:, :k] @ D_dyn[0] if len(D) == 1 else np.einsum("ok,okq->oq", at.S[:, :k], D_dyn[of])
-        rows[self._slot] = np.column_stack([at.S[:, k:] * (w * state_scale), w * H, -at.r / size])
+        S = at.squares / size
+        rows = np.concatenate([S[:, :, k:-1] * state_scale, S[:, :, :k] @ D_dyn[record], -S[:, :, -1:]], axis=2)
         A = at.S_end[:, :, k:] * state_scale / state_scale[:, None]
         B = (at.S_end[:, :, :k] @ D_dyn[record]) / state_scale[:, None]
         X0 = np.array([s @ d for s, d in zip(at.begin_slopes, D, strict=True)]) / state_scale[:, None]
         gap, gap0 = self.gaps(at, state_scale)
-        return Linear(self.layout, rows.reshape(len(record), self._most, -1), A, B, gap, X0, gap0)
+        return Linear(self.layout, rows, A, B, gap, X0, gap0)

@@ -59,7 +59,7 @@ _FIRST, _LEAST, _MOST = 1e-3, 1e-9, 1e8
 """Damping: the first that is tried, the least, and the most."""
 _STANDARD_ERRORS = 1e-3
 """Of the observations: a step that moves them by less, or by less than the next, may end the search."""
-_SOLVER_ERROR = 1e-5
+SOLVER_ERROR = 1e-5
 """Of the observations, relative to their length."""
 _PATIENCE = 3
 """Steps in which the correction is to be halved, or it no longer shrinks."""
@@ -101,7 +101,7 @@ class _Search:
         self.bound = problem.objective.bound
         self.obs, self.weights = self.bound.data.obs, self.bound.data.weights
         self.size_of_obs = float(np.linalg.norm(self.obs * self.weights))
-        self.noise = _SOLVER_ERROR * self.size_of_obs
+        self.noise = SOLVER_ERROR * self.size_of_obs
         self.is_complementary = problem.strategy == "complementary"
         self.at: _Iterate
         self.rows: list[list[float]] = []
@@ -177,13 +177,6 @@ class _Search:
 
     # --- the search
 
-    def is_negligible(self, at: _Iterate, step: _Step) -> bool:
-        """Tell whether a step moves the observations by no more than what their errors or the solver's are worth."""
-        n, m = at.S.shape
-        r = self.residuals(at)
-        sd = float(np.linalg.norm(r)) / np.sqrt(n - m) if n > m else 0.0
-        return step.effect <= max(_STANDARD_ERRORS * sd, self.noise)
-
     def moved(self, at: _Iterate, damping: float) -> tuple[_Step, float, _Iterate | None]:
         """Return the step that helps, its damping, and where it leads: None where none helps."""
         most = float(np.linalg.norm(self.residuals(at))) + self.noise
@@ -226,7 +219,11 @@ class _Search:
             corrections.append(step.correction)
             if damping == 0 and step.correction <= p.tol:
                 return True, f"The largest correction, {step.correction:.2g}, is below tol={p.tol:g}."
-            if damping == 0 and self.is_negligible(at, step) and _no_longer_shrinks(corrections):
+            if (
+                damping == 0
+                and is_negligible(step.effect, self.residuals(at), at.theta.size, self.size_of_obs)
+                and no_longer_shrinks(corrections)
+            ):
                 return True, (
                     f"The corrections no longer shrink ({step.correction:.2g} at the end, tol={p.tol:g}) and move the "
                     "observations by no more than the solver's error. Lower `rtol` and `atol` of the model for more."
@@ -323,7 +320,17 @@ def collinear(names: list[str]) -> str:
     )
 
 
-def _no_longer_shrinks(corrections: list[float]) -> bool:
+def is_negligible(effect: float, r: Vector, n_par: int, size_of_obs: float) -> bool:
+    """Tell whether a step moves the observations by no more than what their errors or the solver's are worth.
+
+    effect : length of the change of the weighted observations;  r : weighted residuals.
+    """
+    n = len(r)
+    sd = float(np.linalg.norm(r)) / np.sqrt(n - n_par) if n > n_par else 0.0
+    return effect <= max(_STANDARD_ERRORS * sd, SOLVER_ERROR * size_of_obs)
+
+
+def no_longer_shrinks(corrections: list[float]) -> bool:
     """Tell whether the correction was not halved in the last few steps."""
     return len(corrections) > _PATIENCE and min(corrections[-_PATIENCE:]) > 0.5 * min(corrections[:-_PATIENCE])
 
