@@ -50,13 +50,16 @@ def _run(segments: Segments, record: Record, theta: Vector, corrected: Sequence[
     if seen and isinstance(model, DifferenceModel):
         return _set_at_cuts(segments, record, theta, seen)
     if seen:
-        own = [(d.states[e.state], e.time, e.value, e.method) for e in d.events]
-        sets = [(s, t, v, "replace") for s, xy in seen.items() for t, v in zip(*map(list, xy), strict=True)]
-        table = [*own, *(e for e in sets if e[1] < last)]
+        sets = [
+            {"var": s, "time": t, "value": v}
+            for s, xy in seen.items()
+            for t, v in zip(*map(list, xy), strict=True)
+            if t < last
+        ]
         words: dict[str, Any] = {"atol": dict(zip(d.states, model.scaled_options().atol.tolist(), strict=True))}
         if model.chooses_engine and d.equations is not None:
             words["engine"] = "numba"  # a run begins anew at every datum, which costs this one least
-        model = model.replace(events=pd.DataFrame(table, columns=["var", "time", "value", "method"]), **words)
+        model = model.replace(events=[*(e.row(d.states) for e in d.events), *sets], **words)
     bound = model.bind(record.moved, times=record.cuts[:-1])
     Y: Matrix = bound.simulate(record.full(theta))[:, : len(segments.states)]
     return Y

@@ -122,11 +122,8 @@ class SaidNoise(Stored):
         if kind is None:
             return value
         flat = np.ravel(np.asarray(value, dtype=float))
-        return (
-            Elementwise(tuple(map(str, range(flat.size))), dict.fromkeys(map(str, range(flat.size)), kind))
-            .full(flat)
-            .reshape(np.shape(value))
-        )
+        names = tuple(map(str, range(flat.size)))
+        return Elementwise(names, dict.fromkeys(names, kind)).full(flat).reshape(np.shape(value))
 
     def mapped(self, kinds: Mapping[str, str], values: Mapping[str, float]) -> SaidNoise:
         """Return the same of a cost whose parameters are transformed, with its own values."""

@@ -199,9 +199,10 @@ class BoundNoisy(OfPredictions):
             return known
         n, of_model = self.nobs, theta[self._at]
         if len(self._at):
-            if self._ran[0] != of_model.tobytes():  # a move of noise alone, as second differences make, needs no run
-                self._ran = (of_model.tobytes(), *self.predictions.with_slopes(of_model))
-            _, mod, moved = self._ran
+            ran = self._ran  # another thread may write it meanwhile
+            if ran[0] != of_model.tobytes():  # a move of noise alone, as second differences make, needs no run
+                ran = self._ran = (of_model.tobytes(), *self.predictions.with_slopes(of_model))
+            _, mod, moved = ran
             compared = self.predictions.scaled_slopes(mod[:n], moved[:n], of_model)
         else:  # a model is not asked for derivatives to nothing
             mod = self.predictions.values(of_model)

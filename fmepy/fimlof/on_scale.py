@@ -33,17 +33,7 @@ def with_equations(model: Any) -> Any:
         state={s: as_given(v, back) for s, v in zip(definition.states, definition.initial, strict=True)},
         parms=model.parms.to_dict(),
         forcings={f.name: f for f in definition.forcings} or None,
-        events=[
-            {
-                "var": definition.states[e.state],
-                "time": e.time,
-                "value": as_given(e.value, back),
-                "method": e.method,
-                "order": e.order,
-            }
-            for e in definition.events
-        ]
-        or None,
+        events=[e.row(definition.states, as_given(e.value, back)) for e in definition.events] or None,
     )
 
 

@@ -212,10 +212,7 @@ def _events(cost: FimlofCost, labels: Sequence[Any], kept: tuple[str, ...]) -> t
     for label in labels if by_entity else [None]:
         all_of_it = cost.bind().spec_of(label).events if by_entity else cost.specification.events
         mine = [e for e in all_of_it if states[e.state] in kept]
-        own = [
-            {"var": states[e.state], "time": e.time, "value": as_given(e.value), "method": e.method, "order": e.order}
-            for e in mine
-        ]
+        own = [e.row(states, as_given(e.value)) for e in mine]
         if by_entity and not mine:  # none of this sector's: one that does nothing, at a time that is a stop anyway
             own = [{"var": kept[0], "time": all_of_it[0].time, "value": 0.0, "method": "add"}]
         rows += [row | {str(cost.entity): label} for row in own] if by_entity else own

@@ -270,10 +270,10 @@ class _Corrected:
         """Return the events of one run: corrections and handing on, then the model's own in every copy."""
         if d.kind == "difference":
             return []
-        rows = [_row(k, e.time, e.value, e.method, e.order) for e in d.events for k in [d.states[e.state]]]
+        rows = [e.row(d.states) for e in d.events]
         for copy in self._states[:-1]:
             names = dict(zip(d.states, copy, strict=True))
-            rows += [_row(names[d.states[e.state]], e.time, _renamed(e, names), e.method, e.order) for e in d.events]
+            rows += [e.row(copy, _renamed(e, names)) for e in d.events]
         if self._form == "observer":
             return rows
         first = min((e.order for e in d.events), default=0) - 1

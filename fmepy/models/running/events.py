@@ -56,6 +56,11 @@ class Event:
     method: str
     order: int = 0
 
+    def row(self, states: Sequence[str], value: Any = None) -> dict[str, Any]:
+        """Return it as a row of a table of events, with another value if one is given; `states` are the names."""
+        new = self.value if value is None else value
+        return {"var": states[self.state], "time": self.time, "value": new, "method": self.method, "order": self.order}
+
 
 def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
     """Return what the user gave as events, sorted by time and order (those of one order as they were given).
