@@ -42,7 +42,9 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks --write benchmarks/results.md
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/python docs/build.py
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
+	$(BIN)/python docs/check_links.py docs/_build
+	@echo "Open docs/_build/index.html"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

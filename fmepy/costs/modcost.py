@@ -341,22 +341,11 @@ def modCost(
     The formulas stand at the top of this module. The model is interpolated linearly between its rows; rows where x or
     the variable is missing (NaN) are skipped.
 
-    **Differs from FME**, or is like it where one may not expect it (the names are those of the tests):
+    Columns of a wide table that share a name are replicates of one variable. The scale of `scaleVar` acts three times,
+    as in FME: the cost of a variable is its sum of squares divided by n_j^3.
 
-    * quirk 1, missing observations with `err`: FME drops the observation but not its error, so that the errors slide
-      along the data. Here both are dropped.
-    * quirk 2, wide data: FME reads x from the first column whatever `x` names. Here the named column is used.
-    * quirk 3, `scaleVar`: mirrored. The scale acts three times: the cost of a variable is its sum of squares divided
-      by n_j^3, although FME's manual speaks of a division by n_j.
-    * quirk 4, `minlogp`: FME's becomes infinite beyond about 38.6 errors. Here the formula is used, always finite.
-    * quirk 5, further arguments: FME says that they go to the interpolation and ignores them. Here they are an error.
-    * quirk 6, observations outside the model's range: FME drops them silently. Here they are an error that names
-      the variable and both ranges; ``outside="drop"`` drops and counts them. If the model's values end early in NaN,
-      it is a failed run (`SimulationError`).
-    * quirk 7, `cost`: mirrored, the newest call comes first.
-    * quirk 8, the plot: FME's shows no points on R >= 4. Here it does.
-    * an `err` with ``x=None`` and several observations of a variable: refused (one error per mean is needed).
-    * columns of a wide table that share a name are replicates of one variable.
+    **Differs from FME**, whose quirks 1, 2, 4, 5, 6 and 8 are mended (the names are those of the tests), as the page
+    "From R to Python" (docs/from_r.md) lists with the reasons.
 
     References
     ----------

@@ -84,8 +84,9 @@ def compare_fits(
     boundary : {0, 1}, or mapping of (small, large) to it
         1: one of the parameters that the large fit has more is a variance (or sd), which the small one has at zero.
     log_jacobian : mapping of name to number, optional
-        Added to the log-likelihood of a fit by a function of your own that transforms the data: the sum of log |dg/dy|
-        over the data, such as ``-sum(log(y))`` for logarithms. Fits of fmepy costs have it in them (`ModFit.loglik`).
+        Added to the log-likelihood of a fit by a function of your own that transforms the data: the sum of
+        ``log |dg/dy|`` over the data, such as ``-sum(log(y))`` for logarithms. Fits of fmepy costs have it in
+        them (`ModFit.loglik`).
 
     Returns
     -------

@@ -122,19 +122,11 @@ def modFit(
     the best of those that were begun. Before the first evaluation, inside another verb, and pressed again, it raises
     KeyboardInterrupt.
 
-    *Differs from FME*:
-
-    * "Marq" honours scaleVar: it minimises `model`, as the other methods do.
-    * `jac` is used wherever a gradient is, for ModCosts too; extra arguments reach it for one parameter as well.
-    * Residuals and variances are those of the optimum, not of the last call.
-    * A number is minimised as it is, not squared, and refused by "Marq".
-    * A start on a bound works, and an optimum on a bound is reached exactly: no tan and log transformations.
-    * One Hessian, 2 J'J, for all least-squares costs; steps of differences fit the noise of `f`, none is 1e-8.
-    * ``fit.message`` is the text of why it ended ("Port": FME's `counts`).
-    * ``fit.converged`` is true only if Gauss-Newton's next step is below 0.1 standard errors and the cost responds to
-      every parameter there; ``fit.rank`` is the rank of the Hessian, not the number of parameters.
-    * A parameter on a bound has no standard error, t and p; those of the others hold for it fixed there.
-    * Parameters are scaled, so BFGS, CG and L-BFGS-B arrive where R's stop short.
+    *Differs from FME* in what the page "From R to Python" (docs/from_r.md) lists with the reasons: among them bounds
+    that are reached exactly, one Hessian, numbers that are not squared, and ``converged``, which is true only if
+    Gauss-Newton's next step is below 0.1 standard errors and the cost responds to every parameter there. ``fit.rank``
+    is the rank of the Hessian. A parameter on a bound has no standard error, t and p; those of the others hold for it
+    fixed there.
 
     References
     ----------

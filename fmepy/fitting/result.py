@@ -115,7 +115,7 @@ class ModFit(Shown):
     another refuse them, until they are transformed (``np.exp(fit.par)``).
 
     `loglik`, `aic` and `bic` are of the data in their own units, so that fits of one and the same data on different
-    scales can be compared: with a `transform` g of the data, loglik = - minus2loglik / 2 + sum log |dg/dy|
+    scales can be compared: with a `transform` g of the data, loglik = - minus2loglik / 2 + ``sum log |dg/dy|``
     (`log_jacobian`). A function that transforms data itself cannot be seen through: there they are on its scale.
     """
 
@@ -252,7 +252,7 @@ class ModFit(Shown):
 
     @property
     def log_jacobian(self) -> float:
-        """Sum of log |dg/dy| over the data, g the transform by which they are compared; 0 without one."""
+        """Sum of ``log |dg/dy|`` over the data, g the transform by which they are compared; 0 without one."""
         return 0.0 if self.data is None else self.data.log_jacobian
 
     @property

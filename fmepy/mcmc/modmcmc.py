@@ -159,22 +159,12 @@ def modMCMC(
     Ctrl-C returns the rows there are, of all chains, with an `InterruptedWarning` and ``interrupted`` true. A
     checkpoint that cannot be written (a full disk) does not end the chain: it is told, and tried again at every part.
 
-    *Differs from FME*:
+    ``sig`` is the current draw of the variances. One `var0` for several variables pools all data; a variance per datum
+    is drawn with N = 1; named `var0` is matched by name. `updatecov` counts iterations, and the covariance is that of
+    all so far. ``bestpar`` may come from a delayed try; with sampled variances it has the highest posterior of the
+    parameters alone, and so ``bestfunp`` is minus that. A parameter at 0 moves also without `jump`.
 
-    * A ModCost without `var0` gives 2 minlogp; FME's chain has the factor 2 missing, and sds too large by sqrt(2).
-    * One `var0` for several variables pools all data; FME draws it from the first variable alone.
-    * A variance per datum is drawn with N = 1, not with the number of data.
-    * ``sig`` is the current draw of the variances, not that of the last acceptance.
-    * Delayed rejection: a first try outside the bounds has density zero (FME's chain is biased near bounds); a later
-      one does not end the iteration; standard deviations as `jump` shrink like a covariance.
-    * `covscale` acts for one parameter too.
-    * `updatecov` counts iterations, not saved rows; the covariance is that of all iterations so far, and what keeps it
-      definite is relative (1e-12), not 1e-16.
-    * ``bestpar`` may come from a delayed try; with sampled variances it has the highest posterior of the parameters
-      alone, and so ``bestfunp`` is minus that.
-    * Named `var0` is matched by name.
-    * ``jump(p)`` takes one argument.
-    * A parameter at 0 moves also without `jump`; a start of zero probability is refused.
+    *Differs from FME* in these and in what else the page "From R to Python" (docs/from_r.md) lists with the reasons.
 
     References
     ----------

@@ -155,7 +155,7 @@ def collin(
 
     Notes
     -----
-    With columns of length 1, s_j = S_j / |S_j|::
+    With columns of length 1, ``s_j = S_j / |S_j|``::
 
         gamma_K = 1 / sqrt(lambda_min(s_K' s_K))
 
@@ -164,10 +164,8 @@ def collin(
     taken from singular values of s_K and good up to about 1e12; columns dependent within rounding give infinity. Memory
     is bounded but for the result, a byte per parameter and 16 per set.
 
-    **Differs from FME**: `which` takes the rows of its variables (FME: one row of the variable before too, and for
-    costs rows of other variables where the alphabetical order differs from that of appearance); several parameters
-    without influence are no error; one warning for all sizes left out; eigenvalues that are only rounding are not
-    reported as numbers of the order of 1e8. Positions count from 0.
+    Several parameters without influence are no error; eigenvalues that are only rounding are not reported. **Differs
+    from FME** in these, and in the rows that `which` takes: see the page "From R to Python" (docs/from_r.md).
 
     References
     ----------

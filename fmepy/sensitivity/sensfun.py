@@ -243,10 +243,10 @@ def sensFun(
     For a function of your own, differences with ``tiny=None`` take eight runs to see its noise, then one or two per
     parameter.
 
-    **Differs from FME**: derivatives are exact where the model has them. The step of differences is relative to the
-    parameter (FME: at least `tiny`, a step of 50 % for a parameter of 2e-5 and ``tiny=1e-5``). `varscale` may be one
-    per variable; it is not recycled along the stacked rows. Rows belong to variables by their column `var`, not by
-    counts in alphabetical order. Positions count from 0, those of variables without the column of x.
+    Derivatives are exact where the model has them. The step of differences is relative to the parameter. `varscale` may
+    be one per variable. Rows belong to variables by their column `var`; positions count from 0, those of variables
+    without the column of x. **Differs from FME** in these; the page "From R to Python" (docs/from_r.md) has the
+    reasons.
 
     References
     ----------
