@@ -28,23 +28,6 @@ def test_the_example_runs_is_short_and_gives_what_it_says(readme):
         assert namespace["fit"].par[name] == pytest.approx(value, rel=1e-2)
 
 
-def test_every_other_python_block_runs_after_it(readme):
-    blocks = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
-    namespace: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), namespace)
-    for name, value in re.findall(r"(\w+) ([\d.]+)", re.search(r"modFit\(river\) *# -> (.*)", readme).group(1)):
-        assert namespace["best"].par[name] == pytest.approx(float(value), rel=1e-3)
-    lengths = re.findall(r"^(\w+) = .*# -> L ([\d.]+)", readme, flags=re.MULTILINE)
-    assert [name for name, _ in lengths] == ["lost", "found", "path"]
-    for name, value in lengths:
-        assert namespace[name].par["L"] == pytest.approx(float(value), abs=1e-3)
-    found = namespace["mcmc"].diagnostics()
-    assert found[["ess_bulk", "ess_tail"]].to_numpy().min() > 400
-    assert found["rhat"].max() < 1.01
-    assert "!" not in str(namespace["mcmc"].summary())  # nothing to warn of
-
-
 def test_it_opens_with_the_two_commands(readme):
     first = re.search(r"```sh\n(.*?)```", readme, flags=re.DOTALL).group(1)
     assert [line.split("#")[0].strip() for line in first.strip().splitlines()] == ["make calibrate", "make test"]
