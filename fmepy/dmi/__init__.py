@@ -1,0 +1,1 @@
+"""DMI: large models built from modules of statements and a data base kept apart from them."""
