@@ -5,7 +5,7 @@ and asks a question of it. Start with `OdeModel` (or any function of your own), 
 `modFit`.
 """
 
-from fmepy import datasets, errors
+from fmepy import datasets, dmi, errors
 from fmepy.boundary import BoundaryFit, fit_boundary
 from fmepy.costs import (
     BoundCost,
@@ -139,6 +139,7 @@ __all__ = [
     "cross2long",
     "datasets",
     "derived",
+    "dmi",
     "errors",
     "fit_boundary",
     "gaussianWeights",

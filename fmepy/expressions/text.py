@@ -192,7 +192,7 @@ class _Converter:
                 return self._where(node.test, node.body, node.orelse, node, depth)
             case ast.Call():
                 return self._call(node, depth)
-        raise self._refused(node)
+        raise refused(self.tree, node)
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
         """Return a node that stands for a condition."""
@@ -260,14 +260,11 @@ class _Converter:
         return self._tidy(Modulo(as_expr(a), as_expr(b)), node)
 
     def _call(self, node: ast.Call, depth: int) -> Value:
-        name = self._function_name(node)
-        function, n = FUNCTIONS[name], len(node.args)
-        if node.keywords:
-            raise self._error(f"{name}(...) takes no arguments by name", node)
-        if not function.least <= n <= function.most:
-            wanted = f"{function.least}" if function.least == function.most else f"{function.least} to {function.most}"
-            hint = "; for another base divide, as in log(x) / log(3)" if name == "log" and n == 2 else ""
-            raise self._error(f"{name}(...) takes {wanted} argument{'s' * (wanted != '1')}, {n} given{hint}", node)
+        name = called_name(self.tree, node, FUNCTIONS)
+        if not name:
+            self.number(node.func, 0)  # what is not allowed at all comes first
+            raise self._error("{} is called like a function; a product is written with *", node.func)
+        function = FUNCTIONS[name]
         if name == "where":
             return self._where(node.args[0], node.args[1], node.args[2], node, depth)
         values = [self.number(a, depth + 1) for a in node.args]
@@ -280,26 +277,6 @@ class _Converter:
             values = [_float_large(values[0], MAX_SYMBOLIC_EXPONENT)]
         return self._tidy(function.of(*map(as_expr, values)), node)
 
-    def _function_name(self, node: ast.Call) -> str:
-        """Return the name of the function that is called; it is on the list."""
-        match node.func:
-            case ast.Name(id=name) if name in FUNCTIONS:
-                return name
-            case ast.Name(id="d" | "next"):
-                raise self._error("{} stands only on the left of '='", node)
-            case ast.Name(id=name):
-                near = (
-                    f" Did you mean {_OTHER_WORDS[name]!r}?" if name in _OTHER_WORDS else did_you_mean(name, FUNCTIONS)
-                )
-                raise self._error(
-                    f"{name!r} is not a function of the model language.{near} A product is written with *; the "
-                    f"functions are {listed(sorted(FUNCTIONS), most=40)}", node
-                )  # fmt: skip
-            case ast.Attribute(attr=name) if name in FUNCTIONS:
-                raise self._error(f"{{}} is not allowed here: write {name}(...)", node.func)
-        self.number(node.func, 0)  # what is not allowed at all comes first
-        raise self._error("{} is called like a function; a product is written with *", node.func)
-
     def _where(self, test: ast.expr, a: ast.expr, b: ast.expr, node: ast.expr, depth: int) -> Value:
         if sum(len(n.ops) for n in ast.walk(test) if isinstance(n, ast.Compare)) > MAX_JOINED:
             raise self._error(f"a condition of more than {MAX_JOINED} comparisons; split it", test)
@@ -310,13 +287,7 @@ class _Converter:
     def _compare(self, node: ast.Compare, depth: int) -> Condition:
         operands = [node.left, *node.comparators]
         values = [as_expr(self.number(v, depth + 1)) for v in operands]
-        for op, place in zip(node.ops, node.comparators, strict=True):
-            if type(op) not in _RELATIONS:
-                raise self._error(
-                    "compare with <, <=, > or >=; that two numbers are equal is not a condition (for a flag: "
-                    "flag > 0.5)", place
-                )  # fmt: skip
-        words = [_RELATIONS[type(op)] for op in node.ops]
+        words = relation_words(self.tree, node)
         return Joined([relation(*one) for one in zip(words, values, values[1:], strict=False)], "and")
 
     # checks
@@ -330,15 +301,7 @@ class _Converter:
 
     def _folded(self, function: Callable[..., Any], node: ast.expr, *values: Any) -> float:
         """Return the float of a constant piece."""
-        try:
-            result = float(function(*values))
-        except (ValueError, ZeroDivisionError):
-            raise self._error("{} has no finite real value", node) from None
-        except OverflowError:
-            result = math.inf
-        if not math.isfinite(result):
-            raise self._error("{} is beyond the range of floating point", node)
-        return result
+        return folded(self.tree, function, node, *values)
 
     def _tidy(self, expr: Any, node: ast.expr) -> Value:
         """Return an expression with its numbers in our form: floats alone, no Integers that sympy could pile up."""
@@ -356,12 +319,72 @@ class _Converter:
 
     def _error(self, message: str, node: ast.expr) -> ModelTextError:
         """Return the error that points at `node`; braces in the message stand for what the user wrote there."""
-        return self.tree.error(message.format(self.tree.text(node)) if "{}" in message else message, node)
+        return error_of(self.tree, message, node)
 
-    def _refused(self, node: ast.expr) -> ModelTextError:
-        """Return the error for something that is not on the white list."""
-        kind = type(node.op) if isinstance(node, (ast.BinOp, ast.UnaryOp)) else type(node)
-        return self._error(f"{{}} is not allowed here: {_HINTS.get(kind, _ALLOWED)}", node)
+
+def error_of(tree: Tree, message: str, node: ast.AST) -> ModelTextError:
+    """Return the error that points at `node`; braces in the message stand for what the user wrote there."""
+    return tree.error(message.format(tree.text(node)) if "{}" in message else message, node)
+
+
+def folded(tree: Tree, function: Callable[..., Any], node: ast.expr, *values: Any) -> float:
+    """Return the float of a constant piece."""
+    try:
+        result = float(function(*values))
+    except (ValueError, ZeroDivisionError):
+        raise error_of(tree, "{} has no finite real value", node) from None
+    except OverflowError:
+        result = math.inf
+    if not math.isfinite(result):
+        raise error_of(tree, "{} is beyond the range of floating point", node)
+    return result
+
+
+def refused(tree: Tree, node: ast.expr) -> ModelTextError:
+    """Return the error for something that is not on the white list."""
+    kind = type(node.op) if isinstance(node, (ast.BinOp, ast.UnaryOp)) else type(node)
+    return error_of(tree, f"{{}} is not allowed here: {_HINTS.get(kind, _ALLOWED)}", node)
+
+
+def relation_words(tree: Tree, node: ast.Compare) -> list[str]:
+    """Return the signs of a comparison: < <= > >= and no others."""
+    for op, place in zip(node.ops, node.comparators, strict=True):
+        if type(op) not in _RELATIONS:
+            raise error_of(
+                tree, "compare with <, <=, > or >=; that two numbers are equal is not a condition (for a flag: "
+                "flag > 0.5)", place
+            )  # fmt: skip
+    return [_RELATIONS[type(op)] for op in node.ops]
+
+
+def called_name(tree: Tree, node: ast.Call, functions: Mapping[str, Any]) -> str:
+    """Return the name of the function that is called with a number of arguments that it takes.
+
+    An empty string stands for a call of something that is no name: only the caller knows whether that is allowed.
+    """
+    match node.func:
+        case ast.Name(id=name) if name in functions:
+            pass
+        case ast.Name(id="d" | "next"):
+            raise error_of(tree, "{} stands only on the left of '='", node)
+        case ast.Name(id=name):
+            near = f" Did you mean {_OTHER_WORDS[name]!r}?" if name in _OTHER_WORDS else did_you_mean(name, functions)
+            raise error_of(
+                tree, f"{name!r} is not a function of the model language.{near} A product is written with *; the "
+                f"functions are {listed(sorted(functions), most=40)}", node
+            )  # fmt: skip
+        case ast.Attribute(attr=name) if name in functions:
+            raise error_of(tree, f"{{}} is not allowed here: write {name}(...)", node.func)
+        case _:
+            return ""
+    function, n = functions[name], len(node.args)
+    if node.keywords:
+        raise error_of(tree, f"{name}(...) takes no arguments by name", node)
+    if not function.least <= n <= function.most:
+        wanted = f"{function.least}" if function.least == function.most else f"{function.least} to {function.most}"
+        hint = "; for another base divide, as in log(x) / log(3)" if name == "log" and n == 2 else ""
+        raise error_of(tree, f"{name}(...) takes {wanted} argument{'s' * (wanted != '1')}, {n} given{hint}", node)
+    return name
 
 
 def _constant(value: Value) -> float | None:

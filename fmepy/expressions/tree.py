@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
+import unicodedata
 import warnings
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ _MISREAD = {  # what Python's parser says, and what we do
 }
 _WORDS_ALLOWED = {"and", "or", "not", "if", "else"}
 _NUMBER = re.compile(r"(?<![\w.])\.?\d[\w.]*")
+_EQUALS = re.compile(r"(?<![<>=!:])=(?!=)")
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -169,3 +171,41 @@ def check_closed(source: Source, opened: list[tuple[str, int, int]]) -> None:
     if opened:
         bracket, row, column = opened[-1]
         raise source.error(f"{bracket!r} is never closed", row, column)
+
+
+def logical_lines(source: Source) -> list[tuple[int, list[str]]]:
+    """Return the statements of a text: index of the first line, and the lines without comments."""
+    found: list[tuple[int, list[str]]] = []
+    opened: list[tuple[str, int, int]] = []
+    goes_on = False
+    for row, raw in enumerate(source.lines):
+        line = clean_line(raw, source, row, opened)
+        if not goes_on and not line.strip():
+            continue
+        if not goes_on:
+            found.append((row, []))
+        goes_on = line.rstrip().endswith("\\")
+        found[-1][1].append(line.rstrip()[:-1] if goes_on else line)
+        goes_on = goes_on or bool(opened)
+    check_closed(source, opened)
+    return found
+
+
+def split_equation(line: str, row: int, source: Source, forms: str) -> tuple[str, int, int]:
+    """Return the left-hand side of a statement's first line, where it begins, and where the right-hand side does."""
+    start = len(line) - len(line.lstrip())
+    equals = _EQUALS.search(line)
+    if equals is None:
+        if "==" in line:
+            raise source.error("'==' compares two numbers; an equation is written with one '='", row, line.find("=="))
+        raise source.error(f"a statement needs '=': {forms}", row, start)
+    return unicodedata.normalize("NFKC", line[: equals.start()].strip()), start, equals.end()
+
+
+def right_side(lines: list[str], row: int, source: Source, end: int) -> Tree:
+    """Return the tree of what stands right of a statement's '=', which ends at character `end` of the first line."""
+    if not "".join([lines[0][end:], *lines[1:]]).strip():
+        left = unicodedata.normalize("NFKC", lines[0][: end - 1].strip())
+        raise source.error(f"nothing stands on the right of '=' for {left}", row, end)
+    # What precedes the expression becomes one bracket and blanks, so that places in both texts agree.
+    return parse_tree(["(" + " " * (end - 1) + lines[0][end:], *lines[1:]], source, row, 0)

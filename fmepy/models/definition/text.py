@@ -21,7 +21,6 @@ from __future__ import annotations
 import graphlib
 import logging
 import re
-import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -29,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 from fmepy.errors import ModelError, ModelTextError, check_choice, did_you_mean, listed
 from fmepy.expressions.source import Source
 from fmepy.expressions.text import Value, as_expr, convert
-from fmepy.expressions.tree import Tree, check_closed, clean_line, parse_tree, reserved_name
+from fmepy.expressions.tree import Tree, logical_lines, reserved_name, right_side, split_equation
 from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.definition.given import Given
 
@@ -52,7 +51,6 @@ _INITIAL = re.compile(rf"{_NAME}\s*\(([^()]*)\)")
 _TIME = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _LEIBNIZ = re.compile(rf"d{_NAME}\s*/\s*dt")
 _RATES = {"ode": "d({})/dt", "difference": "next({})"}
-_EQUALS = re.compile(r"(?<![<>=!:])=(?!=)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +173,7 @@ def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where:
         raise source.error(f"a model text is a str; got {type(text).__name__}", 0, 0)
     if len(text) > MAX_TEXT:
         raise source.error(f"a model text of more than {MAX_TEXT} characters", 0, 0)
-    statements = tuple(_read_statement(lines, row, source, kind) for row, lines in _logical_lines(source))
+    statements = tuple(_read_statement(lines, row, source, kind) for row, lines in logical_lines(source))
     _check_definitions(statements, kind)
     return ModelText(kind, statements, _substituted(statements))
 
@@ -232,46 +230,17 @@ def _check_start(model: ModelText, given: Given) -> None:
 # --- text -> statements
 
 
-def _logical_lines(source: Source) -> list[tuple[int, list[str]]]:
-    """Return the statements: index of the first line, and the lines without comments."""
-    found: list[tuple[int, list[str]]] = []
-    opened: list[tuple[str, int, int]] = []
-    goes_on = False
-    for row, raw in enumerate(source.lines):
-        line = clean_line(raw, source, row, opened)
-        if not goes_on and not line.strip():
-            continue
-        if not goes_on:
-            found.append((row, []))
-        goes_on = line.rstrip().endswith("\\")
-        found[-1][1].append(line.rstrip()[:-1] if goes_on else line)
-        goes_on = goes_on or bool(opened)
-    check_closed(source, opened)
-    return found
-
-
 def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> Statement:
     """Return one statement, its left-hand side understood and its right-hand side parsed."""
-    first = lines[0]
-    start = len(first) - len(first.lstrip())
-    equals = _EQUALS.search(first)
-    if equals is None:
-        if "==" in first:
-            raise source.error("'==' compares two numbers; an equation is written with one '='", row, first.find("=="))
-        raise source.error(
-            f"a statement needs '=': {_RATES[kind].format('x')} = ..., x(0) = ..., or name = ...", row, start
-        )
-    left = unicodedata.normalize("NFKC", first[: equals.start()].strip())
+    left, start, end = split_equation(
+        lines[0], row, source, f"{_RATES[kind].format('x')} = ..., x(0) = ..., or name = ..."
+    )
     try:
         what, name, at = _read_left(left, kind)
         _check_name(name)
     except _LeftSideError as error:
         raise source.error(str(error), row, start) from None
-    if not "".join([first[equals.end() :], *lines[1:]]).strip():
-        raise source.error(f"nothing stands on the right of '=' for {left}", row, equals.end())
-    # What precedes the expression becomes one bracket and blanks, so that places in both texts agree.
-    code = ["(" + " " * (equals.end() - 1) + first[equals.end() :], *lines[1:]]
-    return Statement(what, name, row, parse_tree(code, source, row, 0), at)
+    return Statement(what, name, row, right_side(lines, row, source, end), at)
 
 
 class _LeftSideError(Exception):

@@ -1,0 +1,450 @@
+"""Modules: named blocks of statements that one person owns, as text, as files, or as Python functions."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from fmepy.checks import whole_number
+from fmepy.dmi.expressions import name_problem
+from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
+from fmepy.dmi.tree import FunctionStatement, Name, Shape, Statement
+from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
+from fmepy.parameters.names import normal_name
+
+SUFFIX = ".fme"
+"""How the names of files of modules end."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Module:
+    """A named block of statements in the language of `dmi.text`, in any order.
+
+    Parameters
+    ----------
+    name : str
+        What the module is called, in messages and in the variable map.
+    text : str
+        Its statements and declarations, one a line::
+
+            OB = SM * SE                    assignment: OB is endogenous
+            d(SM)/dt = (ISM - SM) / SAT     level
+            SM(0) = 10                      its initial value, else it comes from the data base
+            dims D[3], A[2,3]               vectors and matrices
+            D[0] = 2 * D[1]                 elements, counted from 0
+            step 2                          the module is active at every second elementary step
+            local a, b                      names that no other module shares
+            exogenous x                     its initial value comes from outside
+            endogenous y                    needs nothing from outside
+            output OB, SM                   what is of interest
+
+        ``#`` begins a comment, a line goes on while a bracket is open. Time is ``t``.
+    step : int, optional
+        The module's step, in elementary steps. This and the following go before what the text declares.
+    local, exogenous, endogenous : sequence of str, optional
+        Names as in the declarations above.
+    dims : mapping of str to int or tuple of int, optional
+        Shapes of vectors and matrices, such as ``{"D": 3, "A": (2, 3)}``; names without are scalars.
+    outputs : sequence of str, optional
+        What is of interest.
+    file : str, optional
+        Where the text stands, for messages.
+
+    Attributes
+    ----------
+    statements : tuple of Statement
+        What the text holds.
+    assigns, reads : tuple of str
+        The names that get a value here, and those whose value is used, in the order of the text.
+
+    Raises
+    ------
+    ModelTextError
+        The text cannot be read; the message has the line and a caret under the place.
+    ModelError
+        A name, a step or dimensions that cannot be.
+
+    Notes
+    -----
+    Text runs no code: it is parsed, and only arithmetic, comparisons, names and the functions of `dmi.functions` are
+    allowed. Two modules are equal if the same was written.
+
+    Examples
+    --------
+    >>> import fmepy as fme
+    >>> sales = fme.dmi.Module("sales", '''
+    ...     OB = SM * SE                     # orders booked by SM salesmen
+    ...     d(SM)/dt = (ISM - SM) / SAT
+    ...     SM(0) = 10
+    ... ''')
+    >>> sales
+    Module('sales', 3 statements)
+    >>> sales.assigns, sales.reads
+    (('OB', 'SM'), ('SM', 'SE', 'ISM', 'SAT'))
+    """
+
+    name: str
+    text: str = field(repr=False)
+    file: str = field(compare=False)
+    step: int
+    local: tuple[str, ...]
+    exogenous: tuple[str, ...]
+    endogenous: tuple[str, ...]
+    dims: Mapping[str, Shape] = field(hash=False)
+    outputs: tuple[str, ...] | None
+    read: ModuleText = field(compare=False)
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        *,
+        step: int = 1,
+        local: Sequence[str] = (),
+        exogenous: Sequence[str] = (),
+        endogenous: Sequence[str] = (),
+        dims: Mapping[str, int | Sequence[int]] | None = None,
+        outputs: Sequence[str] | None = None,
+        file: str = "",
+    ) -> None:
+        name = _module_name(name)
+        where = file or f"module {name!r}"
+        if not isinstance(text, str):
+            raise ModelError(f"{where}: the text of a module is a str; got {type(text).__name__}.")
+        given = Declared(
+            step=_step(step, where),
+            dims=_dims(dims, where),
+            local=_names(local, "local", where),
+            exogenous=_names(exogenous, "exogenous", where),
+            endogenous=_names(endogenous, "endogenous", where),
+            outputs=None if outputs is None else _names(outputs, "outputs", where),
+        )
+        both = [n for n in given.exogenous if n in given.endogenous]
+        if both:
+            raise ModelError(f"{where}: {listed(both)} cannot be exogenous and endogenous.")
+        read = read_module(text, name, where, given)
+        declared = read.declared
+        fields: dict[str, Any] = {
+            "name": name, "text": text, "file": file, "read": read, "step": declared.step, "local": declared.local,
+            "exogenous": declared.exogenous, "endogenous": declared.endogenous, "dims": dict(declared.dims),
+            "outputs": declared.outputs,
+        }  # fmt: skip
+        for key, value in fields.items():
+            object.__setattr__(self, key, value)
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What the text holds, in its order."""
+        return self.read.statements
+
+    @property
+    def assigns(self) -> tuple[str, ...]:
+        """The names that get a value, in the order of the text."""
+        return self.read.assigns
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names whose value is used, in the order of the text."""
+        return self.read.reads
+
+    @property
+    def names(self) -> Mapping[str, int]:
+        """All names in the order of the text, and the line where each occurs first."""
+        return self.read.lines
+
+    def __repr__(self) -> str:
+        n = len(self.statements)
+        step = f", step={self.step}" if self.step != 1 else ""
+        return f"Module({self.name!r}, {n} statement{'s' * (n != 1)}{step})"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonModule:
+    """A module that is a Python function; `dmi.module` makes it.
+
+    Attributes
+    ----------
+    function : callable
+        Takes the values of `reads`, one argument each, and returns those of `assigns`: one value, a tuple, or a dict.
+    name : str
+        The name of the function.
+    reads, assigns : tuple of str
+        What it uses and what it gives a value to.
+    step : int
+        Its step, in elementary steps.
+    dims : mapping of str to tuple of int
+        Shapes of what is no scalar; such values are numpy arrays.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    reads: tuple[str, ...]
+    assigns: tuple[str, ...]
+    step: int = 1
+    dims: Mapping[str, Shape] = field(default_factory=dict, hash=False)
+    local: tuple[str, ...] = ()
+    exogenous: tuple[str, ...] = ()
+    endogenous: tuple[str, ...] = ()
+    outputs: tuple[str, ...] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the function returns."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def file(self) -> str:
+        """The file the function stands in."""
+        code = getattr(self.function, "__code__", None)
+        return code.co_filename if code else ""
+
+    @property
+    def names(self) -> Mapping[str, int]:
+        """All its names, and the line of the function."""
+        code = getattr(self.function, "__code__", None)
+        return dict.fromkeys((*self.reads, *self.assigns), code.co_firstlineno if code else 0)
+
+    @property
+    def statements(self) -> tuple[FunctionStatement, ...]:
+        """The one call that it is."""
+        reads, assigns = (tuple(Name(n, shape=self.dims.get(n, ())) for n in v) for v in (self.reads, self.assigns))
+        return (FunctionStatement(self.function, reads, assigns, self.name, next(iter(self.names.values()))),)
+
+    def __repr__(self) -> str:
+        return f"PythonModule({self.name!r}, {', '.join(self.reads) or 'nothing'} -> {', '.join(self.assigns)})"
+
+    def __reduce__(self) -> Any:
+        """Pickle by name, as functions are, where the decorated name is in its file; else by content."""
+        import sys
+
+        home: Any = sys.modules.get(self.function.__module__)
+        for part in self.function.__qualname__.split("."):
+            home = getattr(home, part, None)
+        if home is self:
+            return _by_name, (self.function.__module__, self.function.__qualname__)
+        args = (self.function, self.name, self.reads, self.assigns, self.step, dict(self.dims))
+        return PythonModule, args
+
+
+AnyModule: TypeAlias = Module | PythonModule
+
+
+def _by_name(module: str, name: str) -> Any:
+    """Return what a dotted name in a Python module stands for, when it is loaded again."""
+    import pkgutil
+
+    return pkgutil.resolve_name(f"{module}:{name}")
+
+
+def module(
+    reads: Iterable[str],
+    assigns: Iterable[str],
+    step: int = 1,
+    dims: Mapping[str, int | Sequence[int]] | None = None,
+) -> Callable[[Callable[..., Any]], PythonModule]:
+    """Return a decorator that makes a module of a Python function: an algorithm, an optimisation inside.
+
+    Parameters
+    ----------
+    reads, assigns : sequence of str
+        The variables whose values the function takes, in this order, and those that it returns: one value, a tuple in
+        this order, or a dict by name.
+    step : int, optional
+        The module's step, in elementary steps.
+    dims : mapping of str to int or tuple of int, optional
+        Shapes of vectors and matrices among them: the function takes and returns numpy arrays for these.
+
+    Returns
+    -------
+    callable
+        The decorator; what it returns bears the function's name and can still be called.
+
+    Raises
+    ------
+    ModelError
+        Names that cannot be, or a function that does not take as many values.
+
+    Notes
+    -----
+    A module that is Python code runs as such: a system with one is not compiled throughout, and says so once.
+
+    Examples
+    --------
+    >>> import fmepy as fme
+    >>> @fme.dmi.module(reads=("price", "demand"), assigns=("supply", "cost"))
+    ... def dispatch(price, demand):
+    ...     supply = min(demand, 10 * price)
+    ...     return supply, 0.5 * supply
+    >>> dispatch
+    PythonModule('dispatch', price, demand -> supply, cost)
+    >>> dispatch(2.0, 30.0)
+    (20.0, 10.0)
+    """
+    taken, given = _names(reads, "reads", "module"), _names(assigns, "assigns", "module")
+    if not given:
+        raise ModelError("`assigns` is empty; a module gives a value to one variable at least.")
+    shapes = _dims(dims, "module")
+    unknown = [n for n, _ in shapes if n not in (*taken, *given)]
+    if unknown:
+        near = did_you_mean(unknown[0], (*taken, *given))
+        raise ModelError(f"`dims` names {listed(unknown)}, which the module neither reads nor assigns.{near}")
+    steps = _step(step, "module")
+
+    def decorate(function: Callable[..., Any]) -> PythonModule:
+        name = getattr(function, "__name__", "")
+        if not callable(function) or not name.isidentifier():
+            raise ModelError(f"a module is a function with a name, written with def; got {function!r}.")
+        _check_signature(function, taken, name)
+        return PythonModule(function, _module_name(name), taken, given, steps, dict(shapes))
+
+    return decorate
+
+
+def _check_signature(function: Callable[..., Any], reads: tuple[str, ...], name: str) -> None:
+    """Refuse a function that does not take what the module reads, or takes it in another order."""
+    try:
+        signature = inspect.signature(function)
+        signature.bind(*reads)
+    except TypeError:
+        raise ModelError(
+            f"module {name!r}: the function takes {signature}, the module reads {len(reads)} variable"
+            f"{'s' * (len(reads) != 1)}: {listed(reads)}. It is called with their values in this order."
+        ) from None
+    except ValueError:  # of functions of C that do not tell
+        return
+    named = tuple(signature.parameters)
+    if named != reads and set(named) == set(reads):
+        raise ModelError(f"module {name!r}: the function takes {listed(named)}, in another order than `reads={reads}`.")
+
+
+# --- files
+
+
+def read_modules(folder: str | Path) -> list[Module]:
+    """Return the modules of a folder: its files ``*.fme`` in the order of their names.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder; each file in it is one module, with the stem of the file as its name.
+
+    Returns
+    -------
+    list of Module
+        In the order of the files' names.
+
+    Raises
+    ------
+    ModelError
+        There is no such folder, no such file in it, or a file is not text in UTF-8; two names that are the same.
+    ModelTextError
+        A text cannot be read; the message begins with the file and the line.
+
+    Examples
+    --------
+    >>> import fmepy as fme, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (pathlib.Path(folder) / "stock.fme").write_text("d(S)/dt = inflow - S / 5")
+    ...     _ = (pathlib.Path(folder) / "flow.fme").write_text("inflow = 2 + 0.1 * S")
+    ...     fme.dmi.read_modules(folder)
+    [Module('flow', 1 statement), Module('stock', 1 statement)]
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        what = "is a file; its folder is wanted, or dmi.read_module(file)" if path.exists() else "does not exist"
+        raise ModelError(f"the folder of modules {str(folder)!r} {what}.")
+    files = sorted(f for f in path.iterdir() if f.suffix == SUFFIX and f.is_file())
+    if not files:
+        others = listed(sorted(f.name for f in path.iterdir()))
+        raise ModelError(f"there is no module in {str(folder)!r}: no file *{SUFFIX} (it holds {others}).")
+    found = [read_module_file(f) for f in files]
+    check_different(found)
+    return found
+
+
+def read_module_file(file: str | Path) -> Module:
+    """Return the module that stands in a file; the stem of the file is its name.
+
+    Raises
+    ------
+    ModelError
+        The file cannot be read, or is not text in UTF-8.
+    ModelTextError
+        Its text cannot be read.
+    """
+    path = Path(file)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ModelError(f"the module {str(file)!r} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ModelError(
+            f"{file}, line {line}: this is not text in UTF-8 (byte {error.object[error.start]:#04x}); save the file as "
+            "UTF-8."
+        ) from None
+    return Module(path.stem, text, file=str(file))
+
+
+def check_different(modules: Iterable[AnyModule]) -> None:
+    """Refuse modules of which two have the same name."""
+    seen: dict[str, AnyModule] = {}
+    for m in modules:
+        if m.name in seen:
+            files = [str(f) for f in (seen[m.name].file, m.file) if f]
+            where = f" ({', '.join(files)})" if files else ""
+            raise ModelError(f"two modules are called {m.name!r}{where}; each has a name of its own.")
+        seen[m.name] = m
+
+
+# --- checks
+
+
+def _module_name(name: object) -> str:
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
+        raise ModelError(f"the name of a module is a text such as 'sales'; got {name!r:.60}.")
+    name = normal_name(name.strip())
+    if name in ("dims", "variable"):
+        raise ModelError(f"a module cannot be called {name!r}, like a column of the variable map.")
+    return name
+
+
+def _step(step: Any, where: str) -> int:
+    try:
+        return whole_number(step, "step", 1)
+    except ArgumentError as error:
+        raise ModelError(f"{where}: {error}") from None
+
+
+def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
+    """Return names of variables after checking them; one alone may be a plain str."""
+    names = tuple(re.split(r"\s*,\s*", given.strip()) if isinstance(given, str) else given)
+    for name in names:
+        problem = name_problem(normal_name(name)) if isinstance(name, str) else f"{name!r} is no name"
+        if problem:
+            raise ModelError(f"{where}: `{argument}`: {problem}.")
+    out = tuple(normal_name(n) for n in names)
+    if len(set(out)) < len(out):
+        raise ModelError(f"{where}: `{argument}` names {listed(n for n in set(out) if out.count(n) > 1)} twice.")
+    return out
+
+
+def _dims(dims: Any, where: str) -> tuple[tuple[str, Shape], ...]:
+    """Return the shapes of `dims` after checking them."""
+    if dims is None:
+        return ()
+    if not isinstance(dims, Mapping):
+        raise ModelError(f'{where}: `dims` is a dict such as {{"D": 3, "A": (2, 3)}}; got {dims!r:.60}.')
+    names = _names(list(dims), "dims", where)
+    found = []
+    for name, given in zip(names, dims.values(), strict=True):
+        numbers = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+        try:
+            whole = [int(n) if hasattr(n, "__index__") and not isinstance(n, bool) else n for n in numbers]
+            found.append((name, checked_shape(name, whole)))
+        except ValueError as error:
+            raise ModelError(f"{where}: `dims={{{name!r}: {given!r:.60}}}`: {error}.") from None
+    return tuple(found)

@@ -1,0 +1,335 @@
+"""Text of a module -> declarations and statements, each mistake told with its line and a caret.
+
+Statements are those of the model language (`models.definition.text`), in any order, one a line, a line going on while a
+bracket is open::
+
+    OB = SM * SE                 assignment
+    d(SM)/dt = (ISM - SM) / SAT  level: it moves by its rate
+    SM(0) = 10                   its initial value; of an assigned variable, the first guess
+    D[0] = 2 * D[1]              elements are counted from 0; d(D[0])/dt and D[0](0) likewise
+
+Declarations, one a line too, say what statements cannot::
+
+    step 2                       the module is active at every second elementary step
+    dims D[3], A[2,3]            vectors and matrices; names without dims are scalars
+    local a, b                   names that no other module shares
+    exogenous x                  x comes from outside, or its initial value does
+    endogenous y                 y, a level or part of a loop, needs nothing from outside: it starts from 0
+    output OB, SM                what is of interest
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
+from math import prod
+
+from fmepy.dmi.expressions import element, name_problem, read_expression, said
+from fmepy.dmi.tree import Element, Kind, Name, Shape, Statement, Target, element_name, reads, targeted
+from fmepy.errors import ModelTextError, did_you_mean
+from fmepy.expressions.source import Source
+from fmepy.expressions.tree import logical_lines, right_side, split_equation
+from fmepy.parameters.names import normal_name
+
+MAX_TEXT = 500_000
+"""Most characters of the text of a module."""
+MAX_ELEMENTS = 10_000
+"""Most elements of an array."""
+
+DECLARATIONS = ("step", "dims", "local", "exogenous", "endogenous", "output")
+_FORMS = "x = ..., d(x)/dt = ..., x(0) = ..., or a declaration such as `local x`"
+_NAME = r"([^\W\d]\w*)"
+_TARGET = rf"{_NAME}\s*(?:\[([^\[\]]*)\])?"
+_RATE = re.compile(rf"d\s*\(\s*{_TARGET}\s*\)\s*/\s*d\s*{_NAME}")
+_INITIAL = re.compile(rf"{_TARGET}\s*\(([^()]*)\)")
+_ASSIGNED = re.compile(_TARGET)
+_LEIBNIZ = re.compile(rf"d{_NAME}\s*/\s*dt")
+_NEXT = re.compile(rf"next\s*\(\s*{_TARGET}\s*\)")
+_DECLARATION = re.compile(rf"\s*({'|'.join(DECLARATIONS)})(?:\s+(?![\[(=])|\s*$)")
+_ITEM = re.compile(rf"\s*{_NAME}\s*(?:\[([^\[\]]*)\])?\s*(,|$)")
+_WHOLE = re.compile(r"\d{1,9}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What is declared of a module, in its text or by the arguments of `Module`, which go first."""
+
+    step: int = 1
+    dims: tuple[tuple[str, Shape], ...] = ()
+    local: tuple[str, ...] = ()
+    exogenous: tuple[str, ...] = ()
+    endogenous: tuple[str, ...] = ()
+    outputs: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """A module that was read: what is declared of it, its statements, and names in the order of the text."""
+
+    declared: Declared
+    statements: tuple[Statement, ...]
+    assigns: tuple[str, ...]
+    reads: tuple[str, ...]
+    lines: Mapping[str, int] = field(repr=False)
+    """All names, and the line of the statement where each occurs first."""
+
+
+@lru_cache(maxsize=2048)
+def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText:
+    """Return what the text of a module holds; changed copies of a system ask for it again.
+
+    Parameters
+    ----------
+    text : str
+        The text.
+    name : str
+        The module's name.
+    where : str
+        What the text is, to open messages with: its file, or the name.
+    given : Declared
+        What is declared elsewhere, in the form of the text.
+
+    Raises
+    ------
+    ModelTextError
+        With line, column and a caret under the place.
+    """
+    source = Source.of(text[: MAX_TEXT + 1], where)
+    if len(text) > MAX_TEXT:
+        raise source.error(f"a module of more than {MAX_TEXT} characters; split it", 0, 0)
+    lines = logical_lines(source)
+    declarations = [(row, code) for row, code in lines if _DECLARATION.match(code[0])]
+    equations = [(row, code) for row, code in lines if not _DECLARATION.match(code[0])]
+    if not equations:
+        raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
+    read = _Declarations(source)
+    for row, code in declarations:
+        read.add(row, code)
+    declared = read.under(given)
+    numbers, shapes = count(), dict(declared.dims)
+    statements = [_statement(code, row, source, shapes, numbers, name) for row, code in equations]
+    _check_definitions(statements, [row for row, _ in equations], source)
+    lines_of: dict[str, int] = {}
+    for s in statements:
+        for target in (s.target, *reads(s.value)):
+            lines_of.setdefault(target.name, s.line)
+    read.check_names(declared, lines_of)
+    assigned = dict.fromkeys(s.target.name for s in statements)
+    used = dict.fromkeys(n.name for s in statements for n in reads(s.value))
+    return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of)
+
+
+# --- declarations
+
+
+class _Declarations:
+    """The declarations of a text, checked as they are added, and where they stand."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.step: int | None = None
+        self.dims: dict[str, Shape] = {}
+        self.names: dict[str, dict[str, tuple[int, int]]] = {word: {} for word in DECLARATIONS[1:]}
+
+    def add(self, row: int, code: list[str]) -> None:
+        """Read one declaration."""
+        text = "\n".join(code)
+        match = _DECLARATION.match(code[0])
+        word = match[1] if match else ""
+        start = text.index(word) + len(word)
+        if word == "step":
+            if self.step is not None:
+                raise self._error("the step is declared twice", row, text, start)
+            if not _WHOLE.fullmatch(text[start:].strip()) or int(text[start:]) < 1:
+                message = "the step of a module is a whole number of elementary steps, as in `step 2`"
+                raise self._error(message, row, text, start)
+            self.step = int(text[start:])
+            return
+        if not text[start:].strip():
+            raise self._error(f"nothing is declared; write names, as in `{word} x, y`", row, text, start)
+        while start < len(text):
+            start = self._item(word, row, text, start)
+
+    def _item(self, word: str, row: int, text: str, start: int) -> int:
+        """Read one name, and its dimensions; return where the next one begins."""
+        match = _ITEM.match(text, start)
+        if match is None or (match[3] == "," and not text[match.end() :].strip()):
+            form = "names with their numbers of elements, as in `dims D[3], A[2,3]`"
+            form = form if word == "dims" else f"names between commas, as in `{word} x, y`"
+            raise self._error(f"this cannot be read as a declaration of {form}", row, text, start)
+        name, inside, place = normal_name(match[1]), match[2], match.start(1)
+        if problem := name_problem(name):
+            raise self._error(problem, row, text, place)
+        if (inside is None) == (word == "dims"):
+            how = (
+                f"`dims {name}[3]`" if word == "dims" else f"`{word} {name}`, without elements: it holds for the whole"
+            )
+            raise self._error(f"write {how}", row, text, place)
+        if name in self.names[word]:
+            raise self._error(f"{name!r} is declared {word} twice", row, text, place)
+        for other in {"exogenous", "endogenous"} - {word} if word.endswith("genous") else ():
+            if name in self.names[other]:
+                raise self._error(f"{name!r} is declared exogenous and endogenous; it can be one", row, text, place)
+        self.names[word][name] = _place(row, text, place)
+        if word == "dims":
+            try:
+                self.dims[name] = checked_shape(name, [_whole(i) for i in inside.split(",")])
+            except ValueError as error:
+                raise self._error(str(error), row, text, place) from None
+        return match.end()
+
+    def under(self, given: Declared) -> Declared:
+        """Return what holds when `given` goes first."""
+
+        def names(word: str, first: tuple[str, ...], against: tuple[str, ...] = ()) -> tuple[str, ...]:
+            return (*first, *(n for n in self.names[word] if n not in first and n not in against))
+
+        return Declared(
+            step=given.step if given.step != 1 else self.step or 1,
+            dims=tuple({**self.dims, **dict(given.dims)}.items()),
+            local=names("local", given.local),
+            exogenous=names("exogenous", given.exogenous, given.endogenous),
+            endogenous=names("endogenous", given.endogenous, given.exogenous),
+            outputs=given.outputs if given.outputs is not None else tuple(self.names["output"]) or None,
+        )
+
+    def check_names(self, declared: Declared, found: Mapping[str, int]) -> None:
+        """Refuse declarations of names that do not occur in the statements."""
+        words = zip(
+            DECLARATIONS[1:],
+            (dict(declared.dims), declared.local, declared.exogenous, declared.endogenous, declared.outputs or ()),
+            strict=True,
+        )
+        for word, names in words:
+            for name in names:
+                if name not in found:
+                    message = f"{name!r} is declared {word}, but no statement names it.{did_you_mean(name, found)}"
+                    raise self.error_of(word, name, message)
+
+    def error_of(self, word: str, name: str, message: str) -> ModelTextError:
+        """Return the error that points at a declaration; at none where an argument of `Module` declares."""
+        if name in self.names[word]:
+            return self.source.error(message, *self.names[word][name])
+        return ModelTextError(f"{self.source.where}: {message}")
+
+    def _error(self, message: str, row: int, text: str, position: int) -> ModelTextError:
+        return self.source.error(message, *_place(row, text, position))
+
+
+def _place(row: int, text: str, position: int) -> tuple[int, int]:
+    """Return row and column of a place in the text of a statement that begins in line `row`."""
+    before = text[:position]
+    return row + before.count("\n"), position - (before.rfind("\n") + 1)
+
+
+def _whole(text: str) -> int | None:
+    """Return the whole number that a text is, None if it is something else."""
+    return int(text) if _WHOLE.fullmatch(text.strip()) else None
+
+
+def checked_shape(name: str, numbers: Sequence[object]) -> Shape:
+    """Return the shape of an array; raise ValueError if it cannot be that."""
+    shape = tuple(n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and n >= 1)
+    if not 1 <= len(shape) <= 2 or len(shape) < len(numbers):
+        raise ValueError(f"dimensions are one or two whole numbers from 1 on, as in `dims {name}[3]` or `{name}[2,3]`")
+    if prod(shape) > MAX_ELEMENTS:
+        raise ValueError(f"{element_name(name, shape)} has {prod(shape)} elements; an array has {MAX_ELEMENTS} at most")
+    return shape
+
+
+# --- statements
+
+
+def _statement(
+    code: list[str], row: int, source: Source, shapes: Mapping[str, Shape], numbers: count[int], module: str
+) -> Statement:
+    """Return one statement, both sides understood and their shapes compared."""
+    left, start, end = split_equation(code[0], row, source, _FORMS + _meant(code[0]))
+    try:
+        kind, target = _read_left(left, shapes, (source.line_number(row), start + 1))
+    except ValueError as error:
+        raise source.error(str(error), row, start) from None
+    tree = right_side(code, row, source, end)
+    value = read_expression(tree, shapes, None if kind == "initial" else numbers)
+    if value.shape not in ((), target.shape):
+        hint = (
+            "" if target.shape or isinstance(target, Element) else f"; declare dims {element_name(left, value.shape)}"
+        )
+        raise tree.error(f"{left} is {said(target.shape)}, the right-hand side {said(value.shape)}{hint}")
+    return Statement(kind, target, value, module, source.line_number(row))
+
+
+def _meant(line: str) -> str:
+    """Return the declaration that a line without '=' may have meant."""
+    words = line.split()
+    return did_you_mean(words[0], DECLARATIONS) if words and words[0].isidentifier() else ""
+
+
+def _read_left(left: str, shapes: Mapping[str, Shape], place: tuple[int, int]) -> tuple[Kind, Target]:
+    """Return what a left-hand side gives a value to, and how; raise ValueError with what is wrong."""
+    kind: Kind = "assign"
+    if match := _RATE.fullmatch(left):
+        if match[3] != "t":
+            raise ValueError(f"rates are derivatives with respect to time, which is called t: write d({match[1]})/dt")
+        kind = "level"
+    elif match := _NEXT.fullmatch(left):
+        raise ValueError(f"{left!r} belongs to difference equations; in a module write d({match[1]})/dt = ...")
+    elif match := _INITIAL.fullmatch(left):
+        if match[3].strip() not in ("0", "0.0"):
+            raise ValueError(
+                f"{left} is not understood; an initial value is written {match[1]}(0), a variable {match[1]}; 0 "
+                "stands for the start of the run, whatever time that is"
+            )
+        kind = "initial"
+    elif not (match := _ASSIGNED.fullmatch(left)):
+        if match := _LEIBNIZ.fullmatch(left):
+            raise ValueError(f"{left!r} is not understood: write d({match[1]})/dt")
+        raise ValueError(f"{left!r} cannot stand on the left of '='; there, write x, D[0], d(x)/dt or x(0)")
+    name = match[1]
+    if problem := name_problem(name):
+        raise ValueError(problem)
+    shape = shapes.get(name, ())
+    if match[2] is None:
+        return kind, Name(name, shape=shape, place=place)
+    index = element(name, [_whole(i) for i in match[2].split(",")], shape)
+    return kind, Element(name, index, shape, place=place)
+
+
+def _check_definitions(statements: list[Statement], rows: list[int], source: Source) -> None:
+    """Raise unless every element is given once, as a level or assigned, and every initial value has its variable."""
+    kinds: dict[str, Statement] = {}
+    given: dict[tuple[str, bool], dict[int, Statement]] = {}
+    for s, row in zip(statements, rows, strict=True):
+        name, initial = s.target.name, s.kind == "initial"
+        if not initial:
+            first = kinds.setdefault(name, s)
+            if first.kind != s.kind:
+                level, assigned = (first, s) if first.kind == "level" else (s, first)
+                raise _left_error(
+                    f"{name!r} is a level (line {level.line}) and assigned (line {assigned.line}); it can be one of "
+                    "the two", s, row, source
+                )  # fmt: skip
+        elements = given.setdefault((name, initial), {})
+        for position in targeted(s.target):
+            if position in elements:
+                what = element_name(name, s.target.index if isinstance(s.target, Element) else ())
+                what = f"{what}(0)" if initial else what
+                raise _left_error(
+                    f"{what!r} is given twice, first in line {elements[position].line}; a variable is assigned once, "
+                    "the order of statements does not matter", s, row, source
+                )  # fmt: skip
+            elements[position] = s
+    for s, row in zip(statements, rows, strict=True):
+        if s.kind == "initial" and s.target.name not in kinds:
+            raise _left_error(
+                f"{s.target.name}(0) is an initial value, but this module gives {s.target.name!r} neither a rate nor "
+                f"a value.{did_you_mean(s.target.name, kinds)} What comes from outside starts in the data base", s,
+                row, source,
+            )  # fmt: skip
+
+
+def _left_error(message: str, s: Statement, row: int, source: Source) -> ModelTextError:
+    return source.error(message, row, s.target.place[1] - 1)
