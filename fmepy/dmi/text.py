@@ -116,8 +116,8 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     for s in statements:
         for target in (s.target, *reads(s.value)):
             lines_of.setdefault(target.name, s.line)
-    read.check_names(declared, lines_of)
     assigned = dict.fromkeys(s.target.name for s in statements)
+    read.check_names(declared, lines_of, assigned)
     used = dict.fromkeys(n.name for s in statements for n in reads(s.value))
     return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of)
 
@@ -196,8 +196,8 @@ class _Declarations:
             outputs=given.outputs if given.outputs is not None else tuple(self.names["output"]) or None,
         )
 
-    def check_names(self, declared: Declared, found: Mapping[str, int]) -> None:
-        """Refuse declarations of names that do not occur in the statements."""
+    def check_names(self, declared: Declared, found: Mapping[str, int], assigned: Mapping[str, None]) -> None:
+        """Refuse declarations of names that do not occur in the statements, or not as declared."""
         words = zip(
             DECLARATIONS[1:],
             (dict(declared.dims), declared.local, declared.exogenous, declared.endogenous, declared.outputs or ()),
@@ -207,6 +207,9 @@ class _Declarations:
             for name in names:
                 if name not in found:
                     message = f"{name!r} is declared {word}, but no statement names it.{did_you_mean(name, found)}"
+                    raise self.error_of(word, name, message)
+                if word == "endogenous" and name not in assigned:
+                    message = f"{name!r} is declared endogenous, but no statement of this module gives it a value"
                     raise self.error_of(word, name, message)
 
     def error_of(self, word: str, name: str, message: str) -> ModelTextError:

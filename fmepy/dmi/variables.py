@@ -1,0 +1,379 @@
+"""Modules -> system: which variables there are, who gives them a value and who reads them, element by element.
+
+Every name that a module assigns is endogenous there, every name that it only reads is exogenous there, and a name that
+one module assigns and another reads links the two. That is found from the sources alone; what a data base holds does
+not matter here (`diagnostics`). ``local`` names become ``module.name``, so that no two variables of a system share a
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, Literal
+
+from fmepy.dmi.modules import AnyModule, Module, PythonModule, check_different
+from fmepy.dmi.tree import (
+    Element,
+    FunctionStatement,
+    Name,
+    Shape,
+    Statement,
+    element_name,
+    element_names,
+    reads,
+    renamed,
+    targeted,
+)
+from fmepy.errors import ModelError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Cell = Literal["endogenous", "exogenous", "both", "-"]
+AnyStatement = Statement | FunctionStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one module does with one variable, by element, row by row."""
+
+    shape: Shape
+    level: bool
+    assigned: tuple[bool, ...]
+    initial: tuple[bool, ...]
+    """Whether ``x(0) = `` stands in the module."""
+    outside: tuple[bool, ...]
+    """Whether it is assigned, and its initial value comes from outside."""
+    read: tuple[bool, ...]
+    line: int
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """What the elements are in the module."""
+        return tuple(
+            "both" if out else "endogenous" if mine else "exogenous" if read else "-"
+            for mine, out, read in zip(self.assigned, self.outside, self.read, strict=True)
+        )
+
+    @property
+    def cell(self) -> Cell:
+        """What the variable is in the module: both, where its elements are of both kinds."""
+        cells = set(self.cells) - {"-"}
+        return "both" if len(cells) > 1 else cells.pop() if cells else "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One variable of a system.
+
+    Attributes
+    ----------
+    name : str
+        Its name; of a local one with its module, ``sales.x``.
+    shape : tuple of int
+        () for a scalar.
+    assigned_in, read_in : tuple of str
+        The modules that give it a value, and those that read it.
+    level : bool
+        Whether it moves by a rate.
+    assigned, initial, outside : tuple of bool
+        By element, row by row: whether some module gives it a value; whether ``x(0) = `` stands somewhere; whether it
+        is assigned, and its initial value is to come from the data base ("both" in the map).
+    """
+
+    name: str
+    shape: Shape
+    assigned_in: tuple[str, ...]
+    read_in: tuple[str, ...]
+    level: bool
+    assigned: tuple[bool, ...] = field(repr=False)
+    initial: tuple[bool, ...] = field(repr=False)
+    outside: tuple[bool, ...] = field(repr=False)
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """What its elements are called."""
+        return element_names(self.name, self.shape)
+
+    @property
+    def endogenous(self) -> bool:
+        """Whether some module gives a value to it or to an element."""
+        return any(self.assigned)
+
+    @property
+    def exogenous(self) -> bool:
+        """Whether it or some of its elements come from outside, initial values aside."""
+        return not all(self.assigned)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class System:
+    """Modules put together: their variables, and the statements that hold.
+
+    Attributes
+    ----------
+    modules : tuple of Module or PythonModule
+        As they were given.
+    variables : dict of str to Variable
+        In the order of first appearance.
+    statements : tuple of Statement or FunctionStatement
+        Of all modules, in their order, local names as ``module.name``. Where two modules give a value to the same
+        elements, those of the later module hold.
+    uses : dict of str to dict of str to Use
+        What each variable is in each module that names it.
+    conflicts : tuple of (str, tuple of str)
+        Variables to which several modules give a value, and these modules, of which the last one's statements hold.
+    outputs : tuple of str
+        What the modules declare as output; empty if none does.
+    """
+
+    modules: tuple[AnyModule, ...]
+    variables: dict[str, Variable] = field(repr=False)
+    statements: tuple[AnyStatement, ...] = field(repr=False)
+    uses: dict[str, dict[str, Use]] = field(repr=False)
+    conflicts: tuple[tuple[str, tuple[str, ...]], ...] = field(repr=False)
+    outputs: tuple[str, ...] = ()
+
+    def module(self, name: str) -> AnyModule:
+        """Return the module of a name."""
+        return next(m for m in self.modules if m.name == name)
+
+    @property
+    def variable_map(self) -> pd.DataFrame:
+        """The global variable map: one row a variable, its dimensions, and what it is in each module."""
+        import pandas as pd
+
+        modules = [m.name for m in self.modules]
+        rows = {
+            v.name: [
+                dims_text(v.shape),
+                *(self.uses[v.name][m].cell if m in self.uses[v.name] else "-" for m in modules),
+            ]
+            for v in self.variables.values()
+        }
+        frame = pd.DataFrame.from_dict(rows, orient="index", columns=["dims", *modules])
+        return frame.rename_axis("variable")
+
+    @property
+    def element_map(self) -> pd.DataFrame:
+        """The variable map by element: one row an element, its variable, and what it is in each module."""
+        import pandas as pd
+
+        columns: dict[str, list[str]] = {
+            "variable": [v.name for v in self.variables.values() for _ in v.assigned],
+        }
+        for m in self.modules:
+            column = columns[m.name] = []
+            for v in self.variables.values():
+                use = self.uses[v.name].get(m.name)
+                column.extend(use.cells if use else ["-"] * len(v.assigned))
+        index = [e for v in self.variables.values() for e in v.elements]
+        return pd.DataFrame(columns, index=pd.Index(index, name="element"))
+
+
+def dims_text(shape: Shape) -> str:
+    """Return dimensions as they are declared: nothing, ``[3]`` or ``[2,3]``."""
+    return element_name("", shape)
+
+
+def system_of(modules: Iterable[AnyModule], before: System | None = None) -> System:
+    """Return the system that modules make together.
+
+    Parameters
+    ----------
+    modules : sequence of Module or PythonModule
+        In the order of the map's columns.
+    before : System, optional
+        The system of which this one is a changed copy: its variables keep their order, new ones follow.
+
+    Raises
+    ------
+    ModelError
+        No modules, or something else than modules; two of one name; dimensions that differ between modules; a
+        variable that is a level in one module and assigned in another; an output that nobody computes.
+    """
+    given = _checked(modules)
+    uses: dict[str, dict[str, Use]] = {}
+    for m in given:
+        for name, use in _uses(m).items():
+            uses.setdefault(name, {})[m.name] = use
+    if before is not None:
+        uses = {n: uses[n] for n in (*(n for n in before.variables if n in uses), *uses)}
+    conflicts: list[tuple[str, tuple[str, ...]]] = []
+    dropped: set[tuple[str, str]] = set()
+    for name, by_module in uses.items():
+        _check_shapes(name, by_module, given)
+        meeting = _overruled(name, by_module, given)
+        if meeting:
+            conflicts.append((name, tuple(meeting)))
+            dropped.update((name, m) for m in meeting[:-1])
+    statements = tuple(
+        s
+        for m in given
+        for s in _statements(m)
+        if isinstance(s, FunctionStatement) or (s.target.name, m.name) not in dropped
+    )
+    variables = {n: _variable(n, by_module, dropped, given) for n, by_module in uses.items()}
+    return System(given, variables, statements, uses, tuple(conflicts), _outputs(given, variables))
+
+
+def _checked(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
+    """Return modules after checking that they are such, one at least, and have different names."""
+    given: tuple[Any, ...] = (modules,) if isinstance(modules, (Module, PythonModule)) else tuple(modules)
+    for m in given:
+        if not isinstance(m, (Module, PythonModule)):
+            hint = " (dmi.read_modules(folder) reads files, @dmi.module makes one of a function)"
+            raise ModelError(f"`modules` holds {m!r:.60}, which is no dmi.Module{hint}.")
+    if not given:
+        raise ModelError("`modules` is empty; a system has one module at least.")
+    check_different(given)
+    return given
+
+
+# --- one module
+
+
+def _local_names(module: AnyModule) -> dict[str, str]:
+    return {n: f"{module.name}.{n}" for n in module.local}
+
+
+@lru_cache(maxsize=2048)
+def _statements(module: AnyModule) -> tuple[AnyStatement, ...]:
+    """Return the statements of a module with its local names as they are called in a system."""
+    names = _local_names(module)
+    if isinstance(module, PythonModule) or not names:
+        return module.statements
+    return tuple(replace(s, target=renamed(s.target, names), value=renamed(s.value, names)) for s in module.statements)
+
+
+@lru_cache(maxsize=2048)
+def _uses(module: AnyModule) -> dict[str, Use]:
+    """Return what a module does with each of its variables; of local ones the names in a system."""
+    shapes = module.dims
+    assigned, initial, read = ({n: [False] * prod(shapes.get(n, ())) for n in module.names} for _ in range(3))
+    levels = set()
+    for s in module.statements:
+        if isinstance(s, FunctionStatement):
+            for marks, targets in ((assigned, s.assigns), (read, s.reads)):
+                for n in targets:
+                    marks[n.name] = [True] * prod(n.shape)
+            continue
+        if s.kind == "level":
+            levels.add(s.target.name)
+        _mark(initial if s.kind == "initial" else assigned, s.target)
+        for target in reads(s.value):
+            _mark(read, target)
+    local, found = _local_names(module), {}
+    for name, line in module.names.items():
+        outside = [
+            mine and name not in module.endogenous and (name in module.exogenous or (name in levels and not start))
+            for mine, start in zip(assigned[name], initial[name], strict=True)
+        ]
+        found[local.get(name, name)] = Use(
+            shapes.get(name, ()),
+            name in levels,
+            tuple(assigned[name]),
+            tuple(initial[name]),
+            tuple(outside),
+            tuple(read[name]),
+            line,
+        )
+    return found
+
+
+def _mark(marks: dict[str, list[bool]], target: Name | Element) -> None:
+    for position in targeted(target):
+        marks[target.name][position] = True
+
+
+# --- one variable
+
+
+def _check_shapes(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> None:
+    """Refuse a variable whose dimensions differ between modules."""
+    first, *others = uses
+    for other in others:
+        a, b = uses[first].shape, uses[other].shape
+        if a != b:
+            places = " and ".join(
+                f"{element_name(name, shape) if shape else f'{name} without dims'} in {_place(m, uses[m], modules)}"
+                for m, shape in ((first, a), (other, b))
+            )
+            declared = element_name(name, a or b)
+            raise ModelError(
+                f"the dimensions of {name!r} differ between modules: {places}. Declare `dims {declared}` in all of "
+                f"them, or `local {name}` where it is another variable."
+            )
+
+
+def _overruled(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> list[str]:
+    """Return the modules that give a value to the same elements, in their order; of these the last one's holds."""
+    owners = [m for m, use in uses.items() if any(use.assigned)]
+    if len(owners) < 2:
+        return []
+    python = [m.name for m in modules if isinstance(m, PythonModule)]
+    order = {m.name: i for i, m in enumerate(modules)}
+    owners.sort(key=order.__getitem__)
+    meeting = {
+        m
+        for i, a in enumerate(owners)
+        for b in owners[i + 1 :]
+        if any(x and y for x, y in zip(uses[a].assigned, uses[b].assigned, strict=True))
+        for m in (a, b)
+    }
+    found = [m for m in owners if m in meeting]
+    overruled = [m for m in found[:-1] if m in python]
+    if overruled:
+        raise ModelError(
+            f"{name!r} is assigned by the Python module {overruled[0]!r} and by {found[-1]!r}; a variable has one "
+            f"module. Take it out of `assigns` of {overruled[0]!r}, or out of {found[-1]!r}."
+        )
+    rest = [m for m in owners if m not in found[:-1]]
+    levels = {uses[m].level for m in rest}
+    if len(levels) > 1:
+        places = " and ".join(
+            f"{'a level' if uses[m].level else 'assigned'} in {_place(m, uses[m], modules)}" for m in rest
+        )
+        raise ModelError(f"{name!r} is {places}; all its elements are levels, or none is.")
+    return found
+
+
+def _place(module: str, use: Use, modules: Sequence[AnyModule]) -> str:
+    """Return where a module names a variable, for a message."""
+    file = next(m.file for m in modules if m.name == module)
+    return f"module {module!r} ({file + ', ' if file else ''}line {use.line})"
+
+
+def _variable(
+    name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]], modules: Sequence[AnyModule]
+) -> Variable:
+    """Return a variable from what the modules do with it; what is overruled does not count."""
+    holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
+    size = prod(next(iter(uses.values())).shape)
+    assigned, initial, outside = (
+        tuple(any(getattr(use, marks)[i] for use in holding) for i in range(size))
+        for marks in ("assigned", "initial", "outside")
+    )
+    in_order = [m.name for m in modules if m.name in uses]
+    return Variable(
+        name,
+        next(iter(uses.values())).shape,
+        tuple(m for m in in_order if any(uses[m].assigned)),
+        tuple(m for m in in_order if any(uses[m].read)),
+        any(use.level for use in holding),
+        assigned,
+        initial,
+        outside,
+    )
+
+
+def _outputs(modules: Sequence[AnyModule], variables: Mapping[str, Variable]) -> tuple[str, ...]:
+    """Return what modules declare as output; each is computed by one of them."""
+    names = dict.fromkeys(_local_names(m).get(n, n) for m in modules for n in m.outputs or ())
+    for name in names:
+        if not variables[name].endogenous:
+            raise ModelError(f"{name!r} is declared output, but no module gives it a value: outputs are computed.")
+    return tuple(names)
