@@ -1,0 +1,256 @@
+"""What is wrong between modules and data base: a table, a warning for each, or one error where `strict` is asked for.
+
+====================  ===============================================================================================
+kind                  what it means
+====================  ===============================================================================================
+missing               read or needed at the start, but neither in the data base nor assigned by a module: no run
+redundant             in the data base, but nothing uses it
+conflict              assigned in more than one module: the last one's statements hold
+series_for_initial    a time series for what only needs an initial value: the one at the start is used
+mixed_array           some elements assigned, others from outside, and a series for all (a note: level ``note``)
+local_read            a module reads a name that another one keeps to itself
+replaced              two sources of the data base have an item of that name: the later one holds
+====================  ===============================================================================================
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from fmepy.dmi.tree import Shape
+from fmepy.dmi.variables import System, Variable
+from fmepy.errors import ModelError, did_you_mean, listed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("kind", "level", "variable", "modules", "file", "line", "message")
+
+
+class DataItem(Protocol):
+    """What diagnostics need to know of an item of a data base."""
+
+    @property
+    def kind(self) -> str:
+        """Constant, vector or series."""
+
+    @property
+    def shape(self) -> Shape:
+        """Of the variable it feeds."""
+
+    @property
+    def source(self) -> str:
+        """Where it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One thing that is wrong.
+
+    Attributes
+    ----------
+    kind : str
+        See the table of this module.
+    variable : str
+        The variable, item of the data base, or element.
+    modules : tuple of str
+        The modules concerned.
+    file : str
+        Where to look: the file of the module, or of the data.
+    line : int
+        The line in it; 0 where there is none.
+    message : str
+        What is wrong, and what would help.
+    level : {"warning", "note"}
+        A note does not count where `strict` is asked for.
+    """
+
+    kind: str
+    variable: str
+    modules: tuple[str, ...] = ()
+    file: str = ""
+    line: int = 0
+    message: str = ""
+    level: Literal["warning", "note"] = "warning"
+
+    def __str__(self) -> str:
+        # where two modules are concerned, the line is that of the one that overrules or reads
+        modules = self.modules[-1:] if self.kind in ("conflict", "local_read") else self.modules[:1]
+        place = [self.file or f"module {modules[0]!r}"] if self.file or modules else []
+        return ": ".join([", ".join(place + [f"line {self.line}"] * bool(self.line))] * bool(place) + [self.message])
+
+
+class DiagnosticWarning(UserWarning):
+    """A diagnostic of a system of modules, told when it is built; it bears all that the table says of it."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(f"{diagnostic.kind}: {diagnostic}")
+        self.diagnostic = diagnostic
+        self.kind = diagnostic.kind
+        self.level = diagnostic.level
+        self.variable = diagnostic.variable
+        self.modules = diagnostic.modules
+        self.file = diagnostic.file
+        self.line = diagnostic.line
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.diagnostic,)
+
+
+def diagnostics_table(diagnostics: Iterable[Diagnostic]) -> pd.DataFrame:
+    """Return diagnostics as a table, one row each; the modules as a text."""
+    import pandas as pd
+
+    rows = [[", ".join(d.modules) if name == "modules" else getattr(d, name) for name in COLUMNS] for d in diagnostics]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"line": int})
+
+
+def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Collection[Diagnostic] = ()) -> None:
+    """Warn of each diagnostic that was not told `already`, at the line outside fmepy that asked.
+
+    Raises
+    ------
+    ModelError
+        `strict`, and one of them is no mere note: it lists them all.
+    """
+    found = list(diagnostics)
+    wrong = [d for d in found if d.level == "warning"]
+    if strict and wrong:
+        lines = "\n".join(f"  {d.kind}: {d}" for d in wrong)
+        raise ModelError(f"strict=True, and {len(wrong)} diagnostic{'s' * (len(wrong) != 1)}:\n{lines}")
+    for d in found:
+        if d not in already:
+            _warn(DiagnosticWarning(d))
+
+
+def _warn(warning: DiagnosticWarning) -> None:
+    import sys
+
+    package = str(Path(__file__).parents[1])
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)
+
+
+def diagnose(system: System, data: Mapping[str, DataItem], guesses: Collection[str] = ()) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with a system and its data: what is of the modules alone first, then variable by variable.
+
+    Parameters
+    ----------
+    system : System
+        The modules put together.
+    data : mapping of str to item
+        The items by the names of the variables they feed, or of elements, ``D[0]``.
+    guesses : collection of str, optional
+        Variables of loops, of which a constant is the first guess.
+    """
+    found = [*_conflicts(system), *_local_reads(system)]
+    for variable in system.variables.values():
+        found.extend(_of_variable(system, variable, data, variable.name in guesses))
+    known = {e: v for v in system.variables.values() for e in (v.name, *v.elements)}
+    for name, item in data.items():
+        if name not in known:
+            message = f"{name!r} is in the data base, but no module reads it.{did_you_mean(name, system.variables)}"
+            found.append(Diagnostic("redundant", name, file=item.source, message=message))
+    return tuple(found)
+
+
+def _conflicts(system: System) -> Iterator[Diagnostic]:
+    for name, modules in system.conflicts:
+        line = system.uses[name][modules[-1]].line
+        message = (
+            f"{name!r} is assigned in the modules {listed(modules)}; a variable has one. The statements of "
+            f"{modules[-1]!r}, the last one, hold"
+        )
+        yield Diagnostic("conflict", name, modules, system.module(modules[-1]).file, line, message)
+
+
+def _local_reads(system: System) -> Iterator[Diagnostic]:
+    """Names that one module keeps to itself, and another one reads without anybody else giving them a value."""
+    for owner in system.modules:
+        for local in owner.local:
+            other = system.variables.get(local)
+            if other is None or other.endogenous:
+                continue
+            for reader in other.read_in:
+                message = (
+                    f"the module {reader!r} reads {local!r}, which {owner.name!r} declares local; take it out of "
+                    f"`local` there, or write `local {local}` in {reader!r}, too"
+                )
+                line = system.uses[local][reader].line
+                yield Diagnostic("local_read", local, (owner.name, reader), system.module(reader).file, line, message)
+
+
+def _of_variable(system: System, variable: Variable, data: Mapping[str, DataItem], guess: bool) -> Iterator[Diagnostic]:
+    """Return what is wrong with the data of one variable."""
+    whole = data.get(variable.name)
+    elements = variable.elements
+    fed = [whole is not None or e in data for e in elements]
+    items = {n: data[n] for n in dict.fromkeys((variable.name, *elements)) if n in data}
+    wants_value = [not mine for mine in variable.assigned]
+    wants_start = [out and not there for out, there in zip(variable.outside, variable.initial, strict=True)]
+
+    lacking = [e for e, value, there in zip(elements, wants_value, fed, strict=True) if value and not there]
+    if lacking:
+        names = _together(lacking, variable)
+        message = f"{names} is read, but it is neither in the data base nor assigned by a module"
+        yield _at(
+            system, variable, "missing", variable.name, variable.read_in, f"{message}.{_near(variable, data, system)}"
+        )
+    lacking = [e for e, start, there in zip(elements, wants_start, fed, strict=True) if start and not there]
+    if lacking:
+        names = _together(lacking, variable)
+        message = f"{names} has no initial value: write {names}(0) = ..., or give a constant {names} in the data base"
+        yield _at(
+            system,
+            variable,
+            "missing",
+            variable.name,
+            variable.assigned_in,
+            f"{message}{_near(variable, data, system)}",
+        )
+
+    for name, item in items.items():
+        mine = range(len(elements)) if name == variable.name else [elements.index(name)]
+        if any(wants_value[i] for i in mine):
+            if item.kind == "series" and any(variable.assigned[i] for i in mine):
+                message = (
+                    f"of {name!r} some elements are assigned and others come from outside, and the data base has a "
+                    "series for all: it is used for the latter"
+                )
+                yield _at(system, variable, "mixed_array", name, variable.assigned_in, message, "note")
+        elif guess or any(variable.outside[i] for i in mine):
+            if item.kind == "series":
+                message = (
+                    f"a time series is given for {name!r}, which only needs an initial value: that at the start is used"
+                )
+                yield _at(system, variable, "series_for_initial", name, variable.assigned_in, message)
+        else:
+            message = f"{name!r} is in the data base, but the modules compute it: the item is not used"
+            yield Diagnostic("redundant", name, variable.assigned_in, item.source, 0, message)
+
+
+def _near(variable: Variable, data: Mapping[str, DataItem], system: System) -> str:
+    """Return the item nobody uses that may have been meant."""
+    return did_you_mean(variable.name, (n for n in data if n not in system.variables))
+
+
+def _together(elements: list[str], variable: Variable) -> str:
+    """Return the elements in question; the variable where it is all of them."""
+    return variable.name if len(elements) == len(variable.elements) else ", ".join(elements[:12])
+
+
+def _at(
+    system: System, variable: Variable, kind: str, name: str, modules: tuple[str, ...], message: str,
+    level: Literal["warning", "note"] = "warning",
+) -> Diagnostic:  # fmt: skip
+    """Return a diagnostic with the place where the first of its modules names the variable."""
+    if not modules:  # declared only
+        modules = tuple(system.uses[variable.name])
+    first = system.module(modules[0])
+    return Diagnostic(kind, name, modules, first.file, system.uses[variable.name][modules[0]].line, message, level)
