@@ -209,9 +209,9 @@ class PythonModule:
 
     @property
     def statements(self) -> tuple[FunctionStatement, ...]:
-        """The one call that it is."""
+        """The one call that it is, of this module, which pickles where the bare function may not."""
         reads, assigns = (tuple(Name(n, shape=self.dims.get(n, ())) for n in v) for v in (self.reads, self.assigns))
-        return (FunctionStatement(self.function, reads, assigns, self.name, next(iter(self.names.values()))),)
+        return (FunctionStatement(self, reads, assigns, self.name, next(iter(self.names.values()))),)
 
     def __repr__(self) -> str:
         return f"PythonModule({self.name!r}, {', '.join(self.reads) or 'nothing'} -> {', '.join(self.assigns)})"
@@ -421,6 +421,8 @@ def _step(step: Any, where: str) -> int:
 
 def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
     """Return names of variables after checking them; one alone may be a plain str."""
+    if not isinstance(given, Iterable):
+        raise ModelError(f"{where}: `{argument}` holds names of variables; got {given!r:.60}.")
     names = tuple(re.split(r"\s*,\s*", given.strip()) if isinstance(given, str) else given)
     for name in names:
         problem = name_problem(normal_name(name)) if isinstance(name, str) else f"{name!r} is no name"

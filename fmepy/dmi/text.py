@@ -97,7 +97,7 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     ModelTextError
         With line, column and a caret under the place.
     """
-    source = Source.of(text[: MAX_TEXT + 1], where)
+    source = Source.of(text[: MAX_TEXT + 1] + "\n", where)  # two lines at least, so that every message names its line
     if len(text) > MAX_TEXT:
         raise source.error(f"a module of more than {MAX_TEXT} characters; split it", 0, 0)
     lines = logical_lines(source)
@@ -113,12 +113,14 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     statements = [_statement(code, row, source, shapes, numbers, name) for row, code in equations]
     _check_definitions(statements, [row for row, _ in equations], source)
     lines_of: dict[str, int] = {}
+    used: dict[str, None] = {}
     for s in statements:
-        for target in (s.target, *reads(s.value)):
-            lines_of.setdefault(target.name, s.line)
+        names = [n.name for n in reads(s.value)]
+        used.update(dict.fromkeys(names))
+        for n in (s.target.name, *names):
+            lines_of.setdefault(n, s.line)
     assigned = dict.fromkeys(s.target.name for s in statements)
     read.check_names(declared, lines_of, assigned)
-    used = dict.fromkeys(n.name for s in statements for n in reads(s.value))
     return ModuleText(declared, tuple(statements), tuple(assigned), tuple(used), lines_of)
 
 
@@ -250,7 +252,7 @@ def _statement(
     code: list[str], row: int, source: Source, shapes: Mapping[str, Shape], numbers: count[int], module: str
 ) -> Statement:
     """Return one statement, both sides understood and their shapes compared."""
-    left, start, end = split_equation(code[0], row, source, _FORMS + _meant(code[0]))
+    left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _meant(code[0])))
     try:
         kind, target = _read_left(left, shapes, (source.line_number(row), start + 1))
     except ValueError as error:
@@ -258,9 +260,8 @@ def _statement(
     tree = right_side(code, row, source, end)
     value = read_expression(tree, shapes, None if kind == "initial" else numbers)
     if value.shape not in ((), target.shape):
-        hint = (
-            "" if target.shape or isinstance(target, Element) else f"; declare dims {element_name(left, value.shape)}"
-        )
+        may = not target.shape and not isinstance(target, Element)
+        hint = f"; declare dims {element_name(target.name, value.shape)}" if may else ""
         raise tree.error(f"{left} is {said(target.shape)}, the right-hand side {said(value.shape)}{hint}")
     return Statement(kind, target, value, module, source.line_number(row))
 
@@ -268,7 +269,8 @@ def _statement(
 def _meant(line: str) -> str:
     """Return the declaration that a line without '=' may have meant."""
     words = line.split()
-    return did_you_mean(words[0], DECLARATIONS) if words and words[0].isidentifier() else ""
+    near = did_you_mean(words[0], DECLARATIONS) if words and words[0].isidentifier() else ""
+    return "." * bool(near) + near
 
 
 def _read_left(left: str, shapes: Mapping[str, Shape], place: tuple[int, int]) -> tuple[Kind, Target]:

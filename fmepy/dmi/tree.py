@@ -181,25 +181,27 @@ class FunctionStatement:
     line: int = field(default=0, compare=False)
 
 
-def parts(node: Node) -> Iterator[Any]:
+def parts(node: Node) -> tuple[Any, ...]:
     """Return the nodes directly inside a node."""
     match node:
-        case Array(items=items) | Chain(items=items) | Both(items=items) | Either(items=items):
-            yield from items
-        case Call(arguments=arguments) | Memory(arguments=arguments):
-            yield from arguments
-        case Minus(x=x) | Not(x=x):
-            yield x
-        case Binary(left=left, right=right) | Compare(left=left, right=right):
-            yield left
-            yield right
+        case Chain() | Array() | Both() | Either():
+            return node.items
+        case Call() | Memory():
+            return node.arguments
+        case Binary() | Compare():
+            return node.left, node.right
+        case Minus() | Not():
+            return (node.x,)
+    return ()
 
 
 def walk(node: Node) -> Iterator[Any]:
     """Return a node and all inside it, in the order in which they are read."""
-    yield node
-    for part in parts(node):
-        yield from walk(part)
+    stack: list[Any] = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(parts(node)))
 
 
 def reads(node: Node) -> list[Target]:

@@ -8,7 +8,7 @@ name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
@@ -146,32 +146,37 @@ class System:
         """The global variable map: one row a variable, its dimensions, and what it is in each module."""
         import pandas as pd
 
-        modules = [m.name for m in self.modules]
-        rows = {
-            v.name: [
-                dims_text(v.shape),
-                *(self.uses[v.name][m].cell if m in self.uses[v.name] else "-" for m in modules),
-            ]
-            for v in self.variables.values()
-        }
-        frame = pd.DataFrame.from_dict(rows, orient="index", columns=["dims", *modules])
-        return frame.rename_axis("variable")
+        names = {n: [i] for i, n in enumerate(self.variables)}
+        frame = self._frame(pd.Index(list(names), name="variable"), names, lambda use: [use.cell])
+        frame.insert(0, "dims", [dims_text(v.shape) for v in self.variables.values()])
+        return frame
 
     @property
     def element_map(self) -> pd.DataFrame:
         """The variable map by element: one row an element, its variable, and what it is in each module."""
         import pandas as pd
 
-        columns: dict[str, list[str]] = {
-            "variable": [v.name for v in self.variables.values() for _ in v.assigned],
-        }
-        for m in self.modules:
-            column = columns[m.name] = []
-            for v in self.variables.values():
-                use = self.uses[v.name].get(m.name)
-                column.extend(use.cells if use else ["-"] * len(v.assigned))
-        index = [e for v in self.variables.values() for e in v.elements]
-        return pd.DataFrame(columns, index=pd.Index(index, name="element"))
+        of = [(v.name, e) for v in self.variables.values() for e in v.elements]
+        rows: dict[str, list[int]] = {n: [] for n in self.variables}
+        for i, (name, _) in enumerate(of):
+            rows[name].append(i)
+        frame = self._frame(pd.Index([e for _, e in of], name="element"), rows, lambda use: use.cells)
+        frame.insert(0, "variable", [n for n, _ in of])
+        return frame
+
+    def _frame(
+        self, index: pd.Index[str], rows: Mapping[str, list[int]], cells: Callable[[Use], Sequence[Cell]]
+    ) -> pd.DataFrame:
+        """Return a map, a column a module; most cells of a large one are empty."""
+        import numpy as np
+        import pandas as pd
+
+        column = {m.name: j for j, m in enumerate(self.modules)}
+        table = np.full((len(index), len(column)), "-", dtype=object)
+        for name, uses in self.uses.items():
+            for module, use in uses.items():
+                table[rows[name], column[module]] = cells(use)
+        return pd.DataFrame(table, index=index, columns=list(column))
 
 
 def dims_text(shape: Shape) -> str:
