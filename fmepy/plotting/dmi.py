@@ -1,0 +1,155 @@
+"""Pictures of a system of modules: modules as boxes, the variables that link them as arrows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmepy.plotting.axes import get_ax, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.text import Text
+    from numpy.typing import NDArray
+
+    from fmepy.dmi.variables import System
+
+_MOST_LEVEL = 10
+"""Up to so many modules stand level; more stand outwards from the circle, like rays."""
+_MOST_NAMED, _MOST_NUMBERED = 24, 60
+"""Up to so many arrows bear the names of their variables, or how many these are."""
+_MOST_NAMES = 3
+_INWARDS, _APART = 0.4, 0.12
+"""How far arrows bend towards the middle, and away from those that lead back."""
+
+
+@picture
+def plot_map(system: System, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+    """Return the Axes on which modules are boxes and the variables that link them arrows.
+
+    An arrow leads from the module that gives a variable its value to one that reads it; it bears the names of the
+    variables, or in a large system their number, and is the wider the more they are. Modules that share much stand
+    side by side. The second line of a box says how many variables of the module come from the data base.
+
+    Parameters
+    ----------
+    system : System
+        The modules put together.
+    ax : Axes, optional
+        Where to draw; by default a new figure.
+    **kwargs
+        Keywords of every picture, and of matplotlib's FancyArrowPatch for the arrows.
+    """
+    import matplotlib
+
+    links = variable_links(system)
+    names = _in_circle([m.name for m in system.modules], links)
+    small = len(names) <= _MOST_LEVEL
+    ax = get_ax(ax, figsize=(7.0, 6.0) if small else (10.0, 10.0))
+    angles = 90 - 360 * np.arange(len(names)) / len(names)
+    places = {n: _on_circle(a) if len(names) > 1 else np.zeros(2) for n, a in zip(names, angles, strict=True)}
+    palette = matplotlib.colormaps["tab10" if small else "tab20"]
+    colors = {m.name: palette(i % palette.N) for i, m in enumerate(system.modules)}
+    boxes = {
+        n: _box(ax, n, places[n], colors[n], _from_data(system, n), None if small else a)
+        for n, a in zip(names, angles, strict=True)
+    }
+    for (a, b), variables in links.items():
+        bend = _bend(places[a], places[b])
+        style = {"color": colors[a], "linewidth": 1 + 0.5 * min(len(variables) - 1, 6), "alpha": 0.8, **kwargs}
+        patches = {"patchA": boxes[a].get_bbox_patch(), "patchB": boxes[b].get_bbox_patch()} if small else {}
+        ax.annotate(
+            "", (places[b][0], places[b][1]), (places[a][0], places[a][1]), zorder=4,
+            arrowprops={
+                "arrowstyle": "-|>", "mutation_scale": 14 if small else 9, "connectionstyle": f"arc3,rad={bend}",
+                "shrinkA": 3, "shrinkB": 3, **patches, **style,
+            },
+        )  # fmt: skip
+        if len(links) <= _MOST_NUMBERED:
+            text = _label(variables) if len(links) <= _MOST_NAMED else str(len(variables))
+            _write(ax, text, places[a], places[b], bend, colors[a])
+    said = "arrows: variables that one module computes and another reads"
+    if _MOST_NAMED < len(links) <= _MOST_NUMBERED:
+        said += "; numbers: how many"
+    ax.text(0.5, 0, said, ha="center", va="bottom", fontsize=8, color="0.35", transform=ax.transAxes)
+    ax.set_aspect("equal")
+    ax.set_xlim(*((-1.35, 1.35) if small else (-1.6, 1.6)))
+    ax.set_ylim(*((min(p[1] for p in places.values()) - 0.35, 1.2) if small else (-1.65, 1.6)))
+    ax.set_axis_off()
+    return ax
+
+
+def _on_circle(angle: float) -> NDArray[np.float64]:
+    return np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+
+
+def _bend(start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
+    """Return how far an arrow bends: towards the middle of the circle, those of two directions apart."""
+    along, middle = end - start, (start + end) / 2
+    aside = np.array([along[1], -along[0]])
+    return float(_APART - _INWARDS * (middle @ aside) / (along @ along))
+
+
+def variable_links(system: System) -> dict[tuple[str, str], list[str]]:
+    """Return the variables that one module gives a value to and another reads, by the two modules."""
+    links: dict[tuple[str, str], list[str]] = {}
+    for v in system.variables.values():
+        for a in v.assigned_in:
+            for b in v.read_in:
+                if a != b and a not in [m for n, meeting in system.conflicts if n == v.name for m in meeting[:-1]]:
+                    links.setdefault((a, b), []).append(v.name)
+    return links
+
+
+def _in_circle(names: list[str], links: dict[tuple[str, str], list[str]]) -> list[str]:
+    """Return the modules in the order in which they stand: next to the last one, what is tied to it most."""
+    rest, order = names[1:], names[:1]
+    while rest:
+        last, before = order[-1], set(order)
+
+        def ties(n: str, last: str = last, before: set[str] = before) -> tuple[int, int]:
+            to_last = sum(len(v) for pair, v in links.items() if set(pair) == {n, last})
+            return to_last, sum(len(v) for (a, b), v in links.items() if n in (a, b) and before & {a, b})
+
+        order.append(max(rest, key=ties))
+        rest.remove(order[-1])
+    return order
+
+
+def _from_data(system: System, module: str) -> int:
+    """Return how many variables that a module reads come from outside, at least in part."""
+    return sum(v.exogenous and module in v.read_in for v in system.variables.values())
+
+
+def _box(ax: Axes, name: str, place: NDArray[np.float64], color: Any, from_data: int, angle: float | None) -> Text:
+    """Write a module's box: level in the place itself, or outwards from it in the direction of `angle`."""
+    shown = name if len(name) <= 24 else name[:23] + "…"
+    box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": color, "linewidth": 1.5}
+    if angle is None:
+        text = f"{shown}\n{from_data} from data" if from_data else shown
+        return ax.text(
+            place[0], place[1], text, ha="center", va="center", bbox=box, zorder=3, fontsize=10, parse_math=False
+        )
+    text = f"{shown} ({from_data} from data)" if from_data else shown
+    left = place[0] < -1e-9
+    return ax.text(
+        1.04 * place[0], 1.04 * place[1], text, ha="right" if left else "left", va="center", bbox=box, zorder=3,
+        fontsize=8, rotation=angle + 180 * left, rotation_mode="anchor", parse_math=False,
+    )  # fmt: skip
+
+
+def _label(variables: list[str]) -> str:
+    """Return the first names, and how many more there are."""
+    rest = len(variables) - _MOST_NAMES
+    return "\n".join(variables[:_MOST_NAMES]) + (f"\n+ {rest} more" if rest > 0 else "")
+
+
+def _write(ax: Axes, text: str, start: NDArray[np.float64], end: NDArray[np.float64], bend: float, color: Any) -> None:
+    """Write on the middle of an arrow."""
+    along = end - start
+    x, y = (start + end) / 2 + bend / 2 * np.array([along[1], -along[0]])
+    ax.text(
+        x, y, text, ha="center", va="center", fontsize=9, color=color, zorder=5, parse_math=False,
+        bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
+    )  # fmt: skip
