@@ -15,6 +15,7 @@ replaced              two sources of the data base have an item of that name: th
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -128,11 +129,9 @@ def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Co
 
 
 def _warn(warning: DiagnosticWarning) -> None:
-    import sys
-
     package = str(Path(__file__).parents[1])
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
     warnings.warn(warning, stacklevel=level)
 
