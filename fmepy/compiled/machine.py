@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 
@@ -35,8 +35,9 @@ LEVEL = 1
 """Of optimisation of a model's functions: 2 and 3 take half as long again and give nothing (HIV, 28 states)."""
 
 
+@lru_cache(maxsize=64)
 def compiled(text: str) -> Code:
-    """Return a program as code."""
+    """Return a program of pure functions as code; copies of a model, such as one with other data, share it."""
     return Code(optimised(text, LEVEL))
 
 

@@ -95,7 +95,7 @@ def test_the_expected_information_is_the_variance_of_the_score(model):
     rng = np.random.default_rng(11)
     cost = None
     scores, informations = [], []
-    for _ in range(300):
+    for _ in range(120):
         x, y, rows = 1.0, 2.0, []
         for n in range(1, 21):
             x, y = step(n, x, y)
@@ -114,8 +114,8 @@ def test_the_expected_information_is_the_variance_of_the_score(model):
     information = np.mean(informations, axis=0)  # given the past of each datum
     size = np.sqrt(np.diag(information))
     difference = (spread - information) / np.outer(size, size)
-    assert np.abs(difference).max() < 4 * np.sqrt(2 / 300)
-    assert np.abs(np.mean(scores, axis=0) / size).max() < 4 / np.sqrt(300)
+    assert np.abs(difference).max() < 4 * np.sqrt(2 / 120)
+    assert np.abs(np.mean(scores, axis=0) / size).max() < 4 / np.sqrt(120)
 
 
 def test_the_rows_for_sensFun_make_up_the_information_and_collin_takes_them(cost):

@@ -18,7 +18,7 @@ def walk_cost(model=None, data=None, **options):
     )
 
 
-def squares(cost, n=80, parms=None):
+def squares(cost, n=40, parms=None):
     """Return the sums of squared standardised innovations of histories: chi-squared if law and filter are one."""
     found = [cost.replace(obs=cost.simulate(parms, seed=k)).filter(parms, smooth=False).sumsq for k in range(n)]
     return np.array(found)
@@ -33,21 +33,21 @@ def test_innovations_of_drawn_histories_are_white_and_of_unit_variance():
     cost = walk_cost()
     values = squares(cost)
     assert agrees(values, 30)
-    assert values.std() == pytest.approx(np.sqrt(60), rel=0.35)
+    assert values.std() == pytest.approx(np.sqrt(60), rel=0.45)
     flt = cost.replace(obs=cost.simulate(seed=3)).filter()
     assert abs(flt.residuals["standardized"].mean()) < 0.6
 
 
 def test_the_covariance_of_many_histories_is_that_of_the_model():
     cost = walk_cost(data={"time": [1, 2, 5], "x": [0.0, 0.0, 0.0]})
-    drawn = np.array([cost.simulate(seed=k)["x"] for k in range(1500)])
+    drawn = np.array([cost.simulate(seed=k)["x"] for k in range(500)])
     powers = np.array([0.8, 0.64, 0.8**5])
     noise = np.array(
         [[sum(0.8 ** (s - j + t - j) for j in range(1, min(s, t) + 1)) for t in (1, 2, 5)] for s in (1, 2, 5)]
     )
     expected = np.outer(powers, powers) + noise + 0.25 * np.eye(3)
-    np.testing.assert_allclose(drawn.mean(axis=0), 3 * powers, atol=4 * np.sqrt(expected.max() / 1500))
-    np.testing.assert_allclose(np.cov(drawn.T), expected, rtol=0.16, atol=0.08)
+    np.testing.assert_allclose(drawn.mean(axis=0), 3 * powers, atol=4 * np.sqrt(expected.max() / 500))
+    np.testing.assert_allclose(np.cov(drawn.T), expected, rtol=0.25, atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_panels_sums_missing_entries_and_correlated_errors():
     assert list(drawn.columns) == list(table.columns)
     pd.testing.assert_frame_equal(drawn.isna(), table.isna())
     pd.testing.assert_frame_equal(drawn[["who", "time"]], table[["who", "time"]])
-    assert agrees(squares(cost, 30), cost.nobs)
+    assert agrees(squares(cost, 12), cost.nobs)
 
 
 @pytest.mark.parametrize("initial", ["data", "diffuse"])
@@ -95,12 +95,12 @@ def test_a_start_from_data_or_unknown_has_its_rule(initial):
     data = {"time": np.arange(31), "x": 50 + np.cumsum(rng.standard_normal(31))}
     model = fme.DifferenceModel("next(x) = x", state={"x": 0.0}, times=range(31))
     cost = walk_cost(model, data, initial=initial, initial_sd=None)
-    values = squares(cost, 40)
+    values = squares(cost, 20)
     assert agrees(values, 30)
-    first = np.array([cost.simulate(seed=k)["x"][0] for k in range(100)])
+    first = np.array([cost.simulate(seed=k)["x"][0] for k in range(60)])
     centre = data["x"][0] if initial == "data" else cost.filter().smoothed["x"][0]
-    assert first.mean() == pytest.approx(centre, abs=4 * 0.5 / np.sqrt(100))
-    assert first.std() == pytest.approx(0.5, rel=0.2)
+    assert first.mean() == pytest.approx(centre, abs=4 * 0.5 / np.sqrt(60))
+    assert first.std() == pytest.approx(0.5, rel=0.25)
 
 
 def test_long_tables_repeated_columns_and_transforms_keep_their_form():
@@ -113,7 +113,7 @@ def test_long_tables_repeated_columns_and_transforms_keep_their_form():
     assert (drawn["value"] > 0).all()
     assert drawn["value"].nunique() == 5
     pd.testing.assert_frame_equal(drawn.drop(columns="value"), long.drop(columns="value"))
-    assert agrees(squares(cost, 40), 5)
+    assert agrees(squares(cost, 20), 5)
     twice = pd.DataFrame([[1, 2.0, 3.0], [2, np.nan, 4.0], [3, 1.0, np.nan]], columns=["time", "x", "x"])
     cost = fme.FimlofCost(model, twice, process_noise={"x": 0.1}, measurement_noise={"x": 1.0})
     drawn = cost.simulate(seed=0)
