@@ -1,35 +1,17 @@
-"""Market growth (Forrester 1968): one noisy history, and twenty, by simulation, one-step least squares and FIMLOF.
+"""
+Market growth: thirteen parameters from one noisy history, and from four
+========================================================================
 
 A firm hires salesmen out of what it delivers; orders that wait make the delivery delay long, which puts off the market,
-and, later, makes the firm order capacity. Nine levels (months are the unit of time)::
-
-    SM    salesmen                                 SM'   = (12 DRA / 2000 - SM) / SAT + w_SM
-    BL    backlog of orders                        BL'   = OB - DR
-    DRA   average of the delivery rate             DRA'  = (DR + w_DRA - DRA) / DRAT
-    DDRC  delivery delay as the company sees it    DDRC' = (BL / DRA + w_DDI - DDRC) / 4
-    DDRM  delivery delay as the market sees it     DDRM' = (DDRC + w_DDRM - DDRM) / 6
-    L1-L3, PC  capacity on order, in three stages, and capacity
-    OB    orders      SM SE(DDRM) + w_OB           SE(m) = SEM (1 + SED1 m + SED2 m^2 + SED3 m^3)
-    DR    deliveries  PC PCF(BL / PC) + w_DR       PCF(d) = PCE1 d + PCE2 d^2 + PCE3 d^3
-    PCO   capacity ordered  PC CEF(DDRC / 2 - 0.3) + w_PCO        CEF(q) = CEF1 + CEF2 q + CEF3 q^2 + CEF4 q^3
-
-The noise w (a new draw every half month) is large, 6 % of orders and deliveries, 60 % of hiring, 60 and 150 % of the
-delays that are seen, and stays in the system; every level is read with an error of 10 %. Thirteen parameters are
-wanted. Histories are simulated, so that the truth is known.
+and, later, makes the firm order capacity (Forrester 1968). The noise is large, 6 % of orders and deliveries, 60 % of
+hiring, 60 and 150 % of the delays that are seen, and stays in the system; every level is read with an error of 10 %.
+Histories are simulated, so that the truth is known, and fitted by simulation, by one-step least squares and by FIMLOF.
 
 The coefficients of a table function hang together: one history cannot tell them apart, and FIMLOF's standard errors say
-so. The functions themselves, where the system has been, are known to a few percent from one history, and to better than
-two from twenty. One-step least squares finds SAT half as large as it is, and coefficients of the ordering of capacity a
-third to two thirds too small, however many histories there are; its prediction errors remember, and give it away.
-Simulation goes astray even from the truth: the path without noise is not where the firms have been.
-
-Run it by ``python vignettes/market_growth.py [folder]``.
+so. The functions themselves, where the system has been, are known to a few percent. One-step least squares finds SAT
+half as large as it is, however much data there are; its prediction errors remember, and give it away. Simulation goes
+astray even from the truth: the path without noise is not where the firm has been.
 """
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,12 +19,26 @@ import pandas as pd
 
 import fmepy as fme
 
-DT, MONTHS = 0.5, 100
-LEVELS = ["SM", "BL", "DRA", "DDRC", "DDRM", "L1", "L2", "L3", "PC"]
-START = dict(SM=10.0, BL=8000.0, DRA=4270.8, DDRC=1.8732, DDRM=1.8732, L1=-788.52, L2=-788.52, L3=-788.52, PC=12000.0)
-NOISE = dict(w_SM=0.688, w_OB=812.1, w_DR=767.7, w_DRA=767.7, w_DDI=1.997, w_DDRM=4.9, w_PCO=27.14)
-LOWER = {"DRAT": 0.3, "SAT": 1.0}  # times are positive; DRAT above half the step, where averaging is stable
-COLORS = {"simulation": "#b5651d", "one-step": "#7a7a7a", "FIMLOF": "#2f5d8a"}
+# %%
+# The model
+# ---------
+# Nine levels; months are the unit of time, and the Euler step of half a month is part of the model::
+#
+#     SM    salesmen                                 SM'   = (12 DRA / 2000 - SM) / SAT + w_SM
+#     BL    backlog of orders                        BL'   = OB - DR
+#     DRA   average of the delivery rate             DRA'  = (DR + w_DRA - DRA) / DRAT
+#     DDRC  delivery delay as the company sees it    DDRC' = (BL / DRA + w_DDI - DDRC) / 4
+#     DDRM  delivery delay as the market sees it     DDRM' = (DDRC + w_DDRM - DDRM) / 6
+#     L1-L3, PC  capacity on order, in three stages, and capacity
+#     OB    orders      SM SE(DDRM) + w_OB           SE(m) = SEM (1 + SED1 m + SED2 m^2 + SED3 m^3)
+#     DR    deliveries  PC PCF(BL / PC) + w_DR       PCF(d) = PCE1 d + PCE2 d^2 + PCE3 d^3
+#     PCO   capacity ordered  PC CEF(DDRC / 2 - 0.3) + w_PCO        CEF(q) = CEF1 + CEF2 q + CEF3 q^2 + CEF4 q^3
+#
+# The noises w are drawn anew every half month.
+
+start = dict(SM=10.0, BL=8000.0, DRA=4270.8, DDRC=1.8732, DDRM=1.8732, L1=-788.52, L2=-788.52, L3=-788.52, PC=12000.0)
+noise = dict(w_SM=0.688, w_OB=812.1, w_DR=767.7, w_DRA=767.7, w_DDI=1.997, w_DDRM=4.9, w_PCO=27.14)
+levels = list(start)
 
 
 def market(
@@ -61,198 +57,134 @@ def market(
     )
 
 
-def sales(p, m):
-    """Return the orders that a salesman takes a month at a delivery delay of m months."""
-    return p["SEM"] * (1 + p["SED1"] * m + p["SED2"] * m**2 + p["SED3"] * m**3)
+model = fme.OdeModel(market, state=start, times=np.arange(0, 100, 0.5), method="euler", dt=0.5)
+truth = model.parms.drop(list(noise))
 
+# %%
+# The histories
+# -------------
+# A history in which something turns negative, or a delay very long, is drawn anew: sixteen are simulated at once, and
+# the first four sound ones kept.
 
-def production(p, d):
-    """Return the share of capacity in use at a backlog of d months of capacity."""
-    return p["PCE1"] * d + p["PCE2"] * d**2 + p["PCE3"] * d**3
+rng = np.random.default_rng(1)
+x = np.repeat(np.array(list(start.values()))[:, None], 16, axis=1)
+path = [x]
+with np.errstate(all="ignore"):  # some histories blow up
+    for t in model.times[:-1]:
+        x = x + 0.5 * np.array(market(t, *x, **{k: sd * rng.standard_normal(16) for k, sd in noise.items()}))
+        path.append(x)
+    history = np.array(path)  # time, level, history
+    sound = (history[:, [0, 1, 2, 3, 4, 8]] > 0).all(axis=(0, 1)) & (history[:, 4] < 12).all(axis=0)
+    sound &= (history[:, 1] / history[:, 8] < 8).all(axis=0)
+rows = history[:, :, np.flatnonzero(sound)[:4]].transpose(2, 0, 1).reshape(-1, 9)
+sd = 0.1 * model()[levels].abs().mean()  # of the errors of readings
+data = pd.DataFrame(rows + sd.to_numpy() * rng.standard_normal(rows.shape), columns=levels)
+data.insert(0, "time", np.tile(model.times, 4))
+data.insert(0, "firm", np.repeat([1, 2, 3, 4], len(model.times)))
 
+# %%
+# Readings of the four firms, the first in black, over the path without noise (orange), which is the path of none.
 
-def ordering(p, q):
-    """Return the capacity ordered, as a share of capacity a month, at a delay pressure q."""
-    return p["CEF1"] + p["CEF2"] * q + p["CEF3"] * q**2 + p["CEF4"] * q**3
+colors = {"simulation": "#b5651d", "one-step": "#7a7a7a", "FIMLOF": "#2f5d8a"}
+names = {"BL": "backlog, orders", "DDRM": "delay seen by the market, months", "PC": "capacity, orders a month"}
+_, panels = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+quiet = model()
+for ax, (name, label) in zip(panels, names.items(), strict=True):
+    for firm, part in data.groupby("firm"):
+        style = {"color": "black", "lw": 1.0, "zorder": 3} if firm == 1 else {"color": "0.75", "lw": 0.8}
+        ax.plot(part["time"], part[name], label={1: "readings of firm 1", 2: "of the others"}.get(firm), **style)
+    ax.plot(quiet["time"], quiet[name], color=colors["simulation"], lw=2, zorder=4, label="without noise")
+    ax.set(xlabel="months", ylabel=label, ylim=(0, None))
+panels[0].legend(loc="upper left", frameon=False, fontsize="small")
+plt.show()
 
+# %%
+# One history, three ways
+# -----------------------
+# Every cost starts from the first readings. One-step least squares is FIMLOF whose readings are exact and whose
+# equations each have an error, in proportion to the errors of the readings. The simple ways start their search at the
+# truth, FIMLOF about 10 % off.
 
-def functions(p) -> dict[str, float]:
-    """Return the three functions at places that the system goes through."""
-    return {
-        **{f"SE({m:g})": sales(p, m) for m in (2, 3, 4, 5)},
-        **{f"PCF({d:g})": production(p, d) for d in (1, 2.5, 4)},
-        **{f"CEF({q:g})": ordering(p, q) for q in (0.8, 1.2, 1.8)},
-    }
+first = data[data["firm"] == 1]
+fimlof = fme.FimlofCost(model, first, entity="firm", initial="data", process_noise=noise, noise_kind="per_step",
+                        measurement_noise=dict(sd))  # fmt: skip
+one_step = fimlof.replace(process_noise=dict(sd), measurement_noise=dict.fromkeys(levels, 0.0))
+long = fme.cross2long(first[["time", *levels]], "time")
+simulation = fme.SimulationCost(model, long.assign(sd=long["name"].map(sd).astype(float)), x="x", y="y", err="sd")
 
+lower = {"DRAT": 0.3, "SAT": 1.0}  # times are positive; DRAT above half the step, where averaging is stable
+off = truth * np.exp(0.1 * np.random.default_rng(3).standard_normal(len(truth)))
+fits = {
+    "simulation": fme.modFit(simulation, truth, lower=lower, hessian=False, control={"maxiter": 30}),
+    "one-step": fme.modFit(one_step, truth, lower=lower, hessian=False),
+    "FIMLOF": fme.modFit(fimlof, off, lower=lower, seed=3),
+}
+errors = pd.DataFrame({way: 100 * (fit.par / truth - 1) for way, fit in fits.items()})
+errors["std_error"] = 100 * fits["FIMLOF"].std_error / truth.abs()
+print("Errors in percent of the true values, and FIMLOF's standard errors:\n")
+print(errors.round(1).to_string())
+print(f"\nSimulation: {fits['simulation'].message}")
+assert (errors["FIMLOF"].abs() < 3 * errors["std_error"]).all()
+assert np.isclose(fits["one-step"].par["SAT"], 10.990, rtol=1e-3)
+assert np.isclose(fits["FIMLOF"].par["SAT"], 20.31, rtol=2e-3)
 
-def make_model() -> fme.OdeModel:
-    """Return the model; its Euler step is part of it."""
-    return fme.OdeModel(market, state=START, times=np.arange(0, MONTHS, DT), method="euler", dt=DT)
+# %%
+# The prediction errors tell who is right: where the estimates are, no error remembers the one before. Those of one-step
+# least squares alternate, of all levels but the average DRA.
 
+memory = pd.DataFrame({
+    way: cost.filter(fits[way].par, smooth=False).correlations(1).time_constants["rho"]
+    for way, cost in {"one-step": one_step, "FIMLOF": fimlof}.items()
+})  # fmt: skip
+print(memory.round(2).T.to_string())
+assert (memory["one-step"].drop("DRA") < -0.2).all()
+assert (memory["FIMLOF"].abs() < 0.2).all()
+assert np.isclose(memory["one-step"].mean(), -0.39580, rtol=2e-3)
 
-def simulated(model: fme.OdeModel, firms: int, seed: int) -> tuple[pd.DataFrame, pd.Series]:
-    """Return readings of some firms, and the standard deviations of their errors.
+# %%
+# Four histories
+# --------------
+# The same thirteen parameters for four firms, from where one left off: standard errors are a sixth (median), far less
+# than the half that four times the data would give, for the first history is a dull one.
 
-    A history in which something turns negative, or a delay very long, is drawn anew.
-    """
-    rng = np.random.default_rng(seed)
-    times = model.times
-    x = np.repeat(np.array(list(START.values()))[:, None], 4 * firms, axis=1)
-    path = [x]
-    with np.errstate(all="ignore"):  # some histories blow up, and are drawn anew
-        for t in times[:-1]:
-            noise = {k: sd * rng.standard_normal(4 * firms) for k, sd in NOISE.items()}
-            x = x + DT * np.array(market(t, *x, **noise))
-            path.append(x)
-        history = np.array(path)  # time, level, history
-        sound = (history[:, [0, 1, 2, 3, 4, 8]] > 0).all(axis=(0, 1)) & (history[:, 4] < 12).all(axis=0)
-        sound &= (history[:, 1] / history[:, 8] < 8).all(axis=0)
-    kept = np.flatnonzero(sound)[:firms]
-    sd = 0.1 * model()[LEVELS].abs().mean()
-    rows = history[:, :, kept].transpose(2, 0, 1).reshape(-1, len(LEVELS))
-    table = pd.DataFrame(rows + sd.to_numpy() * rng.standard_normal(rows.shape), columns=LEVELS)
-    table.insert(0, "time", np.tile(times, len(kept)))
-    table.insert(0, "firm", np.repeat(np.arange(1, len(kept) + 1), len(times)))
-    return table, sd
+four = fimlof.replace(obs=data)
+fit = fme.modFit(four, fits["FIMLOF"].par, lower=lower, seed=3)
+share = fit.std_error / fits["FIMLOF"].std_error
+print(pd.DataFrame({"error, %": 100 * (fit.par / truth - 1), "std_error, %": 100 * fit.std_error / truth.abs(),
+                    "share of one history's": share}).round(2).to_string())  # fmt: skip
+assert fit.converged
+assert ((fit.par - truth).abs() < 3 * fit.std_error).all()
+assert np.allclose(fit.par[["SEM", "SAT"]], [415.4, 19.79], rtol=2e-3)
+assert np.isclose(share.median(), 0.1660, rtol=5e-3)
 
+# %%
+# What is known: the functions
+# ----------------------------
+# Coefficients hang together, the functions that they make are known far better. The three table functions as they are
+# (dashed) and as they are found, with FIMLOF's 95 % band (`fmepy.derived`), from one history (above) and from four.
 
-def fimlof_cost(model: fme.OdeModel, data: pd.DataFrame, sd: pd.Series) -> fme.FimlofCost:
-    """Return the likelihood; each firm starts from its first readings."""
-    return fme.FimlofCost(
-        model, data, entity="firm", initial="data", process_noise=NOISE, noise_kind="per_step",
-        measurement_noise=dict(sd),
-    )  # fmt: skip
-
-
-def one_step_cost(model: fme.OdeModel, data: pd.DataFrame, sd: pd.Series) -> fme.FimlofCost:
-    """Return one-step least squares: the readings are exact, and every equation has an error in proportion to `sd`."""
-    return fme.FimlofCost(
-        model, data, entity="firm", initial="data", process_noise=dict(sd), noise_kind="per_step",
-        measurement_noise=dict.fromkeys(LEVELS, 0.0),
-    )  # fmt: skip
-
-
-def simulation_cost(model: fme.OdeModel, data: pd.DataFrame, sd: pd.Series) -> fme.SimulationCost:
-    """Return the misfit of the one path without noise, from the true start, against the firms' mean."""
-    long = fme.cross2long(data.groupby("time")[LEVELS].mean().reset_index(), "time")
-    return fme.SimulationCost(model, long.assign(sd=long["name"].map(sd).astype(float)), x="x", y="y", err="sd")
-
-
-def fitted(model: fme.OdeModel, data: pd.DataFrame, sd: pd.Series, seed: int = 3) -> dict[str, fme.ModFit]:
-    """Return the fits: the simple ways start at the truth, FIMLOF about 10 % off."""
-    truth = true_values(model)
-    start = truth * np.exp(0.1 * np.random.default_rng(seed).standard_normal(len(truth)))
-    return {
-        "simulation": fme.modFit(
-            simulation_cost(model, data, sd), truth, lower=LOWER, hessian=False, control={"maxiter": 50}
-        ),
-        "one-step": fme.modFit(one_step_cost(model, data, sd), truth, lower=LOWER, hessian=False),
-        "FIMLOF": fme.modFit(fimlof_cost(model, data, sd), start, lower=LOWER, seed=seed),
-    }
-
-
-def true_values(model: fme.OdeModel) -> pd.Series:
-    """Return the thirteen parameters that are wanted."""
-    return model.parms.drop(list(NOISE))
-
-
-def errors(fits: dict[str, fme.ModFit], truth: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return relative errors in percent, and FIMLOF's standard errors: of the parameters, and of the functions."""
-    value = pd.Series(functions(truth))
-    size = value.where(~value.index.str.startswith("CEF"), 0.03)  # CEF goes through zero: in percent of 3 % a month
-    derived = fme.derived(fits["FIMLOF"], functions)
-    parameters = pd.DataFrame({name: 100 * (fit.par / truth - 1) for name, fit in fits.items()})
-    parameters["std_error"] = 100 * fits["FIMLOF"].std_error / truth.abs()
-    curves = pd.DataFrame({k: 100 * (pd.Series(functions(fit.par)) - value) / size for k, fit in fits.items()})
-    curves["std_error"] = 100 * derived["std_error"] / size
-    return parameters, curves
-
-
-def memory(model: fme.OdeModel, data: pd.DataFrame, sd: pd.Series, fits: dict[str, fme.ModFit]) -> pd.DataFrame:
-    """Return the correlation of each prediction error with the one before: none, where the estimates are right."""
-    costs = {"one-step": one_step_cost(model, data, sd), "FIMLOF": fimlof_cost(model, data, sd)}
-    columns = {}
-    for name, cost in costs.items():
-        columns[name] = cost.filter(fits[name].par, smooth=False).correlations(1).time_constants["rho"]
-    return pd.DataFrame(columns)
-
-
-def draw_histories(model: fme.OdeModel, data: pd.DataFrame) -> np.ndarray:
-    """Draw the readings of all firms, the first in black, over the path without noise."""
-    names = {
-        "BL": "backlog, orders",
-        "DDRM": "delivery delay\nseen by the market, months",
-        "PC": "capacity, orders a month",
-    }
-    _, panels = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
-    path = model()
-    for ax, (name, label) in zip(panels, names.items(), strict=True):
-        for firm, rows in data.groupby("firm"):
-            style = {"color": "black", "lw": 1.0, "zorder": 3} if firm == 1 else {"color": "0.75", "lw": 0.6}
-            ax.plot(rows["time"], rows[name], label={1: "readings of firm 1", 2: "of the others"}.get(firm), **style)
-        ax.plot(path["time"], path[name], color=COLORS["simulation"], lw=2, zorder=4, label="without noise")
-        ax.set(xlabel="months", ylabel=label, ylim=(0, None))
-    panels[0].legend(loc="upper left", frameon=False, fontsize="small")
-    return panels
-
-
-def draw_functions(fits: dict[str, dict[str, fme.ModFit]], truth: pd.Series) -> np.ndarray:
-    """Draw the three table functions as they are and as they are found, with FIMLOF's 95 % band."""
-    curves = {
-        "orders a salesman takes a month": ("delay seen by the market, months", np.linspace(1, 6, 51), (0, 500), sales),
-        "share of capacity used": ("backlog / capacity, months", np.linspace(0.5, 5, 51), (0, 1.4), production),
-        "capacity ordered, 1 / month": ("delay pressure", np.linspace(0.4, 2.4, 51), (-0.1, 0.25), ordering),
-    }
-    _, panels = plt.subplots(len(fits), 3, figsize=(11, 3.2 * len(fits)), layout="constrained", squeeze=False)
-    for row, (which, methods) in zip(panels, fits.items(), strict=True):
-        for ax, (name, (x_label, x, limits, f)) in zip(row, curves.items(), strict=True):
-            band = fme.derived(methods["FIMLOF"], lambda p, f=f, x=x: f(p, x))
-            ax.fill_between(x, band["lower"], band["upper"], color=COLORS["FIMLOF"], alpha=0.25, lw=0)
-            for method, fit in methods.items():
-                ax.plot(x, f(fit.par, x), color=COLORS[method], lw=1.5, label=method)
-            ax.plot(x, f(truth, x), color="black", lw=1, ls="--", label="truth")
-            ax.set(xlabel=x_label, ylabel=name, ylim=limits, title=which)
-        row[0].legend(frameon=False, fontsize="small", loc="lower left")
-    return panels
-
-
-def main(output: Path = Path("results/market_growth"), firms: int = 20) -> dict[str, object]:
-    """Simulate, fit one history and all, print the tables, write them and pictures."""
-    model = make_model()
-    truth = true_values(model)
-    data, sd = simulated(model, firms, seed=1)
-    output.mkdir(parents=True, exist_ok=True)
-    found: dict[str, object] = {}
-    fits = {}
-    for which, part in {"one history": data[data["firm"] == 1], f"{firms} histories": data}.items():
-        fits[which] = fitted(model, part, sd)
-        parameters, curves = errors(fits[which], truth)
-        best = fits[which]["FIMLOF"]
-        gain = best.loglik + 0.5 * fimlof_cost(model, part, sd)(truth)
-        serial = memory(model, part, sd, fits[which])
-        print(f"{which.capitalize()}, {best.nobs:g} data. Errors in percent of the true values:\n")
-        print(parameters.round(1).to_string())
-        print(f"\nOf the functions (CEF: in percent of 0.03 a month):\n\n{curves.round(1).to_string()}")
-        print(f"\nSimulation: {fits[which]['simulation'].message}")
-        print(f"\nlog L at the estimate lies {gain:.1f} above that at the truth; 6.5 are expected of 13 parameters.")
-        print(f"\nCorrelation of each prediction error with the one before:\n\n{serial.round(2).T.to_string()}\n")
-        found[which] = {"parameters": parameters, "functions": curves, "gain": gain, "memory": serial}
-        name = which.replace(" ", "_")
-        pd.concat([parameters, curves]).to_csv(output / f"{name}.csv", index_label="quantity")
-    save(draw_histories(model, data), output / "histories")
-    save(draw_functions(fits, truth), output / "functions")
-    print(f"Tables (CSV) and pictures (PNG, SVG) are in {output}/:")
-    print("  " + "  ".join(sorted(p.name for p in output.iterdir())))
-    return found | {"fits": fits}
-
-
-def save(axes: object, path: Path) -> None:
-    """Write the figure of some Axes as PNG and SVG, and close it."""
-    figure = np.ravel(np.asarray(axes, dtype=object))[0].figure
-    for suffix in (".png", ".svg"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)
-    plt.close(figure)
-
-
-if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:2]))
+curves = {
+    "orders a salesman takes": (
+        "delay seen by the market, months", np.linspace(1, 6, 51), (0, 500),
+        lambda p, m: p["SEM"] * (1 + p["SED1"] * m + p["SED2"] * m**2 + p["SED3"] * m**3),
+    ),
+    "share of capacity used": (
+        "backlog / capacity, months", np.linspace(0.5, 5, 51), (0, 1.4),
+        lambda p, d: p["PCE1"] * d + p["PCE2"] * d**2 + p["PCE3"] * d**3,
+    ),
+    "capacity ordered, 1 / month": (
+        "delay pressure", np.linspace(0.4, 2.4, 51), (-0.1, 0.25),
+        lambda p, q: p["CEF1"] + p["CEF2"] * q + p["CEF3"] * q**2 + p["CEF4"] * q**3,
+    ),
+}  # fmt: skip
+_, panels = plt.subplots(2, 3, figsize=(11, 6.4), layout="constrained")
+for row, (title, found) in zip(panels, {"one history": fits, "four histories": {"FIMLOF": fit}}.items(), strict=True):
+    for ax, (name, (label, at, limits, f)) in zip(row, curves.items(), strict=True):
+        band = fme.derived(found["FIMLOF"], lambda p, f=f, at=at: f(p, at))
+        ax.fill_between(at, band["lower"], band["upper"], color=colors["FIMLOF"], alpha=0.25, lw=0)
+        for way, one in found.items():
+            ax.plot(at, f(one.par, at), color=colors[way], lw=1.5, label=way)
+        ax.plot(at, f(truth, at), color="black", lw=1, ls="--", label="truth")
+        ax.set(xlabel=label, ylabel=name, ylim=limits, title=title)
+    row[0].legend(frameon=False, fontsize="small", loc="lower left")
+plt.show()

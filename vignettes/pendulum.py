@@ -1,28 +1,12 @@
-"""A pendulum whose length is sought: simulation has seventeen minima, prediction one.
-
-::
-
-    d(theta)/dt = omega
-    d(omega)/dt = -(g / L) sin(theta)           L = 1 m; 1,000 readings of the angle within 20 s
+"""
+A pendulum whose length is sought: a landscape with one minimum
+===============================================================
 
 A simulation with a wrong length runs out of step with the data, and the sum of squares goes up and down with the number
-of swings that it has gained or lost. A model that its data correct while it runs never loses its step; what is left is
-how well it predicts the next reading. Two ways to correct it:
-
-* the observer, theta' = omega + K (y(t) - theta), K = 1 per second, y(t) a straight line between the readings;
-* at every reading: predict it, score, then correct the angle and the speed by a part of the error.
-
-The first uses y(t) while it predicts y(t). With a gain that is given this does no harm; a gain that is fitted would
-grow without end, and so fmepy refuses it. The second predicts a reading before it sees it, and its gains can be fitted:
-with exact readings of a pendulum without process noise (here with an error of 0.1 rad) they come out as nothing.
-
-Run it by ``python vignettes/pendulum.py [folder]``.
+of swings that it has gained or lost: of a record of 20 s it has seventeen minima in the length. A model that its data
+correct while it runs never loses its step; what is left is how well it predicts the next reading, and that has one
+minimum. Two ways to correct it are shown, and what becomes of them with noise, and with gains that are fitted too.
 """
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,33 +14,35 @@ import pandas as pd
 
 import fmepy as fme
 
-TIMES = np.linspace(0.1, 20.0, 1000)
-LENGTHS = {"L": (0.01, 2.0)}  # in steps of a centimetre
-FIRST = 0.7  # where a search begins; the truth is 1
-NOISE, SEED = 0.1, 2
+# %%
+# The pendulum and its readings
+# -----------------------------
+# One metre long, 1,000 readings of the angle within 20 s; every search begins at 0.7 m.
 
 
-def rates(t: float, theta: float, omega: float, *, L: float = FIRST, g: float = 9.82) -> tuple[float, float]:
+def rates(t, theta, omega, *, L=0.7, g=9.82):
     """Return the rates of angle and speed."""
     return omega, -g / L * np.sin(theta)
 
 
-def pendulum(**words: object) -> fme.OdeModel:
-    """Return the model; the angle is what is read."""
-    state = {"theta": 0.0, "omega": 3.0}
-    return fme.OdeModel(rates, state=state, times=TIMES, outputs={"y": "theta"}, **words)
+times = np.linspace(0.1, 20.0, 1000)
+model = fme.OdeModel(rates, state={"theta": 0.0, "omega": 3.0}, times=times, outputs={"y": "theta"})
+exact = model.replace(rtol=1e-10, atol=1e-12)({"L": 1.0})[["time", "y"]]
+noisy = exact.assign(y=exact["y"] + 0.1 * np.random.default_rng(2).standard_normal(len(times)))
+
+# %%
+# Three costs
+# -----------
+# * Simulation: the path from the start is held against the data.
+# * The observer, theta' = omega + K (y(t) - theta), K = 1 per second, y(t) a straight line between the readings. It
+#   uses y(t) while it predicts y(t). With a gain that is given this does no harm; a gain that is fitted would grow
+#   without end, and so fmepy refuses it.
+# * Correction at every reading: predict it, score, then correct the angle and the speed by a part of the error. It
+#   predicts a reading before it sees it, and so its gains can be fitted.
 
 
-def readings(noise: float = 0.0) -> pd.DataFrame:
-    """Return readings of a pendulum of one metre."""
-    exact = pendulum(rtol=1e-10, atol=1e-12)({"L": 1.0})
-    errors = noise * np.random.default_rng(SEED).standard_normal(len(TIMES))
-    return pd.DataFrame({"time": TIMES, "y": exact["y"] + errors})
-
-
-def costs(data: pd.DataFrame) -> dict[str, fme.SimulationCost]:
+def costs(data):
     """Return the three ways to hold the model against the data."""
-    model = pendulum()
     at_readings = {"theta": {"y": 0.05}, "omega": {"y": 0.1}}
     return {
         "simulation": fme.SimulationCost(model, data),
@@ -65,78 +51,67 @@ def costs(data: pd.DataFrame) -> dict[str, fme.SimulationCost]:
     }
 
 
-def with_fitted_gains(data: pd.DataFrame) -> fme.PredictionErrorCost:
-    """Return the cost whose gains are parameters."""
-    gain = {"theta": {"y": "K1"}, "omega": {"y": "K2"}}
-    return fme.PredictionErrorCost(pendulum(), data, gain=gain, parms={"K1": 0.1, "K2": 0.1})
+# %%
+# The landscapes: sums of squares over the length. Simulation has seventeen minima (dots), both predictions have one.
 
+landscapes = {name: fme.landscape(cost, {"L": (0.01, 2.0)}, num=200) for name, cost in costs(exact).items()}
+_, panels = plt.subplots(3, 1, figsize=(7, 7), sharex=True, layout="constrained")
+for ax, (name, found) in zip(panels, landscapes.items(), strict=True):
+    found.plot(ax=ax)
+    ax.axvline(0.7, color="0.5", lw=0.8, ls=":")
+    ax.set(xlabel="", ylabel="sum of squares, rad²")
+    ax.set_title(f"{name}: minima (dots): {len(found.minima)}", loc="left", fontsize=10)
+    if ax.get_legend() is not None:
+        ax.get_legend().remove()
+panels[0].annotate("start", (0.7, 0.06), (4, 0), xycoords=("data", "axes fraction"), textcoords="offset points")
+panels[-1].set_xlabel("length L, m")
+assert [len(found.minima) for found in landscapes.values()] == [17, 1, 1]
+plt.show()
 
-def draw_landscapes(found: dict[str, fme.Landscape]) -> np.ndarray:
-    """Draw the sums of squares over the length, one below the other."""
-    _, panels = plt.subplots(len(found), 1, figsize=(7, 7), sharex=True, layout="constrained")
-    for ax, (name, one) in zip(panels, found.items(), strict=True):
-        one.plot(ax=ax)
-        ax.axvline(FIRST, color="0.5", lw=0.8, ls=":")
-        ax.set(xlabel="", ylabel="sum of squares, rad²")
-        n = len(one.minima)
-        ax.set_title(f"{name}: {n} {'minimum (dot)' if n == 1 else 'minima (dots)'}", loc="left", fontsize=10)
-        if ax.get_legend() is not None:
-            ax.get_legend().remove()
-    panels[0].annotate("start", (FIRST, 0.06), (4, 0), xycoords=("data", "axes fraction"), textcoords="offset points")
-    panels[-1].set_xlabel("length L, m")
-    return panels
+# %%
+# What a search finds
+# -------------------
+# From 0.7 m, with exact readings: simulation stays in the valley where it begins, predictions find the metre (the
+# observer but for its straight lines between the readings). With an error of 0.1 rad in every reading, predictions find
+# it within one standard error; simulation is as sure of its wrong length as ever.
 
+fits = {name: fme.modFit(cost, ["L"]) for name, cost in costs(exact).items()}
+fits_noisy = {name: fme.modFit(cost, ["L"]) for name, cost in costs(noisy).items()}
+table = pd.DataFrame({
+    "L": {name: fit.par["L"] for name, fit in fits.items()},
+    "L, noise 0.1": {name: fit.par["L"] for name, fit in fits_noisy.items()},
+    "standard error": {name: fit.std_error["L"] for name, fit in fits_noisy.items()},
+})  # fmt: skip
+print(table.to_string(float_format="{:.5f}".format))
+assert np.allclose(table["L"], [0.67768, 1.000067, 1.0000], rtol=3e-4)
+assert np.allclose(table["L, noise 0.1"][1:], [0.99936, 0.99877], rtol=2e-4)
+assert np.allclose(table["standard error"], [0.00143, 0.001630, 0.004238], rtol=4e-3)
 
-def draw_runs(simulation: fme.SimulationCost, free: fme.PredictionErrorCost, at: dict[str, float]) -> np.ndarray:
-    """Draw what both costs compare with the data at a wrong length."""
-    _, panels = plt.subplots(2, 1, figsize=(7, 5), sharex=True, sharey=True, layout="constrained")
-    for ax, (name, cost) in zip(panels, {"simulated": simulation, "predicted": free}.items(), strict=True):
-        run, data = cost.run(at), cost.obs
-        ax.plot(data["time"], data["y"], ".", ms=2, color="0.7", label="readings, sd 0.1")
-        ax.plot(run["time"], run["y"], lw=1.2, color="#2f5d8a", label=f"{name}, L = {at['L']:g}")
-        ax.set_ylabel("angle, rad")
-        ax.legend(loc="upper right", ncols=2, fontsize=9)
-        ax.set_ylim(-1.7, 2.1)
-    panels[-1].set_xlabel("time, s")
-    return panels
+# %%
+# What is compared with the data at 0.7 m, at the start of the search: the simulated angle is soon out of step, the
+# predicted one follows the readings.
 
+free = fme.PredictionErrorCost(model, noisy, gain={"theta": {"y": "K1"}, "omega": {"y": "K2"}},
+                               parms={"K1": 0.1, "K2": 0.1})  # fmt: skip
+_, panels = plt.subplots(2, 1, figsize=(7, 5), sharex=True, sharey=True, layout="constrained")
+for ax, name, cost in zip(panels, ("simulated", "predicted"), (costs(noisy)["simulation"], free), strict=True):
+    run = cost.run({"L": 0.7})
+    ax.plot(noisy["time"], noisy["y"], ".", ms=2, color="0.7", label="readings, sd 0.1")
+    ax.plot(run["time"], run["y"], lw=1.2, color="#2f5d8a", label=f"{name}, L = 0.7")
+    ax.set(ylabel="angle, rad", ylim=(-1.7, 2.1))
+    ax.legend(loc="upper right", ncols=2, fontsize=9)
+panels[0].set_title("At a wrong length: what is compared with the readings")
+panels[-1].set_xlabel("time, s")
+plt.show()
 
-def main(output: Path = Path("results/pendulum")) -> dict[str, object]:
-    """Draw the landscapes, fit from 0.7 m, then with noise; write tables and pictures."""
-    exact, noisy = costs(readings()), readings(NOISE)
-    found = {name: fme.landscape(cost, LENGTHS, num=200) for name, cost in exact.items()}
-    fits = {name: fme.modFit(cost, ["L"]) for name, cost in exact.items()}
-    fits_noisy = {name: fme.modFit(cost, ["L"]) for name, cost in costs(noisy).items()}
-    free = with_fitted_gains(noisy)
-    fit = fme.modFit(free, ["L", "K1", "K2"])
-    table = pd.DataFrame({
-        "minima": {name: len(one.minima) for name, one in found.items()},
-        "L": {name: one.par["L"] for name, one in fits.items()},
-        "L, noise 0.1": {name: one.par["L"] for name, one in fits_noisy.items()},
-        "standard error": {name: one.std_error["L"] for name, one in fits_noisy.items()},
-    })  # fmt: skip
-    print(f"From L = {FIRST}:\n\n{table.to_string(float_format='{:.5f}'.format)}\n")
-    print(f"Gains fitted too, noise {NOISE}:\n\n{fit.summary()}")
+# %%
+# Gains that are fitted
+# ---------------------
+# The pendulum has no noise of its own, so that the best correction is none: both gains come out as nothing, within
+# two standard errors, and the residual standard error is that of the readings.
 
-    output.mkdir(parents=True, exist_ok=True)
-    table.to_csv(output / "estimates.csv", index_label="cost")
-    pd.concat([one.frame.assign(what=name) for name, one in found.items()]).to_csv(
-        output / "landscapes.csv", index=False
-    )
-    save(draw_landscapes(found), output / "landscapes")
-    save(draw_runs(fme.SimulationCost(pendulum(), noisy), free, {"L": FIRST}), output / "runs")
-    print(f"\nTables (CSV) and pictures (PNG, SVG) are in {output}/:")
-    print("  " + "  ".join(sorted(p.name for p in output.iterdir())))
-    return {"table": table, "landscapes": found, "fits": fits, "noisy": fits_noisy, "fit": fit}
-
-
-def save(axes: np.ndarray, path: Path) -> None:
-    """Write the figure of some Axes as PNG and SVG, and close it."""
-    figure = axes.flat[0].figure
-    for suffix in (".png", ".svg"):
-        figure.savefig(path.with_suffix(suffix), dpi=150)
-    plt.close(figure)
-
-
-if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:2]))
+fit = fme.modFit(free, ["L", "K1", "K2"])
+print(fit.summary())
+assert (fit.par[["K1", "K2"]].abs() < 3 * fit.std_error[["K1", "K2"]]).all()
+assert np.isclose(fit.par["L"], 0.99991, rtol=1e-4)
+assert np.isclose(np.sqrt(fit.ssr / fit.df_residual), 0.10121, rtol=1e-3)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 import fmepy as fme
+from tests.fimlof.market import market_cost, stored
 
 LOGISTIC = json.loads((Path(__file__).parents[1] / "reference" / "fimlof" / "logistic_ekf_limits.json").read_text())
 LN_2PI = np.log(2 * np.pi)
@@ -83,6 +84,18 @@ def test_without_measurement_error_all_states_measured_it_is_one_step_least_squa
     cost = logistic.replace(measurement_noise={"x": 0.0})
     assert xi(cost) == pytest.approx(-0.5 * (residuals @ residuals + 30 * np.log(4.0)), rel=1e-10)
     assert xi(cost) == pytest.approx(expected["loglik_peterson"], rel=1e-10)
+
+
+def test_one_step_least_squares_of_market_growth_are_the_stored_ones():
+    """Other weights of the equations were used there: they do not matter where an equation has parameters alone."""
+    reference, _ = stored("single")
+    sd = dict(zip(reference["state_order"], reference["measurement"]["sd"], strict=True))
+    cost, _ = market_cost("single", process_noise=sd, measurement_noise=dict.fromkeys(sd, 0.0))
+    fit = fme.modFit(cost, reference["params"], lower={"DRAT": 0.3, "SAT": 1.0}, hessian=False)
+    expected = pd.Series(reference["expected"]["one_step_least_squares"])
+    assert fit.par.to_dict() == pytest.approx(expected.to_dict(), rel=0.02)
+    alone = ["CEF1", "CEF2", "CEF3", "CEF4", "SAT"]
+    assert fit.par[alone].to_dict() == pytest.approx(expected[alone].to_dict(), rel=1e-5)
 
 
 def test_process_noise_going_to_zero_approaches_the_simulation_cost_at_first_order(logistic):
