@@ -223,6 +223,8 @@ def _cost(model: Any, obs: Any, gain: Any, p: Any, **words: Any) -> SimulationCo
 
 def _check_model(model: Any) -> None:
     if isinstance(model, Model):
+        if (definition := getattr(model, "definition", None)) is not None:
+            definition.check_plain("fit_boundary")
         return
     kind = type(model).__name__
     if hasattr(model, "comparison"):

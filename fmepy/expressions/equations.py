@@ -58,6 +58,8 @@ class Equations:
         Named functions of time, states, parameters and forcings.
     time : str
         Name of the independent variable.
+    algebraic : tuple of str
+        States without a rate: the entry of such a state in `rates` is an expression that is zero at every time.
     """
 
     kind: Literal["ode", "difference"]
@@ -67,6 +69,7 @@ class Equations:
     rates: tuple[sympy.Expr, ...]
     outputs: tuple[tuple[str, sympy.Expr], ...] = ()
     time: str = "t"
+    algebraic: tuple[str, ...] = ()
 
     @property
     def var_names(self) -> tuple[str, ...]:
@@ -87,6 +90,7 @@ class Equations:
         t = latex(self.time)
         if self.kind == "ode":
             left = [(f"d({s})/d{self.time}", rf"\frac{{d\,{latex(s)}}}{{d{t}}}") for s in self.states]
+            left = [("0", "0") if s in self.algebraic else pair for s, pair in zip(self.states, left, strict=True)]
         else:
             left = [(f"next({s})", rf"{latex(s)}_{{{t}}}") for s in self.states]
         rows = [(a, b, e) for (a, b), e in zip(left, self.rates, strict=True)]

@@ -53,6 +53,7 @@ def read_specification(
 ) -> Specification:
     """Return the specification of a filter; for the arguments see `fmepy.fimlof.cost.FimlofCost`."""
     definition = definition_of(model)
+    definition.check_plain("FimlofCost")
     equations = definition.equations or nominal_equations(definition)
     check_choice(update, UPDATES, "update")
     check_choice(algorithm, ALGORITHMS, "algorithm")

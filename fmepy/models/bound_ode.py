@@ -127,7 +127,10 @@ class BoundOde(BoundDynamic):
                     self._engines = [first, *self._engines[i + 1 :]]
             return out
         reached = min((f.time for f in failures if f.time is not None), default=None)
-        at, why = "" if reached is None else f" at time {reached:.6g}", "; then ".join(map(str, failures))
+        at, why = (
+            "" if reached is None else f" at time {reached:.6g}",
+            "; then ".join(dict.fromkeys(map(str, failures))),
+        )
         raise self._failure(at, why, p, reached, failures[-1].exploded) from failures[-1]
 
     def tightened(self) -> BoundOde | None:

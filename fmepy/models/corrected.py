@@ -107,6 +107,7 @@ def check_modelled(model: Any, form: str) -> None:
             "it has no attribute `definition`. Give the OdeModel or DifferenceModel itself; parameters of a cost are "
             "transformed by fmepy.transformed(cost, ...)."
         )
+    d.check_plain("PredictionErrorCost")
     if form == "observer" and d.kind == "difference":
         raise ModelError(
             "form='observer' corrects a rate all the time, and difference equations have none: they are corrected at "

@@ -236,6 +236,7 @@ class DynamicModel(Runnable):
             **{k: arguments[k] for k in _MERGED if k != "forcings"},
             forcings=forcings,
             events=events,
+            algebraic=arguments.get("algebraic"),
             start=float(self.times[0]),
             trace=self._is_traced,
             most_states=most_states,

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, check_choice
+from fmepy.errors import ModelError, check_choice, listed
 from fmepy.expressions.equations import Equations
 from fmepy.models.bound_ode import BoundOde
+from fmepy.models.definition.definition import Definition
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines import registry
 from fmepy.models.engines.base import SolverOptions
+from fmepy.models.engines.diffsol import EXPLICIT
 from fmepy.models.running.accuracy import (
     MOST_FIXED_STEPS,
     check_number_of_steps,
@@ -25,6 +27,7 @@ from fmepy.models.running.accuracy import (
     reads_time,
     scaled_tolerances,
 )
+from fmepy.models.running.algebraic import check_index
 from fmepy.models.running.events import events_outside
 from fmepy.types import Matrix, Vector
 
@@ -49,9 +52,10 @@ class OdeModel(DynamicModel):
         The rates: ``f(t, <states>, *, <parameters>, <forcings>)`` with states, parameters and forcings by name,
         returning one rate a state in the order of `state` (or a dict); or ``f(t, y, p)`` with an ndarray and a dict;
         either may return ``(rates, {name: extra output})``. Or text, with lines such as ``d(N)/dt = r * N``, ``N(0) =
-        N0`` and ``total = N + M``.
+        N0`` and ``total = N + M``, and ``0 = B - K*A**2`` where `B` has no rate (see Notes).
     state : mapping, Series or sequence
-        Initial values: numbers, names of parameters, or expressions of parameters. They hold at ``times[0]``.
+        Initial values: numbers, names of parameters, or expressions of parameters. They hold at ``times[0]``. Of an
+        algebraic state it is a guess.
     times : array_like, shape (n_time,)
         Increasing. The first is the start of every run, the last the end of the range that costs may use.
     parms : mapping or Series, optional
@@ -92,6 +96,9 @@ class OdeModel(DynamicModel):
     max_step : float, optional
         Longest step of the solver, in units of time (deSolve's ``hmax``), for inputs that it could step over: pulses in
         a function that cannot be traced. "diffsol" has none; "auto" then takes LSODA.
+    algebraic : sequence of str, optional
+        Of a function: the states in whose place it returns, instead of a rate, what is to be zero at every time, such
+        as ``B - K*A**2`` in that of ``B``. Text says it by ``0 = ...``.
 
     Attributes
     ----------
@@ -119,6 +126,13 @@ class OdeModel(DynamicModel):
     thousandfold and grows by a factor of e within 1e-8 of the run, or by more than 1e15 and within a thousandth of the
     run, or has grown by more than 1e100 (`SimulationError.exploded`).
 
+    **Algebraic states** are those without a rate. As many equations 0 = g(t, x, w, p) as there are of them determine
+    them at every time, at the start too, where w is solved for from the guess in `state`, and again after events and
+    jumps of forcings. The model must be of index one: dg/dw regular, so that g can be solved for w (Hairer and Wanner
+    1996, section VI.1). Models of higher index, such as a pendulum whose equation is that of its length, are refused.
+    "diffsol" solves both kinds of equation together; with scipy's solvers and fixed steps the rates are those of the
+    x alone, and w is solved for in each of their evaluations. Sensitivities are exact as of any equations.
+
     Jumps of time in equations (``t % 1 < 0.1``, ``floor(t)``, ``t > lag``) are stops of the adaptive solvers. With
     "euler" and "rk4" a step goes across such a jump, and a stage at its end sees what holds from there on, which is an
     error of first order in `dt`. Jumps of "constant" forcings and events are points of their grid.
@@ -142,6 +156,19 @@ class OdeModel(DynamicModel):
     2    20  95.7
     >>> print(model.equations)
     d(N)/dt = N*r*(1 - N/K)
+
+    A fast equilibrium beside a decay, as an algebraic equation: B = K A^2.
+
+    >>> text = '''
+    ...     d(A)/dt = -k*A
+    ...     0 = B - K*A**2
+    ... '''
+    >>> model = OdeModel(text, state={"A": 1, "B": 0.1}, times=[0, 1, 2], parms={"k": 0.5, "K": 2})
+    >>> model().round(3)
+       time      A      B
+    0     0  1.000  2.000
+    1     1  0.607  0.736
+    2     2  0.368  0.271
     """
 
     def __init__(
@@ -161,6 +188,7 @@ class OdeModel(DynamicModel):
         rtol: float = 1e-6,
         atol: Any = None,
         max_step: float | None = None,
+        algebraic: Sequence[str] | None = None,
     ) -> None:
         check_choice(engine, ("auto", *registry.engine_names()), "engine")
         super().__init__("ode", rhs, locals(), 10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES)
@@ -171,6 +199,10 @@ class OdeModel(DynamicModel):
             engine, method, self.definition, bool(np.isfinite(longest))
         )
         self.engine: str = self._engine.name
+        if self.definition.algebraic:
+            _check_implicit(self.method, self.definition)
+            if self._like is None:
+                check_index(self.definition, float(self.times[0]))
         if self.engine_note and self.definition.equations is None and np.isinf(longest) and reads_time(rhs):
             self.engine_note += _STEPPED_OVER
         if dt is not None:
@@ -249,6 +281,15 @@ class OdeModel(DynamicModel):
 
 
 # --- checks at the door
+
+
+def _check_implicit(method: str, definition: Definition) -> None:
+    if method in EXPLICIT:
+        raise ModelError(
+            f"method={method!r} is explicit and cannot solve algebraic equations, and {listed(definition.algebraic)} "
+            f"{'is' if len(definition.algebraic) == 1 else 'are'} algebraic here (0 = ...). Leave `method` away, or "
+            "take method='tr_bdf2'."
+        )
 
 
 def _check_step(dt: float, method: str, has_fixed_steps: bool, span: float) -> None:

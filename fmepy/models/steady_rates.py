@@ -44,11 +44,14 @@ class Source:
     n_species : int
     extra_names : tuple of str
         What comes beside the rates.
+    algebraic : tuple of int
+        States in whose place stands an equation that holds at any time, and no rate.
     """
 
     n: int
     n_species: int
     extra_names: tuple[str, ...] = ()
+    algebraic: tuple[int, ...] = ()
     own: tuple[Vector, Vector]
 
     @property
@@ -88,6 +91,7 @@ class OfEquations(Source):
     def __init__(self, equations: Equations, t: float) -> None:
         self._equations, self._t = equations, t
         self.n = self.n_species = len(equations.states)
+        self.algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
         self._groups = symbols((equations.time,), equations.states, equations.parameters)
         self._expressions = [as_choices(e) for e in equations.rates]
         self._rates = scalar_function(self._groups, self._expressions)

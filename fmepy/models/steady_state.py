@@ -116,7 +116,7 @@ def come_to_rest(system: AtParameters, y: Vector, tol: Tolerances) -> tuple[AtPa
         again = rest_from(system, y, tol)
         if again.converged:
             return system, again
-    in_time = rest_in_time(system, y, tol)
+    in_time = rest_in_time(system, y, tol, system.source.algebraic)
     if not in_time.converged and _largest(in_time.y) > _RUNAWAY * (_largest(y) + _largest(found.y)):
         found.why += "; where it runs on, states grow without end"
         return system, found

@@ -243,17 +243,19 @@ def _ended(system: Resting, found: Found, after: Vector, tol: Tolerances) -> Fou
     return found
 
 
-def rest_in_time(system: Resting, y: Vector, tol: Tolerances) -> Found:
-    """Return the state at rest that steps in time lead to."""
+def rest_in_time(system: Resting, y: Vector, tol: Tolerances, algebraic: Any = ()) -> Found:
+    """Return the state at rest that steps in time lead to; `algebraic`: positions of what is zero at any time."""
     f = system.rates(y)
     found = Found(y, f, None, False, 0, "the rates have no value where it begins")
     if not all_finite(f):
         return found
     values = system.jacobian(y, f)
     structure = system.structure
-    diagonal = structure.rows == structure.columns
+    moves = np.ones(structure.n, dtype=bool)
+    moves[list(algebraic)] = False
+    diagonal = (structure.rows == structure.columns) & moves[structure.rows]
     size = _sizes(y)
-    dt = 0.1 / max(float((np.abs(f) / size).max()), 1e-300)
+    dt = 0.1 / max(float((np.abs(f) / size)[moves].max(initial=0.0)), 1e-300)
     found.why = "steps in time do not come to rest"
     for found.iterations in range(1, _MOST_IN_TIME * tol.max_iter + 1):
         shifted = values.copy()
@@ -269,7 +271,9 @@ def rest_in_time(system: Resting, y: Vector, tol: Tolerances) -> Found:
             continue
         found.y, found.f, size = moved, f, _sizes(moved)
         values = system.jacobian(moved, f)
-        if tol.size(moved, d) <= 1 or (change < _LOCAL and dt * float((np.abs(f) / size).max()) < 1e-6):
+        if tol.size(moved, d) <= 1 or (
+            change < _LOCAL and dt * float((np.abs(f) / size)[moves].max(initial=0.0)) < 1e-6
+        ):
             steps = found.iterations
             end = rest_from(system, moved, tol, f=f)
             if end.converged or end.why == SINGULAR_HERE:

@@ -13,7 +13,7 @@ from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.expressions.equations import Equations, names_in, symbol
 from fmepy.models.definition.definition import Definition, Draft, Found, Readable
 from fmepy.models.definition.function import read_function
-from fmepy.models.definition.given import Given, Kind, as_outputs, as_parms, as_state, read_outputs
+from fmepy.models.definition.given import Given, Kind, as_names, as_outputs, as_parms, as_state, read_outputs
 from fmepy.models.definition.text import read_text
 from fmepy.models.running.events import Event, as_events
 from fmepy.models.running.forcings import as_forcings
@@ -33,6 +33,7 @@ def define(
     trace: bool = True,
     most_states: int,
     like: Definition | None = None,
+    algebraic: Any = None,
 ) -> Definition:
     """Return a model's definition.
 
@@ -58,6 +59,8 @@ def define(
         gain.
     like : Definition, optional
         A definition whose equations are taken over if nothing but numbers differs.
+    algebraic : sequence of str, optional
+        States of a function without a rate: what it returns in their place is zero at every time.
 
     Raises
     ------
@@ -74,8 +77,10 @@ def define(
         trace=trace,
         most_states=most_states,
         is_copy=like is not None,
+        algebraic=as_names(algebraic),
     )
     draft = _read(source, given)
+    draft = _with_algebraic(draft, given)
     _check_apart(draft, given)
     _check_start(draft, given)
     equations = _shared(draft, given, source, like)
@@ -98,7 +103,9 @@ def define(
         function=draft.function,
         time=draft.time,
         given_outputs=given.outputs,
+        algebraic=draft.algebraic,
     )
+    _check_events(definition)
     _check_used(draft, definition, () if like is None else like.parameters)
     return definition
 
@@ -120,7 +127,22 @@ def _read_equations(source: Equations, given: Given) -> Draft:
     if source.kind != given.kind:
         raise ModelError(f"These are equations of the kind {source.kind!r}; {given.kind!r} is needed here.")
     found = Found(source.rates, dict(source.outputs))
-    return Draft(source.states, given.parms, given.initial, lambda: found, source.time)
+    return Draft(source.states, given.parms, given.initial, lambda: found, source.time, algebraic=source.algebraic)
+
+
+def _with_algebraic(draft: Draft, given: Given) -> Draft:
+    """Return a draft with the states that were said to be algebraic."""
+    if not given.algebraic:
+        return draft
+    if draft.function is None:
+        raise ModelError(
+            "`algebraic` is for functions; text says itself which equations are algebraic, by lines such as "
+            "`0 = B - K*A**2`."
+        )
+    if given.kind != "ode":
+        raise ModelError("`algebraic` is for differential equations (OdeModel); these are difference equations.")
+    named = check_names(given.algebraic, draft.states, argument="algebraic", what="state")
+    return replace(draft, algebraic=tuple(s for s in draft.states if s in named))
 
 
 def _shared(draft: Draft, given: Given, source: Any, like: Definition | None) -> Equations | None:
@@ -130,8 +152,10 @@ def _shared(draft: Draft, given: Given, source: Any, like: Definition | None) ->
         there = source
     elif like is not None and like.source is source and like.given_outputs == given.outputs:
         there = like.equations
-    names = (draft.states, tuple(draft.parms), given.forcing_names)
-    return there if there is not None and (there.states, there.parameters, there.forcings) == names else None
+    names = (draft.states, tuple(draft.parms), given.forcing_names, draft.algebraic)
+    if there is None or (there.states, there.parameters, there.forcings, there.algebraic) != names:
+        return None
+    return there
 
 
 def _found(draft: Draft, given: Given) -> tuple[Equations | None, Found]:
@@ -143,7 +167,8 @@ def _found(draft: Draft, given: Given) -> tuple[Equations | None, Found]:
     if found.rates is None:
         return None, found
     names = (draft.states, tuple(draft.parms), given.forcing_names)
-    return Equations(given.kind, *names, found.rates, tuple(found.own.items()), draft.time), found
+    outputs = tuple(found.own.items())
+    return Equations(given.kind, *names, found.rates, outputs, draft.time, draft.algebraic), found
 
 
 def _of_outputs(events: tuple[Event, ...], outputs: dict[str, Any]) -> tuple[Event, ...]:
@@ -159,6 +184,16 @@ def _number(value: Any) -> Any:
 
 
 # --- checks
+
+
+def _check_events(definition: Definition) -> None:
+    """Refuse events of algebraic states: their equations say what they are after it."""
+    for e in definition.events:
+        if (state := definition.states[e.state]) in definition.algebraic:
+            raise ModelError(
+                f"`events`: {state!r} is an algebraic state, which its equation determines at every time; an event "
+                "changes states that have a rate."
+            )
 
 
 def _check_apart(draft: Draft, given: Given, outputs: Sequence[str] = ()) -> None:
@@ -183,9 +218,12 @@ def _check_apart(draft: Draft, given: Given, outputs: Sequence[str] = ()) -> Non
 
 def _check_start(draft: Draft, given: Given) -> None:
     """Refuse initial values that are missing, of no state, or of anything but parameters."""
+    ode = given.kind == "ode"
     for name in given.initial:
         if name not in draft.states:
-            raise ModelError(f"`state`: {name!r} has no equation in the model.{did_you_mean(name, draft.states)}")
+            needed = f" It needs a rate, d({name})/dt = ..., or an algebraic equation, 0 = ..." if ode else ""
+            hint = did_you_mean(name, draft.states) or needed
+            raise ModelError(f"`state`: {name!r} has no equation in the model.{hint}")
     missing = [s for s in draft.states if s not in draft.initial]
     if missing:
         raise ModelError(

@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
-from fmepy.errors import ModelError
+from fmepy.errors import ModelError, listed
 from fmepy.expressions.equations import Equations
 from fmepy.models.definition.given import Given, Kind
 from fmepy.models.definition.user_rates import RatesFunction
@@ -65,6 +65,8 @@ class Draft:
         The function, if it is one.
     error : callable
         ``error(message, name)``: an error that shows where in the source a name (or ``"x(0)"``) stands, if it can.
+    algebraic : tuple of str
+        States whose entry in the rates is no rate but an expression that is zero at every time.
     """
 
     states: tuple[str, ...]
@@ -75,6 +77,7 @@ class Draft:
     reads: frozenset[str] | None = frozenset()
     function: RatesFunction | None = None
     error: Callable[[str, str], ModelError] = lambda message, name: ModelError(message)
+    algebraic: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -114,6 +117,8 @@ class Definition:
         None for text.
     time : str
         Name of the independent variable in expressions.
+    algebraic : tuple of str
+        States whose entry in the rates is zero at every time; their initial values are guesses.
     """
 
     kind: Kind
@@ -130,6 +135,25 @@ class Definition:
     function: RatesFunction | None
     time: str
     given_outputs: Any = field(repr=False)
+    algebraic: tuple[str, ...] = ()
+
+    def check_plain(self, asker: str) -> None:
+        """Refuse (ModelError) what `asker` cannot have, for it takes every entry of the rates for a rate.
+
+        asker : str
+            Who, at the beginning of a sentence, such as "FimlofCost".
+        """
+        if self.algebraic:
+            raise ModelError(
+                f"{asker} needs a rate for every state, and {listed(self.algebraic)} of this model "
+                f"{'is' if len(self.algebraic) == 1 else 'are'} algebraic (0 = ...). Solve the equation for it and "
+                "make it an output, or give it a rate; SimulationCost and modFit take the model as it is."
+            )
+
+    @property
+    def algebraic_places(self) -> list[int]:
+        """Positions of the algebraic states among all."""
+        return [self.states.index(s) for s in self.algebraic]
 
     @property
     def is_closed(self) -> bool:

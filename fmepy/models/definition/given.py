@@ -42,6 +42,8 @@ class Given:
         Vector functions with more states are not.
     is_copy : bool
         Whether there was such a model before, of which this one is a changed copy.
+    algebraic : tuple of str
+        States of a function whose entry in what it returns is zero at every time, and no rate.
     """
 
     kind: Kind
@@ -53,6 +55,7 @@ class Given:
     trace: bool
     most_states: int
     is_copy: bool
+    algebraic: tuple[str, ...] = ()
 
     @property
     def forcing_names(self) -> tuple[str, ...]:
@@ -79,6 +82,11 @@ def as_parms(parms: Any) -> dict[str, float]:
         if not np.isfinite(out[name]):
             raise ParameterError(f"`parms`: {name!r} is {value!r}; a finite number is needed.")
     return out
+
+
+def as_names(names: Any) -> tuple[str, ...]:
+    """Return names that were given as one, several or none."""
+    return () if names is None else tuple(map(normal_name, [names] if isinstance(names, str) else names))
 
 
 def as_state(state: Any) -> dict[str, Any]:

@@ -6,11 +6,13 @@ A model text is a set of statements, in any order, one a line::
     next(x) = ...      the state after the next step (difference equations)
     x(0) = ...         initial value of a state, at the start of the run; also x(1900) where that is its time
     name = ...         assignment: an intermediate quantity, and an output
+    0 = ...            an algebraic equation: it holds at every time, and determines a state that has no rate
 
 ``#`` begins a comment, a line goes on while a bracket is open or after a trailing backslash. Time is ``t``. States are
-what has a rate or a next value; names that are neither state, assigned nor ``t`` are parameters or forcings: whoever
-defines the model decides. Left-hand sides are read here, right-hand sides by `expressions.text`, which says what may
-stand in them.
+what has a rate or a next value, and what algebraic equations are solved for: names with an initial value (here or in
+``state=``), which is then a guess, and without a rate. Names that are neither state, assigned nor ``t`` are parameters
+or forcings: whoever defines the model decides. Left-hand sides are read here, right-hand sides by `expressions.text`,
+which says what may stand in them.
 
 An assignment is an equation, not an instruction: the order in which assignments are written does not matter, each name
 is assigned once, and assignments that need one another are an error.
@@ -42,7 +44,7 @@ MAX_TEXT = 500_000
 MAX_TOTAL_SIZE = 2_000_000
 """Most terms and operators of all equations together, assignments put in."""
 
-Kind = Literal["rate", "initial", "assignment"]
+Kind = Literal["rate", "initial", "assignment", "algebraic"]
 
 _NAME = r"([^\W\d]\w*)"
 _RATE = re.compile(rf"d\s*\(\s*{_NAME}\s*\)\s*/\s*d\s*{_NAME}")
@@ -50,6 +52,7 @@ _NEXT = re.compile(rf"next\s*\(\s*{_NAME}\s*\)")
 _INITIAL = re.compile(rf"{_NAME}\s*\(([^()]*)\)")
 _TIME = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _LEIBNIZ = re.compile(rf"d{_NAME}\s*/\s*dt")
+_ZERO = re.compile(r"0+(\.0*)?|\.0+")
 _RATES = {"ode": "d({})/dt", "difference": "next({})"}
 
 
@@ -67,6 +70,8 @@ class Statement:
     @property
     def left(self) -> str:
         """The left-hand side as it identifies the statement."""
+        if self.kind == "algebraic":
+            return f"0, line {self.row}"
         return f"{self.name}(0)" if self.kind == "initial" else self.name
 
     @property
@@ -99,7 +104,7 @@ class ModelText:
     substituted: dict[str, sympy.Expr] = field(repr=False)
 
     def of_kind(self, kind: Kind) -> list[Statement]:
-        """Return the statements that are rates, initial values or assignments, in the order of the text."""
+        """Return the statements of one kind, in the order of the text."""
         return [s for s in self.statements if s.kind == kind]
 
     def written(self, kind: Kind) -> dict[str, sympy.Expr]:
@@ -112,13 +117,18 @@ class ModelText:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """The states, in the order of their equations."""
+        """The states that have a rate, in the order of their equations."""
         return tuple(s.name for s in self.of_kind("rate"))
+
+    @property
+    def residuals(self) -> tuple[sympy.Expr, ...]:
+        """Right-hand sides of the algebraic equations, assigned names put in."""
+        return tuple(self.substituted[s.left] for s in self.of_kind("algebraic"))
 
     @property
     def free_names(self) -> tuple[str, ...]:
         """Names that are neither state, assigned nor time, in the order in which they are read."""
-        defined = {"t", *(s.name for s in self.statements if s.kind != "initial")}
+        defined = {"t", *(s.name for s in self.statements if s.kind in ("rate", "assignment"))}
         names = (node.id for s in self.statements for node in s.tree.names())
         return tuple(dict.fromkeys(n for n in names if n not in defined))
 
@@ -184,15 +194,42 @@ def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where:
 def read_text(text: str, given: Given) -> Draft:
     """Return the draft of a model that is a text; initial values in `state` go before those in the text of a copy."""
     model = _parsed(text, given.kind)
-    if not model.states:
+    algebraic = _algebraic_states(model, given)
+    if not model.states and not algebraic:
         raise ModelError(f"The text has no state: it needs a line such as `{_RATES[given.kind].format('N')} = r * N`.")
     _check_start(model, given)
     return Draft(
-        states=model.states,
+        states=(*model.states, *algebraic),
         parms=given.parms,
         initial={**model.complete("initial"), **given.initial},
-        find=lambda: Found(tuple(model.complete("rate").values()), model.complete("assignment")),
+        find=lambda: Found((*model.complete("rate").values(), *model.residuals), model.complete("assignment")),
         error=model.error,
+        algebraic=algebraic,
+    )
+
+
+def _algebraic_states(model: ModelText, given: Given) -> tuple[str, ...]:
+    """Return what the algebraic equations are solved for: what has an initial value and no rate."""
+    equations = model.of_kind("algebraic")
+    known = {s.name for s in model.statements if s.kind in ("rate", "assignment")}
+    guessed = dict.fromkeys([*(s.name for s in model.of_kind("initial")), *given.initial])
+    states = tuple(s for s in guessed if s not in known)
+    if not equations or len(states) == len(equations):
+        return states if equations else ()  # without equations, what has none is told where all starts are checked
+    if len(states) > len(equations):
+        raise ModelError(
+            f"{listed(states)} have an initial value and no rate, so they are algebraic states, and there "
+            f"{'is' if len(equations) == 1 else 'are'} only {len(equations)} algebraic equation"
+            f"{'s' if len(equations) > 1 else ''} (0 = ...) for these {len(states)}. Write one more, or a rate "
+            f"{_RATES[given.kind].format(states[-1])} = ...{did_you_mean(states[-1], sorted(known))}"
+        )
+    free = [n for n in model.free_names if n not in given.parms and n not in states and n not in given.forcing_names]
+    solved = f"only {listed(states)} {'has' if len(states) == 1 else 'have'}" if states else "no name has"
+    hint = f", such as state={{{free[0]!r}: 1.0}}" if free else ""
+    raise equations[len(states)].error(
+        f"there {'is' if len(equations) == 1 else 'are'} {len(equations)} algebraic equation"
+        f"{'s' if len(equations) > 1 else ''} (0 = ...), and {solved} an initial value but no rate: give the states "
+        f"that they determine a first guess{hint}"
     )
 
 
@@ -237,7 +274,8 @@ def _read_statement(lines: list[str], row: int, source: Source, kind: str) -> St
     )
     try:
         what, name, at = _read_left(left, kind)
-        _check_name(name)
+        if what != "algebraic":
+            _check_name(name)
     except _LeftSideError as error:
         raise source.error(str(error), row, start) from None
     return Statement(what, name, row, right_side(lines, row, source, end), at)
@@ -269,6 +307,10 @@ def _read_left(left: str, kind: str) -> tuple[Kind, str, float]:
         return "initial", name, float(at)
     if re.fullmatch(_NAME, left):
         return "assignment", left, 0.0
+    if _ZERO.fullmatch(left):
+        if kind != "ode":
+            raise _LeftSideError("'0 = ...' is an algebraic equation beside differential equations (OdeModel)")
+        return "algebraic", "", 0.0
     if match := _LEIBNIZ.fullmatch(left):
         raise _LeftSideError(f"{left!r} is not understood: write d({match[1]})/dt")
     rate = _RATES[kind].format("x")
@@ -302,8 +344,9 @@ def _check_definitions(statements: tuple[Statement, ...], kind: str) -> None:
         if earlier is not s:
             raise s.error(f"{s.left!r} is given twice, first in line {earlier.line}")
     states = [s.name for s in statements if s.kind == "rate"]
+    some_are_algebraic = any(s.kind == "algebraic" for s in statements)
     for s in statements:
-        if s.kind == "initial" and s.name not in states:
+        if s.kind == "initial" and s.name not in states and not (some_are_algebraic and s.name not in first):
             raise s.error(
                 f"{s.left} is an initial value, but there is no equation {_RATES[kind].format(s.name)} = ...; "
                 f"the states are {listed(states)}.{did_you_mean(s.name, states)}"

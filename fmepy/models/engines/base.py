@@ -118,6 +118,9 @@ class Engine:
         Place in the order in which "auto" tries the engines; None: only where it is asked for.
     heirs : tuple of str
         Engines that take over the runs it could not finish, before LSODA does.
+    has_mass : tuple of str
+        Methods that solve algebraic equations beside the rates, so that every row fulfils them to the tolerances; for
+        the rows of the others `running.algebraic` does.
     """
 
     name: str
@@ -130,6 +133,7 @@ class Engine:
     watches_switches: bool = False
     rank: float | None = None
     heirs: tuple[str, ...] = ()
+    has_mass: tuple[str, ...] = ()
 
     def method_of(self, options: SolverOptions) -> str:
         """Return the method asked for if it is one of the engine's own, else its default."""

@@ -32,6 +32,8 @@ from fmepy.models.running.problem import Problem
 from fmepy.models.running.system import System, build_system
 from fmepy.types import Matrix, Vector
 
+EXPLICIT = ("tsit45",)
+"""Methods that cannot solve algebraic equations."""
 MOST_POWER = 16
 """Integer powers up to this are written as products, which have no trouble with negative bases."""
 
@@ -216,6 +218,10 @@ def diffsl_code(system: System) -> str:
     inputs += [f"o{i} = 0.0" for i in range(len(watched))] + [f"i{i} = 1.0" for i in range(n)]
     inputs += [f"a{i} = 1.0" for i in range(n_states)]
     text = [f"in_i {{ {', '.join(inputs)} }}", f"u_i {{ {', '.join(f'x{i} = i{i}' for i in range(n))} }}", *lines]
+    if system.algebraic:
+        is_algebraic = [i % n_states in system.algebraic for i in range(n)]
+        text.append(f"dudt_i {{ {', '.join(f'd{i} = 0.0' for i in range(n))} }}")
+        text.append(f"M_i {{ {', '.join('0.0' if a else f'd{i}' for i, a in enumerate(is_algebraic))} }}")
     text.append(f"F_i {{ {', '.join(rates)} }}")
     if watched:
         stops = (f"{_write(e, names)} - o{i}" for i, e in enumerate(reduced[n:]))
@@ -244,6 +250,8 @@ class _Solver:
 
         code, method = self._arguments
         self._ode = ds.Ode(code, ode_solver=getattr(ds, method))
+        if "M_i" in code:  # by an old Jacobian a correction may be small, and no equation of a fast equilibrium solved
+            self._ode.options.update_rhs_jacobian_after_steps = 1
 
     def begin(self, rtol: float, atol: float, start: float) -> None:
         """Set tolerances and the time at which runs start."""
@@ -304,6 +312,8 @@ class DiffsolStepper:
         self._scales = np.tile(self._of_states, len(system.z) // system.n_states)
         self._solver = _compiled(diffsl_code(system), method)
         self._n_parameters = system.layout.n_parameters
+        self._moving = np.ones(len(system.z))
+        self._moving.reshape(-1, system.n_states)[:, system.algebraic] = 0.0  # these have no rate
         self._near = np.full((2, self._n_parameters), np.nan)  # between these, runs come to their end
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
@@ -353,7 +363,9 @@ class DiffsolStepper:
         z = packed[-len(self._scales) - n : -n]
         size = np.abs(z) + self.atol / self.rtol
         parts = (0.0, 0.13, 0.37, 0.71)
-        speeds = [np.abs(self._solver.call("rhs", packed, start + part * span, z)) / size for part in parts]
+        speeds = [
+            np.abs(self._moving * self._solver.call("rhs", packed, start + part * span, z)) / size for part in parts
+        ]
         if np.max(speeds) * span > FAST:
             self._try_beginning(start, packed, end)
 
@@ -400,7 +412,7 @@ class DiffsolStepper:
         try:
             solution = self._solver.call("solve_dense", packed, np.array([last]))
             z = solution.ys[:, -1]
-            slope = self._solver.call("rhs", packed, last, z)
+            slope = self._moving * self._solver.call("rhs", packed, last, z)
         except RuntimeError:
             return False
         began = began / self._scales
@@ -439,4 +451,5 @@ ENGINE = Engine(
     limits_steps=False,
     watches_switches=True,
     rank=1,
+    has_mass=("bdf",),  # between steps the others give only a guess of algebraic states
 )

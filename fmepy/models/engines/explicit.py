@@ -316,6 +316,8 @@ def _add_sensitivities(part: Part, n: int, n_par: int, F: list[_Entry], D: list[
 
 
 def _refuses(equations: Equations) -> str:
+    if equations.algebraic:
+        return "its steps are explicit, and the model has algebraic states"
     try:
         _program(build_system(equations, (), True))
     except NotWritableError as error:

@@ -134,6 +134,7 @@ def known_sizes(definition: Definition, events: Sequence[Event], p: list[float])
         sizes = np.abs(ValueTable(definition.initial, definition.parameters).value(p))
     except SimulationError:  # the first run will fail too
         return np.zeros(len(definition.states))
+    sizes[definition.algebraic_places] = 0.0  # guesses say nothing of the values that are taken
     return np.maximum(sizes, sizes_set(events, definition, p))
 
 

@@ -21,6 +21,7 @@ from fmepy.models.running.switches import as_choices
 from fmepy.types import Vector
 
 Apply = Callable[[Sequence[int], Vector], Vector]
+Settle = Callable[[float, Vector], Vector]
 
 
 class EventTable:
@@ -58,8 +59,14 @@ class EventTable:
         used = {s.name for e in self.events for s in getattr(e.value, "free_symbols", ())}
         return d.function if used & set(d.extra_names) else None
 
-    def prepared(self, p: list[float], scales: Vector | None) -> Apply:
-        """Return ``apply(indices, z) -> z`` for one run; `scales` are the sensitivities' (None: there are none)."""
+    def prepared(self, p: list[float], scales: Vector | None, settle: Settle | None = None) -> Apply:
+        """Return ``apply(indices, z) -> z`` for one run.
+
+        scales : ndarray or None
+            The sensitivities' (None: there are none).
+        settle : callable, optional
+            ``settle(t, z)`` makes algebraic states consistent after the events of one order.
+        """
         events, n = self.events, self._n
 
         def made(i: int, z: Vector) -> tuple[Event, float, Any]:
@@ -83,6 +90,8 @@ class EventTable:
                     z[e.state] = v if e.method == "replace" else old + v if e.method == "add" else old * v
                     if dv is not None:
                         s[:] = dv if e.method == "replace" else s + dv if e.method == "add" else v * s + old * dv
+                if settle is not None:
+                    z = settle(values[0][0].time, z)
             return z
 
         return apply

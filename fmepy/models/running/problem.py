@@ -11,6 +11,7 @@ import numpy as np
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
+from fmepy.models.running.algebraic import Constraints
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
 from fmepy.numerics.structure import FEW, Structure, found_structure
 
@@ -38,9 +39,16 @@ class Problem:
         self.layout = InputLayout(len(definition.parms), len(definition.forcings)) if system is None else system.layout
 
     @cached_property
+    def constraints(self) -> Constraints | None:
+        """The algebraic equations; None where every state has a rate."""
+        return Constraints(self._definition, self.system, self.layout) if self._definition.algebraic else None
+
+    @cached_property
     def rates(self) -> RatesOf:
-        """F(t, z, inputs) in Python."""
+        """F(t, z, inputs) in Python, that of an ordinary system: algebraic states are solved for."""
         layout = self.layout
+        if self.constraints is not None:
+            return self.constraints.rates
         if self.system is not None:
             compiled, size = system_rates(self.system), layout.size
             return lambda t, z, inputs: compiled(t, z.tolist(), inputs[:size])
@@ -52,9 +60,9 @@ class Problem:
 
     @cached_property
     def structure(self) -> Structure | None:
-        """Which rates of a function depend on which states, found by trying; None of equations."""
+        """Which rates of a function depend on which states, found by trying; None of equations and algebraic states."""
         d, function = self._definition, self._function
-        if self.system is not None or function is None or len(d.states) <= FEW:
+        if self.system is not None or function is None or len(d.states) <= FEW or d.algebraic:
             return None
         p = d.parms.to_numpy(dtype=float).tolist()
         without = [0.0] * self.layout.n_forcings

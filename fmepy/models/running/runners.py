@@ -17,6 +17,7 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper
 from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
+from fmepy.models.running.algebraic import CompletedStepper, Settled
 from fmepy.models.running.changes import EventTable
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps, stage_values
@@ -46,6 +47,7 @@ class Runner:
         self._initial = ValueTable(definition.initial, definition.parameters, names)
         self._events = EventTable(events, definition, names)
         self._places = [definition.parameters.index(k) for k in names]
+        self._settled = Settled(definition, names) if definition.algebraic else None
 
     def run(self, p: Vector) -> tuple[Matrix, Any]:
         """Return Y, shape (n_time, n_state), and S, shape (n_time, n_state, n_names) (None without sensitivities).
@@ -57,12 +59,20 @@ class Runner:
         plain = p.tolist()
         y = self._initial.value(plain)
         if not self.names:
-            return self._solve(p, y, None, self._events.prepared(plain, None)), None
+            return self._begun(p, y, None), None
         scales = scales_of(p[self._places])
         S = self._initial.slope(plain) * scales
-        Z = self._solve(p, np.concatenate((y, S.T.ravel())), scales, self._events.prepared(plain, scales))
+        Z = self._begun(p, np.concatenate((y, S.T.ravel())), scales)
         n = self.n_states
         return Z[:, :n], Z[:, n:].reshape(len(Z), len(scales), n).transpose(0, 2, 1) / scales
+
+    def _begun(self, p: Vector, z: Vector, scales: Vector | None) -> Matrix:
+        """Run from z, made consistent where there are algebraic states."""
+        settle = None
+        if self._settled is not None:
+            settle = self._settled.of(p, scales)
+            z = settle(self.timeline.start, z)
+        return self._solve(p, z, scales, self._events.prepared(p.tolist(), scales, settle))
 
     def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
         raise NotImplementedError
@@ -136,7 +146,12 @@ class _FixedRunner(Runner):
         def after(t: float, z: Vector) -> Vector:
             return apply_events(np.flatnonzero(at == t), z) if t in at else z
 
-        rates = self._rates(p, scales)
+        rates, step = self._rates(p, scales), self._step
+        if (settled := self._settled) is not None:
+            inputs_at, completed = settled.at_stage(p, scales), settled.constraints.completed
+
+            def step(rates: Any, t: float, z: Vector, h: float, u: Any) -> Vector:
+                return completed(t + h, self._step(rates, t, z, h, u), inputs_at(u[2]))
 
         def guarded(t: float, z: Vector, u: Any) -> Any:
             try:
@@ -150,7 +165,7 @@ class _FixedRunner(Runner):
 
         with np.errstate(all="ignore"):
             Z = fixed_run(
-                self._step,
+                step,
                 guarded,
                 z,
                 self._grid,
@@ -180,15 +195,29 @@ def make_runner(
         rates = _rates_at_stages(definition, names)
         return None if rates is None else _FixedRunner(engine, options, rates, times, *common)
     problem = problem_of(definition, names, engine.watches_switches)
+    if problem is None:
+        return None
     assert engine.stepper is not None, "an engine has steps or a stepper"
-    return None if problem is None else _AdaptiveRunner(engine.stepper(problem, options), problem, *common)
+    stepper = engine.stepper(problem, options)
+    if problem.constraints is not None:
+        solves = engine.method_of(options) in engine.has_mass
+        stepper = CompletedStepper(stepper, problem.constraints, options, solves)
+    return _AdaptiveRunner(stepper, problem, *common)
 
 
 def _rates_at_stages(definition: Definition, names: tuple[str, ...]) -> Any:
     """Return ``rates(p, scales) -> (t, z, u) -> rates of z``, u being the forcings; None if there are none."""
+    if definition.equations is None and names:
+        return None
+    if definition.algebraic:
+        settled = Settled(definition, names)
+
+        def of_constraints(p: Vector, scales: Vector | None) -> Any:
+            inputs_at, moving = settled.at_stage(p, scales), settled.constraints.rates
+            return lambda t, z, u: moving(t, z, inputs_at(u))
+
+        return of_constraints
     if definition.equations is None:
-        if names:
-            return None
         function = definition.function
         assert function is not None
 

@@ -85,6 +85,8 @@ class System:
     planned : tuple of int
         Those whose crossings are known beforehand, by position; see `models.running.planned`.
     layout : InputLayout
+    algebraic : tuple of int
+        States whose entry in the rates is zero at every time; of these F holds what is to be zero.
     """
 
     n_states: int
@@ -96,6 +98,7 @@ class System:
     switches: tuple[Switch, ...]
     planned: tuple[int, ...]
     layout: InputLayout
+    algebraic: tuple[int, ...] = ()
 
     @property
     def rates(self) -> tuple[Any, ...]:
@@ -169,7 +172,10 @@ def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, pla
         if w.g.free_symbols <= known:
             planned.append(i)
             known.add(w.mode)
-    return System(len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, tuple(planned), layout)
+    algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
+    return System(
+        len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, tuple(planned), layout, algebraic
+    )
 
 
 def _any(g: Any) -> bool:

@@ -37,6 +37,10 @@ from fmepy.models.running.system import (
 from fmepy.numerics.finite import all_finite
 from fmepy.types import IntVector, Matrix, Vector
 
+MOST_READINGS = 5
+"""Of modes and algebraic states in turn, where both are read at the start of a stretch."""
+JUMP = 1e-5
+"""Relative change of an algebraic state at a crossing above which it has jumped."""
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
 
@@ -199,7 +203,9 @@ def run_segments(
     out[: timeline.n_at_start] = z
     if timeline.first_events:
         z = apply_events(timeline.first_events, z)
-    modes = _Modes(system, layout, inputs) if system is not None and system.switches else None
+    modes = None
+    if system is not None and system.switches:
+        modes = _Modes(system, layout, inputs, getattr(stepper, "constraints", None))
     if segments is None:
         segments = timeline.segments(known_crossings(system, inputs, timeline) if system is not None else ())
     if modes is not None:
@@ -272,8 +278,8 @@ class _Modes:
     segment begins.
     """
 
-    def __init__(self, system: System, layout: InputLayout, inputs: Vector) -> None:
-        self.system, self.inputs = system, inputs
+    def __init__(self, system: System, layout: InputLayout, inputs: Vector, constraints: Any = None) -> None:
+        self.system, self.inputs, self._constraints = system, inputs, constraints
         self._at = layout.modes.start
         self._offsets = layout.size
         self._g = switch_functions(system)
@@ -295,8 +301,16 @@ class _Modes:
         return self._g(t, z.tolist(), self.inputs[: self._offsets].tolist())
 
     def _f(self, t: float, z: Vector) -> Vector:
-        rates = self._rates(t, z.tolist(), self.inputs[: self._offsets].tolist())
-        return np.array(rates[: self.system.n_states], dtype=float)
+        plain, rates = self.inputs[: self._offsets].tolist(), self._rates
+        found = rates(t, z.tolist(), plain) if self._constraints is None else self._constraints.rates(t, z, plain)
+        return np.array(found[: self.system.n_states], dtype=float)
+
+    def _completed(self, t: float, z: Vector) -> Vector:
+        """Return z with algebraic states that fulfil their equations by the present modes."""
+        if self._constraints is None:
+            return z
+        completed: Vector = self._constraints.completed(t, z, self.inputs[: self._offsets].tolist())
+        return completed
 
     def _speed(self, i: int, t: float, z: Vector, f: Vector) -> tuple[float, Vector, Vector]:
         """Return dg/dt along the run, dg/dy and the scaled dg/dp."""
@@ -309,6 +323,11 @@ class _Modes:
         for k, i in enumerate(self.system.planned):
             self.inputs[self._at + i] = self._planned[segment][k]
         self._read(self.system.watched, t, z)
+        for _ in range(MOST_READINGS if self._constraints is not None else 0):
+            z, before = self._completed(t, z), self.inputs[: self._offsets].copy()
+            self._read(self.system.watched, t, z)
+            if (self.inputs[: self._offsets] == before).all():
+                break
         self._set_offsets(t, z, span)
 
     def _read(self, switches: Sequence[int], t: float, z: Vector) -> None:
@@ -357,12 +376,26 @@ class _Modes:
             if j == i or j in system.dependents[i]:
                 self.inputs[self._at + j] = value
         self._read([j for j in system.watched if j != i and (j in system.dependents[i] or j in self._unknown)], t, z)
+        after = z if self._constraints is None else self._jumped(i, t, z)
         if len(z) > n and speed != 0:
             with np.errstate(all="ignore"):
-                S, jump = z[n:].reshape(-1, n), before - self._f(t, z)
+                S, jump = z[n:].reshape(-1, n), before - self._f(t, after)
                 shift = -(S @ g_y + g_p) / speed
-                z = np.concatenate((z[:n], (S + shift[:, None] * jump).ravel()))
-        return z
+                after = np.concatenate((after[:n], (S + shift[:, None] * jump).ravel()))
+        return after
+
+    def _jumped(self, i: int, t: float, z: Vector) -> Vector:
+        """Return z behind switch i, where algebraic states may have jumped, and other conditions of them with these."""
+        system, n = self.system, self.system.n_states
+        w = {system.z[k] for k in system.algebraic}
+        others = [j for j in system.watched if j != i and system.switches[j].g.free_symbols & w]
+        after = self._completed(t, z)
+        for _ in range(MOST_READINGS):
+            if (np.abs(after - z)[:n] <= JUMP * (np.abs(after) + np.abs(z))[:n]).all():
+                break
+            self._read(others, t, after)
+            z, after = after, self._completed(t, after)
+        return after
 
     def advance(self, stepper: Stepper, segment: Segment, z: Vector) -> Matrix:
         """Carry z over a segment, through the crossings in it."""

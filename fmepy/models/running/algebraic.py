@@ -1,0 +1,467 @@
+"""Algebraic states: solved for where a run begins, after events, and, for engines without a mass matrix, all along.
+
+Of the states y = (x, w) of a model the x have rates and the w have equations::
+
+    x' = f(t, x, w, p),    0 = g(t, x, w, p)
+
+of index one: dg/dw is regular, so that w is a function of t, x and p, and::
+
+    w' = -(dg/dw)^-1 (dg/dx f + dg/dt)                    dw/dp = -(dg/dw)^-1 (dg/dx dx/dp + dg/dp)
+
+(the implicit function theorem; Hairer and Wanner 1996, section VI.1). The first gives an engine a guess of w along its
+own steps, so that Newton's method, which finds w from there, stays on the branch where the run began. The second is the
+algebraic equation of the sensitivities, which is linear.
+
+References
+----------
+Hairer, E. and Wanner, G. (1996). Solving Ordinary Differential Equations II. Springer, 2nd edition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fmepy.compiled.python_code import array_function, scalar_function
+from fmepy.errors import ModelError, SimulationError, listed
+from fmepy.expressions.derivatives import derivative
+from fmepy.models.definition.definition import Definition
+from fmepy.models.definition.values import ValueTable
+from fmepy.models.engines.base import SolverOptions
+from fmepy.models.running.forcings import forcing_values
+from fmepy.models.running.system import InputLayout, System, along, build_system, system_rates
+from fmepy.numerics.at_rest import SINGULAR_HERE, Found, Tolerances, null_direction, rest_from
+from fmepy.numerics.finite import all_finite
+from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
+from fmepy.types import IntVector, Matrix, Vector
+
+_QUICK = 6
+"""Full Newton steps from the guess of an engine before the search is a careful one."""
+_MANY = 50
+"""Steps of that kind where a careful search has found nothing."""
+_NEAR = 1e-8
+"""A relative correction after which, in Newton's quadratic end, nothing is left that a float could hold."""
+_LEFT = 100.0
+"""Times the tolerances: what an engine may leave of the equations."""
+_NOTHING = 1e-30
+"""Of a state: what its correction is relative to at zero."""
+_SMALL_SYSTEM = 30
+"""Algebraic states up to which the structure of dg/dw is worth nothing."""
+_CAREFUL = Tolerances(rtol=1e-9, atol=1e-14, ctol=1e-9, max_iter=50, positive=False)
+_AHEAD = 1e-6
+"""Of the time in which states change by as much as they are: the step of a difference along the run."""
+_SMALL = 1e-3  # of the largest algebraic state: the size of one that is smaller still
+
+
+class Constraints:
+    """The algebraic equations of a first-order system z' = F(t, z, inputs), z = [y, s_1, ..., s_k].
+
+    Parameters
+    ----------
+    definition : Definition
+    system : System or None
+        None of a function.
+    layout : InputLayout
+        Where things lie in the inputs.
+    """
+
+    def __init__(self, definition: Definition, system: System | None, layout: InputLayout) -> None:
+        self._d, self._system, self._layout = definition, system, layout
+        self.n = len(definition.states)
+        self.places: IntVector = np.array(definition.algebraic_places, dtype=np.intp)
+        self._code = None if system is None else _code(system)
+
+    # --- the system, evaluated
+
+    def whole(self, t: float, z: Vector, inputs: Any) -> Vector:
+        """Return F: rates, and what is to be zero in the places of the algebraic states."""
+        if self._system is not None:
+            return np.array(system_rates(self._system)(t, z.tolist(), inputs[: self._layout.size]), dtype=float)
+        function, n = self._d.function, self._layout.n_parameters
+        assert function is not None, "a definition has equations or a function"
+        return function(t, z, inputs[:n], self._layout.forcing_values(t, inputs))
+
+    def _residuals(self, t: float, y: Vector, inputs: Any) -> Vector:
+        if self._code is not None:
+            return np.array(self._code.residuals(t, y, inputs), dtype=float)
+        return self.whole(t, y, inputs)[self.places]
+
+    @cached_property
+    def _structure(self) -> Structure:
+        """Of dg/dw."""
+        d, places = self._d, self.places
+        if self._code is not None:
+            return self._code.structure
+        p = d.parms.to_numpy(dtype=float)
+        at = _Here(self, 0.0, ValueTable(d.initial, d.parameters).value(p.tolist()), [*p, *[0.0] * self._layout.size])
+        try:
+            with np.errstate(all="ignore"):
+                return found_structure(at.rates, at.y[places])
+        except Exception:  # it is asked what it may not be made for
+            return Structure.dense(len(places))
+
+    # --- what it is for
+
+    def completed(self, t: float, z: Vector, inputs: Any) -> Vector:
+        """Return z with algebraic states, and their sensitivities, that fulfil their equations.
+
+        Raises
+        ------
+        SimulationError
+            None were found from those in z.
+        """
+        return self._solved(t, z, inputs)[0]
+
+    def _solved(self, t: float, z: Vector, inputs: Any, is_near: bool = False) -> tuple[Vector, _Here]:
+        """Return z, completed, and the equations there; is_near: what stands in z is known to be near."""
+        here = _Here(self, t, z[: self.n].copy(), inputs)
+        if not here.is_corrected(is_near):
+            here.find()
+        z = z.copy()
+        z[: self.n] = here.y
+        if len(z) > self.n:  # linear in those of the algebraic states: one step of Newton's is exact
+            left = self.whole(t, z, inputs)[self.n :].reshape(-1, self.n)[:, self.places]
+            S = z[self.n :].reshape(-1, self.n)  # a view
+            S[:, self.places] -= here.solve(left.T).T
+        return z, here
+
+    def rates(self, t: float, z: Vector, inputs: Any) -> Vector:
+        """Return z' as an ordinary system: algebraic states are solved for, and move along with the others.
+
+        Those of the sensitivities are found without a guess; they stand still. Where the algebraic states have no
+        values the run has failed (SimulationError): solvers do not get back from a step into nowhere.
+        """
+        z, here = self._solved(t, z, inputs, is_near=True)
+        out = self.whole(t, z, inputs)
+        out.reshape(-1, self.n)[:, self.places] = 0.0
+        slopes = -here.solve(self._along(t, z[: self.n], out[: self.n], inputs))
+        out[self.places] = slopes if all_finite(slopes) else 0.0
+        return out
+
+    def checked(self, t: Vector, rows: Matrix, inputs: Any, rtol: float, atol: Vector) -> Matrix:
+        """Return rows of an engine that solves the equations itself, one step of Newton's nearer to them.
+
+        Raises
+        ------
+        SimulationError
+            It has left the equations by more than the tolerances allow. A search that keeps an old dg/dw takes a
+            correction for the last one that is small for that alone, and can lose a fast equilibrium without a word.
+        """
+        assert self._code is not None, "such engines run equations"
+        m, s, Y = len(self.places), self._code.structure, rows[:, : self.n].T
+        J = np.zeros((len(rows), m, m))
+        for i, j, entry in zip(s.rows, s.columns, self._code.entries_of_rows(t, Y, inputs), strict=True):
+            J[:, i, j] = entry
+        g = np.stack([np.broadcast_to(e, len(rows)) for e in self._code.residuals_of_rows(t, Y, inputs)], -1)
+        try:
+            d = np.linalg.solve(J, g[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:
+            d = np.full_like(g, np.nan)
+        w = rows[:, self.places]
+        lost = ~(np.abs(d) <= _LEFT * (rtol * np.abs(w) + atol[self.places]))
+        if lost.any():
+            row, i = np.argwhere(lost)[0]
+            raise SimulationError(
+                f"the solver has lost the algebraic equation of {self._d.algebraic[i]!r}", time=float(t[row])
+            )
+        rows[:, self.places] = w - d
+        return rows
+
+    def _along(self, t: float, y: Vector, f: Vector, inputs: Any) -> Vector:
+        """Return dg/dt + dg/dx f."""
+        if self._code is not None:
+            return np.array(self._code.along(t, y, inputs), dtype=float)
+        speed = float((np.abs(f) / (np.abs(y) + _SMALL * float(np.abs(y).max(initial=0.0)) + 1e-300)).max())
+        h = _AHEAD / max(speed, 1.0 / max(abs(t), 1.0))
+        ends = [self._residuals(t + s * h, y + s * h * f, inputs) for s in (1.0, -1.0)]
+        return np.asarray((ends[0] - ends[1]) / (2 * h))
+
+
+@dataclass(slots=True)
+class _Here:
+    """The algebraic equations at one time and state, `fmepy.numerics.at_rest.Resting` in the algebraic states alone.
+
+    Attributes
+    ----------
+    values : ndarray
+        The entries of dg/dw where a search has ended.
+    """
+
+    of: Constraints
+    t: float
+    y: Vector
+    inputs: Any
+    values: Any = None
+
+    @property
+    def structure(self) -> Structure:
+        return self.of._structure
+
+    def rates(self, w: Vector) -> Vector:
+        """Return g, NaN where it has no value."""
+        y = self.y.copy()
+        y[self.of.places] = w
+        try:
+            return self.of._residuals(self.t, y, self.inputs)
+        except (ValueError, ArithmeticError) as error:
+            if isinstance(error, ModelError):
+                raise
+            return np.full(len(w), np.nan)
+
+    def jacobian(self, w: Vector, f: Vector) -> Vector:
+        """Return the entries of dg/dw."""
+        if self.of._code is None:
+            size = np.abs(w) + _SMALL * (float(np.abs(w).max(initial=0.0)) or 1.0)
+            return difference_jacobian(self.rates, w, f, self.structure, size)
+        y = self.y.copy()
+        y[self.of.places] = w
+        return np.array(self.of._code.entries(self.t, y, self.inputs), dtype=float)
+
+    def solve(self, b: Any) -> Any:
+        """Return x of dg/dw x = b; NaN where dg/dw is singular."""
+        s = self.structure
+        if s.n > _SMALL_SYSTEM:
+            return s.solver(self.values).solve(b)
+        J = np.zeros((s.n, s.n))
+        J[s.rows, s.columns] = self.values
+        try:
+            return np.linalg.solve(J, b)
+        except np.linalg.LinAlgError:
+            return np.full_like(b, np.nan)
+
+    def is_corrected(self, is_near: bool, most: int = _QUICK) -> bool:
+        """Move y to where g is zero by a few whole steps of Newton's, and tell whether they led there.
+
+        From far away each step must be half as long as the one before, and leave what is positive a tenth of itself.
+        """
+        places, before = self.of.places, np.inf
+        w = self.y[places]
+        for _ in range(most):
+            g = self.rates(w)
+            self.values = self.jacobian(w, g)
+            d = -self.solve(g)
+            moved, length = w + d, float((np.abs(d) / (np.abs(w) + np.abs(w + d) + _NOTHING)).max())
+            if not length < np.inf or not (is_near or (length < 0.5 * before and (moved >= 0.1 * w)[w > 0].all())):
+                return False
+            w, before = moved, length
+            if length <= _NEAR:
+                self.y[places] = w
+                return True
+        return False
+
+    def find(self) -> None:
+        """Move y to where g is zero: with care, else by any steps of Newton's, which a diode's knee may ask for."""
+        found = self.searched()
+        if not found.converged:
+            if self.is_corrected(is_near=True, most=_MANY):
+                return
+            raise SimulationError(self.told(found), time=self.t)
+        self.y[self.of.places] = found.y
+        self.values = self.jacobian(found.y, found.f)
+
+    def searched(self) -> Found:
+        """Search for the zero of g with care, from where y stands; from positive values for positive ones first."""
+        w = self.y[self.of.places]
+        with np.errstate(all="ignore"):
+            if (w > 0).all():
+                found = rest_from(self, w, replace(_CAREFUL, positive=True))
+                if found.converged:
+                    return found
+            return rest_from(self, w, _CAREFUL)
+
+    def told(self, found: Found) -> str:
+        """Return what is known of a search that found nothing, in words."""
+        states = self.of._d.algebraic
+        stands = ", ".join(f"{s} = {v:.6g}" for s, v in zip(states, found.y[:6], strict=False))
+        if not all_finite(found.f):
+            i = int(np.argmin(np.isfinite(found.f)))
+            return (
+                f"the algebraic equation {equation_of(self.of._d, i)} has no value where the search stands ({stands})"
+            )
+        i = int(np.argmax(np.abs(found.f)))
+        return (
+            f"no values of the algebraic states {listed(states)} were found that fulfil their equations: {found.why}, "
+            f"at {stands}, where {equation_of(self.of._d, i)} leaves {found.f[i]:.3g}; give guesses nearer to it in "
+            "`state`"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Code:
+    """Functions of (t, y, inputs) of a system's equations."""
+
+    structure: Structure
+    residuals: Callable[..., Any]
+    entries: Callable[..., Any]
+    along: Callable[..., Any]
+    residuals_of_rows: Callable[..., Any]
+    entries_of_rows: Callable[..., Any]
+
+
+@lru_cache(maxsize=64)
+def _code(system: System) -> _Code:
+    n, size = system.n_states, system.layout.size
+    y, rates = system.z[:n], system.model_rates
+    w, g = [y[i] for i in system.algebraic], [rates[i] for i in system.algebraic]
+    x = [(s, f) for i, (s, f) in enumerate(zip(y, rates, strict=True)) if i not in system.algebraic]
+    structure = Structure.of(np.array([[s in e.free_symbols for s in w] for e in g], dtype=bool))
+    entries = [derivative(g[i], w[j]) for i, j in zip(structure.rows, structure.columns, strict=True)]
+    moved = [derivative(e, system.time) + along(e, [s for s, _ in x], [f for _, f in x]) for e in g]
+
+    def compiled(expressions: Any) -> Callable[..., Any]:
+        function = scalar_function([[system.time], y, system.inputs], expressions)
+        return lambda t, values, inputs: function((t,), values.tolist(), inputs[:size])
+
+    def of_rows(expressions: Any) -> Callable[..., Any]:
+        function = array_function([[system.time], y, system.inputs], expressions)
+        return lambda t, Y, inputs: function((t,), Y, inputs[:size])
+
+    return _Code(structure, compiled(g), compiled(entries), compiled(moved), of_rows(g), of_rows(entries))
+
+
+def equation_of(definition: Definition, i: int) -> str:
+    """Return what the algebraic equation number i is called."""
+    e, place = definition.equations, definition.algebraic_places[i]
+    if e is None or definition.function is not None:
+        return f"that in the place of {definition.algebraic[i]!r}"
+    return f"`0 = {e.rates[place]}`"
+
+
+# --- between the stretches of a run
+
+
+class Settled:
+    """A state made consistent at one time, whatever the stretch: conditions are decided where they stand.
+
+    Parameters
+    ----------
+    definition : Definition
+        With algebraic states.
+    names : sequence of str
+        The parameters with sensitivities.
+    """
+
+    def __init__(self, definition: Definition, names: tuple[str, ...]) -> None:
+        equations = definition.equations
+        system = None if equations is None else build_system(equations, names, False)
+        layout = InputLayout(len(definition.parms), len(definition.forcings)) if system is None else system.layout
+        self.constraints = Constraints(definition, system, layout)
+        self._forcings, self._layout = definition.forcings, layout
+
+    def at_stage(self, p: Vector, scales: Vector | None) -> Callable[[Any], list[float]]:
+        """Return ``inputs(u)``, by the values of the forcings."""
+        inputs = np.zeros(self._layout.size)
+        inputs[: len(p)] = p
+        if scales is not None:
+            inputs[self._layout.scales] = scales
+        plain, lines = inputs.tolist(), self._layout.lines
+
+        def with_forcings(u: Any) -> list[float]:
+            plain[lines] = [c for v in u for c in (v, 0.0)]
+            return plain
+
+        return with_forcings
+
+    def of(self, p: Vector, scales: Vector | None) -> Callable[[float, Vector], Vector]:
+        """Return ``settle(t, z)``, which gives z algebraic states that fulfil their equations at time t."""
+        inputs_at = self.at_stage(p, scales)
+
+        def settle(t: float, z: Vector) -> Vector:
+            with np.errstate(all="ignore"):
+                return self.constraints.completed(t, z, inputs_at(self.forced(t)))
+
+        return settle
+
+    def forced(self, t: float) -> Any:
+        """Return the forcings at one time, those after a jump."""
+        return forcing_values(self._forcings, np.array([t]))[:, 0].tolist()
+
+
+class CompletedStepper:
+    """An engine on stretches that begin with consistent states, and whose rows are consistent.
+
+    Parameters
+    ----------
+    stepper : Stepper
+    constraints : Constraints
+    options : SolverOptions
+    solves : bool
+        Whether the engine solves the algebraic equations itself, beside the rates, so that its rows are only checked.
+    """
+
+    def __init__(self, stepper: Any, constraints: Constraints, options: SolverOptions, solves: bool) -> None:
+        self._stepper, self.constraints, self._options, self._solves = stepper, constraints, options, solves
+        self.name, self.watches_switches = stepper.name, stepper.watches_switches
+
+    def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
+        """Return (times reached, z at them); see `engines.base`."""
+        plain, constraints, options = inputs.tolist(), self.constraints, self._options
+        with np.errstate(all="ignore"):
+            at, rows = self._stepper.advance(start, constraints.completed(start, z, plain), inputs, times)
+            if self._solves:
+                return at, constraints.checked(np.asarray(at), rows, plain, options.rtol, options.atol)
+            for i in range(len(rows)):
+                if all_finite(rows[i]):
+                    rows[i] = constraints.completed(float(at[i]), rows[i], plain)
+        return at, rows
+
+
+# --- at the door
+
+
+def check_index(definition: Definition, start: float) -> None:
+    """Refuse (ModelError) algebraic equations that do not determine the algebraic states at the model's own start."""
+    d = definition
+    if len(d.algebraic) == len(d.states):
+        raise ModelError(
+            f"No state of the model has a rate: {listed(d.states)} {'is' if len(d.states) == 1 else 'are'} algebraic. "
+            "SteadyModel solves such equations."
+        )
+    settled, p = Settled(d, ()), d.parms.to_numpy(dtype=float)
+    try:
+        y = ValueTable(d.initial, d.parameters).value(p.tolist())
+    except SimulationError:  # the first run will tell
+        return
+    here = _Here(settled.constraints, start, y, settled.at_stage(p, None)(settled.forced(start)))
+    with np.errstate(all="ignore"):
+        found = here.searched()
+        if not all_finite(found.f) or not (found.converged or found.why == SINGULAR_HERE):
+            return  # no start from this guess: the run tells, for other parameters may have one
+        v = null_direction(here, found, here.rates)
+    if v is None:
+        return
+    moved = np.abs(v) * (np.abs(found.y) + _SMALL * (float(np.abs(found.y).max()) or 1.0))  # v is in units of sizes
+    free = [s for s, part in zip(d.algebraic, moved, strict=True) if part > 0.05 * moved.max()]
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    matched = maximum_bipartite_matching(_entries_of(here, found), perm_type="row")
+    lost = [i for i in range(len(d.algebraic)) if i not in matched]
+    of = f"dg/d({', '.join(d.algebraic)}) of 0 = g"
+    if lost:  # whatever the values
+        raise ModelError(
+            f"The model is of an index above one, which no engine solves: {of} is singular, so that the algebraic "
+            f"equations do not determine {listed(free)}; {' and '.join(equation_of(d, i) for i in lost[:4])} "
+            f"{'does' if len(lost) == 1 else 'do'} not hold what could be solved for. Differentiate it with respect to "
+            "time, put the rates in, and again, until an algebraic state stands in it; take the result in its place, "
+            "with initial values that fulfil the first one."
+        )
+    stands = ", ".join(f"{s} = {w:.6g}" for s, w in zip(d.algebraic, found.y[:6], strict=False))
+    raise ModelError(
+        f"The algebraic equations do not determine {listed(free)} at the start ({stands}): {of} is singular there. If "
+        "it is so in this state only, give another guess in `state`; if everywhere, the model is of an index above "
+        "one, which no engine solves: one of the equations follows from the others, or must be differentiated with "
+        "respect to time until it determines an algebraic state."
+    )
+
+
+def _entries_of(here: _Here, found: Found) -> Any:
+    """Return which algebraic equation moves with which algebraic state, where the search stands or beside it."""
+    s, beside = here.structure, found.y + 0.1 * (1 + np.abs(found.y))
+    moves = [np.nan_to_num(here.jacobian(w, here.rates(w)), nan=1.0) != 0 for w in (found.y, beside)]
+    entries = np.logical_or(*moves)
+    return sparse.csr_matrix((entries[entries], (s.rows[entries], s.columns[entries])), shape=(s.n, s.n))
