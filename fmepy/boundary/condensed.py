@@ -15,6 +15,13 @@ from fmepy.compiled.triangular import lower_factor
 from fmepy.types import Cube, IntVector, Matrix
 
 
+class Stack(NamedTuple):
+    """Rows of many squares, transposed, and room for the same made triangular: shape (n, w, n_row) and (n, w, w)."""
+
+    rows: Cube
+    made: Cube
+
+
 class Chain(NamedTuple):
     """The stretches of all records.
 
@@ -39,6 +46,16 @@ class Chain(NamedTuple):
     relation: Cube
     dx: Matrix
     dp: Matrix
+
+
+def triangular(stack: Stack) -> None:
+    """Make rows triangular, one square after the other; the rows are overwritten."""
+    w, m = stack.rows.shape[1], stack.rows.shape[2]
+    for s in range(stack.rows.shape[0]):
+        lower_factor(stack.rows[s], w, m)
+        for j in range(w):
+            for i in range(min(w, m)):
+                stack.made[s, j, i] = stack.rows[s, j, i]
 
 
 def _put(M, n, place, W, at):

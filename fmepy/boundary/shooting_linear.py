@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.boundary.condensed import Chain, condense, spread
+from fmepy.boundary.condensed import Chain, Stack, condense, spread, triangular
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
@@ -39,14 +39,14 @@ from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """Which segments are of which record, and which unknowns move a record.
+    """Which segments are of which record, and which unknowns are in its equations.
 
     Attributes
     ----------
     record : ndarray of int, shape (n_segment,)
         The record of every segment; those of one stand together, in order.
     own : ndarray of int, shape (n_record, n_own)
-        The unknowns that move a record; -1 behind those of records with fewer.
+        The unknowns that are in a record's equations; -1 behind those of records with fewer.
     n_par : int
     """
 
@@ -79,8 +79,8 @@ class Linear:
     A, B, gap : ndarray, shape (n_segment, n_state, n_state), (n_segment, n_state, n_own) and (n_segment, n_state)
         Derivatives of the end of a segment to its start and to the unknowns, and how far it lies from the next start;
         of the last segment of a record they do not matter.
-    X0, gap0 : ndarray, shape (n_record, n_state, n_own) and (n_record, n_state)
-        Of the model's own start.
+    X0, gap0 : ndarray, shape (n_record, n_state, n_par) and (n_record, n_state)
+        Of the model's own start, which other unknowns may move.
     """
 
     records: Records
@@ -94,7 +94,8 @@ class Linear:
     @cached_property
     def squares(self) -> Cube:
         """The rows of every segment, triangular, shape (n_segment, w, w) with w = n_state + n_own + 1."""
-        return triangle(self.rows)
+        lower: Cube = triangle(self.rows.transpose(0, 2, 1).copy()).transpose(0, 2, 1)
+        return lower
 
     def felt(self) -> Vector:
         """Return how much every unknown moves: the lengths of its columns, shape (n_par,)."""
@@ -103,8 +104,7 @@ class Linear:
         each = (self.rows[:, :, n:-1] ** 2).sum(axis=1) + (self.B**2).sum(axis=1)
         out = np.zeros(r.n_par + 1)
         np.add.at(out, r.own[r.record], each)
-        np.add.at(out, r.own, (self.X0**2).sum(axis=1))
-        return np.sqrt(out[:-1])
+        return np.sqrt(out[:-1] + (self.X0**2).sum(axis=(0, 1)))
 
     def _along(self, step: Step) -> Matrix:
         """Return the steps in starts and unknowns of every segment, shape (n_segment, n_state + n_own)."""
@@ -122,7 +122,7 @@ class Linear:
         ends = np.einsum("sij,sj->si", self.A, step.dx) + np.einsum("sij,sj->si", self.B, moved[:, n:])
         gap = (self.gap + ends)[inner] - step.dx[1:][inner[:-1]]
         first = self.records.is_first
-        gap0 = self.gap0 + np.einsum("sij,sj->si", self.X0, moved[first, n:]) - step.dx[first]
+        gap0 = self.gap0 + self.X0 @ step.dp - step.dx[first]
         return float((r**2).sum() + ((gap**2).sum() + (gap0**2).sum()) / sigma**2)
 
     def step(self, sigma: float | None, damping: float, held: Mapping[int, float] | None = None) -> Step:
@@ -162,10 +162,14 @@ class Step:
 
 
 def triangle(rows: Cube) -> Cube:
-    """Return R of rows = QR, shape (n, w, w), padded with zeros."""
-    R: Any = np.linalg.qr(rows, mode="r")
-    n, m, w = R.shape
-    return R if m == w else np.concatenate([R, np.zeros((n, w - m, w))], axis=1)
+    """Return L of rows = LQ, lower triangular, shape (n, w, w), padded with zeros.
+
+    rows : shape (n, w, n_row), transposed: a row of R = L' a column
+    """
+    stack = Stack(np.ascontiguousarray(rows), np.zeros((*rows.shape[:2], rows.shape[1])))
+    words = packed(stack)
+    c_loop(triangular, "triangular squares")(address(words))
+    return stack.made
 
 
 def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, float]) -> Step:
@@ -190,16 +194,17 @@ def _leaves(linear: Linear, s: IntVector, sigma: float | None, root: float) -> t
     """Return constraints and squares of the segments `s`, those that another one follows, as stretches, transposed."""
     n, q = linear.B.shape[1:]
     w = 2 * n + q + 1
-    V = np.zeros((len(s), n + q + 1 + n, w))
-    V[:, : n + q + 1, :n], V[:, : n + q + 1, 2 * n :] = linear.squares[s, :, :n], linear.squares[s, :, n:]
-    V[:, n + q + 1 :, :n] = root * np.eye(n)
-    C = np.empty((len(s), n, w))
-    C[:, :, :n], C[:, :, n : 2 * n] = linear.A[s], -np.eye(n)
-    C[:, :, 2 * n : -1], C[:, :, -1] = linear.B[s], -linear.gap[s]
+    k = n + q + 1
+    C = np.empty((len(s), w, n))
+    C[:, :n], C[:, n : 2 * n] = linear.A[s].transpose(0, 2, 1), -np.eye(n)
+    C[:, 2 * n : -1], C[:, -1] = linear.B[s].transpose(0, 2, 1), -linear.gap[s]
+    V = np.zeros((len(s), w, k + n + (0 if sigma is None else n)))
+    lower = linear.squares[s].transpose(0, 2, 1)
+    V[:, :n, :k], V[:, 2 * n :, :k] = lower[:, :n], lower[:, n:]
+    V[:, :n, k : k + n] = root * np.eye(n)
     if sigma is not None:
-        V, C = np.concatenate([V, C / sigma], axis=1), np.empty((len(s), 0, w))
-    V = triangle(V) if len(s) else V[:, :w]
-    return np.ascontiguousarray(C.transpose(0, 2, 1)), np.ascontiguousarray(V.transpose(0, 2, 1))
+        V[:, :, k + n :], C = C / sigma, C[:, :, :0].copy()
+    return C, triangle(V)
 
 
 def _closed(
@@ -234,8 +239,10 @@ def _closed(
             V.append(placed(chain.V[whole].T, record, a, c))
         V.append(placed(linear.squares[c], record, c))
         V.append(placed(np.concatenate([root * np.eye(n), np.zeros((n, q + 1))], axis=1), record, c))
-        begin = np.concatenate([-np.eye(n), linear.X0[record], -linear.gap0[record][:, None]], axis=1)
-        C.append(placed(begin, record, a))
+        begin = np.zeros((n, width + 1))
+        begin[:, place[a] : place[a] + n] = -np.eye(n)
+        begin[:, n_x : n_x + records.n_par], begin[:, -1] = linear.X0[record], -linear.gap0[record]
+        C.append(begin)
     on_unknowns = np.zeros((records.n_par, width + 1))
     on_unknowns[:, n_x : n_x + records.n_par] = root * np.eye(records.n_par)
     squares, constraints = np.concatenate([*V, on_unknowns]), np.concatenate(C)

@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem
-from fmepy.boundary.shooting_linear import Linear, Records, triangle
+from fmepy.boundary.reduced import Readings, reduce
+from fmepy.boundary.shooting_linear import Linear, Records
 from fmepy.boundary.unknowns import initial_values
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.kernels import packed
 from fmepy.costs.interpolation import merge_times, nearest_rows
 from fmepy.errors import ArgumentError, DataError, SimulationError
 from fmepy.expressions.equations import names_in
@@ -245,9 +248,9 @@ class Segments:
         self.evaluations = 0
 
     def _own(self) -> IntVector:
-        """Return the unknowns that move each record."""
+        """Return the unknowns that are in the equations of each record."""
         start = self.problem.start
-        mine = [np.flatnonzero(np.any(r.slopes(start) != 0, axis=0)) for r in self.records]
+        mine = [np.flatnonzero(np.any(r.slopes(start)[self._dyn] != 0, axis=0)) for r in self.records]
         out = np.full((len(mine), max(map(len, mine))), -1, dtype=np.intp)
         for row, own in zip(out, mine, strict=True):
             row[: len(own)] = own
@@ -275,14 +278,17 @@ class Segments:
                 s, n_rows = s + 1, n_rows + len(times)
         self.runs = RunsApart(bounds)
         position = {name: k for k, name in enumerate(bounds[0].var_names)}
-        self._flat = row * len(position) + np.array([position[n] for n in c.names], dtype=np.intp)
+        variable = np.array([position[n] for n in c.names], dtype=np.intp)
         self._end = self.runs.first[1:] - 1
-        counts = np.bincount(self._segment, minlength=s)
+        self.counts = np.bincount(self._segment, minlength=s)
         order = np.argsort(self._segment, kind="stable")
-        rank = np.empty(n_obs, dtype=np.intp)
-        rank[order] = np.arange(n_obs) - np.repeat(np.cumsum(counts) - counts, counts)
-        self.counts, self._most = counts, int(counts.max())
-        self._slot = self._segment * self._most + rank
+        runs, k = self.runs, len(self.names)
+        self._readings = Readings(
+            runs.rows, runs.scales, np.ascontiguousarray(runs.places.T).ravel(),
+            np.concatenate([[0], np.cumsum(self.counts)]), order, row, variable, self.obs, self.weights,
+            np.empty(n_obs), np.empty(n_obs), np.zeros((s, k + 1, k + 1)), int(self.counts.max()),
+        )  # fmt: skip
+        self._words = packed(self._readings)
 
     def on_engine(self, record: Record) -> Any:
         """Return the opened model of a record on the engine that suits so many runs."""
@@ -299,18 +305,17 @@ class Segments:
         self.evaluations += 1
         full = [r.full(theta)[self._dyn] for r in self.records]
         starts = [r.initial(theta) for r in self.records]
-        Y, S = self.runs.sensitivities(np.column_stack([np.array(full)[self.layout.record], X]))
-        n, k = len(self.states), len(self.names)
-        mod = Y.take(self._flat)
-        slopes, S_end = S.reshape(-1, k).take(self._flat, axis=0), S[self._end, :n]
-        if not (all_finite(mod) and all_finite(slopes.ravel()) and all_finite(S_end.ravel())):
+        loop, told = c_loop(reduce, "what observations say of segments"), address(self._words)
+        runs, n = self.runs, len(self.states)
+        runs.run(np.column_stack([np.array(full)[self.layout.record], X]), partial(loop, told))
+        found = self._readings
+        mod, r, squares = found.mod.copy(), found.r.copy(), found.squares.transpose(0, 2, 1).copy()
+        ends = runs.rows[self._end][:, runs.places[:, :n]]  # shape (n_segment, 1 + n_dyn + n_state, n_state)
+        S_end = (ends[:, 1:] / runs.scales[:, :, None]).transpose(0, 2, 1)
+        if not (all_finite(mod) and all_finite(squares.ravel()) and all_finite(S_end.ravel())):
             raise SimulationError("The model is not finite at an observation, or its sensitivities are not.")
         begin = np.array([y for y, _ in starts])
-        r = (mod - self.obs) * self.weights
-        rows = np.zeros((len(X) * self._most, k + 1))
-        rows[self._slot, :k], rows[self._slot, k] = slopes * self.weights[:, None], r
-        squares = triangle(rows.reshape(len(X), self._most, k + 1))
-        return Iterate(theta, X, mod, r, Y[self._end, :n], squares, S_end, begin, [s for _, s in starts])
+        return Iterate(theta, X, mod, r, ends[:, 0], squares, S_end, begin, [s for _, s in starts])
 
     def trajectory(self, at: Iterate) -> pd.DataFrame:
         """Return the path at the model's times, of several experiments one below the other; NaN where it fails."""
@@ -354,13 +359,11 @@ class Segments:
         size : float
             Of a weighted residual.
         """
-        own, record = self.layout.own, self.layout.record
-        D = np.zeros((len(self.records), len(self.records[0].moved), own.shape[1]))
-        for k, r in enumerate(self.records):
-            mine = own[k][own[k] >= 0]
-            D[k, :, : len(mine)] = r.slopes(at.theta)[:, mine] * scale[mine]
-        k = len(self._dyn)
-        D_dyn = D[:, self._dyn]
+        own, record, k = self.layout.own, self.layout.record, len(self._dyn)
+        D = [r.slopes(at.theta) * scale for r in self.records]
+        D_dyn = np.zeros((len(D), k, own.shape[1]))
+        for mine, into, slopes in zip(own, D_dyn, D, strict=True):
+            into[:, mine >= 0] = slopes[self._dyn][:, mine[mine >= 0]]
         S = at.squares / size
         rows = np.concatenate([S[:, :, k:-1] * state_scale, S[:, :, :k] @ D_dyn[record], -S[:, :, -1:]], axis=2)
         A = at.S_end[:, :, k:] * state_scale / state_scale[:, None]

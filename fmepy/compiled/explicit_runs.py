@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +11,7 @@ import numpy as np
 from fmepy.compiled import explicit_loop
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.status import HEAD, WORK
+from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
@@ -229,50 +227,44 @@ class RunsOfCourses:
     ----------
     runs : sequence of ExplicitRuns
         Without conditions to be watched, all as wide.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (n_rows, n_z + n_outputs)
+        Of all runs, one after the other.
     """
 
     def __init__(self, runs: Sequence[ExplicitRuns]) -> None:
         self._runs = tuple(runs)
         self._loop = c_loop(explicit_loop.run_apart, "the explicit solver, for runs of several courses")
         layouts = [r.layout for r in runs]
-        rooms = np.cumsum([0, *(places[-1] for places, _ in layouts)])
-        rows = np.cumsum([0, *(shape[0] for _, shape in layouts)])
-        width = layouts[0][1][1]
-        self._room, self._out = np.zeros(rooms[-1]), np.empty((rows[-1], width))
-        room, out = address(self._room), address(self._out)
+        rooms = np.cumsum([0, *(places[-1] for places, _ in layouts)]).tolist()
+        first = np.cumsum([0, *(shape[0] for _, shape in layouts)]).tolist()
+        width, most_inputs = layouts[0][1][1], max(places[1] - places[0] for places, _ in layouts)
+        self._room, self.rows = np.zeros(rooms[-1]), np.empty((first[-1], width))
+        self._inputs, self._told = np.zeros((len(runs), most_inputs)), np.empty((len(runs), 3))
+        room, out = address(self._room), address(self.rows)
+        inputs, told = address(self._inputs), address(self._told)
         self._table = np.array([
-            [*r.addresses, room + 8 * (at + 3), *(room + 8 * (at + p) for p in places[1:4]), out + 8 * row * width,
-             room + 8 * at]
-            for r, (places, _), at, row in zip(runs, layouts, rooms.tolist(), rows.tolist(), strict=False)
+            [*r.addresses, inputs + 8 * i * most_inputs, *(room + 8 * (at + p) for p in places[1:4]),
+             out + 8 * row * width, told + 24 * i]
+            for i, (r, (places, _), at, row) in enumerate(zip(runs, layouts, rooms, first, strict=False))
         ], dtype=np.int64)  # fmt: skip
-        self._inputs = [self._room[at + 3 : at + places[1]] for (places, _), at in zip(layouts, rooms, strict=False)]
-        self._told = [self._room[at : at + 3] for at in rooms[:-1]]
-        pieces = min(len(runs), 4 * (os.cpu_count() or 1))
-        self._pieces = [(int(p[0]), int(p[-1]) + 1) for p in np.array_split(np.arange(len(runs)), pieces)]
+        self._pieces = in_pieces(len(runs))
 
-    def run(self, inputs: Sequence[Vector]) -> tuple[Matrix, Matrix]:
-        """Return the rows of all runs, one after the other, and how each ended, see `ExplicitRuns.many`.
+    def run(self, inputs: Matrix, then: Callable[[int, int], None]) -> Matrix:
+        """Write `rows`, calling ``then(first, last)`` when those of some runs are there; return how each ended.
 
-        They are overwritten by the next call.
+        inputs : shape (n_run, n_inputs), the parameters, or more
+
+        See `ExplicitRuns.many`.
         """
-        for own, given in zip(self._inputs, inputs, strict=True):
-            own[: len(given)] = given
+        self._inputs[:, : inputs.shape[1]] = inputs
         table = address(self._table)
 
         def piece(ends: tuple[int, int]) -> None:
             self._loop(table, *ends)
+            then(*ends)
 
-        if len(self._pieces) > 1 and (os.cpu_count() or 1) > 1:
-            list(_threads().map(piece, self._pieces))
-        else:
-            self._loop(table, 0, len(self._inputs))
-        return self._out, np.array(self._told)
-
-
-@lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="runs")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not come along
+        on_threads(piece, self._pieces)
+        return self._told

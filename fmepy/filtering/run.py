@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +15,7 @@ from fmepy.filtering.job import VARIANCE_NOT_POSITIVE, Job, Model, Record
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.score_loop import Directions, ScoreJob
 from fmepy.filtering.transition import CARRYING, Tolerances
+from fmepy.parallel.threads import on_threads
 from fmepy.results.encoding import Stored
 from fmepy.types import Matrix, Vector
 
@@ -256,19 +254,7 @@ def innovation_slopes(
     ]
     words = [packed(part) for part in parts]
     addresses = [address(w) for w in words]
-    if len(parts) > 1:
-        list(_threads().map(run, addresses))
-    else:
-        run(addresses[0])
+    on_threads(run, addresses)
     if any(part.job.told[0] >= 0 for part in parts):
         return None
     return np.concatenate([part.nu for part in parts], axis=1), np.concatenate([part.s for part in parts], axis=1)
-
-
-@lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="score")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not come along

@@ -6,12 +6,12 @@ threads; else they are a loop. The numbers are the same whatever the number of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fmepy.types import Cube, IntVector, Matrix
+from fmepy.types import IntVector, Matrix, Vector
 
 
 class RunsApart:
@@ -26,34 +26,39 @@ class RunsApart:
     ----------
     first : ndarray of int, shape (n_run + 1,)
         Where the rows of each begin.
+    rows : ndarray, shape (n_rows, n_var (1 + n_par))
+        Those of all runs one after the other, as `run` leaves them.
+    scales : ndarray, shape (n_run, n_par)
+        Derivatives in `rows` are those to the parameters, times these.
+    places : ndarray of int, shape (1 + n_par, n_var)
+        Where in a row the value of a variable stands, and its derivatives.
     """
 
     def __init__(self, bounds: Sequence[Any]) -> None:
         self.bounds = tuple(bounds)
         self.first: IntVector = np.cumsum([0, *(len(b.times) for b in self.bounds)])
+        n_par, n_var = len(bounds[0].names), len(bounds[0].var_names)
+        self.scales: Matrix = np.ones((len(bounds), n_par))
         self._together: Any = _whole_runs(self.bounds)
+        if self._together is None:
+            self.places: Any = np.arange((1 + n_par) * n_var).reshape(1 + n_par, n_var)
+            self.rows: Matrix = np.empty((int(self.first[-1]), self.places.size))
+        else:
+            self.places, self.rows = self._together.places, self._together.rows
 
     @property
     def retries(self) -> int:
         """Runs so far that a second engine finished."""
         return sum(int(b.retries) for b in self.bounds)
 
-    @property
-    def is_compiled(self) -> bool:
-        """Whether all of them are one call."""
-        return self._together is not None
-
-    def sensitivities(self, Theta: Matrix) -> tuple[Matrix, Cube]:
-        """Return the rows of all runs one after the other, and their derivatives.
+    def run(self, Theta: Matrix, then: Callable[[int, int], None]) -> None:
+        """Run all, and have something done with the rows of the runs from one to another while they are at hand.
 
         Parameters
         ----------
         Theta : ndarray, shape (n_run, n_par)
-
-        Returns
-        -------
-        Y : ndarray, shape (n_rows, n_var)
-        S : ndarray, shape (n_rows, n_var, n_par)
+        then : callable
+            Compiled, as it is called on several threads; called once more for a run that a second engine finished.
 
         Raises
         ------
@@ -61,13 +66,20 @@ class RunsApart:
             A run failed.
         """
         if self._together is None:
-            found = [b.sensitivities(theta) for b, theta in zip(self.bounds, Theta, strict=True)]
-            return np.concatenate([Y for Y, _ in found]), np.concatenate([S for _, S in found])
-        Y, S, ok = self._together.with_slopes([b.parameters_at(t) for b, t in zip(self.bounds, Theta, strict=True)])
-        for i in np.flatnonzero(~ok).tolist():
-            rows = slice(self.first[i], self.first[i + 1])
-            Y[rows], S[rows] = self.bounds[i].sensitivities(Theta[i])
-        return Y, S
+            for i in range(len(Theta)):
+                self._run_alone(i, Theta[i])
+            then(0, len(Theta))
+            return
+        P = np.array([b.parameters_at(t) for b, t in zip(self.bounds, Theta, strict=True)])
+        for i in self._together.run(P, self.scales, then):
+            self._run_alone(i, Theta[i])
+            then(i, i + 1)
+
+    def _run_alone(self, i: int, theta: Vector) -> None:
+        Y, S = self.bounds[i].sensitivities(theta)
+        rows = self.rows[self.first[i] : self.first[i + 1]]
+        rows[:, self.places[0]] = Y
+        rows[:, self.places[1:]] = S.transpose(0, 2, 1) * self.scales[i][:, None]
 
 
 def _whole_runs(bounds: Sequence[Any]) -> Any:

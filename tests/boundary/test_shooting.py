@@ -47,7 +47,7 @@ def random_linear(rng, sizes, n, own, n_par, growth=0.7):
     record = np.repeat(np.arange(len(sizes)), sizes)
     q, m = own.shape[1], len(record)
     normal = rng.standard_normal
-    B, X0 = normal((m, n, q)), normal((len(sizes), n, q))
+    B, X0 = normal((m, n, q)), normal((len(sizes), n, n_par))
     return Linear(
         Records(record, own, n_par), normal((m, 9, n + q + 1)), growth * normal((m, n, n)), B, normal((m, n)), X0,
         normal((len(sizes), n)),
@@ -76,7 +76,7 @@ def dense(linear, sigma, damping):
             exact[-1][:, (s + 1) * n : (s + 2) * n] = -np.eye(n)
             exact[-1][:, -1] = -linear.gap[s]
         if r.is_first[s]:
-            exact.append(put(-np.eye(n), s, np.zeros((n, size + 1)), r.own[k], linear.X0[k]))
+            exact.append(put(-np.eye(n), s, np.zeros((n, size + 1)), range(r.n_par), linear.X0[k]))
             exact[-1][:, -1] = -linear.gap0[k]
     V, C = np.concatenate(squares), np.concatenate(exact)
     if sigma is not None:

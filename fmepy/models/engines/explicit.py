@@ -11,7 +11,7 @@ zero, and one loop over the parameters adds up ``s_j' = (df/dy) s_j + k_j df/dp_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -131,7 +131,7 @@ class WholeRuns:
         # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each
         of_states = np.arange(n * (1 + k)).reshape(1 + k, n)
         of_outputs = of_states.size + np.arange(m * (1 + k)).reshape(1 + k, m)
-        both = np.concatenate([of_states, of_outputs], axis=1)
+        self._in_row = both = np.concatenate([of_states, of_outputs], axis=1)
         self._order, self._shape = np.concatenate([both[0], both[1:].T.ravel()]), (len(course.rows), n + m, k)
         self._inputs, self._scales = np.zeros(stepper._n_inputs), system.layout.scales
         self._places = np.array([d.parameters.index(name) for name in system.names], dtype=np.intp)
@@ -170,24 +170,28 @@ class WholeRunsApart:
     ----------
     runs : sequence of WholeRuns
         Of the same parameters and variables.
+
+    Attributes
+    ----------
+    rows, places
+        See `models.apart`.
     """
 
     def __init__(self, runs: Sequence[WholeRuns]) -> None:
         self._all, self._first = RunsOfCourses([r._runs for r in runs]), runs[0]
-        self._of_row = np.repeat(np.arange(len(runs)), [r._shape[0] for r in runs])
+        self.rows, self.places = self._all.rows, self._first._in_row
 
-    def with_slopes(self, P: Sequence[Vector]) -> tuple[Matrix, Cube, BoolVector]:
-        """Return the rows of all, shape (n_rows, n_var), their slopes, and which runs came to their end."""
-        first, scales, inputs = self._first, [], []
-        for p in P:
-            scales.append(scales_of(p[first._places]))
-            inputs.append(first._inputs.copy())
-            inputs[-1][: len(p)], inputs[-1][first._scales] = p, scales[-1]
-        rows, told = self._all.run(inputs)
-        _, n_var, k = first._shape
-        out = rows.take(first._order, axis=1)
-        slopes = out[:, n_var:].reshape(len(out), n_var, k) / np.array(scales)[self._of_row][:, None, :]
-        return out[:, :n_var], slopes, told[:, 0] == status.DONE
+    def run(self, P: Matrix, scales: Matrix, then: Callable[[int, int], None]) -> list[int]:
+        """Write the rows of all runs, and their scales; return which runs did not come to their end.
+
+        P : shape (n_run, n_parameters), all parameters of the model
+        """
+        first = self._first
+        scales[:] = scales_of(P[:, first._places])
+        inputs = np.zeros((len(P), len(first._inputs)))
+        inputs[:, : P.shape[1]], inputs[:, first._scales] = P, scales
+        told = self._all.run(inputs, then)
+        return np.flatnonzero(told[:, 0] != status.DONE).tolist()
 
 
 def _failure(ended: float, reached: float, most_steps: int) -> SimulationError:
