@@ -215,6 +215,7 @@ def test_which_cost_is_right_on_which_record(root, tmp_path, capsys):
         row = table.loc[(record, way)]
         assert row["stiffness"] == pytest.approx(stiffness, rel=5e-3), (record, way)
         assert row["se_stiffness"] == pytest.approx(error, rel=9e-3), (record, way)
+    assert table["converged"].all()
     wrong = [("shaken", "simulation"), ("shaken", "shooting"), ("both", "simulation"), ("both", "shooting"),
              ("chaotic", "simulation")]  # fmt: skip
     off = (table["stiffness"] - 1).abs() / table["se_stiffness"]

@@ -15,7 +15,8 @@ their number (`fmepy.boundary.shooting_linear`).
 References
 ----------
 Bock, H. G. (1983). Recent advances in parameter identification techniques for ODE. In: Deuflhard, P. and Hairer, E.
-(eds), Numerical Treatment of Inverse Problems in Differential and Integral Equations, Birkhaeuser, 95-121.
+(eds), Numerical Treatment of Inverse Problems in Differential and Integral Equations, Birkhaeuser, 95-121. Deuflhard,
+P. (2004). Newton Methods for Nonlinear Problems, Springer.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ _FIRST, _LARGEST = 0.01, 0.1
 """Size of the residuals in the first stage and at most, relative to the observations."""
 _SETTLED = 1e-3
 """Relative gain of a step that ends a stage."""
+_CONTRACTION = 0.7
+"""Of the length of an exact step to that of the one before, at most."""
 _MOST_DAMPING = 1e8
 _LONGEST = 1.0
 """Change of an unknown in a step, relative to its size."""
@@ -188,7 +191,7 @@ class _Search:
             linear = self.linear()
             step = self.step(linear, None, 0.0)
             found = None if np.abs(step.dp).max() > _LONGEST else self.tried(step)
-            if found is None or not self._is_nearer(found):
+            if found is None or not (self._is_nearer(found) or self._is_contraction(step, found)):
                 loose = undetermined(self)
                 return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}" if loose else ""
             effect = linear.effect(step) * self.size
@@ -222,6 +225,17 @@ class _Search:
         grown = _square(found.r) - _square(self.at.r)
         allowed = SOLVER_ERROR * self.segments.size_of_obs**2
         return before > DEFECT or grown <= max(0.1 * _square(self.at.r), allowed)
+
+    def _is_contraction(self, step: Step, found: Iterate) -> bool:
+        """Tell whether the exact step from `found` is shorter (the natural monotonicity test; Deuflhard 2004, ch. 4).
+
+        Near the end the defects say little: a step of length d leaves some of d^2, which is more than the last soft
+        stage left, while all steps together come to their end.
+        """
+        p = self.problem
+        at_bound = np.flatnonzero((found.theta <= p.lower) | (found.theta >= p.upper)).tolist()
+        linear = self.segments.linear(found, self.state_scale, self.scale, self.size)
+        return linear.step(None, 0.0, dict.fromkeys(at_bound, 0.0)).length <= _CONTRACTION * step.length
 
     def search(self) -> tuple[bool, str]:
         """Go through the stages; return whether it converged, and why it ended."""

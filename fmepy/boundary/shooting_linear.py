@@ -104,7 +104,8 @@ class Linear:
         each = (self.rows[:, :, n:-1] ** 2).sum(axis=1) + (self.B**2).sum(axis=1)
         out = np.zeros(r.n_par + 1)
         np.add.at(out, r.own[r.record], each)
-        return np.sqrt(out[:-1] + (self.X0**2).sum(axis=(0, 1)))
+        lengths: Vector = np.sqrt(out[:-1] + (self.X0**2).sum(axis=(0, 1)))
+        return lengths
 
     def _along(self, step: Step) -> Matrix:
         """Return the steps in starts and unknowns of every segment, shape (n_segment, n_state + n_own)."""
@@ -159,6 +160,11 @@ class Step:
     dx: Matrix
     squares: Matrix
     basis: Matrix
+
+    @property
+    def length(self) -> float:
+        """The length of the step in all that moves, in units of its size."""
+        return float(np.sqrt((self.dp**2).sum() + (self.dx**2).sum()))
 
 
 def triangle(rows: Cube) -> Cube:

@@ -14,6 +14,8 @@ from fmepy.compiled.status import HEAD, WORK
 from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
+_WORTH_THREADS = 5000
+"""Numbers of the rows of all runs from which on threads gain more time than they take."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 """How a change at the end of a stretch changes a state, as the compiled loop knows it."""
 
@@ -250,7 +252,7 @@ class RunsOfCourses:
              out + 8 * row * width, told + 24 * i]
             for i, (r, (places, _), at, row) in enumerate(zip(runs, layouts, rooms, first, strict=False))
         ], dtype=np.int64)  # fmt: skip
-        self._pieces = in_pieces(len(runs))
+        self._pieces = in_pieces(len(runs)) if first[-1] * width > _WORTH_THREADS else [(0, len(runs))]
 
     def run(self, inputs: Matrix, then: Callable[[int, int], None]) -> Matrix:
         """Write `rows`, calling ``then(first, last)`` when those of some runs are there; return how each ended.

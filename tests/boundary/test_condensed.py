@@ -1,11 +1,12 @@
-"""The elimination of segments: no index out of range, and the same as the Python that it is written in."""
+"""What is compiled of multiple shooting: no index out of range, and the same as the Python that it is written in."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from fmepy.boundary.condensed import Chain, condense, spread
+from fmepy.boundary.condensed import Chain, Stack, condense, spread, triangular
+from fmepy.boundary.reduced import Readings, reduce
 from fmepy.compiled.c_loops import address, c_loop, checked_loop
 from fmepy.compiled.kernels import packed
 
@@ -37,3 +38,42 @@ def test_the_kernels_keep_to_their_arrays_and_do_as_python_does(is_exact):
         for mine, theirs in zip(other, ends[2], strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
     assert np.abs(ends[0].relation[1]).max() > 0
+
+
+@pytest.mark.parametrize("n_row", [3, 9])
+def test_squares_are_made_triangular_also_of_few_rows(n_row):
+    rows = np.random.default_rng(2).normal(size=(4, 5, n_row))
+    for way in (c_loop, checked_loop):
+        stack = Stack(rows.copy(), np.zeros((4, 5, 5)))
+        words = packed(stack)
+        way(triangular, "a test")(address(words))
+        assert not np.triu(stack.made, 1).any()
+        np.testing.assert_allclose(stack.made @ stack.made.transpose(0, 2, 1), rows @ rows.transpose(0, 2, 1))
+
+
+def test_observations_are_reduced_to_what_they_say_of_their_segment():
+    rng = np.random.default_rng(3)
+    counts, n_var, k, n_rows = [7, 1, 0, 4], 2, 3, 9
+    n_obs, row = sum(counts), rng.integers(n_rows, size=sum(counts))
+    order, places = rng.permutation(n_obs), rng.permutation(n_var * (1 + k))
+    variable, scales = rng.integers(n_var, size=n_obs), rng.uniform(1, 2, (len(counts), k))
+    rows, obs, weights = rng.normal(size=(n_rows, n_var * (1 + k))), rng.normal(size=n_obs), rng.uniform(1, 2, n_obs)
+    begins = np.concatenate([[0], np.cumsum(counts)])
+    of = rows[row[:, None], places.reshape(n_var, 1 + k)[variable]]
+    segment = np.empty(n_obs, dtype=int)
+    segment[order] = np.repeat(np.arange(len(counts)), counts)
+    r = (of[:, 0] - obs) * weights
+    S = of[:, 1:] / scales[segment] * weights[:, None]
+    for way in (c_loop, checked_loop):
+        found = Readings(
+            rows, scales, places, begins, order, row, variable, obs, weights, np.empty(n_obs), np.empty(n_obs),
+            np.zeros((len(counts), k + 1, k + 1)), max(counts),
+        )  # fmt: skip
+        words = packed(found)
+        for ends in ((0, 3), (3, 4)):
+            way(reduce, "a test")(address(words), *ends)
+        np.testing.assert_array_equal(found.mod, of[:, 0])
+        np.testing.assert_allclose(found.r, r)
+        for s, L in enumerate(found.squares):
+            mine = np.column_stack([S, r])[segment == s]
+            np.testing.assert_allclose(L @ L.T, mine.T @ mine, atol=1e-12)

@@ -336,6 +336,22 @@ def test_more_segments_than_times_with_observations(tame):
         fme.fit_boundary(model, data, GUESS, segments=41)
 
 
+def test_a_record_that_the_model_cannot_follow_comes_to_the_best_path():
+    def spring(t, x, v, *, damping=0.1, stiffness=1.0):
+        return v, -damping * v - stiffness * x**3
+
+    def shaken(events=None):
+        state = {"x": 3.0, "v": 0.0}
+        return fme.OdeModel(spring, state=state, times=times, engine="numba", rtol=1e-8, atol=1e-8, events=events)
+
+    times, rng = np.arange(0, 30.1, 0.5), np.random.default_rng(3)
+    shocks = {"var": "v", "time": times[1:-1], "value": 0.35 * rng.standard_normal(59), "method": "add"}
+    model, data = shaken(), shaken(pd.DataFrame(shocks))()[1:][["time", "x"]]
+    fit = fme.fit_boundary(model, data, {"damping": 0.12, "stiffness": 0.8}, segments=15)
+    assert_same(fit, fme.modFit(fme.SimulationCost(model, data), fit.par.to_dict()), rel=1e-5)
+    assert len(fit.iterations) < 35
+
+
 def test_unknowns_that_cannot_be_told_apart_are_named():
     def two_rates(t, A, *, k1=0.2, k2=0.1, unused=1.0):
         return -k1 * k2 * A
