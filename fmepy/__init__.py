@@ -40,6 +40,7 @@ from fmepy.fitting import (
 )
 from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
 from fmepy.models.base import BoundModel, Model
+from fmepy.models.definition.tracing import lag
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode, ode_1d
@@ -146,6 +147,7 @@ __all__ = [
     "global_indices",
     "identifiability",
     "identifiable_fit",
+    "lag",
     "landscape",
     "load",
     "modCRL",

@@ -26,7 +26,17 @@ from __future__ import annotations
 
 import math
 
-from fmepy.compiled.status import CROSSED, DONE, EXPLODED, NO_RATES, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS, has_exploded
+from fmepy.compiled.status import (
+    CROSSED,
+    DONE,
+    EXPLODED,
+    NO_RATES,
+    NO_ROOM,
+    STEP_TOO_SMALL,
+    STIFF,
+    TOO_MANY_STEPS,
+    has_exploded,
+)
 
 FIRST_LOOK = 1000
 """Accepted steps before the loop looks for stiffness: a run of fewer is over before another engine has begun."""
@@ -179,7 +189,7 @@ def _is_at_border(h, y_new, arg, k):
     return distance > 0.0 and h * math.sqrt(change / distance) > BORDER
 
 
-def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_step, most_steps, out, work, marks):
+def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_step, most_steps, out, work, marks, keep):
     """Carry the solution from (t, start) over `times`; return (status, rows written, time reached, next step).
 
     Parameters
@@ -197,6 +207,8 @@ def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_ste
     work : array, shape (WORK, n)
         Where it works; at the end row 0 is the state reached, row 3 its rates.
     marks : array, shape (2, n_watched)
+    keep : compiled function of (model, t, h, y, c), or None
+        Is given the polynomial of every step (`prepare_dense`); where it returns False the run ends.
     """
     n, end = len(start), times[-1]
     span, told = end - t, TOO_MANY_STEPS
@@ -248,8 +260,11 @@ def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_ste
         if watch is not None:
             watch(t_new, y_new, model, marks[1])
             is_crossing = _has_crossed(marks[0], marks[1])
-        if is_crossing or (row < len(times) and times[row] < t_new):
+        if keep is not None or is_crossing or (row < len(times) and times[row] < t_new):
             prepare_dense(h, y, y_new, k, c)
+        if keep is not None and not keep(model, t, h, y, c):
+            told = NO_ROOM
+            break
         if watch is not None:
             if is_crossing:
                 s = _first_crossing(watch, model, t, h, y, c, marks[0], marks[1], arg)

@@ -106,7 +106,7 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
             most = most_steps + int(min((wanted[-1] - t) / max_step, 1e7))
             status, came, reached, _ = drive(
                 _rates, watcher, (rates, watch, U[r]), t, 0.0, V[:n], wanted, n_states, rtol, atol, max_step,
-                most, rows[first + row : first + row + b - a], W, marks,
+                most, rows[first + row : first + row + b - a], W, marks, None,
             )  # fmt: skip
             if status == DONE:
                 bad = _first_not_finite(rows[first + row : first + row + b - a], n)

@@ -168,6 +168,10 @@ class ExplicitRuns:
         self._free: list[tuple[Vector, int]] = []
         self._size = self._places[-1] + self._rows * self._width
 
+    def _call(self, told: Vector, n_runs: int, *addresses: int) -> None:
+        """Run; the addresses are those of inputs, room to work, marks, values, rows, and of `told`: how they ended."""
+        self._loop(*self._fixed, n_runs, *addresses)
+
     @property
     def addresses(self) -> list[int]:
         """Where its course lies: what the compiled loop is told first."""
@@ -194,7 +198,7 @@ class ExplicitRuns:
             at = self._places[3]
             own[at : at + len(start)] = start
         _, work, seen, values, out = self._offsets
-        self._loop(*self._fixed, 1, told + 24, told + work, told + seen, told + values, told + out, told)
+        self._call(own, 1, told + 24, told + work, told + seen, told + values, told + out, told)
         rows, ended = own[self._places[4] :].reshape(self._rows, self._width).copy(), own[:3].tolist()
         self._free.append((own, told))
         return rows, ended
@@ -218,7 +222,7 @@ class ExplicitRuns:
         room = np.empty(self._places[-1])
         out, told = np.empty((len(P), self._rows, self._width)), np.empty((len(P), 3))
         work, seen, values = (address(room) + offset for offset in self._offsets[1:4])
-        self._loop(*self._fixed, len(P), address(inputs), work, seen, values, address(out), address(told))
+        self._call(told.ravel(), len(P), address(inputs), work, seen, values, address(out), address(told))
         return out, told
 
 

@@ -15,6 +15,12 @@ NO_VALUE = 7
 """An initial value or that of a change is not finite."""
 NOT_FINITE = 8
 """A state is not, at a row."""
+NO_DELAY = 9
+"""A delay is negative, or no finite number."""
+SHORT_DELAY = 10
+"""A delay is too short for the run: no step is longer than the shortest."""
+NO_ROOM = 11
+"""The steps of the past are more than there is room for; the run is begun again with more."""
 
 HEAD = 19
 """Numbers of the array that says what a run goes along, see `compiled.explicit_runs`."""

@@ -23,6 +23,7 @@ __all__ = [
     "Ceiling",
     "Choice",
     "Floor",
+    "Lag",
     "Largest",
     "Mode",
     "Modulo",
@@ -207,3 +208,23 @@ class NoNumber(Choice):
     __slots__ = ()
     word = "nan_of"
     number = staticmethod(lambda x: _known(0.0, x))
+
+
+class Lag(sympy.Expr):  # type: ignore[misc]  # sympy has no types
+    """``lag(x, tau)``: what x was at t - tau. Systems have a symbol in its place, see `models.running.system`."""
+
+    __slots__ = ()
+    is_commutative = True
+    is_real = True
+
+    def __new__(cls, x: Any, tau: Any) -> Any:
+        """Return the node."""
+        return sympy.Expr.__new__(cls, sympy.sympify(x), sympy.sympify(tau))
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"lag({', '.join(map(printer._print, self.args))})"
+
+    def _latex(self, printer: Any, exp: Any = None) -> str:
+        x, tau = map(printer._print, self.args)
+        text = rf"\left.{x}\right|_{{t - {tau}}}"
+        return text if exp is None else rf"\left({text}\right)^{{{exp}}}"

@@ -52,6 +52,9 @@ MAX_JOINED = 50
 
 Value: TypeAlias = "float | sympy.Expr"
 
+LAG = "lag"
+"""The word for a delay: it stands for one where it is called, and is a name like others where it is not."""
+ONLY_IN_RATES = "the past is read in the rates and outputs of differential equations alone (OdeModel)"
 _ALLOWED = "an expression is made of numbers, names, + - * / % **, brackets and the functions of the model language"
 _CONDITION_ONLY = "a condition stands only inside where(condition, a, b), as in where(x > 0, 1, 0)"
 _HINTS: dict[type[ast.AST], str] = {  # where users really go wrong
@@ -103,7 +106,9 @@ def _float_large(expr: Any, limit: float) -> Any:
     return expr.xreplace(large) if large else expr
 
 
-def convert(tree: Tree, known: Mapping[str, tuple[Value, int]] | None = None) -> tuple[Value, int]:
+def convert(
+    tree: Tree, known: Mapping[str, tuple[Value, int]] | None = None, delays: bool = False
+) -> tuple[Value, int]:
     """Return the value of a checked tree and its size.
 
     Parameters
@@ -112,13 +117,15 @@ def convert(tree: Tree, known: Mapping[str, tuple[Value, int]] | None = None) ->
         What was parsed.
     known : mapping of str to (value, size), optional
         Values to put in for names, as `convert` returned them. A constant among them is computed with as such.
+    delays : bool
+        Whether ``lag(x, tau)`` may stand there.
 
     Raises
     ------
     ModelTextError
         Anything that is not on the white list, or has no finite real value.
     """
-    converter = _Converter(tree, known or {})
+    converter = _Converter(tree, known or {}, delays)
     try:
         value = converter.number(tree.node, 0)
         if not isinstance(value, float):
@@ -164,11 +171,12 @@ def _leaves(expr: Any) -> set[Any]:
 class _Converter:
     """Rebuilds one tree from the white list; one method for each thing that is allowed."""
 
-    def __init__(self, tree: Tree, known: Mapping[str, tuple[Value, int]]) -> None:
+    def __init__(self, tree: Tree, known: Mapping[str, tuple[Value, int]], delays: bool) -> None:
         import sympy
 
         self.tree = tree
         self.known = known
+        self.delays = delays
         self.size = 0
         self.sympy = sympy
 
@@ -260,6 +268,8 @@ class _Converter:
         return self._tidy(Modulo(as_expr(a), as_expr(b)), node)
 
     def _call(self, node: ast.Call, depth: int) -> Value:
+        if isinstance(node.func, ast.Name) and node.func.id == LAG:
+            return self._lag(node, depth)
         name = called_name(self.tree, node, FUNCTIONS)
         if not name:
             self.number(node.func, 0)  # what is not allowed at all comes first
@@ -276,6 +286,24 @@ class _Converter:
         if name == "exp":
             values = [_float_large(values[0], MAX_SYMBOLIC_EXPONENT)]
         return self._tidy(function.of(*map(as_expr, values)), node)
+
+    def _lag(self, node: ast.Call, depth: int) -> Value:
+        from fmepy.expressions.nodes import Lag
+
+        if not self.delays:
+            raise self._error(f"{{}} is not allowed here: {ONLY_IN_RATES}", node)
+        n = len(node.args)
+        if n != 2 or node.keywords:
+            hint = "; what was before the start is said by `history`" if n + len(node.keywords) > 2 else ""
+            raise self._error(
+                f"lag(...) takes 2 arguments, a state and its delay, as in lag(x, tau); {n} given{hint}", node
+            )
+        x, tau = (self.number(a, depth + 1) for a in node.args)
+        if _constant(x) is not None:
+            raise self._error("{} does not change, so it has no past", node.args[0])
+        if (delay := _constant(tau)) is not None and delay < 0:
+            raise self._error("the delay {} is negative; lag(x, tau) is what x was tau ago", node.args[1])
+        return Lag(as_expr(x), as_expr(tau))
 
     def _where(self, test: ast.expr, a: ast.expr, b: ast.expr, node: ast.expr, depth: int) -> Value:
         if sum(len(n.ops) for n in ast.walk(test) if isinstance(n, ast.Compare)) > MAX_JOINED:
@@ -397,7 +425,7 @@ def _constant(value: Value) -> float | None:
 # --- the public verb
 
 
-def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0) -> sympy.Expr:
+def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0, delays: bool = False) -> sympy.Expr:
     """Return the sympy expression that a text stands for.
 
     Parameters
@@ -411,6 +439,8 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
         What the text is, to open messages with, such as "`state['I']`".
     line_offset : int, optional
         Number of lines before the text in the user's file.
+    delays : bool, optional
+        Whether ``lag(x, tau)`` may stand there: what x was tau ago.
 
     Returns
     -------
@@ -447,5 +477,5 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
     if not "".join(lines).strip():
         raise source.error("there is no expression", 0, 0)
     lines[0] = "(" + lines[0]
-    value, _ = convert(parse_tree(lines, source, 0, 1))
+    value, _ = convert(parse_tree(lines, source, 0, 1), delays=delays)
     return as_expr(value)

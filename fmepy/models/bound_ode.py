@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.errors import SimulationError
+from fmepy.errors import ModelError, SimulationError
 from fmepy.models.base import one_by_one
 from fmepy.models.bound import BoundDynamic
 from fmepy.models.engines import explicit, registry
@@ -18,6 +18,7 @@ from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
 from fmepy.models.engines.trial import TRIAL, runs_that_pay
 from fmepy.models.running.accuracy import RESOLVED, unresolved
+from fmepy.models.running.delayed import make_delayed_runner
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.runners import Runner, make_runner
 from fmepy.models.running.system import Outputs
@@ -55,6 +56,11 @@ class BoundOde(BoundDynamic):
         self._engines: list[Engine] = [model._engine, *registry.heirs(model._engine, d, limited)]
         event_times = np.array([e.time for e in model.definition.events])
         begins = float(model.times[0] if start is None else start)
+        if d.has_delays and begins != model.times[0]:
+            raise ModelError(
+                f"`start={start!r}`: a model with delays runs from its first time, {model.times[0]:g}, for its past is "
+                "known from there."
+            )
         self._timeline = Timeline.of(begins, times, d.forcings, event_times)
         self._grid = np.concatenate([[begins], model.times[model.times > begins]])  # of fixed steps
         self._runners: dict[tuple[str, str], Runner | None] = {}
@@ -102,8 +108,11 @@ class BoundOde(BoundDynamic):
             if self._options is None:
                 self._options = model.scaled_options()
             options = self._options.tightened() if kind == "tight" else self._options
-            common = (self._definition, model.definition.events, self._timeline, names, options, self._grid)
-            self._runners[key] = make_runner(engine, *common)
+            common = (self._definition, model.definition.events, self._timeline, names, options)
+            delayed = self._definition.has_delays
+            self._runners[key] = (
+                make_delayed_runner(engine, *common) if delayed else make_runner(engine, *common, self._grid)
+            )
         return self._runners[key]
 
     def _run(self, p: Vector, kind: str) -> tuple[Matrix, Any]:
@@ -176,7 +185,7 @@ class BoundOde(BoundDynamic):
     def whole_with_slopes(self) -> Any:
         """Whole runs with sensitivities from all parameters (`models.engines.base`, 5.), None where there are none."""
         runner = self._runner(self._engines[0], "exact")
-        return None if runner is None else runner.whole
+        return None if runner is None or self._definition.has_delays else runner.whole
 
     def parameters_at(self, theta: Vector) -> Vector:
         """Return all parameters of the model."""

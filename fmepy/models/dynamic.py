@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import changed_arguments
-from fmepy.errors import ModelError
+from fmepy.errors import ModelError, listed
 from fmepy.expressions.equations import Equations
 from fmepy.models.base import BoundModel
 from fmepy.models.definition.define import define
@@ -23,13 +23,14 @@ from fmepy.models.definition.given import Kind
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.running.by_entity import EntityInputs, inputs_by_entity
 from fmepy.models.running.forcings import tell_outside
+from fmepy.models.running.system import delays_of
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import check_scale
 from fmepy.types import UserParameters, Vector
 
 logger = logging.getLogger(__name__)
 
-_MERGED = ("state", "parms", "outputs", "forcings")
+_MERGED = ("state", "parms", "outputs", "forcings", "history")
 _SETTINGS = ("times", "method", "dt", "rtol", "max_step")
 
 
@@ -233,7 +234,7 @@ class DynamicModel(Runnable):
         self.definition: Definition = define(
             kind,
             source,
-            **{k: arguments[k] for k in _MERGED if k != "forcings"},
+            **{k: arguments.get(k) for k in _MERGED if k != "forcings"},
             forcings=forcings,
             events=events,
             algebraic=arguments.get("algebraic"),
@@ -256,6 +257,11 @@ class DynamicModel(Runnable):
             return
         if self.engine_note:
             logger.info("The model runs on %s: %s.", self.engine, self.engine_note)
+        if unsaid := _without_history(self.definition):
+            logger.info(
+                "The model reads the past of %s, and `history` does not say what that was before the start, at %g: its "
+                "initial value.", listed(unsaid), self.times[0],
+            )  # fmt: skip
         tell_outside(self.definition.forcings, float(self.times[0]), float(self.times[-1]))
 
     @property
@@ -300,3 +306,11 @@ class DynamicModel(Runnable):
 
     def _repr_latex_(self) -> str | None:
         return None if self.equations is None else self.equations._repr_latex_()
+
+
+def _without_history(definition: Definition) -> list[str]:
+    """Return the states whose past is read, and not said."""
+    if definition.equations is None or not definition.has_delays:
+        return []
+    read = {d.state for d in delays_of(definition.equations)}
+    return [s for i, s in enumerate(definition.states) if i in read and definition.history[i] is None]

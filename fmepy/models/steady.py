@@ -14,6 +14,7 @@ from fmepy.expressions.equations import Equations
 from fmepy.models.bound_steady import BoundSteady
 from fmepy.models.definition.define import define
 from fmepy.models.definition.definition import Definition, Draft, Found
+from fmepy.models.definition.delays import at_rest
 from fmepy.models.definition.function import read_signature
 from fmepy.models.definition.given import Given
 from fmepy.models.definition.values import ValueTable
@@ -158,15 +159,17 @@ class SteadyModel(Runnable):
         if grid is not None:
             numbers, self._profiles = _apart(state, len(grid))
             source = _OnGrid(rhs, self)
-        self._definition: Definition = define(
-            "ode",
-            source,
-            state=numbers,
-            parms=parms,
-            outputs=outputs,
-            start=self.t,
-            most_states=MOST_TRACED_STATES,
-            like=None if self._like is None or grid is not None else self._like._definition,
+        self._definition: Definition = at_rest(
+            define(
+                "ode",
+                source,
+                state=numbers,
+                parms=parms,
+                outputs=outputs,
+                start=self.t,
+                most_states=MOST_TRACED_STATES,
+                like=None if self._like is None or grid is not None else self._like._definition,
+            )
         )
         d = self._definition
         self.states, self.var_names, self._parms = d.states, d.var_names, d.parms

@@ -12,6 +12,7 @@ import pandas as pd
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
 from fmepy.expressions.equations import Equations, names_in, symbol
 from fmepy.models.definition.definition import Definition, Draft, Found, Readable
+from fmepy.models.definition.delays import Names, as_history, check_history, has_lags
 from fmepy.models.definition.function import read_function
 from fmepy.models.definition.given import Given, Kind, as_names, as_outputs, as_parms, as_state, read_outputs
 from fmepy.models.definition.text import read_text
@@ -34,6 +35,7 @@ def define(
     most_states: int,
     like: Definition | None = None,
     algebraic: Any = None,
+    history: Any = None,
 ) -> Definition:
     """Return a model's definition.
 
@@ -61,6 +63,8 @@ def define(
         A definition whose equations are taken over if nothing but numbers differs.
     algebraic : sequence of str, optional
         States of a function without a rate: what it returns in their place is zero at every time.
+    history : mapping of state to number or expression of parameters and time, optional
+        What states were before the start, for models with delays; default their initial values.
 
     Raises
     ------
@@ -81,6 +85,7 @@ def define(
     )
     draft = _read(source, given)
     draft = _with_algebraic(draft, given)
+    past = as_history(history)
     _check_apart(draft, given)
     _check_start(draft, given)
     equations = _shared(draft, given, source, like)
@@ -88,6 +93,13 @@ def define(
         equations, found = _found(draft, given)
     else:
         found = Found(equations.rates, dict(equations.outputs))
+    is_delayed = has_lags([*(found.rates or ()), *found.own.values()])
+    check_history(past, _names(draft, given), is_delayed)
+    if is_delayed and draft.algebraic:
+        raise ModelError(
+            f"The model reads the past (lag) and has algebraic states ({listed(draft.algebraic)}); no engine here has both. "
+            "Solve the algebraic equation, and write what it gives as an assignment."
+        )
     definition = Definition(
         kind=kind,
         source=source,
@@ -104,6 +116,7 @@ def define(
         time=draft.time,
         given_outputs=given.outputs,
         algebraic=draft.algebraic,
+        history=tuple(past.get(s) for s in draft.states) if is_delayed else (),
     )
     _check_events(definition)
     _check_used(draft, definition, () if like is None else like.parameters)
@@ -165,16 +178,29 @@ def _found(draft: Draft, given: Given) -> tuple[Equations | None, Found]:
     known = [*draft.states, *draft.parms, *given.forcing_names, *found.extra_names, draft.time]
     found = replace(found, own={**found.own, **read_outputs(given.outputs, known, found.own)})
     if found.rates is None:
+        if has_lags(found.own.values()):
+            raise ModelError(
+                f"The outputs read the past, for which the model must have equations, and it has none: {found.note}."
+            )
         return None, found
+    plain = _names(draft, given).with_plain_lags
+    found = replace(found, rates=tuple(map(plain, found.rates)), own={k: plain(e) for k, e in found.own.items()})
+    assert found.rates is not None, "they were there"
     names = (draft.states, tuple(draft.parms), given.forcing_names)
     outputs = tuple(found.own.items())
     return Equations(given.kind, *names, found.rates, outputs, draft.time, draft.algebraic), found
+
+
+def _names(draft: Draft, given: Given) -> Names:
+    return Names(given.kind, draft.states, tuple(draft.parms), given.forcing_names, draft.time, draft.error)
 
 
 def _of_outputs(events: tuple[Event, ...], outputs: dict[str, Any]) -> tuple[Event, ...]:
     """Return events whose values are of states, parameters, forcings and time: outputs are put in by what they are."""
     by_name = {symbol(k): e for k, e in outputs.items()}
     made = {e.value: e.value.xreplace(by_name) for e in events if not isinstance(e.value, float)}
+    if has_lags(made.values()):
+        raise ModelError("`events`: a value is of an output that reads the past; an event knows the present alone.")
     return tuple(replace(e, value=made[e.value]) if e.value in made else e for e in events)
 
 
@@ -251,7 +277,7 @@ def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> No
     check_names(sorted(in_events), known, argument="events", what="state, parameter, forcing or output")
     if draft.reads is None:
         return
-    used = {*draft.reads, *inside, *in_events, *names_in(d.initial)}
+    used = {*draft.reads, *inside, *in_events, *names_in(d.initial), *names_in(d.history)}
     for name in forcings:
         if name not in used:
             raise ModelError(f"The forcing {name!r} is used nowhere in the model.{did_you_mean(name, used)}")

@@ -119,6 +119,9 @@ class Definition:
         Name of the independent variable in expressions.
     algebraic : tuple of str
         States whose entry in the rates is zero at every time; their initial values are guesses.
+    history : tuple of (sympy.Expr or None)
+        Of models with delays, for each state: what it was before the start, of parameters and time; None: its initial
+        value. Else empty.
     """
 
     kind: Kind
@@ -136,6 +139,7 @@ class Definition:
     time: str
     given_outputs: Any = field(repr=False)
     algebraic: tuple[str, ...] = ()
+    history: tuple[Any, ...] = ()
 
     def check_plain(self, asker: str) -> None:
         """Refuse (ModelError) what `asker` cannot have, for it takes every entry of the rates for a rate.
@@ -149,6 +153,11 @@ class Definition:
                 f"{'is' if len(self.algebraic) == 1 else 'are'} algebraic (0 = ...). Solve the equation for it and "
                 "make it an output, or give it a rate; SimulationCost and modFit take the model as it is."
             )
+        if self.has_delays:
+            raise ModelError(
+                f"{asker} takes the present states for all that the rest of a run depends on, and this model reads "
+                "their past (lag). SimulationCost and modFit take the model as it is."
+            )
 
     @property
     def algebraic_places(self) -> list[int]:
@@ -159,6 +168,16 @@ class Definition:
     def is_closed(self) -> bool:
         """Whether the rates are known to nobody: then a model can be run, and no more."""
         return self.equations is None and self.function is None
+
+    @property
+    def has_delays(self) -> bool:
+        """Whether the rates or outputs read the past."""
+        return bool(self.history)
+
+    @property
+    def past(self) -> tuple[Any, ...]:
+        """What each state was before the start."""
+        return tuple(v if h is None else h for h, v in zip(self.history, self.initial, strict=True))
 
     @property
     def parameters(self) -> tuple[str, ...]:

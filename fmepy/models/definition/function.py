@@ -13,8 +13,9 @@ from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed
 from fmepy.expressions.equations import symbols
 from fmepy.models.definition.definition import Draft, Found
+from fmepy.models.definition.delays import at_present
 from fmepy.models.definition.given import Given, as_parms
-from fmepy.models.definition.tracing import as_expression, call_traced, place_of, traced
+from fmepy.models.definition.tracing import as_expression, call_traced, lags_tried, place_of, traced
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.types import Vector
@@ -79,18 +80,25 @@ def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Gi
     p = np.array(list(parms.values()), dtype=float)
     u = np.array([float(f.at(given.start)) for f in given.forcings])
     start = given.start, _start(given.initial, parms), p, u
-    extra_names = _try_once(rates, *start)
-    try:
-        if not given.trace:
-            raise TracingError("tracing was switched off")
-        found = _traced(rates, time, given.most_states)
-        if not _agree(found.rates, rates, time, *start):
-            raise TracingError(
-                "its equations, traced with symbols, do not give the numbers that the function gives; "
-                "it may use random numbers or keep something between calls"
-            )
-    except TracingError as error:
-        return Found(None, extra_names=extra_names, note=str(error))
+    with lags_tried() as lags:
+        extra_names = _try_once(rates, *start)
+        try:
+            if not given.trace:
+                raise TracingError("tracing was switched off")
+            found = _traced(rates, time, given.most_states)
+            assert found.rates is not None, "it was traced"
+            if not _agree([at_present(e) for e in found.rates], rates, time, *start):
+                raise TracingError(
+                    "its equations, traced with symbols, do not give the numbers that the function gives; "
+                    "it may use random numbers or keep something between calls"
+                )
+        except TracingError as error:
+            if lags:
+                raise ModelError(
+                    "The model's function calls lag(), so it must be turned into equations, and it cannot be: "
+                    f"{error}. Write what has a symbolic form, with an OdeModel, or the model as text."
+                ) from error
+            return Found(None, extra_names=extra_names, note=str(error))
     return found
 
 

@@ -162,7 +162,8 @@ def read_outputs(outputs: Mapping[str, Any], known: Sequence[str], defined: Mapp
 
 def _output_expression(name: str, value: Any, known: Sequence[str]) -> Any:
     if not callable(value):
-        return parse_expression(value if isinstance(value, str) else repr(float(value)), where=f"outputs[{name!r}]")
+        text = value if isinstance(value, str) else repr(float(value))
+        return parse_expression(text, where=f"outputs[{name!r}]", delays=True)
     arguments = list(inspect.signature(value).parameters)
     for a in arguments:
         if a not in known:

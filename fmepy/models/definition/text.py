@@ -109,7 +109,7 @@ class ModelText:
 
     def written(self, kind: Kind) -> dict[str, sympy.Expr]:
         """Return right-hand sides by name, as they are written."""
-        return {s.name: as_expr(convert(s.tree)[0]) for s in self.of_kind(kind)}
+        return {s.name: as_expr(convert(s.tree, delays=True)[0]) for s in self.of_kind(kind)}
 
     def complete(self, kind: Kind) -> dict[str, sympy.Expr]:
         """Return right-hand sides by name as functions of time, states and free names: assigned names are put in."""
@@ -185,7 +185,7 @@ def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where:
         raise source.error(f"a model text of more than {MAX_TEXT} characters", 0, 0)
     statements = tuple(_read_statement(lines, row, source, kind) for row, lines in logical_lines(source))
     _check_definitions(statements, kind)
-    return ModelText(kind, statements, _substituted(statements))
+    return ModelText(kind, statements, _substituted(statements, kind))
 
 
 # --- text -> the draft of a model
@@ -353,7 +353,7 @@ def _check_definitions(statements: tuple[Statement, ...], kind: str) -> None:
             )
 
 
-def _substituted(statements: tuple[Statement, ...]) -> dict[str, sympy.Expr]:
+def _substituted(statements: tuple[Statement, ...], kind: str) -> dict[str, sympy.Expr]:
     """Return all right-hand sides with assigned names put in, by left-hand side.
 
     Constants among the assigned names are computed with as such, so this is more than a substitution afterwards: what
@@ -363,7 +363,7 @@ def _substituted(statements: tuple[Statement, ...]) -> dict[str, sympy.Expr]:
     found: dict[str, sympy.Expr] = {}
     total = 0
     for s in _in_order_of_need(statements):
-        value, size = convert(s.tree, known)
+        value, size = convert(s.tree, known, delays=kind == "ode" and s.kind != "initial")
         total += size
         if total > MAX_TOTAL_SIZE:
             raise s.tree.error(f"with all assigned names put in, the model has more than {MAX_TOTAL_SIZE} terms")

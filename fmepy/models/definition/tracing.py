@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import linecache
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.errors import TracingError
+from fmepy.errors import ModelError, TracingError
 from fmepy.expressions.conditions import Condition as Decision
 from fmepy.expressions.conditions import Joined, Not, choose, relation
 from fmepy.expressions.equations import number, symbol
@@ -87,6 +89,65 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
     low, high = bounds.get("min", a_min), bounds.get("max", a_max)
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
+
+
+_TRIED: ContextVar[list[Any] | None] = ContextVar("the lags that a function on trial asked for", default=None)
+
+
+@contextmanager
+def lags_tried() -> Iterator[list[Any]]:
+    """Let `lag` give the present value of numbers meanwhile, for a trial of a function; gives the delays asked for."""
+    asked: list[Any] = []
+    token = _TRIED.set(asked)
+    try:
+        yield asked
+    finally:
+        _TRIED.reset(token)
+
+
+def lag(x: Any, tau: Any) -> Any:
+    """Return what a state was `tau` ago, in the function of an `OdeModel`.
+
+    It has a value only where a model runs: the function is turned into equations, in which ``lag(x, tau)`` is what x
+    was at t - tau. In a text it is written the same way.
+
+    Parameters
+    ----------
+    x : state
+        Of the function's arguments, or an expression of states.
+    tau : float or parameter
+        The delay, not negative: a number, or an expression of parameters. Zero is the present.
+
+    Raises
+    ------
+    ModelError
+        It is called outside the function of a model, or in one that cannot be turned into equations.
+
+    Examples
+    --------
+    >>> from fmepy import OdeModel, lag
+    >>> def hutchinson(t, N, *, r=1.0, tau=1.5, K=10.0):
+    ...     return r * N * (1 - lag(N, tau) / K)
+    >>> OdeModel(hutchinson, state={"N": 1}, times=[0, 5, 10])().round(2)
+       time      N
+    0     0   1.00
+    1     5  14.33
+    2    10  15.41
+    """
+    from fmepy.expressions.nodes import Lag
+
+    if isinstance(x, np.ndarray) and x.ndim:
+        return np.array([lag(v, tau) for v in x], dtype=object if x.dtype == object else None)
+    if isinstance(x, Traced) or isinstance(tau, Traced):
+        return Traced(Lag(as_expression(x), as_expression(tau)))
+    asked = _TRIED.get()
+    if asked is None:
+        raise ModelError(
+            "lag(x, tau) has a value only in the function of an OdeModel that can be turned into equations; numbers "
+            "have no past."
+        )
+    asked.append(tau)
+    return x
 
 
 class _NumpyFace:

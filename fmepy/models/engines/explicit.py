@@ -19,12 +19,15 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled import status
+from fmepy.compiled.delay_loop import MOST_SHORTEST
+from fmepy.compiled.delay_runs import DelayedRuns, Delays
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOfCourses, Solver, Stretch
 from fmepy.compiled.llvm_code import NotWritableError, Part, Place, Program
 from fmepy.compiled.machine import Code, compiled
+from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import Equations, symbol
+from fmepy.expressions.equations import Equations, symbol, symbols
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.events import GIVEN, kinds_of
@@ -118,6 +121,7 @@ class WholeRuns:
             d.initial,
             kinds,
             tuple(e for _, e in d.outputs),
+            d.past if system.delays else (),
         )
         functions = replace(
             stepper._functions,
@@ -127,7 +131,8 @@ class WholeRuns:
             n_outputs=m * (1 + k),
             changes=tuple(around.address(f"change{i}") for i in range(len(kinds))),
         )
-        self._runs = ExplicitRuns(functions, stepper._solver, course, stepper._n_inputs)
+        rest = functions, stepper._solver, course, stepper._n_inputs
+        self._runs = ExplicitRuns(*rest) if not system.delays else DelayedRuns(_delays(system, around), *rest)
         # of a row: states and their slopes, outputs and their slopes -> all values, and then the slopes of each
         of_states = np.arange(n * (1 + k)).reshape(1 + k, n)
         of_outputs = of_states.size + np.arange(m * (1 + k)).reshape(1 + k, m)
@@ -140,7 +145,8 @@ class WholeRuns:
         """Return the states and outputs, shape (n_time, n_var), at all parameters of the model."""
         out, (ended, _, reached) = self._runs.one(p)
         if ended != status.DONE:
-            raise _failure(ended, reached, MOST_STEPS)
+            stepper, _, d = self._given
+            raise _delay_failure(ended, reached, stepper._arguments[0], d, p) or _failure(ended, reached, MOST_STEPS)
         return out
 
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
@@ -213,38 +219,81 @@ def _around(
     initial: tuple[Any, ...],
     kinds: tuple[Any, ...],
     outputs: tuple[Any, ...],
+    past: tuple[Any, ...],
 ) -> Code:
     """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `Functions`.
 
     Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
-    parameter asked for, times its scale.
+    parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `compiled.delay_runs.Delays`.
     """
     import sympy
 
     from fmepy.expressions.nodes import Absolute, Where
 
     n = system.n_states
-    starts, shown = [as_choices(sympy.sympify(v)) for v in initial], [as_choices(e) for e in outputs]
-    changes = [as_choices(e) for e in kinds]
+    lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
+    starts, shown = (
+        [as_choices(sympy.sympify(v)) for v in initial],
+        [as_choices(e.xreplace(system.lags)) for e in outputs],
+    )
+    changes, before = [as_choices(e) for e in kinds], [as_choices(sympy.sympify(e)) for e in past]
     values, rows, changed = list(starts), list(shown), [[e] for e in changes]
+    delays, history = [as_choices(d.tau) for d in system.delays], list(before)
     for j, name in enumerate(system.names, start=1):
         p = symbol(name)
         scale = Where(Absolute(p), sympy.S.Zero, Absolute(p), sympy.S.One)  # as `scales_of` says
         values += [scale * derivative(v, p) for v in starts]
         s = system.z[j * n : (j + 1) * n]
-        rows += [along(e, system.z[:n], s) + scale * derivative(e, p) for e in shown]
+        y, s_of_lags = [*system.z[:n], *lags[:n_delays]], [*s, *lags[j * n_delays : (j + 1) * n_delays]]
+        rows += [along(e, y, s_of_lags) + scale * derivative(e, p) for e in shown]
+        delays += [scale * derivative(e, p) for e in delays[:n_delays]]
+        history += [scale * derivative(e, p) for e in before]
         for column, e in zip(changed, changes, strict=True):
             column.append(along(e, system.z[:n], s) + scale * derivative(e, p))
     where: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
     program = Program(["t"], ["z", "q", "out"])
     program.function("values", [("out", i, v) for i, v in enumerate(values)], where)
-    where = {**where, symbol(time): "t"} | {z: ("z", i) for i, z in enumerate(system.z)}
+    where = {**where, symbol(time): "t"}
+    if past:
+        history += [derivative(e, symbol(time)) for e in before]
+        program.function("delays", [("out", i, e) for i, e in enumerate(delays)], where)
+        program.function("history", [("out", i, e) for i, e in enumerate(history)], where)
+    where |= {z: ("z", i) for i, z in enumerate(system.z)}
+    n_read = len(parameters) + len(forcings)
+    where |= {lag: ("q", n_read + i) for i, lag in enumerate(lags)}
     program.function("outputs", [("out", i, e) for i, e in enumerate(rows)], where)
     given = system.layout.size + len(system.watched)
     where |= {symbol(name): ("q", given + i) for i, name in enumerate((*forcings, GIVEN))}
     for i, column in enumerate(changed):
         program.function(f"change{i}", [("out", j, e) for j, e in enumerate(column)], where)
     return compiled(program.text())
+
+
+def _delays(system: System, around: Code) -> Delays:
+    states, at = tuple(d.state for d in system.delays), system.layout.lags.start
+    return Delays(states, around.address("delays"), around.address("history"), at)
+
+
+def _delay_failure(
+    ended: float, reached: float, system: System, definition: Definition, p: Vector
+) -> SimulationError | None:
+    """Return the error of a run that ended for a delay, which it names; None if it did not."""
+    if system.delays and ended == status.STIFF:
+        why = "the model is stiff here, and models with delays run on the explicit solver alone"
+        return SimulationError(why, time=reached)
+    if ended not in (status.NO_DELAY, status.SHORT_DELAY):
+        return None
+    taus = scalar_function(symbols(definition.parameters), [d.tau for d in system.delays])(p.tolist())
+    if ended == status.NO_DELAY:
+        k = next(i for i, tau in enumerate(taus) if not 0 <= tau < np.inf)
+        return SimulationError(
+            f"the delay {system.delays[k].tau} is {taus[k]:g}; a delay is a finite number, not negative"
+        )
+    k = min((i for i in range(len(taus)) if taus[i] > 0), key=lambda i: float(taus[i]))
+    return SimulationError(
+        f"the delay {system.delays[k].tau} is {taus[k]:g}, which is less than one part in {MOST_SHORTEST} of the run, "
+        "and no step may be longer than a delay: make it 0, or the run shorter"
+    )
 
 
 # --- the rates of a model
@@ -277,15 +326,16 @@ def _program(system: System) -> str:
     where |= {s: ("q", i) for i, s in enumerate([*system.inputs, *offsets])}
     rates = system.model_rates
     F = _entries(rates, system.z[:n]) if system.names else []
+    G = _entries(rates, list(system.lags.values())) if system.names else []
     D = _entries(rates, [symbol(k) for k in system.names])
 
     def sensitivities(part: Part) -> None:
         if system.names:
-            _add_sensitivities(part, n, len(system.names), F, D, system.layout.scales.start)
+            _add_sensitivities(part, system, F, G, D)
 
     program = Program(["t"], ["z", "q", "out"])
     of_rates = [("out", i, e) for i, e in enumerate(rates)]
-    program.function("rates", of_rates, where, [e for _, _, e in (*F, *D)], sensitivities)
+    program.function("rates", of_rates, where, [e for _, _, e in (*F, *G, *D)], sensitivities)
     conditions = [system.switches[i].watched - o for i, o in zip(system.watched, offsets, strict=True)]
     program.function("watch", [("out", k, g) for k, g in enumerate(conditions)], where)
     return program.text()
@@ -302,17 +352,27 @@ def _entries(expressions: Sequence[Any], symbols: Sequence[Any]) -> list[_Entry]
     return [entry for entry in found if entry[2] != 0]
 
 
-def _add_sensitivities(part: Part, n: int, n_par: int, F: list[_Entry], D: list[_Entry], scales: int) -> None:
-    """Add the loop over the parameters, s_j' = F s_j + k_j D_j; block b of z and out holds s_j."""
+def _add_sensitivities(part: Part, system: System, F: list[_Entry], G: list[_Entry], D: list[_Entry]) -> None:
+    """Add the loop over the parameters, s_j' = F s_j + G l_j + k_j D_j; block b of z and out holds s_j.
+
+    G and l_j belong to the lagged values, see `compiled.delay_loop`.
+    """
+    n, layout, n_delays = system.n_states, system.layout, len(system.delays)
     slopes = {(i, k): part.value(e) for i, k, e in F}
+    of_lags = {(i, k): part.value(e) for i, k, e in G}
     sources = [(i, j, part.value(e)) for i, j, e in D]
-    with part.loop(n, n * (1 + n_par), n) as b:
+    with part.loop(n, n * (1 + len(system.names)), n) as b:
         s = {k: part.load("z", part.emit(f"add i64 {b}, {k}")) for k in sorted({k for _, k in slopes})}
+        read = {}
+        if of_lags:
+            at = part.emit(f"mul i64 {part.emit(f'udiv i64 {b}, {n}')}, {n_delays}")
+            read = {k: part.load("q", part.emit(f"add i64 {at}, {layout.lags.start + k}")) for k in range(n_delays)}
         for i in range(n):
             terms = [part.emit(f"fmul double {v}, {s[k]}") for (row, k), v in slopes.items() if row == i]
+            terms += [part.emit(f"fmul double {v}, {read[k]}") for (row, k), v in of_lags.items() if row == i]
             part.store(part.total(terms), "out", part.emit(f"add i64 {b}, {i}"))
     for i, j, v in sources:
-        source = part.emit(f"fmul double {part.load('q', scales + j)}, {v}")
+        source = part.emit(f"fmul double {part.load('q', layout.scales.start + j)}, {v}")
         part.add(source, "out", n * (1 + j) + i)
 
 

@@ -51,6 +51,8 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
     ModelError
         The engine or method asked for cannot run the model; the message says why.
     """
+    if definition.has_delays:
+        return _for_delays(name, method, definition)
     if method is not None:
         check_choice(method, methods(), "method")
         own = next(e for e in ENGINES if method in e.methods)
@@ -71,6 +73,21 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
     raise ModelError(f"No engine can run the model: {'; '.join(notes)}.")
 
 
+def _for_delays(name: str, method: str | None, definition: Definition) -> tuple[Engine, str, str]:
+    """Return the one engine that keeps the past of a run."""
+    engine = explicit.ENGINE
+    if method is not None:
+        check_choice(method, methods(), "method")
+    if name not in ("auto", engine.name) or method not in (None, *engine.methods):
+        asked = f"engine={name!r}" if method is None else f"method={method!r}"
+        raise ModelError(
+            f"The model reads the past (lag), and {asked} does not keep it: models with delays run on engine="
+            f"{engine.name!r}, method={engine.methods[0]!r}, alone. Leave both out. (It is an explicit method: a stiff "
+            "model with delays has no engine here.)"
+        )
+    return engine, engine.methods[0], _checked(engine, engine.methods[0], definition, False)
+
+
 def _checked(engine: Engine, method: str, definition: Definition, limited: bool) -> str:
     """Return an empty string if an engine that was asked for can run the model."""
     if limited and not engine.limits_steps:
@@ -86,7 +103,7 @@ def _checked(engine: Engine, method: str, definition: Definition, limited: bool)
 
 def heirs(engine: Engine, definition: Definition, limited: bool) -> list[Engine]:
     """Return the engines that take over what `engine` could not finish, in their order; the last is LSODA."""
-    if engine.steps:
+    if engine.steps or definition.has_delays:
         return []
     if engine.name == scipy_steppers.ENGINE.name and not _has_conditions(definition):
         return []  # LSODA would do the same again

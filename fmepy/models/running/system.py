@@ -29,12 +29,13 @@ from fmepy.types import Cube, Matrix, Vector
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:
-    """Where things lie in the input vector: parameters, forcing lines (a, b each), their origin, modes, scales."""
+    """Where things lie in the inputs: parameters, forcing lines (a, b each), their origin, modes, scales, lags."""
 
     n_parameters: int
     n_forcings: int
     n_modes: int = 0
     n_scales: int = 0
+    n_delays: int = 0
 
     @property
     def lines(self) -> slice:
@@ -57,14 +58,50 @@ class InputLayout:
         return slice(self.modes.stop, self.modes.stop + self.n_scales)
 
     @property
+    def lags(self) -> slice:
+        """The lagged values, and behind them what each adds to the sensitivities to every parameter."""
+        return slice(self.scales.stop, self.size)
+
+    @property
     def size(self) -> int:
         """Length of the input vector."""
-        return self.origin + 1 + self.n_modes + self.n_scales
+        return self.origin + 1 + self.n_modes + self.n_scales + self.n_delays * (1 + self.n_scales)
 
     def forcing_values(self, t: float, inputs: Any) -> list[float]:
         """Return the forcings at `t` from their present lines."""
         s, after = self.lines.start, t - inputs[self.origin]
         return [inputs[s + 2 * i] + inputs[s + 2 * i + 1] * after for i in range(self.n_forcings)]
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """A lag of one state.
+
+    Attributes
+    ----------
+    state : int
+    tau : sympy.Expr
+        Of parameters.
+    node : Lag
+        What stands in the equations.
+    """
+
+    state: int
+    tau: Any
+    node: Any
+
+
+@lru_cache(maxsize=64)
+def delays_of(equations: Equations) -> tuple[Delay, ...]:
+    """Return the lags that rates and outputs read, each once."""
+    import sympy
+
+    from fmepy.expressions.nodes import Lag
+
+    expressions = [*equations.rates, *(e for _, e in equations.outputs)]
+    found = (node for e in expressions for node in sorted(e.atoms(Lag), key=sympy.default_sort_key))
+    places = {symbol(s): i for i, s in enumerate(equations.states)}
+    return tuple(Delay(places[node.args[0]], node.args[1], node) for node in dict.fromkeys(found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +124,8 @@ class System:
     layout : InputLayout
     algebraic : tuple of int
         States whose entry in the rates is zero at every time; of these F holds what is to be zero.
+    delays : tuple of Delay
+        Lags of states; in the rates `inputs` stand in their place.
     """
 
     n_states: int
@@ -99,6 +138,12 @@ class System:
     planned: tuple[int, ...]
     layout: InputLayout
     algebraic: tuple[int, ...] = ()
+    delays: tuple[Delay, ...] = ()
+
+    @property
+    def lags(self) -> dict[Any, Any]:
+        """What stands in the place of each lag."""
+        return dict(zip((d.node for d in self.delays), self.inputs[self.layout.lags], strict=False))
 
     @property
     def rates(self) -> tuple[Any, ...]:
@@ -155,7 +200,9 @@ def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, pla
     b = [sympy.Symbol(f"line{i}b", real=True) for i in range(len(equations.forcings))]
     origin = sympy.Symbol("origin of lines", real=True)
     lines = {symbol(f): a[i] + b[i] * (time - origin) for i, f in enumerate(equations.forcings)}
-    rates = [e.xreplace(lines) for e in equations.rates]
+    delays = delays_of(equations)
+    lagged = {d.node: sympy.Symbol(str(d.node), real=True) for d in delays}
+    rates = [e.xreplace({**lagged, **lines}) for e in equations.rates]
     switches: tuple[Switch, ...] = ()
     known = {time, *p}
     if smooth:
@@ -166,7 +213,8 @@ def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, pla
     scales = [sympy.Symbol(f"scale of {n}", real=True) for n in names]
     z = [*y, *(sympy.Symbol(f"{state} to {name}", real=True) for name in names for state in equations.states)]
     inputs = [*p, *(c for pair in zip(a, b, strict=True) for c in pair), origin, *(w.mode for w in switches), *scales]
-    layout = InputLayout(len(p), len(a), len(switches), len(scales))
+    inputs += [*lagged.values(), *(sympy.Symbol(f"{k} to {n}", real=True) for n in names for k in lagged.values())]
+    layout = InputLayout(len(p), len(a), len(switches), len(scales), len(delays))
     planned = []
     for i, w in enumerate(switches):
         if w.g.free_symbols <= known:
@@ -174,7 +222,17 @@ def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, pla
             known.add(w.mode)
     algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
     return System(
-        len(y), names, time, tuple(z), tuple(inputs), tuple(rates), switches, tuple(planned), layout, algebraic
+        len(y),
+        names,
+        time,
+        tuple(z),
+        tuple(inputs),
+        tuple(rates),
+        switches,
+        tuple(planned),
+        layout,
+        algebraic,
+        delays,
     )
 
 

@@ -239,13 +239,13 @@ def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -
     return planned_crossings(system, p, timeline.start, float(timeline.rows[-1]))
 
 
-def course_of(timeline: Timeline, system: System, events: Sequence[Event]) -> Course | None:
-    """Return what happens along every run; None where it depends on the run's parameters."""
-    if depends_on_parameters(system):
+def course_of(timeline: Timeline, system: System, events: Sequence[Event], p: Vector | None = None) -> Course | None:
+    """Return what happens along every run, or at the parameters p; None where it depends on them and p is None."""
+    if p is None and depends_on_parameters(system):
         return None
-    anywhere = np.zeros(system.layout.n_parameters)
-    segments = timeline.segments(known_crossings(system, anywhere, timeline))
-    modes = planned_modes(system, anywhere, np.array([0.5 * (s.start + s.end) for s in segments])).T
+    at = np.zeros(system.layout.n_parameters) if p is None else p
+    segments = timeline.segments(known_crossings(system, at, timeline))
+    modes = planned_modes(system, at, np.array([0.5 * (s.start + s.end) for s in segments])).T
     stretches = tuple(
         Stretch(s.start, s.times, s.rows.stop - s.rows.start, [*s.lines, s.start, *m])
         for s, m in zip(segments, modes, strict=True)

@@ -1,0 +1,68 @@
+"""Whole runs of one model with delays: `compiled.delay_loop` behind the face of `ExplicitRuns`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled import delay_loop
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.explicit_runs import ExplicitRuns
+from fmepy.compiled.status import NO_ROOM
+from fmepy.types import Vector
+
+FIRST_ROOM = 200
+"""Steps of the past that there is room for at first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delays:
+    """Delays of a model, and its past, by addresses of functions like those of `Functions`.
+
+    Attributes
+    ----------
+    states : tuple of int
+        Of which state each delay reads the past.
+    values : int
+        Gives the delays, and their derivatives to each parameter asked for, times its scale.
+    history : int
+        Gives z before the start, and behind it the slopes of the states in time.
+    at : int
+        Where in the inputs of a run the lagged values begin.
+    """
+
+    states: tuple[int, ...]
+    values: int
+    history: int
+    at: int
+
+
+class DelayedRuns(ExplicitRuns):
+    """Runs along one course of a model with delays; threads may share it.
+
+    Parameters
+    ----------
+    delays : Delays
+    functions, solver, course, n_inputs
+        As those of `ExplicitRuns`; rates and outputs find the lagged values among their inputs, the outputs behind the
+        forcings.
+    """
+
+    def __init__(self, delays: Delays, *rest: Any) -> None:
+        super().__init__(*rest)
+        d = delays
+        self._said = np.array([d.values, d.history, d.at, len(d.states), *d.states], dtype=np.int64)
+        self._loop = c_loop(delay_loop.run_delayed, "the explicit solver with delays")
+        self._room = FIRST_ROOM
+
+    def _call(self, told: Vector, n_runs: int, *addresses: int) -> None:
+        first = 0
+        while True:
+            self._loop(*self._fixed, n_runs, *addresses, address(self._said), first, self._room)
+            full = np.flatnonzero(told[3 * first : 3 * n_runs : 3] == NO_ROOM)
+            if not len(full):
+                return
+            first += int(full[0])
+            self._room *= 4

@@ -1,0 +1,163 @@
+"""Delays in a definition: ``lag(x, tau)`` checked and brought to lags of single states, and the history.
+
+A delay is a number, or an expression of parameters. The past of an expression is made of that of its states: ``lag(N *
+M, tau)`` is ``lag(N, tau) * lag(M, tau)``, ``lag(lag(N, a), b)`` is ``lag(N, a + b)``, and the time in it goes back
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, nan
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from fmepy.errors import ModelError, did_you_mean, listed
+from fmepy.expressions.equations import names_in, number, symbol
+from fmepy.expressions.text import ONLY_IN_RATES, parse_expression
+from fmepy.parameters.names import normal_name
+
+if TYPE_CHECKING:
+    from fmepy.models.definition.definition import Definition
+
+
+def has_lags(expressions: Iterable[Any]) -> bool:
+    """Tell whether a lag stands in any of the expressions."""
+    from fmepy.expressions.nodes import Lag
+
+    return any(getattr(e, "has", lambda kind: False)(Lag) for e in expressions)
+
+
+def at_present(e: Any) -> Any:
+    """Return an expression with the present in the place of the past: what holds at rest."""
+    return _rebuilt(e, lambda x, tau: x)
+
+
+def at_rest(definition: Definition) -> Definition:
+    """Return the definition of what a model is at rest, where the past is as the present."""
+    e = definition.equations
+    if e is None or not definition.has_delays:
+        return definition
+    rates, outputs = tuple(map(at_present, e.rates)), tuple((k, at_present(v)) for k, v in e.outputs)
+    return replace(definition, equations=replace(e, rates=rates, outputs=outputs), outputs=outputs, history=())
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of a model; ``error(message, name)`` shows where in its source a name stands."""
+
+    kind: str
+    states: Sequence[str]
+    parameters: Sequence[str]
+    forcings: Sequence[str]
+    time: str
+    error: Callable[[str, str], ModelError]
+
+    def with_plain_lags(self, e: Any) -> Any:
+        """Return an expression whose lags are all of a single state, by expressions of parameters.
+
+        Raises
+        ------
+        ModelError
+            A delay that is negative or changes in a run, or the past of what is no state or made of states.
+        """
+        return _rebuilt(e, self._plain)
+
+    def _plain(self, x: Any, tau: Any) -> Any:
+        from fmepy.expressions.nodes import Lag
+
+        here = f"lag({x}, {tau})"
+        if self.kind != "ode":
+            raise ModelError(
+                f"{here} is not allowed here: {ONLY_IN_RATES}. A difference equation remembers by a state."
+            )
+        for name in sorted(names_in([tau]) - set(self.parameters)):
+            what = "a state" if name in self.states else "the time" if name == self.time else "a forcing"
+            if what != "a forcing" or name in self.forcings:
+                raise self.error(
+                    f"The delay of {here} changes in a run, for {name!r} is {what}; a delay is a number, a parameter "
+                    "or an expression of parameters", name
+                )  # fmt: skip
+        if tau.is_number and not float(tau) >= 0:
+            raise ModelError(f"The delay of {here} is negative; lag(x, tau) is what x was tau ago.")
+        names = names_in([x])
+        for name in sorted(names - {*self.states, *self.parameters, self.time}):
+            what = "a forcing" if name in self.forcings else "no state"
+            raise self.error(
+                f"{here}: {name!r} is {what}, and only of states is the past known."
+                f"{did_you_mean(name, self.states)} States are {listed(self.states)}", name
+            )  # fmt: skip
+        if not names & {*self.states, self.time}:
+            raise ModelError(f"{here}: {x} does not change in a run, so it has no past; lag is of states.")
+        if tau.is_zero:
+            return x
+        earlier = {lag: Lag(lag.args[0], lag.args[1] + tau) for lag in x.atoms(Lag)}
+        earlier |= {symbol(s): Lag(symbol(s), tau) for s in self.states}
+        return x.xreplace({**earlier, symbol(self.time): symbol(self.time) - tau})
+
+
+def _rebuilt(e: Any, lag: Callable[[Any, Any], Any]) -> Any:
+    """Return an expression with something in the place of its lags, inner ones first."""
+    from fmepy.expressions.nodes import Lag
+
+    memo: dict[Any, Any] = {}
+
+    def made(e: Any) -> Any:
+        if not e.args:
+            return e
+        if e not in memo:
+            parts = [made(a) for a in e.args]
+            same = all(a is b for a, b in zip(parts, e.args, strict=True))
+            memo[e] = lag(*parts) if isinstance(e, Lag) else e if same else e.func(*parts)
+        return memo[e]
+
+    return made(e) if has_lags([e]) else e
+
+
+def as_history(history: Any) -> dict[str, Any]:
+    """Return what the user gave as history by state: numbers and expressions."""
+    if history is None:
+        return {}
+    if not isinstance(history, Mapping | pd.Series):
+        raise ModelError(
+            f"`history` must be a dict of states and what they were before the start; got {type(history).__name__}."
+        )
+    return {normal_name(k): _past(normal_name(k), v) for k, v in history.items()}
+
+
+def _past(name: str, value: Any) -> Any:
+    """Return what a state was before the start as an expression."""
+    if getattr(value, "free_symbols", None):
+        return value
+    if isinstance(value, str):
+        return parse_expression(value, where=f"history[{name!r}]")
+    try:
+        past = float(value)
+    except (TypeError, ValueError):
+        past = nan
+    if not isfinite(past):
+        raise ModelError(
+            f"`history[{name!r}]` is {value!r}; a finite number, a parameter's name or an expression of parameters and "
+            "the time is needed, such as 'N0 * exp(t)'."
+        )
+    return number(past)
+
+
+def check_history(history: dict[str, Any], names: Names, is_read: bool) -> None:
+    """Refuse a history of no state, of anything but parameters and the time, or that nothing reads."""
+    for name, value in history.items():
+        if name not in names.states:
+            raise ModelError(
+                f"`history`: {name!r} is no state of the model.{did_you_mean(name, names.states)} States are "
+                f"{listed(names.states)}."
+            )
+        known = (*names.parameters, names.time)
+        for used in sorted(names_in([value]) - set(known)):
+            why = f"{used!r}, which has no value. Give it in `parms`.{did_you_mean(used, known)}"
+            if used in names.states:
+                why = f"the state {used!r}; it may only depend on parameters and the time ({names.time})."
+            raise ModelError(f"`history[{name!r}]` uses {why}")
+    if history and not is_read:
+        raise ModelError("`history` is given, but the model reads no past: no lag(x, tau) stands in it.")

@@ -1,0 +1,426 @@
+"""Delays: the past of a state is read as it was, to the solver's tolerance, and so are all sensitivities to it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fmepy as fme
+from fmepy.compiled import delay_loop
+from fmepy.errors import FmepyError, ModelError, ModelTextError, SimulationError
+
+DEDE = json.loads((Path(__file__).parent.parent / "reference" / "dede" / "dede.json").read_text(encoding="utf-8"))
+HUTCHINSON = "d(N)/dt = r*N*(1 - lag(N, tau)/K)"
+LINEAR = "d(x)/dt = -k*lag(x, tau)"
+TIGHT = {"rtol": 1e-9, "atol": 1e-11}
+ROWS = np.r_[0, np.sort(np.random.default_rng(1).uniform(0, 10, 12))]
+
+
+def hutchinson(**words):
+    given = {"state": {"N": 1}, "history": {"N": "N0"}, "parms": dict(r=1, tau=1.5, K=10, N0=1), "rhs": HUTCHINSON}
+    return fme.OdeModel(**{**given, "times": np.linspace(0, 20, 41), **words})
+
+
+def linear(rhs=LINEAR, **words):
+    given = {"state": {"x": "x0"}, "history": {"x": "h"}, "parms": dict(k=1, tau=1, x0=1, h=1)}
+    return fme.OdeModel(rhs, **{**given, **words})
+
+
+def delayed_exponential(t, k, tau, x0, h):
+    """Return x of x' = -k x(t - tau) with x = h before 0 and x0 at 0, by the method of steps (a sum of polynomials)."""
+
+    def power(n, ago):
+        after = np.maximum(t - ago - n * tau, 0.0)
+        return np.where(t - ago >= n * tau, after**n, 0.0), after ** (n + 1)
+
+    pieces = range(int(t.max() // tau) + 1)
+    x = sum((-k) ** n / math.factorial(n) * power(n, 0)[0] for n in pieces)
+    area = sum((-k) ** n / math.factorial(n + 1) * (power(n, 0)[1] - power(n, tau)[1]) for n in pieces)
+    return x0 * x - k * h * area
+
+
+def differences(model, names, step=1e-4):
+    """Return the derivatives of a model's runs at tight tolerances by differences of fourth order."""
+    bound = model.replace(rtol=1e-12, atol=1e-14).bind(names)
+    out = []
+    for j, value in enumerate(bound.theta0):
+        runs = []
+        for k in (-2, -1, 1, 2):
+            theta = bound.theta0.copy()
+            theta[j] += k * step * max(1.0, abs(value))
+            runs.append(bound.simulate(theta))
+        out.append((runs[0] - 8 * runs[1] + 8 * runs[2] - runs[3]) / (12 * step * max(1.0, abs(value))))
+    return np.array(out).transpose(1, 2, 0)
+
+
+def check_sensitivities(model, names=None, rtol=2e-6):
+    bound = model.bind(names)
+    assert bound.exact
+    Y, S = bound.sensitivities(bound.theta0)
+    np.testing.assert_allclose(Y, bound.simulate(bound.theta0), rtol=1e-6, atol=1e-7)
+    expected = differences(model, bound.names)
+    np.testing.assert_allclose(S, expected, atol=rtol * np.abs(expected).max())
+    return Y, S
+
+
+# --- values
+
+
+def test_a_delayed_decay_is_the_polynomial_of_its_piece():
+    model = linear(times=[0, 0.5, 1, 1.5, 2, 2.5, 3], **TIGHT)
+    t = model.times
+    expected = [1, 0.5, 0, -0.375, -0.5, 1 - 2.5 + 1.5**2 / 2 - 0.5**3 / 6, 1 - 3 + 2 - 1 / 6]
+    np.testing.assert_allclose(delayed_exponential(t, 1, 1, 1, 1), expected, atol=1e-14)
+    np.testing.assert_allclose(model().x, expected, atol=1e-13)  # no rounding takes it across a break
+
+
+@pytest.mark.parametrize(
+    "theta", [(0.7, 0.83, 2.0, 0.5), (1.3, 0.37, 1.0, 1.0), (1.5, 6.1, 0.0, -1.0), (0.9, 0.01, 1, 3)]
+)
+def test_a_delayed_decay_and_its_slopes_are_those_of_the_closed_form(theta):
+    bound = linear(times=ROWS, **TIGHT).bind(["k", "tau", "x0", "h"])
+    Y, S = bound.sensitivities(np.array(theta))
+    if theta[1] < 0.1:  # some hundred terms that cancel
+        np.testing.assert_allclose(bound.simulate(np.array(theta)), Y, atol=1e-8)
+        return
+    np.testing.assert_allclose(Y[:, 0], delayed_exponential(ROWS, *theta), atol=1e-8)
+    for j in range(4):
+        up, down = list(theta), list(theta)
+        up[j], down[j] = theta[j] + 1e-5, theta[j] - 1e-5
+        slope = (delayed_exponential(ROWS, *up) - delayed_exponential(ROWS, *down)) / 2e-5
+        np.testing.assert_allclose(S[:, 0, j], slope, atol=2e-7)
+
+
+def test_runs_are_those_of_r():
+    past = {"x": 1, "y": 0.5}
+    two = "d(x)/dt = -0.8*lag(x, a) + 0.3*lag(y, b)*x\nd(y)/dt = -y + lag(x, a)"
+    mackey_glass = "d(x)/dt = b*lag(x, tau)/(1 + lag(x, tau)**n) - g*x"
+    sir = "d(S)/dt = -new\nd(I)/dt = new - lag(new, T)\nnew = 0.5*S*I"
+    models = {
+        "mackey_glass": (mackey_glass, {"x": 0.5}, None, dict(b=0.2, g=0.1, n=10, tau=17), 1e-6),
+        "hutchinson": (HUTCHINSON, {"N": 1}, {"N": "2 + t"}, dict(r=1, tau=1.5, K=10), 1e-6),
+        "sir": (sir, {"S": 0.99, "I": 0.01}, {"S": 1, "I": "0.01*exp(t)"}, dict(T=5), 1e-7),
+        "two": (two, past, past, dict(a=0.7, b=1.13), 1e-7),
+    }
+    for name, (text, state, history, parms, rtol) in models.items():
+        rows = np.array(DEDE[name])
+        model = fme.OdeModel(text, state=state, history=history, parms=parms, times=rows[:, 0], rtol=1e-9, atol=1e-11)
+        assert (model.engine, model.method) == ("numba", "dopri5")
+        ours = model()[list(state)].to_numpy()
+        np.testing.assert_allclose(ours, rows[:, 1:], rtol=rtol, atol=rtol * rows[:, 1:].max(), err_msg=name)
+
+
+def test_a_delay_of_zero_is_the_present():
+    rows = np.linspace(0, 5, 11)
+    bound = linear(times=rows, **TIGHT).bind(["tau", "k"])
+    Y, S = bound.sensitivities(np.array([0.0, 0.8]))
+    np.testing.assert_allclose(Y[:, 0], np.exp(-0.8 * rows), atol=1e-9)
+    np.testing.assert_allclose(S[:, 0, 1], -rows * np.exp(-0.8 * rows), atol=1e-8)
+    # x' = -k x(t - tau) is x' = -k (x + tau k x) to first order
+    np.testing.assert_allclose(S[:, 0, 0], -(0.8**2) * rows * np.exp(-0.8 * rows), atol=1e-8)
+
+
+def test_a_delay_far_below_a_step_is_right_and_one_too_short_is_a_failed_run():
+    bound = linear(times=[0, 0.5, 1], **TIGHT).bind(["tau"])
+    lam = -1.0
+    for _ in range(100):  # the root of lam = -exp(-lam tau) that a small delay leaves alone
+        lam = -math.exp(-lam * 1e-3)
+    inner = bound.simulate(np.array([1e-3]))[:, 0]
+    assert inner[2] / inner[1] == pytest.approx(math.exp(0.5 * lam), rel=1e-8)
+    with pytest.raises(SimulationError, match=r"delay tau is 1e-07, which is less than one part in 100000 of the run"):
+        bound.simulate(np.array([1e-7]))
+
+
+def test_the_stability_of_the_delayed_logistic_changes_at_half_pi():
+    late = hutchinson(times=[0, *np.linspace(300, 340, 81)])
+    assert np.ptp(late({"tau": 1.45}).N[1:]) < 0.05
+    assert np.ptp(late({"tau": 1.68}).N[1:]) > 3
+
+
+def test_the_past_of_an_expression_is_that_of_its_states():
+    text = "d(x)/dt = -lag(lag(x, a) + 0, b)\nd(y)/dt = lag(x*y + t, a)\nz = lag(total, a)\ntotal = x + 2*y"
+    model = fme.OdeModel(text, state={"x": 1, "y": 0.5}, parms=dict(a=0.4, b=0.6), times=ROWS)
+    assert str(model.equations.rates[0]) == "-lag(x, a + b)"
+    plain = fme.OdeModel(
+        "d(x)/dt = -lag(x, a + b)\nd(y)/dt = lag(x, a)*lag(y, a) + t - a\nz = lag(x, a) + 2*lag(y, a)",
+        state={"x": 1, "y": 0.5}, parms=dict(a=0.4, b=0.6), times=ROWS,
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(model()[["x", "y", "z"]], plain()[["x", "y", "z"]])
+
+
+# --- events, forcings, conditions
+
+
+def with_everything():
+    """Return a model whose past has jumps: at its start, at an event there, at two later ones."""
+    events = [
+        dict(var="x", time=0, value="0.25*k", method="add"),
+        dict(var="x", time=2.5, value="dose*x", method="add"),
+        dict(var="x", time=4, value=0.5),
+    ]
+    text = LINEAR + " + u\nago = k*lag(x, tau)"
+    return linear(
+        rhs=text, events=events, parms=dict(k=0.8, tau=0.77, x0=1.0, h=0.3, dose=2.0), times=ROWS,
+        forcings={"u": ([0, 3, 3.1, 6], [0, 1, 3, 0])}, **TIGHT,
+    )  # fmt: skip
+
+
+def test_the_past_of_an_event_is_read_as_it_was():
+    # x = 1 before 0; at 0.5 it is set to 3: x' = -x(t - 1) is -1 until 1.5, then -(past of the event)
+    model = linear(times=[0, 0.5, 1, 1.5, 2, 2.5], events=[dict(var="x", time=0.5, value=3)], **TIGHT)
+    x = [1, 0.5, 2.5, 2.5 - (0.5 - 0.125)]
+    # on (1.5, 2) x(t - 1) = 3 - (t - 1.5); on (2, 2.5): x(t - 1) = 2.5 - integral of x over (0, t - 2)
+    x.append(x[3] - (1.5 - 0.125))
+    x.append(x[4] - (1.25 - (0.125 - 0.5**3 / 6)))
+    np.testing.assert_allclose(model().x, x, atol=1e-12)
+
+
+def test_sensitivities_jump_where_the_past_jumps_at_a_time_that_the_delay_moves():
+    _, S = check_sensitivities(with_everything())
+    assert np.abs(S[:, 0, 1]).max() > 1  # to tau
+
+
+def test_sensitivities_of_several_delays_and_a_history_in_time():
+    text = "d(x)/dt = -a*lag(x, t1) + b*lag(y, t2)*x\nd(y)/dt = -y + lag(x, 2*t1) + lag(x, t1)\nz = y*lag(x, t2)"
+    model = fme.OdeModel(
+        text, state={"x": 1, "y": 0.5}, history={"x": "1 + c*t", "y": "exp(c*t)"}, times=ROWS,
+        parms=dict(a=0.8, b=0.3, c=0.2, t1=0.7, t2=1.13), **TIGHT,
+    )  # fmt: skip
+    check_sensitivities(model)
+
+
+def test_conditions_of_time_are_stops_and_those_of_states_may_bend():
+    stops = linear(
+        LINEAR + " + where(t % 2 < 1, b, 0)", parms=dict(k=0.8, tau=0.9, x0=1, h=1, b=0.5), times=ROWS, **TIGHT
+    )
+    check_sensitivities(stops)
+    bends = linear("d(x)/dt = -k*max(lag(x, tau), -0.1)", parms=dict(k=1.8, tau=0.9, x0=1, h=1), times=ROWS, **TIGHT)
+    check_sensitivities(bends, ["k", "tau"], rtol=1e-5)
+
+
+def test_what_breaks_the_rates_has_sensitivities_by_differences():
+    broken = linear("d(x)/dt = -k*where(lag(x, tau) > 0, 1, -1)", times=[0, 1, 2.5])
+    bound = broken.bind(["k"])
+    assert not bound.exact
+    # x' = -1 until the past of the zero at 1 comes, at 2: then +1
+    np.testing.assert_allclose(bound.simulate(bound.theta0)[:, 0], [1, 0, -0.5], atol=1e-3)
+    moved = linear(LINEAR + " + where(t > on, 1, 0)", parms=dict(k=1, tau=1, x0=1, h=1, on=0.5), times=[0, 0.5, 1])
+    assert not moved.bind().exact
+    np.testing.assert_allclose(moved().x, [1, 0.5, 0.5], atol=1e-9)
+    stepped = linear(history={"x": "where(t < -0.5, 1, 0)"}, parms=dict(k=1, tau=1, x0=1), times=[0, 0.5, 1])
+    assert not stepped.bind().exact
+    np.testing.assert_allclose(stepped().x, [1, 0.5, 0.5], atol=1e-3)
+
+
+# --- a model like any other
+
+
+def test_text_and_function_are_one_model():
+    def rates(t, N, *, r=1.0, tau=1.5, K=10.0):
+        return r * N * (1 - fme.lag(N, tau) / K), {"ago": fme.lag(N, tau)}
+
+    traced = fme.OdeModel(rates, state={"N": 1}, times=np.linspace(0, 20, 41))
+    plain = hutchinson()()
+    pd.testing.assert_series_equal(traced().N, plain.N)
+    np.testing.assert_allclose(traced().ago[3:], plain.N[:-3], rtol=1e-5)  # three rows are the delay
+    vector = fme.OdeModel(
+        lambda t, y, p: [p["r"] * y[0] * (1 - fme.lag(y, p["tau"])[0] / 10)], state={"N": 1},
+        parms=dict(r=1, tau=1.5), times=np.linspace(0, 20, 41),
+    )  # fmt: skip
+    pd.testing.assert_series_equal(vector().N, plain.N)
+
+
+def test_many_runs_are_the_runs_one_by_one_and_failed_ones_are_told():
+    bound = hutchinson().bind(["tau", "r"])
+    Theta = np.array([[1.5, 1.0], [-1.0, 1.0], [0.0, 0.9], [0.02, 1.1], [3.0, 1.2]])
+    assert bound.runs_on_threads
+    Y, why = bound.simulate_many(Theta)
+    assert [bool(w) for w in why] == [False, True, False, False, False]
+    assert "the delay tau is -1; a delay is a finite number, not negative" in why[1]
+    for i in (0, 2, 3, 4):
+        np.testing.assert_array_equal(Y[i], bound.simulate(Theta[i]))
+    for tau in (np.nan, np.inf):
+        with pytest.raises(SimulationError, match="the delay tau is"):
+            bound.simulate(np.array([tau, 1.0]))
+
+
+def test_the_room_for_the_past_does_not_change_a_number(monkeypatch):
+    from fmepy.compiled import delay_runs
+
+    plenty = with_everything()().to_numpy()
+    monkeypatch.setattr(delay_runs, "FIRST_ROOM", 3)
+    bound = with_everything().bind()
+    np.testing.assert_array_equal(bound.simulate(bound.theta0), plenty[:, 1:])
+    Y, why = bound.simulate_many(np.array([bound.theta0, bound.theta0 * 0.9]))
+    assert (why == "").all()
+    np.testing.assert_array_equal(Y[0], plenty[:, 1:])
+
+
+@pytest.mark.slow
+def test_the_loop_with_delays_reads_nothing_beyond_its_arrays(monkeypatch):
+    from fmepy.compiled import c_loops, delay_runs
+
+    monkeypatch.setattr(delay_runs, "c_loop", lambda kernel, what: c_loops.checked_loop(kernel, what))
+    bound = with_everything().bind(["k", "tau"])
+    Y, _ = bound.sensitivities(bound.theta0)
+    np.testing.assert_allclose(Y, with_everything()().to_numpy()[:, 1:], rtol=1e-6, atol=1e-7)
+
+
+def test_copies_pickle_and_keep_their_history():
+    model = hutchinson()
+    assert np.array_equal(pickle.loads(pickle.dumps(model))(), model())
+    other = model.replace(history={"N": 3.0}, parms={"tau": 0.5})
+    assert other.equations is model.equations
+    assert other().N[1] != model().N[1]
+    assert model.replace(times=[0, 1, 2])().shape == (3, 2)
+
+
+def test_a_history_that_is_not_said_is_the_start_and_told_once(caplog):
+    with caplog.at_level(logging.INFO):
+        model = fme.OdeModel(LINEAR, state={"x": "x0"}, parms=dict(k=1, tau=1, x0=2), times=[0, 0.5, 1])
+        model.replace(parms={"tau": 0.5})()
+    assert sum("`history` does not say" in r.getMessage() for r in caplog.records) == 1
+    np.testing.assert_allclose(model().x, [2, 1, 0], atol=1e-9)
+    bound = model.bind(["x0"])
+    np.testing.assert_allclose(bound.sensitivities(bound.theta0)[1][:, 0, 0], [1, 0.5, 0], atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Return a model, data of it and its fit from elsewhere."""
+    model = hutchinson(times=np.linspace(0, 15, 31))
+    data = model({"tau": 1.2, "r": 1.1})
+    cost = fme.SimulationCost(model, data)
+    return model, cost, fme.modFit(cost, p=dict(tau=1.5, r=1.0), lower=0)
+
+
+def test_a_fit_finds_the_delay(fitted):
+    _, _, fit = fitted
+    np.testing.assert_allclose(fit.par[["tau", "r"]], [1.2, 1.1], rtol=1e-5)
+    assert fit.converged
+
+
+def test_a_delay_is_screened_sampled_and_ranged(fitted):
+    model, cost, fit = fitted
+    sens = fme.sensFun(cost, dict(tau=1.2, r=1.1))
+    assert 1 <= fme.collin(sens).value < 20
+    chain = fme.modMCMC(cost, p=fit.par, niter=60, var0=0.1, jump=0.01, seed=1)
+    assert chain.naccepted.sum() > 0
+    ranges = pd.DataFrame({"min": [0.5, 0.8], "max": [1.5, 1.2]}, index=["tau", "r"])
+    serial = fme.sensRange(model, parRange=ranges, num=20, seed=1)
+    shared = fme.sensRange(model, parRange=ranges, num=20, seed=1, executor=2)
+    np.testing.assert_array_equal(serial.values, shared.values)
+
+
+def test_at_rest_the_past_is_the_present():
+    rest = fme.SteadyModel(HUTCHINSON, state={"N": 5}, parms=dict(r=1, tau=1.5, K=10))
+    assert rest().N[0] == pytest.approx(10)
+
+
+# --- what is refused
+
+
+def test_costs_that_correct_states_refuse_delays_by_name():
+    data = pd.DataFrame({"time": [1.0, 2, 3], "N": [1.0, 2, 3]})
+    for name, make in {
+        "FimlofCost": lambda: fme.FimlofCost(hutchinson(), data, process_noise={"N": 0.1}, measurement_noise={"N": 1}),
+        "PredictionErrorCost": lambda: fme.PredictionErrorCost(hutchinson(), data, gain={"N": {"N": 0.1}}),
+        "fit_boundary": lambda: fme.fit_boundary(hutchinson(), data),
+    }.items():
+        with pytest.raises(ModelError, match=rf"^{name} .* reads their past \(lag\)"):
+            make()
+
+
+@pytest.mark.parametrize("words", [{"engine": "diffsol"}, {"engine": "scipy"}, {"method": "rk4", "dt": 0.1}])
+def test_engines_that_keep_no_past_refuse_delays(words):
+    with pytest.raises(ModelError, match="run on engine='numba', method='dopri5', alone"):
+        hutchinson(**words)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lag(Nn, tau)", "'Nn' is no state, and only of states is the past known. Did you mean 'N'?"),
+        ("lag(N)", "takes 2 arguments, a state and its delay"),
+        ("lag(N, tau, 1)", "what was before the start is said by `history`"),
+        ("lag(N, -1)", "the delay '-1' is negative"),
+        ("lag(N, tau*N)", "changes in a run, for 'N' is a state"),
+        ("lag(N, tau + t)", "changes in a run, for 't' is the time"),
+        ("lag(K, tau)", "K does not change in a run, so it has no past"),
+        ("lag(2, tau)", "'2' does not change, so it has no past"),
+        ("lag(N, tua)", "'tua' has no value"),
+        ("lag(N, nan)", "'nan' has no value"),
+    ],
+)
+def test_what_is_no_delay_is_refused_where_it_stands(text, message):
+    with pytest.raises(ModelError) as error:
+        hutchinson(rhs=f"d(N)/dt = r*N*(1 - {text}/K)")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        ({"M": 1}, "'M' is no state of the model"),
+        ({"N": math.nan}, "is nan; a finite number"),
+        ({"N": "2*N"}, "uses the state 'N'"),
+        ({"N": "N1"}, "uses 'N1', which has no value"),
+        ({"N": "lag(N, 1)"}, "the past is read in the rates and outputs"),
+        ([1], "must be a dict"),
+    ],
+)
+def test_a_history_that_is_none_is_refused(history, message):
+    with pytest.raises(ModelError) as error:
+        hutchinson(history=history, parms=dict(r=1, tau=1.5, K=10))
+    assert message in str(error.value)
+
+
+def test_the_past_is_read_nowhere_else():
+    with pytest.raises(ModelTextError, match="the past is read in the rates and outputs"):
+        hutchinson(events=[dict(var="N", time=1, value="lag(N, 1)")])
+    with pytest.raises(ModelError, match="an event knows the present alone"):
+        hutchinson(rhs=HUTCHINSON + "\nz = lag(N, 1)", events=[dict(var="N", time=1, value="z")])
+    with pytest.raises(ModelTextError, match="the past is read in the rates and outputs"):
+        fme.DifferenceModel("next(N) = lag(N, 2)", state={"N": 1}, times=range(3))
+    with pytest.raises(ModelError, match="the model reads no past"):
+        fme.OdeModel("d(N)/dt = -N", state={"N": 1}, history={"N": 1}, times=[0, 1])
+    with pytest.raises(ModelError, match="runs from its first time"):
+        hutchinson().bind(times=[3.0, 4.0], start=2.0)
+
+
+def test_a_function_that_reads_the_past_must_become_equations():
+    def decides(t, N, *, tau=1.0):
+        return -fme.lag(N, tau) if N > 0 else 0.0
+
+    with pytest.raises(ModelError, match=r"calls lag\(\), so it must be turned into equations, and it cannot be"):
+        fme.OdeModel(decides, state={"N": 1}, times=[0, 1])
+    with pytest.raises(ModelError, match="numbers have no past"):
+        fme.lag(1.0, 2.0)
+
+
+def test_lag_is_a_name_like_others_where_it_is_not_called():
+    model = fme.OdeModel("d(x)/dt = -where(t > lag, x, 0)", state={"x": 1}, parms={"lag": 1}, times=[0, 1, 2])
+    np.testing.assert_allclose(model().x, [1, 1, math.exp(-1)], rtol=1e-4)
+
+
+def test_a_run_that_turns_stiff_is_a_failed_run():
+    text = "d(N)/dt = -r*(N - sin(t)*lag(N, tau))"
+    model = fme.OdeModel(text, state={"N": 1}, parms=dict(r=1e6, tau=1), times=[0, 10], atol=1e-6)
+    with pytest.raises(FmepyError, match="models with delays run on the explicit solver alone"):
+        model()
+
+
+def test_many_events_and_delays_have_a_bounded_number_of_stops():
+    times = np.linspace(0, 50, 11)
+    doses = [dict(var="x", time=t, value=0.1, method="add") for t in np.arange(0.05, 50, 0.1)]
+    text = "d(x)/dt = -x + 0.1*lag(x, 1.03) + 0.1*lag(x, 0.71) + 0.1*lag(x, 2.93)"
+    assert len(doses) * (1 + 3 + 6) > delay_loop.MOST_STOPS  # of two levels
+    model = fme.OdeModel(text, state={"x": 1}, times=times, events=doses)
+    np.testing.assert_allclose(model(), model.replace(rtol=1e-9, atol=1e-11)(), rtol=1e-4)
