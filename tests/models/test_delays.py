@@ -424,3 +424,8 @@ def test_many_events_and_delays_have_a_bounded_number_of_stops():
     assert len(doses) * (1 + 3 + 6) > delay_loop.MOST_STOPS  # of two levels
     model = fme.OdeModel(text, state={"x": 1}, times=times, events=doses)
     np.testing.assert_allclose(model(), model.replace(rtol=1e-9, atol=1e-11)(), rtol=1e-4)
+
+
+def test_algebraic_states_and_delays_are_refused_together():
+    with pytest.raises(ModelError, match=r"reads the past \(lag\) and has algebraic states \('B'\)"):
+        linear(LINEAR + "\n0 = B - x", state={"x": 1, "B": 1}, times=[0, 1])

@@ -97,8 +97,8 @@ def define(
     check_history(past, _names(draft, given), is_delayed)
     if is_delayed and draft.algebraic:
         raise ModelError(
-            f"The model reads the past (lag) and has algebraic states ({listed(draft.algebraic)}); no engine here has both. "
-            "Solve the algebraic equation, and write what it gives as an assignment."
+            f"The model reads the past (lag) and has algebraic states ({listed(draft.algebraic)}); no engine here has "
+            "both. Solve the algebraic equation, and write what it gives as an assignment."
         )
     definition = Definition(
         kind=kind,
