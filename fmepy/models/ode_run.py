@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
@@ -36,6 +37,8 @@ def ode(
     max_step: float | None = None,
 ) -> pd.DataFrame:
     """Run ``func(t, y, parms)`` once and return its table, in the manner of deSolve's `ode`.
+
+    An output of several values, such as one a cell, becomes as many columns: its name followed by 1, 2, ...
 
     Parameters
     ----------
@@ -74,7 +77,10 @@ def ode(
     given = {} if parms is None else parms
 
     def rates(time: float, all_states: Vector, inputs: dict[str, float]) -> Any:  # no names that a state may have
-        return func(time, all_states, {**given, **inputs} if inputs else given)
+        result = func(time, all_states, {**given, **inputs} if inputs else given)
+        if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping):
+            return result[0], one_by_one(result[1])
+        return result
 
     model = _PlainModel(
         rates,
@@ -90,6 +96,28 @@ def ode(
         max_step=max_step,
     )
     return model()
+
+
+def one_by_one(outputs: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return outputs of one value each: those of several by their name and a number from 1.
+
+    Examples
+    --------
+    >>> one_by_one({"total": 3, "flux": [1, 2]})
+    {'total': 3, 'flux1': 1, 'flux2': 2}
+    """
+    found: list[tuple[str, Any]] = []
+    for name, value in outputs.items():
+        if np.ndim(value) == 0:
+            found.append((str(name), value))
+        else:
+            values = value if isinstance(value, list | tuple) else np.ravel(value)
+            found += [(f"{name}{i}", v) for i, v in enumerate(values, 1)]
+    names = [name for name, _ in found]
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise ModelError(f"Two of the function's outputs make the column {twice!r}: give one of them another name.")
+    return dict(found)
 
 
 def ode_1d(
@@ -110,7 +138,8 @@ def ode_1d(
         Initial values: all cells of the first species, then of the second.
     times : array_like
     func : callable
-        ``func(t, y, parms)`` with an ndarray in that order; returns the rates, or ``(rates, {name: extra output})``.
+        ``func(t, y, parms)`` with an ndarray in that order; returns the rates, or ``(rates, {name: extra output})``. An
+        output may be one number, or an array such as one value a cell, whose columns are its name and 1, 2, ...
     parms : any, optional
         Handed to `func` as it is.
     nspec : int

@@ -200,9 +200,15 @@ def modCRL(
     )  # fmt: skip
     simulator = ensemble.simulator
     if not simulator.is_single_row:
+        advice = "Return one row (such as table.iloc[-1]) or a number made of it"
+        if simulator.is_model:
+            name = ensemble.var[0]
+            advice = (
+                "Pass a function of the parameters that returns one row of its table, or a number made of it: "
+                f"modCRL(lambda p: model(p)[{name!r}].iloc[-1], model.parms, ...)"
+            )
         raise ArgumentError(
-            f"`func` returns {len(simulator.x)} rows; modCRL needs one value per variable. Return one row (such as "
-            "table.iloc[-1]) or a number made of it, or use sensRange."
+            f"`func` returns {len(simulator.x)} rows; modCRL needs one value per variable. {advice}; or use sensRange."
         )
     clash = sorted(set(ensemble.var) & set(simulator.names))
     if clash:

@@ -327,6 +327,8 @@ def test_bad_words():
     words = {"state": START, "times": TIMES}
     with pytest.raises(ParameterError, match=r"no state 'b'. Did you mean 'B'"):
         fme.OdeModel(named, algebraic=["b"], **words)
+    with pytest.raises(ParameterError, match=r"no state '3'. There are '1', '2'"):
+        fme.OdeModel(vector, state=[1, 2], times=TIMES, parms=PARMS, algebraic=3)
     with pytest.raises(ModelError, match=r"`algebraic` is for functions; text says itself"):
         fme.OdeModel(DECAY, parms=PARMS, algebraic=["B"], **words)
     with pytest.raises(ModelError, match=r"'B' is an algebraic state.*changes states that have a rate"):

@@ -252,3 +252,16 @@ def test_negative_concentrations_are_told():
 def test_bad_input_is_told(find, told, kind):
     with np.errstate(all="ignore"):
         refused(find, told, kind=kind)
+
+
+def test_ode_1d_gives_outputs_of_one_value_a_cell():
+    def diffusion(t, C, p):
+        flux = -p["D"] * np.diff(np.r_[1.0, C, C[-1]]) / 0.1
+        return -np.diff(flux) / 0.1, {"flux": flux, "total": C.sum()}
+
+    out = fme.ode_1d(np.zeros(5), [0, 1], diffusion, {"D": 0.5})
+    assert list(out.columns[6:]) == ["flux1", "flux2", "flux3", "flux4", "flux5", "flux6", "total"]
+    assert out["flux1"][0] == pytest.approx(5.0)
+    np.testing.assert_allclose(out["total"], out[["1", "2", "3", "4", "5"]].sum(axis=1))
+    with pytest.raises(ModelError, match="make the column 'a1'"):
+        fme.ode(np.ones(2), [0, 1], lambda t, y, p: (-y, {"a": y, "a1": 2.0}))

@@ -94,3 +94,12 @@ def test_it_pickles_and_shows():
     assert pickle.loads(pickle.dumps(result)).frame.equals(result.frame)
     assert "<table" in result._repr_html_()
     assert len(result) == 4
+
+
+def test_a_model_of_many_rows_is_told_what_to_pass():
+    model = OdeModel("d(N)/dt = -k*N", state={"N": 1}, times=[0, 1, 2], parms={"k": 0.5})
+    words = {"parRange": {"k": (0.3, 0.7)}, "num": 3, "seed": 1}
+    with pytest.raises(ArgumentError, match=r"modCRL\(lambda p: model\(p\)\['N'\].iloc\[-1\], model.parms"):
+        modCRL(model, **words)
+    out = modCRL(lambda p: model(p)["N"].iloc[-1], model.parms, **words).frame
+    np.testing.assert_allclose(out["X1"], np.exp(-2 * out["k"]), rtol=1e-5)

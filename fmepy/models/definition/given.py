@@ -86,7 +86,7 @@ def as_parms(parms: Any) -> dict[str, float]:
 
 def as_names(names: Any) -> tuple[str, ...]:
     """Return names that were given as one, several or none."""
-    return () if names is None else tuple(map(normal_name, [names] if isinstance(names, str) else names))
+    return () if names is None else tuple(map(normal_name, [names] if np.ndim(names) == 0 else names))
 
 
 def as_state(state: Any) -> dict[str, Any]:
