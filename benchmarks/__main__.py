@@ -15,6 +15,7 @@ from benchmarks import (
     growth,
     rows_boundary,
     rows_costs,
+    rows_delays,
     rows_filter,
     rows_first_use,
     rows_mcmc,
@@ -38,6 +39,7 @@ ROOMS = (
     rows_mcmc,
     rows_filter,
     rows_steady,
+    rows_delays,
     rows_first_use,
 )
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several
