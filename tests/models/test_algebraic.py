@@ -350,6 +350,8 @@ def test_no_consistent_start_and_a_branch_that_ends():
         fme.OdeModel("d(A)/dt = -A\n0 = B**2 + A", state={"A": 1, "B": 2}, times=TIMES)()
     with pytest.raises(SimulationError, match=r"has no value where the search stands \(B = -1\)"):
         fme.OdeModel("d(A)/dt = -A\n0 = log(B) - A", state={"A": 1, "B": -1}, times=TIMES)()
+    with pytest.raises(SimulationError, match=r"failed at time 0: .*do not settle.*`0 = -A \+ 1/B`"):
+        fme.OdeModel("d(A)/dt = -A\n0 = 1/B - A", state={"A": 1, "B": -3}, times=TIMES)()  # Newton: to -infinity
     with pytest.raises(SimulationError, match=r"failed at time 0.[45]"):
         fme.OdeModel("d(A)/dt = -1\n0 = B**2 - A", state={"A": 0.5, "B": 1}, times=TIMES, engine="scipy", atol=1e-6)()
 

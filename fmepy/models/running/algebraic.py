@@ -48,6 +48,8 @@ _NEAR = 1e-8
 """A relative correction after which, in Newton's quadratic end, nothing is left that a float could hold."""
 _LEFT = 100.0
 """Times the tolerances: what an engine may leave of the equations."""
+_NEARLY = 1e-6
+"""A relative correction that is left where a search may be said to have arrived."""
 _NOTHING = 1e-30
 """Of a state: what its correction is relative to at zero."""
 _SMALL_SYSTEM = 30
@@ -262,17 +264,25 @@ class _Here:
                 return
             raise SimulationError(self.told(found), time=self.t)
         self.y[self.of.places] = found.y
-        self.values = self.jacobian(found.y, found.f)
 
     def searched(self) -> Found:
         """Search for the zero of g with care, from where y stands; from positive values for positive ones first."""
         w = self.y[self.of.places]
         with np.errstate(all="ignore"):
             if (w > 0).all():
-                found = rest_from(self, w, replace(_CAREFUL, positive=True))
+                found = self._confirmed(rest_from(self, w, replace(_CAREFUL, positive=True)))
                 if found.converged:
                     return found
-            return rest_from(self, w, _CAREFUL)
+            return self._confirmed(rest_from(self, w, _CAREFUL))
+
+    def _confirmed(self, found: Found) -> Found:
+        """Return what was found; it has not arrived if a step by the dg/dw of there leads away."""
+        if found.converged:
+            w, self.values = np.abs(found.y), self.jacobian(found.y, found.f)
+            d = np.abs(self.solve(found.f))
+            if (d > _NEARLY * (w + _NEARLY * w.max())).any():
+                found.converged, found.why = False, "Newton's steps do not settle"
+        return found
 
     def told(self, found: Found) -> str:
         """Return what is known of a search that found nothing, in words."""
