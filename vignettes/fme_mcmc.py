@@ -211,5 +211,5 @@ assert np.allclose(fit2.std_error, [7.709564e-3, 8.845742], rtol=1e-3)
 assert np.allclose(fit2.var_ms_unweighted, [1.737200e-5, 1.167178e-4], rtol=1e-4)
 
 both = fme.modMCMC(two_sets, fit2.par, jump=fit2.cov_scaled * 2.4**2 / 2, var0=fit2.var_ms_unweighted, wvar0=0.1,
-                   lower=0, niter=800, burninlength=200, seed=4)  # fmt: skip
+                   lower=0, niter=300, burninlength=50, seed=4)  # fmt: skip
 print(both.summary())

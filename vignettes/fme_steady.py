@@ -132,7 +132,7 @@ plt.show()
 
 mcmc = fme.modMCMC(
     cost, fit.par, jump=fit.cov_scaled * 2.4**2 / 3, var0=fit.ms, wvar0=1, updatecov=100, lower=0, upper=[600, 300, 50],
-    niter=1500, burninlength=300, seed=1,
+    niter=800, burninlength=200, seed=1,
 )  # fmt: skip
 print(mcmc.summary())
 assert np.isclose(mcmc.pars["upO2"].mean(), 293.27595, rtol=2e-3)

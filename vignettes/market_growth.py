@@ -115,7 +115,7 @@ simulation = fme.SimulationCost(model, long.assign(sd=long["name"].map(sd).astyp
 lower = {"DRAT": 0.3, "SAT": 1.0}  # times are positive; DRAT above half the step, where averaging is stable
 off = truth * np.exp(0.1 * np.random.default_rng(3).standard_normal(len(truth)))
 fits = {
-    "simulation": fme.modFit(simulation, truth, lower=lower, hessian=False, control={"maxiter": 30}),
+    "simulation": fme.modFit(simulation, truth, lower=lower, hessian=False, control={"maxiter": 15}),
     "one-step": fme.modFit(one_step, truth, lower=lower, hessian=False),
     "FIMLOF": fme.modFit(fimlof, off, lower=lower, seed=3),
 }
