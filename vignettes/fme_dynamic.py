@@ -55,7 +55,7 @@ assert np.allclose(at_35[["Mean", "Min", "Max"]].astype(float), [41.87736, 37.70
 # %%
 # Bands of the three together: mean and standard deviation, minimum and maximum.
 
-latin = fme.sensRange(bact, sensvar=["Bact", "Sub"], dist="latin", parRange=ranges, num=50, seed=1)
+latin = fme.sensRange(bact, sensvar=["Bact", "Sub"], dist="latin", parRange=ranges, num=30, seed=1)
 latin.summary().plot(xlabel="time, hour")
 plt.show()
 
@@ -151,8 +151,8 @@ plt.show()
 # The variance of the counts is sampled too. R's long chain has the means 0.3003366 and 0.7006095, and 0.0242 of the
 # variance.
 
-mcmc = fme.modMCMC(cost, fit.par, jump=fit.cov_scaled * 2.4**2 / 2, var0=fit.ms, wvar0=1, updatecov=100, niter=1500,
-                   burninlength=300, seed=1)  # fmt: skip
+mcmc = fme.modMCMC(cost, fit.par, jump=fit.cov_scaled * 2.4**2 / 2, var0=fit.ms, wvar0=1, updatecov=100, niter=1000,
+                   burninlength=200, seed=1)  # fmt: skip
 print(mcmc.summary())
 assert np.allclose(mcmc.pars.mean(), [0.3003366, 0.7006095], rtol=5e-4)
 mcmc.plot(Full=True)
@@ -203,10 +203,10 @@ assert np.allclose(after[["AI", "AAM"]], [8.3156017, 4.0715927], rtol=1e-5)
 # %%
 # Sensitivities of what is measured, the concentration CP in the chamber (ppm), over time.
 
-sens_cp = fme.sensFun(ccl4, sensvar="CP", senspar=["VMAX", "KM", "PFA"], varscale=1)
+sens_cp = fme.sensFun(ccl4, sensvar="CP", senspar=["VMAX", "KM"], varscale=1)
 last = sens_cp.frame.iloc[-1]
 print(sens_cp.summary())
-assert np.allclose(last[["VMAX", "KM", "PFA"]].astype(float), [-4.533167, 0.1308312, -94.68901], rtol=1e-4)
+assert np.allclose(last[["VMAX", "KM"]].astype(float), [-4.533167, 0.1308312], rtol=1e-4)
 sens_cp.plot(xlabel="time, h", title="Sensitivity of CP, ppm")
 plt.show()
 
