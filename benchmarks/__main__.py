@@ -16,6 +16,7 @@ from benchmarks import (
     rows_boundary,
     rows_costs,
     rows_delays,
+    rows_events,
     rows_filter,
     rows_first_use,
     rows_mcmc,
@@ -40,6 +41,7 @@ ROOMS = (
     rows_filter,
     rows_steady,
     rows_delays,
+    rows_events,
     rows_first_use,
 )
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several

@@ -243,7 +243,10 @@ def uses_of(model: Any, sds: Mapping[str, Any], labels: Sequence[Any]) -> Callab
         own = [definition] if getattr(model, "entity_inputs", None) is None else [
             model.of_entity(label).definition for label in labels
         ]  # fmt: skip
-        inside = names_in([*equations.rates, *definition.initial, *(e.value for d in own for e in d.events)])
+        of_events = [
+            e for d in own for e in (*(e.value for e in d.events), *(e for r in d.roots for e in r.expressions))
+        ]
+        inside = names_in([*equations.rates, *definition.initial, *of_events])
 
     def reads(variable: str, seen: frozenset[str] = frozenset()) -> set[str]:
         names = outputs.get(variable, set())

@@ -20,8 +20,9 @@ from fmepy.models.engines.trial import TRIAL, runs_that_pay
 from fmepy.models.running.accuracy import RESOLVED, unresolved
 from fmepy.models.running.delayed import make_delayed_runner
 from fmepy.models.running.forcings import forcing_values
+from fmepy.models.running.root_run import Hit
 from fmepy.models.running.runners import Runner, make_runner
-from fmepy.models.running.system import Outputs
+from fmepy.models.running.system import Outputs, scales_of
 from fmepy.models.running.timeline import Timeline
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, Matrix, Vector
@@ -115,15 +116,19 @@ class BoundOde(BoundDynamic):
             )
         return self._runners[key]
 
-    def _run(self, p: Vector, kind: str) -> tuple[Matrix, Any]:
-        """Run on the first engine, and once more on the next if that fails, unless a state has exploded."""
+    def _run(self, p: Vector, kind: str, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
+        """Run on the first engine, and once more on the next if that fails, unless a state has exploded.
+
+        A list of `hits` gets those of the root events.
+        """
         failures = []
         for i, engine in enumerate(tuple(self._engines)):
             runner = self._runner(engine, kind)
             if runner is None:
                 break
+            own: list[Hit] = []
             try:
-                out = runner.run(p)
+                out = runner.run(p, own)
             except SimulationError as error:
                 failures.append(error)
                 if error.exploded:
@@ -134,6 +139,8 @@ class BoundOde(BoundDynamic):
                 if self._hold:
                     first = TAKEN_OVER if engine.name == RETRY.name else engine
                     self._engines = [first, *self._engines[i + 1 :]]
+            if hits is not None:
+                hits += own
             return out
         reached = min((f.time for f in failures if f.time is not None), default=None)
         at, why = (
@@ -195,6 +202,40 @@ class BoundOde(BoundDynamic):
         """Return the states alone, shape (n_time, n_state)."""
         return self._run(self._parameters(theta), "plain")[0][:, : len(self._definition.states)]
 
+    def hits(self, theta: Vector) -> list[tuple[float, int]]:
+        """Return the hits of the root events: their times, and which one of `definition.roots` each is."""
+        hits: list[Hit] = []
+        self._run(self._parameters(theta), "plain", hits)
+        return [(t, j) for t, j, _ in hits]
+
+    def hit_slopes(self, theta: Vector) -> tuple[list[tuple[float, int]], Matrix]:
+        """Return the hits, and the derivatives of their times to theta, shape (n_hit, n_par)."""
+        theta = np.asarray(theta, dtype=float)
+        p, n = self._parameters(theta), len(self.names)
+        if self.exact:
+            hits: list[Hit] = []
+            self._run(p, "exact", hits)
+            scales = scales_of(p[self._places])
+            return [(t, j) for t, j, _ in hits], np.array([slope for *_, slope in hits]).reshape(-1, n) / scales
+        found = self.hits(theta)
+
+        def times(th: Vector) -> Vector:
+            hits: list[Hit] = []
+            self._run(self._parameters(th), "tight", hits)
+            if [j for _, j, _ in hits] != [j for _, j in found]:
+                raise SimulationError(
+                    "The hits of the root events change beside these parameters; they have no slopes."
+                )
+            return np.array([t for t, *_ in hits])
+
+        return found, central_differences(times, theta, self._steps_beside(theta), self._box)
+
+    def _steps_beside(self, theta: Vector) -> Vector:
+        """Return the steps of differences, see `_differences`."""
+        fixed = bool(self._model._engine.steps)
+        relative = (np.finfo(float).eps if fixed else self._model.options.tightened().rtol) ** (1 / 3)
+        return steps_beside(theta, relative)
+
     def _tell_unresolved(self, Y: Matrix) -> None:
         """Tell, once for the model, which states are too small for their tolerance."""
         if why := unresolved(Y, self._state_limits(), self._model.states):
@@ -242,10 +283,7 @@ class BoundOde(BoundDynamic):
         The relative step is the cube root of the tightened `rtol`, which balances truncation (h^2) against the solver's
         error (rtol / h).
         """
-        fixed = bool(self._model._engine.steps)
-        relative = (np.finfo(float).eps if fixed else self._model.options.tightened().rtol) ** (1 / 3)
-        Y = self.simulate(theta)
-        steps = steps_beside(theta, relative)
+        Y, steps = self.simulate(theta), self._steps_beside(theta)
         return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, steps, self._box)
 
     def _with_output_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:

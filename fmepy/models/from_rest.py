@@ -52,7 +52,7 @@ def opened(model: Any) -> Any:
 
 def resting(model: Any) -> Any:
     """Return a model as it comes to rest: without events, and with steps as long as its rates allow."""
-    changed = {"events": None} if model.definition.events else {}
+    changed = {"events": None} if model.definition.events or model.definition.roots else {}
     if getattr(model, "method", None) in FIXED_STEPS.methods:  # they rest in the same states, many more steps later
         changed |= {"method": None, "dt": None}
     return model.replace(**changed) if changed else model

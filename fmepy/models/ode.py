@@ -29,7 +29,8 @@ from fmepy.models.running.accuracy import (
 )
 from fmepy.models.running.algebraic import check_index
 from fmepy.models.running.events import events_outside
-from fmepy.types import Matrix, Vector
+from fmepy.parameters.named import merge_parameters
+from fmepy.types import Matrix, UserParameters, Vector
 
 MOST_REMEMBERED = 32
 MOST_TRACED_STATES = 20
@@ -72,7 +73,8 @@ class OdeModel(DynamicModel):
         of an event shows the state before it. Events of one time happen by ``order`` (default 0), the lower first;
         those of the same order see one state. Events outside `times` are named in a warning. One more column, such as
         "subject", makes them the events of entities: ``model(entity="3")`` runs with the rows of one, and so does a
-        cost with ``entity="subject"``.
+        cost with ``entity="subject"``. An event with a ``root`` in place of a time happens where that crosses zero, see
+        Notes.
     engine : {"auto", "diffsol", "numba", "scipy"}
         "diffsol" compiles, and refuses what cannot be; "auto" uses it for what can be, and "numba" for many runs (some
         hundreds: chains, ensembles, several starts) of a model that a run as a trial shows not to be stiff. "numba"
@@ -154,6 +156,24 @@ class OdeModel(DynamicModel):
     and have sensitivities by differences. A run that turns stiff is a failed run. A filter, a predictor or boundary
     values, which correct the present state, refuse delays.
 
+    **Root events** are rows of `events` with ``root`` in place of ``time``: ``dict(root="height", direction=-1,
+    var="speed", value="-e * speed")``. The root is a state, an output, or an expression of states, parameters, forcings
+    and time; the event happens where it falls through zero (`direction` -1), rises through it (1), or either (0, the
+    default). It fires once a crossing, and not again until its root has left zero: one that is zero at the start must
+    leave it first, and one that another event carries across zero has not crossed it. Several rows of one root and
+    direction are changes at one hit; roots that cross at one time fire one after the other, by ``order`` and as they
+    stand. The row of the result at a hit shows the state before it. `hits` returns when they fired. Adaptive solvers
+    stop at the hit, to their tolerance. "euler" and "rk4" cut the step in two there, which keeps the order of the
+    scheme, and do not see a root that crosses twice within a step. The time t* of a hit moves with the parameters, and
+    sensitivities follow, with y+ = h(t, y-, p) and the rates f- and f+ before and after (of fixed steps, and of
+    functions that cannot be traced, they are differences of runs)::
+
+        dt*/dp = -(g_y S- + g_p) / (g_y f- + g_t)
+        S+     = h_y (S- + f- dt*/dp) + h_p + h_t dt*/dp - f+ dt*/dp
+
+    An event that fires without end, at ever shorter distances or more than 10,000 times, ends the run (SimulationError,
+    with its last times); fits and chains take that for a run that failed.
+
     On smooth, unstable orbits the default method loses about one digit against LSODA at the same `rtol`, since BDF goes
     to order 5 and LSODA's Adams method to order 12. Largest errors at rtol = atol = 1e-6, 1e-8, 1e-9, 1e-10: of the
     Arenstorf orbit 0.24, 7e-3, 1e-3, 2e-4 with bdf, 0.04, 2e-3, 6e-5, 4e-6 with LSODA and 0.04, 7e-5, 2e-5, 2e-6 with
@@ -196,6 +216,19 @@ class OdeModel(DynamicModel):
     0     0   1.00
     1     5  14.33
     2    10  15.41
+
+    A ball that bounces, and when; the times move with the parameters:
+
+    >>> def falling(t, height, speed, *, g=10.0, e=0.8):
+    ...     return speed, -g
+    >>> bounce = dict(root="height", direction=-1, var="speed", value="-e * speed")
+    >>> ball = OdeModel(falling, state={"height": 5, "speed": 0}, times=np.linspace(0, 5, 51), events=[bounce])
+    >>> ball.hits(sensitivities=True).drop(columns="e").round(3)
+        time  event    root      g
+    0  1.000      0  height -0.050
+    1  2.600      0  height -0.130
+    2  3.880      0  height -0.194
+    3  4.904      0  height -0.245
     """
 
     def __init__(
@@ -247,6 +280,52 @@ class OdeModel(DynamicModel):
             warnings.warn(outside, UserWarning, stacklevel=2 if like is None else 3)
         self._tell()
 
+    def hits(self, parms: UserParameters = None, *, sensitivities: bool = False) -> pd.DataFrame:
+        """Return when root events fire in a run from the first to the last of `times`.
+
+        Parameters
+        ----------
+        parms : dict, Series, table row or lmfit.Parameters, optional
+            Values by name; a subset leaves the rest as it is.
+        sensitivities : bool
+            Also the derivatives of the times, one column a parameter.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``time``, ``event`` (the row of `events`, counted from 0; of several rows of one root the first) and
+            ``root`` (its text), one row a hit. Then, if asked for, the parameters: d time / d parameter.
+
+        Raises
+        ------
+        ModelError
+            The model has no root events.
+        SimulationError
+            The run failed.
+        """
+        roots = self.definition.roots
+        if not roots:
+            raise ModelError(
+                "`hits`: the model has no root events. They are rows of `events` with a root in place of a time, such "
+                "as dict(root='height', direction=-1, var='speed', value='-0.9*speed')."
+            )
+        theta, bound = merge_parameters(self._parms, parms).to_numpy(dtype=float), self.bind()
+        slopes = None
+        if sensitivities:
+            found, slopes = bound.hit_slopes(theta)
+        else:
+            found = bound.hits(theta)
+        table = pd.DataFrame(
+            {
+                "time": np.array([t for t, _ in found], dtype=float),
+                "event": np.array([roots[j].number for _, j in found], dtype=int),
+                "root": np.array([roots[j].text for _, j in found], dtype=object),
+            }
+        )
+        if slopes is None:
+            return table
+        return pd.concat([table, pd.DataFrame(slopes + 0.0, columns=list(bound.names))], axis=1)
+
     @property
     def atol(self) -> pd.Series:
         """Absolute tolerance by state."""
@@ -269,7 +348,8 @@ class OdeModel(DynamicModel):
             options = self.options.with_tolerances(self.options.rtol, atol)
             return BoundOde(self, d.parameters, rows, False, options).states_at(p)
 
-        events = [e for e in self.definition.events if self.times[0] <= e.time < self.times[-1]]
+        events: list[Any] = [e for e in self.definition.events if self.times[0] <= e.time < self.times[-1]]
+        events += [c for r in self.definition.roots for c in r.changes]
         return scaled_tolerances(self.options.atol, known_sizes(d, events, p.tolist()), trial)
 
     def remembered(self, key: Any, find: Callable[[], str]) -> str:

@@ -18,6 +18,7 @@ from fmepy.models.definition.given import Given, Kind, as_names, as_outputs, as_
 from fmepy.models.definition.text import read_text
 from fmepy.models.running.events import Event, as_events
 from fmepy.models.running.forcings import as_forcings
+from fmepy.models.running.root_events import Root, as_roots, check_roots, split_events
 from fmepy.parameters.named import check_names
 
 
@@ -100,6 +101,12 @@ def define(
             f"The model reads the past (lag) and has algebraic states ({listed(draft.algebraic)}); no engine here has "
             "both. Solve the algebraic equation, and write what it gives as an assignment."
         )
+    timed, rooted = split_events(events)
+    if is_delayed and rooted:
+        raise ModelError(
+            "The model reads the past (lag) and has root events; no engine here has both. An event at a time that is "
+            "known can have delays; a change of the rates at a level is a where(...) in them."
+        )
     definition = Definition(
         kind=kind,
         source=source,
@@ -107,7 +114,7 @@ def define(
         parms=pd.Series(draft.parms, dtype=float),
         initial=tuple(_number(draft.initial[s]) for s in draft.states),
         forcings=given.forcings,
-        events=_of_outputs(as_events(events, draft.states), dict(found.own)),
+        events=_of_outputs(as_events(timed, draft.states), dict(found.own)),
         extra_names=found.extra_names,
         outputs=tuple(found.own.items()),
         equations=equations,
@@ -117,6 +124,7 @@ def define(
         given_outputs=given.outputs,
         algebraic=draft.algebraic,
         history=tuple(past.get(s) for s in draft.states) if is_delayed else (),
+        roots=_roots_of_outputs(as_roots(rooted, draft.states), dict(found.own)),
     )
     _check_events(definition)
     _check_used(draft, definition, () if like is None else like.parameters)
@@ -204,6 +212,11 @@ def _of_outputs(events: tuple[Event, ...], outputs: dict[str, Any]) -> tuple[Eve
     return tuple(replace(e, value=made[e.value]) if e.value in made else e for e in events)
 
 
+def _roots_of_outputs(roots: tuple[Root, ...], outputs: dict[str, Any]) -> tuple[Root, ...]:
+    by_name = {symbol(k): e for k, e in outputs.items()}
+    return tuple(r.mapped(lambda e: e.xreplace(by_name)) for r in roots)
+
+
 def _number(value: Any) -> Any:
     """Return constant expressions as floats, the others as they are."""
     return value if getattr(value, "free_symbols", None) else float(value)
@@ -273,8 +286,9 @@ def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> No
     for name in sorted(inside - set(known)):
         why = f"{name!r} has no value: it is no state, and is missing in `parms` and `forcings`."
         raise draft.error(why + did_you_mean(name, known), name)
-    in_events = names_in({e.value for e in d.events})
+    in_events = names_in({e.value for e in d.events}.union(*(r.expressions for r in d.roots)))
     check_names(sorted(in_events), known, argument="events", what="state, parameter, forcing or output")
+    check_roots(d.roots, (*d.states, *forcings, *d.extra_names, d.time))
     if draft.reads is None:
         return
     used = {*draft.reads, *inside, *in_events, *names_in(d.initial), *names_in(d.history)}

@@ -22,6 +22,7 @@ from fmepy.models.definition.given import Given, Kind
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import Forcing
+from fmepy.models.running.root_events import Root
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +123,8 @@ class Definition:
     history : tuple of (sympy.Expr or None)
         Of models with delays, for each state: what it was before the start, of parameters and time; None: its initial
         value. Else empty.
+    roots : tuple of Root
+        Events that happen where an expression crosses zero; `events` are those of given times.
     """
 
     kind: Kind
@@ -140,6 +143,7 @@ class Definition:
     given_outputs: Any = field(repr=False)
     algebraic: tuple[str, ...] = ()
     history: tuple[Any, ...] = ()
+    roots: tuple[Root, ...] = ()
 
     def check_plain(self, asker: str) -> None:
         """Refuse (ModelError) what `asker` cannot have, for it takes every entry of the rates for a rate.
@@ -157,6 +161,11 @@ class Definition:
             raise ModelError(
                 f"{asker} takes the present states for all that the rest of a run depends on, and this model reads "
                 "their past (lag). SimulationCost and modFit take the model as it is."
+            )
+        if self.roots:
+            raise ModelError(
+                f"{asker} takes events at given times, and this model has root events, whose times depend on the run: "
+                f"{listed(r.text for r in self.roots)}. SimulationCost and modFit take the model as it is."
             )
 
     @property

@@ -85,7 +85,7 @@ class Stepper(Protocol):
         ...
 
 
-def _nothing(equations: Equations) -> str:
+def _nothing(equations: Equations, *roots: Any) -> str:
     return ""
 
 
@@ -108,7 +108,8 @@ class Engine:
     needs_equations : bool
         Whether it runs equations alone (compiled engines), or any callable.
     refuses : callable
-        ``refuses(equations)`` returns why it cannot run them, or an empty string.
+        ``refuses(equations)`` returns why it cannot run them, or an empty string; of a model with root events it is
+        called ``refuses(equations, roots)``.
     limits_steps : bool
         Whether it keeps `max_step`.
     watches_switches : bool
@@ -128,7 +129,7 @@ class Engine:
     stepper: Callable[[Problem, SolverOptions], Stepper] | None = None
     steps: Mapping[str, Callable[..., Vector]] = field(default_factory=dict)
     needs_equations: bool = False
-    refuses: Callable[[Any], str] = _nothing
+    refuses: Callable[..., str] = _nothing
     limits_steps: bool = True
     watches_switches: bool = False
     rank: float | None = None
@@ -143,7 +144,10 @@ class Engine:
         """Return why the engine cannot run a model, or an empty string; `limited`: its steps are."""
         if self.needs_equations and definition.equations is None:
             return definition.note
-        why = "" if definition.equations is None else self.refuses(definition.equations)
+        if definition.roots and not self.watches_switches:
+            return f"{self.name} does not stop where a root event fires"
+        roots = (definition.roots,) if definition.roots else ()
+        why = "" if definition.equations is None else self.refuses(definition.equations, *roots)
         if limited and not self.limits_steps and not why:
             return f"`max_step` is given, and {self.name} has no largest step"
         return why

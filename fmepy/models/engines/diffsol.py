@@ -29,6 +29,7 @@ from fmepy.expressions.equations import Equations
 from fmepy.expressions.functions import ELEMENTARY
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.problem import Problem
+from fmepy.models.running.root_events import Root
 from fmepy.models.running.system import System, build_system
 from fmepy.types import Matrix, Vector
 
@@ -203,7 +204,7 @@ def diffsl_code(system: System) -> str:
     names = {system.time: "t"}
     names |= {s: f"(x{i}*a{i % n_states})" for i, s in enumerate(system.z)}
     names |= {s: f"q{i}" for i, s in enumerate(system.inputs)}
-    watched = [system.switches[i].watched for i in system.watched]
+    watched = system.watched_expressions
     blend = _Blender().blended
     # What occurs twice as a whole is computed once; sympy.cse would also look for common parts of products, which takes
     # it long, and its many small parts take LLVM twice as long to compile as the sums and products that they stand for.
@@ -304,7 +305,7 @@ class DiffsolStepper:
 
     def __init__(self, system: System, rtol: float, atol: Any, method: str = "bdf") -> None:
         self._arguments = (system, rtol, atol, method)
-        self.watches_switches = bool(system.watched)
+        self.watches_switches = system.n_watched > 0
         self.rtol = rtol
         each = np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,))
         self.atol = float(each.max())
@@ -379,7 +380,7 @@ class DiffsolStepper:
         solver, layout, n = self._solver, system.layout, system.n_states
         if system.names:
             solver = _compiled(diffsl_code(system.without_sensitivities), method)
-            offsets = packed[layout.size : layout.size + len(system.watched)]
+            offsets = packed[layout.size : layout.size + system.n_watched]
             z = packed[-len(self._scales) - n :][:n]
             packed = np.concatenate((packed[: layout.scales.start], offsets, z, self._of_states))
         most, span = MOST_WORK / len(self._scales), end - start
@@ -426,11 +427,11 @@ class DiffsolStepper:
 # --- what is known of the engine
 
 
-def _refuses(equations: Equations) -> str:
+def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
     if not is_available():
         return "pydiffsol is not installed (it has no wheel for this platform)"
     try:
-        diffsl_code(build_system(equations, (), True))
+        diffsl_code(build_system(equations, (), True, roots=roots))
     except NotCompilableError as error:
         return f"the compiled engine does not have {error}"
     return ""

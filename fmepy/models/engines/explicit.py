@@ -32,6 +32,7 @@ from fmepy.models.definition.definition import Definition
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
+from fmepy.models.running.root_events import Root
 from fmepy.models.running.switches import as_choices
 from fmepy.models.running.system import System, along, build_system, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
@@ -66,12 +67,12 @@ class DopriStepper:
 
     def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf) -> None:
         self._arguments = (system, rtol, atol, max_step)
-        self.watches_switches = bool(system.watched)
+        self.watches_switches = system.n_watched > 0
         self.most_steps = MOST_STEPS
         blocks = len(system.z) // system.n_states
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
         self._solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
-        self._functions, self._n_inputs = _functions(system), system.layout.size + len(system.watched)
+        self._functions, self._n_inputs = _functions(system), system.layout.size + system.n_watched
         self._stretches: dict[Any, ExplicitRuns] = {}
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
@@ -262,7 +263,7 @@ def _around(
     n_read = len(parameters) + len(forcings)
     where |= {lag: ("q", n_read + i) for i, lag in enumerate(lags)}
     program.function("outputs", [("out", i, e) for i, e in enumerate(rows)], where)
-    given = system.layout.size + len(system.watched)
+    given = system.layout.size + system.n_watched
     where |= {symbol(name): ("q", given + i) for i, name in enumerate((*forcings, GIVEN))}
     for i, column in enumerate(changed):
         program.function(f"change{i}", [("out", j, e) for j, e in enumerate(column)], where)
@@ -303,7 +304,7 @@ def _delay_failure(
 def _functions(system: System) -> Functions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
-    return Functions(code.address("rates"), code.address("watch"), len(system.watched), code)
+    return Functions(code.address("rates"), code.address("watch"), system.n_watched, code)
 
 
 @lru_cache(maxsize=64)
@@ -320,7 +321,7 @@ def _program(system: System) -> str:
     import sympy
 
     n = system.n_states
-    offsets = [sympy.Dummy(f"offset{k}") for k in range(len(system.watched))]
+    offsets = [sympy.Dummy(f"offset{k}") for k in range(system.n_watched)]
     where: dict[Any, Place] = {system.time: "t"}
     where |= {s: ("z", i) for i, s in enumerate(system.z[:n])}
     where |= {s: ("q", i) for i, s in enumerate([*system.inputs, *offsets])}
@@ -336,7 +337,7 @@ def _program(system: System) -> str:
     program = Program(["t"], ["z", "q", "out"])
     of_rates = [("out", i, e) for i, e in enumerate(rates)]
     program.function("rates", of_rates, where, [e for _, _, e in (*F, *G, *D)], sensitivities)
-    conditions = [system.switches[i].watched - o for i, o in zip(system.watched, offsets, strict=True)]
+    conditions = [g - o for g, o in zip(system.watched_expressions, offsets, strict=True)]
     program.function("watch", [("out", k, g) for k, g in enumerate(conditions)], where)
     return program.text()
 
@@ -379,11 +380,11 @@ def _add_sensitivities(part: Part, system: System, F: list[_Entry], G: list[_Ent
 # --- what is known of the engine
 
 
-def _refuses(equations: Equations) -> str:
+def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
     if equations.algebraic:
         return "its steps are explicit, and the model has algebraic states"
     try:
-        _program(build_system(equations, (), True))
+        _program(build_system(equations, (), True, roots=roots))
     except NotWritableError as error:
         return f"it does not have {error}"
     return ""

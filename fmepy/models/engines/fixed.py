@@ -5,13 +5,16 @@ divided into equal steps no longer than `dt` (a larger `dt` has no effect), as i
 forcings are grid points too, so that no pulse falls between two stages. A row off the grid is one shorter step from the
 grid point before it, taken aside. Sensitivities are those of the discrete scheme, exactly: the scheme applied to the
 variational equations is the derivative of the scheme.
+
+A step that crosses a root is cut in two where the scheme's own step, shortened, meets the root, so that a hit has the
+order of the scheme; roots are looked at where steps end, and one that crosses twice within a step is not seen.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -70,6 +73,7 @@ def fixed_run(
     rows: Vector,
     inputs: Callable[[Vector, Vector], Cube],
     after: Callable[[float, Vector], Vector],
+    roots: StepRoots | None = None,
 ) -> Matrix:
     """Run a fixed-step scheme.
 
@@ -89,6 +93,8 @@ def fixed_run(
         ``inputs(starts, ends)`` of steps: the forcings at their stages, shape (n_step, 3, n_forcing).
     after : callable
         ``after(t, z)`` applies the events at t.
+    roots : StepRoots, optional
+        Root events: a step that crosses one is cut in two there.
 
     Returns
     -------
@@ -104,12 +110,40 @@ def fixed_run(
             out[row] = z
             row += 1
         z = after(t, z)
+
+        def to(at: float, then: float, z: Vector) -> Vector:
+            return step(rates, at, z, then - at, inputs(np.array([at]), np.array([then]))[0].tolist())
+
+        if roots is not None:
+            roots.begin(t, z)
+            end = float(grid[i + 1]) if i + 1 < len(grid) else float(rows[-1])
+            while (hit := roots.next(t, end, z, to)) is not None:
+                while row < len(rows) and rows[row] <= hit[0]:
+                    out[row] = to(t, float(rows[row]), z)
+                    row += 1
+                t, z = hit
         while row < len(rows) and place[row] == i:
-            aside = inputs(np.array([t]), rows[row : row + 1])[0].tolist()
-            out[row] = step(rates, t, z, rows[row] - t, aside)
+            out[row] = to(t, float(rows[row]), z)
             row += 1
         if row == len(rows):
             break
         if i + 1 < len(grid):
-            z = step(rates, t, z, grid[i + 1] - t, U[i])
+            z = step(rates, t, z, grid[i + 1] - t, U[i]) if t == grid[i] else to(t, float(grid[i + 1]), z)
     return out
+
+
+class StepRoots(Protocol):
+    """Root events of a run of fixed steps."""
+
+    def begin(self, t: float, z: Vector) -> None:
+        """Find out on which side of zero every root is."""
+        ...
+
+    def next(
+        self, t: float, end: float, z: Vector, to: Callable[[float, float, Vector], Vector]
+    ) -> tuple[float, Vector] | None:
+        """Return the time of the first crossing after t in the step to `end`, and z after it; None if none crosses.
+
+        ``to(t, then, z)`` is the scheme's step from t to then.
+        """
+        ...

@@ -282,7 +282,14 @@ def _lsoda(problem: Problem, options: SolverOptions, most: float = np.inf) -> St
 
 
 def _retry(problem: Problem, options: SolverOptions) -> Stepper:  # by name, so that bound models travel
-    return _lsoda(problem, options, MOST_RETRIED)
+    return _through(problem, options, MOST_RETRIED)
+
+
+def _through(problem: Problem, options: SolverOptions, most: float = np.inf) -> Stepper:
+    """Return LSODA that goes through switches, but stops at roots."""
+    if problem.n_watched:
+        return IvpStepper(problem, _of_all(problem, options), "LSODA")
+    return _lsoda(problem, options, most)
 
 
 def _of_all(problem: Problem, options: SolverOptions) -> SolverOptions:
@@ -297,5 +304,5 @@ ENGINE = Engine("scipy", ("lsoda", *IVP_METHODS), _stepper, watches_switches=Tru
 RETRY = Engine("retry", ("lsoda",), _retry)
 """LSODA for runs that the others could not finish; it goes through switches as through anything else, so that it also
 gets along a switch that the run slides on. Not in the registry: nobody asks for it by name."""
-TAKEN_OVER = Engine("taken over", ("lsoda",), _lsoda)
+TAKEN_OVER = Engine("taken over", ("lsoda",), _through)
 """The same for a fit that has left the others: without the bound on its effort, for there is no other opinion."""

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ModelError, did_you_mean, listed
-from fmepy.models.running.events import COLUMNS, NEEDED, event_rows
+from fmepy.models.running.events import COLUMNS, NEEDED, ROOT_COLUMNS, event_rows, is_missing
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import normal_name
 
@@ -106,11 +106,14 @@ def _split_events(events: Any) -> tuple[str | None, dict[str, list[dict[str, Any
     if events is None or not len(events):
         return None, None
     rows = event_rows(events)
-    further = list(dict.fromkeys(k for row in rows for k in row if k not in COLUMNS))
-    whole = all(k in row for row in rows for k in NEEDED)
-    absent = [k for k in COLUMNS if not any(k in row for row in rows)]
+    known = (*COLUMNS, *ROOT_COLUMNS)
+    further = list(dict.fromkeys(k for row in rows for k in row if k not in known))
+    whole = all(k in row or (k == "time" and not is_missing(row.get("root"))) for row in rows for k in NEEDED)
+    absent = [k for k in known if not any(k in row for row in rows)]
     if len(further) != 1 or not whole or did_you_mean(further[0], absent):
         return None, None  # what is wrong, if anything, is told where events are read
+    if "root" not in absent and "direction" in absent and "direction".startswith(str(further[0])):
+        return None, None
     (column,) = further
     out: dict[str, list[dict[str, Any]]] = {}
     for i, row in enumerate(rows):

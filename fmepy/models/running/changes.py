@@ -17,6 +17,7 @@ from fmepy.expressions.equations import names_in, symbol, symbols
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import GIVEN, Event, kinds_of
 from fmepy.models.running.forcings import forcing_values
+from fmepy.models.running.root_events import Change
 from fmepy.models.running.switches import as_choices
 from fmepy.types import Vector
 
@@ -85,11 +86,7 @@ class EventTable:
             for _, group in groupby(sorted(indices, key=lambda i: events[i].order), key=lambda i: events[i].order):
                 values, z = [made(i, z) for i in group], z.copy()
                 for e, v, dv in values:
-                    s = z[n + e.state :: n]  # sensitivities of this state (a view), one a parameter
-                    old = z[e.state]
-                    z[e.state] = v if e.method == "replace" else old + v if e.method == "add" else old * v
-                    if dv is not None:
-                        s[:] = dv if e.method == "replace" else s + dv if e.method == "add" else v * s + old * dv
+                    change_state(z, n, e.state, e.method, v, dv)
                 if settle is not None:
                     z = settle(values[0][0].time, z)
             return z
@@ -97,7 +94,16 @@ class EventTable:
         return apply
 
 
-def sizes_set(events: Sequence[Event], definition: Definition, p: list[float]) -> Vector:
+def change_state(z: Vector, n: int, state: int, method: str, v: float, dv: Any) -> None:
+    """Change a state in z, n states and their sensitivities, by v, whose (scaled) derivatives are dv (None: none)."""
+    s = z[n + state :: n]  # sensitivities of this state (a view), one a parameter
+    old = z[state]
+    z[state] = v if method == "replace" else old + v if method == "add" else old * v
+    if dv is not None:
+        s[:] = dv if method == "replace" else s + dv if method == "add" else v * s + old * dv
+
+
+def sizes_set(events: Sequence[Event | Change], definition: Definition, p: list[float]) -> Vector:
     """Return the largest value that each state is set to by events whose values are known before a run."""
     out, known = np.zeros(len(definition.states)), set(definition.parameters)
     for e in {(e.state, e.value): e for e in events if e.method != "multiply"}.values():

@@ -30,7 +30,7 @@ class DelayedRunner(Runner):
         super().__init__(stepper.name, *rest)
         self._stepper, self._system = stepper, system
 
-    def run(self, p: Vector) -> tuple[Matrix, Any]:
+    def run(self, p: Vector, hits: Any = None) -> tuple[Matrix, Any]:
         """Return Y with the outputs, shape (n_time, n_var), and its derivatives (None without)."""
         whole = self._along(p) if self.whole is None else self.whole
         return whole.with_slopes(p) if self.names else (whole.one(p), None)

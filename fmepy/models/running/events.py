@@ -30,6 +30,8 @@ from fmepy.parameters.names import normal_name
 METHODS = ("replace", "add", "multiply")
 COLUMNS = ("var", "time", "value", "method", "order")
 NEEDED = COLUMNS[:3]
+ROOT_COLUMNS = ("root", "direction")
+"""Those of events that happen where an expression crosses zero, see `models.running.root_events`."""
 GIVEN = "value of an event"
 """What stands for the number of an event in the expression of its kind, see `kinds_of`."""
 
@@ -84,29 +86,43 @@ def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
         where = f"`events`, row {i}"
         unknown = [k for k in row if k not in COLUMNS]
         if unknown:
+            known = (*COLUMNS, *ROOT_COLUMNS)
+            near = did_you_mean(unknown[0], known) if unknown[0] not in known else " It belongs to a root."
             raise ModelError(
-                f"{where}: there is no column {unknown[0]!r}.{did_you_mean(unknown[0], COLUMNS)} "
-                f"Columns are {listed(COLUMNS)}."
+                f"{where}: there is no column {unknown[0]!r} of an event at a given time.{near} "
+                f"Columns are {listed(COLUMNS)}; of an event with a root also {listed(ROOT_COLUMNS)}."
             )
         missing = [k for k in NEEDED if k not in row]
         if missing:
-            raise ModelError(f"{where}: {listed(missing)} missing. An event needs var, time and value.")
-        state = normal_name(row["var"])
-        if state not in states:
             raise ModelError(
-                f"{where}: {row['var']!r} is not a state.{did_you_mean(row['var'], states)} "
-                f"States are {listed(states)}."
+                f"{where}: {listed(missing)} missing. An event needs var, time and value (or a root in place of time)."
             )
+        state, value, method, order = change_of(row, where, i, states)
         try:
             time = float(row["time"])
         except (TypeError, ValueError):
             time = np.nan
         if not np.isfinite(time):
             raise ModelError(f"{where}: the time is {row['time']!r}; a finite number is needed.")
-        method = check_choice(row.get("method", "replace"), METHODS, f"events[{i}].method")
-        order = whole_number(row.get("order", 0), f"events[{i}].order", least=-(10**9))
-        out.append(Event(states.index(state), time, _value(row["value"], where), method, order))
+        out.append(Event(state, time, value, method, order))
     return tuple(sorted(out, key=lambda e: (e.time, e.order)))
+
+
+def change_of(row: Mapping[str, Any], where: str, i: int, states: Sequence[str]) -> tuple[int, Any, str, int]:
+    """Return what the i-th row of events changes: the position of the state, the value, the method and the order."""
+    state = normal_name(row["var"])
+    if state not in states:
+        raise ModelError(
+            f"{where}: {row['var']!r} is not a state.{did_you_mean(row['var'], states)} States are {listed(states)}."
+        )
+    method = check_choice(row.get("method", "replace"), METHODS, f"events[{i}].method")
+    order = whole_number(row.get("order", 0), f"events[{i}].order", least=-(10**9))
+    return states.index(state), _value(row["value"], where), method, order
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a cell of a table of events is empty."""
+    return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
 
 
 @lru_cache(maxsize=64)

@@ -45,7 +45,7 @@ def planned_modes(system: System, p: Vector, times: Vector) -> Matrix:
 
 def depends_on_parameters(system: System) -> bool:
     """Tell whether crossings are at times that depend on parameters, or are not known before the run."""
-    return bool(system.watched) or _used(system).size > 0
+    return system.n_watched > 0 or _used(system).size > 0
 
 
 @lru_cache(maxsize=64)

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.expressions.equations import Equations
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.algebraic import Constraints
+from fmepy.models.running.root_run import RootTable
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
 from fmepy.numerics.structure import FEW, Structure, found_structure
+from fmepy.types import Vector
 
 RatesOf = Callable[[float, Any, Any], Any]
 """F(t, z, inputs) -> rates of z; z is an ndarray, inputs a list of floats."""
@@ -78,19 +81,29 @@ class Problem:
 
     @property
     def n_watched(self) -> int:
-        """How many conditions end a stretch where they change."""
-        return 0 if self.system is None else len(self.system.watched)
+        """How many conditions and roots end a stretch where they change their sign."""
+        return len(self._definition.roots) if self.system is None else self.system.n_watched
+
+    @cached_property
+    def roots(self) -> RootTable | None:
+        """The root events; None if there are none."""
+        if self.system is not None and self.system.roots:
+            return RootTable(self.system)
+        return roots_around(self._definition)
 
     @cached_property
     def watched(self) -> RatesOf:
         """The conditions, less their offsets, in Python: (t, list of z, inputs) -> values that cross zero."""
-        system = self.system
-        assert system is not None, "without equations nothing is watched"
-        g, size = watched_functions(system), system.layout.size
+        system, roots, size = self.system, self.roots, self.layout.size
+        watched = () if system is None else system.watched
+        g = watched_functions(system) if system is not None and watched else None
 
         def values(t: float, z: Any, inputs: Any) -> Any:
-            all_of_them = g(t, z, inputs[:size])
-            return [all_of_them[i] - offset for i, offset in zip(system.watched, inputs[size:], strict=True)]
+            all_of_them = g(t, z, inputs[:size]) if g is not None else ()
+            found = [all_of_them[i] for i in watched]
+            if roots is not None:
+                found += roots.values(t, z, inputs)
+            return [v - offset for v, offset in zip(found, inputs[size:], strict=True)]
 
         return values
 
@@ -108,13 +121,34 @@ def _of_run(function: RatesFunction, n: int) -> RatesOf:
     return rates
 
 
+def roots_around(definition: Definition) -> RootTable | None:
+    """Return the root events of a model, whatever its rates are; None if there are none."""
+    from sympy import S
+
+    d = definition
+    if not d.roots:
+        return None
+    names = (d.states, d.parameters, tuple(f.name for f in d.forcings))
+    system = build_system(Equations("ode", *names, (S.Zero,) * len(d.states), (), d.time), (), True, roots=d.roots)
+    layout = system.layout
+
+    def extras(t: float, y: Vector, inputs: Any) -> list[float]:
+        assert d.function is not None, "only functions have extra outputs without equations"
+        found = d.function.extras(
+            t, y, *map(np.array, (inputs[: layout.n_parameters], layout.forcing_values(t, inputs)))
+        )
+        return [found[k] for k in d.extra_names]
+
+    return RootTable(system, d.extra_names, extras)
+
+
 def problem_of(definition: Definition, names: tuple[str, ...], watches_switches: bool) -> Problem | None:
     """Return the problem with sensitivities for `names`, or None if an engine of that ability cannot give these."""
     if definition.equations is None:
         return None if names else Problem(definition, None)
-    system = build_system(definition.equations, names, True)
+    system = build_system(definition.equations, names, True, roots=definition.roots)
     if system.watched and not watches_switches:  # it goes through them as through anything else
         if names:
             return None
-        system = build_system(definition.equations, (), True, planned_only=True)
+        system = build_system(definition.equations, (), True, True, definition.roots)
     return Problem(definition, system)

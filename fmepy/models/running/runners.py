@@ -18,10 +18,11 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper
 from fmepy.models.engines.fixed import continued, fixed_grid, fixed_run
 from fmepy.models.running.algebraic import CompletedStepper, Settled
-from fmepy.models.running.changes import EventTable
+from fmepy.models.running.changes import EventTable, Settle
 from fmepy.models.running.events import Event
-from fmepy.models.running.forcings import forcing_jumps, stage_values
-from fmepy.models.running.problem import Problem, problem_of
+from fmepy.models.running.forcings import forcing_jumps, forcing_values, stage_values
+from fmepy.models.running.problem import Problem, problem_of, roots_around
+from fmepy.models.running.root_run import Hit, RootRun, StepRootRun
 from fmepy.models.running.system import build_system, scales_of, system_rates
 from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
 from fmepy.types import Matrix, Vector
@@ -49,32 +50,36 @@ class Runner:
         self._places = [definition.parameters.index(k) for k in names]
         self._settled = Settled(definition, names) if definition.algebraic else None
 
-    def run(self, p: Vector) -> tuple[Matrix, Any]:
+    def run(self, p: Vector, hits: list[Hit] | None = None) -> tuple[Matrix, Any]:
         """Return Y, shape (n_time, n_state), and S, shape (n_time, n_state, n_names) (None without sensitivities).
 
-        Of `whole` runs Y has the outputs too, shape (n_time, n_var).
+        Of `whole` runs Y has the outputs too, shape (n_time, n_var). A list of `hits` gets those of the root events.
         """
+        hits = [] if hits is None else hits
         if self.whole is not None:
             return self.whole.with_slopes(p) if self.names else (self.whole.one(p), None)
         plain = p.tolist()
         y = self._initial.value(plain)
         if not self.names:
-            return self._begun(p, y, None), None
+            return self._begun(p, y, None, hits), None
         scales = scales_of(p[self._places])
         S = self._initial.slope(plain) * scales
-        Z = self._begun(p, np.concatenate((y, S.T.ravel())), scales)
+        Z = self._begun(p, np.concatenate((y, S.T.ravel())), scales, hits)
         n = self.n_states
         return Z[:, :n], Z[:, n:].reshape(len(Z), len(scales), n).transpose(0, 2, 1) / scales
 
-    def _begun(self, p: Vector, z: Vector, scales: Vector | None) -> Matrix:
+    def _begun(self, p: Vector, z: Vector, scales: Vector | None, hits: list[Hit]) -> Matrix:
         """Run from z, made consistent where there are algebraic states."""
         settle = None
         if self._settled is not None:
             settle = self._settled.of(p, scales)
             z = settle(self.timeline.start, z)
-        return self._solve(p, z, scales, self._events.prepared(p.tolist(), scales, settle))
+        apply_events = self._events.prepared(p.tolist(), scales, settle)
+        return self._solve(p, z, scales, apply_events, hits, settle)
 
-    def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
+    def _solve(
+        self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
+    ) -> Matrix:
         raise NotImplementedError
 
     @property
@@ -88,7 +93,8 @@ class _AdaptiveRunner(Runner):
         super().__init__(stepper.name, *rest)
         system = problem.system
         self._stepper: Any = stepper
-        self._system, self._layout = system, problem.layout
+        self._system, self._layout, self._problem = system, problem.layout, problem
+        self._roots = problem.roots
         self._segments = None if system is not None and system.planned else self.timeline.segments()
         self._inputs = np.zeros(problem.layout.size + (problem.n_watched if stepper.watches_switches else 0))
         self._is_smooth = self._one_smooth_stretch()
@@ -96,14 +102,22 @@ class _AdaptiveRunner(Runner):
     def _one_smooth_stretch(self) -> bool:
         """Whether nothing happens between the start and the last row, so that one call of the engine gives all rows."""
         has_switches = self._system is not None and bool(self._system.switches)
-        if has_switches or self._segments is None or len(self._segments) != 1 or self.timeline.first_events:
+        if (
+            has_switches
+            or self._roots is not None
+            or self._segments is None
+            or len(self._segments) != 1
+            or self.timeline.first_events
+        ):
             return False
         if self._layout.n_forcings:
             self._inputs[self._layout.lines] = self._segments[0].lines
             self._inputs[self._layout.origin] = self.timeline.start
         return True
 
-    def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
+    def _solve(
+        self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
+    ) -> Matrix:
         inputs = self._inputs.copy()
         inputs[: len(p)] = p
         if scales is not None:
@@ -111,15 +125,19 @@ class _AdaptiveRunner(Runner):
         if self._is_smooth:
             rows = self.timeline.rows
             return finite_rows(self._stepper.advance(self.timeline.start, z, inputs, rows)[1], rows)
+        roots = None
+        if self._roots is not None:
+            rates, size = self._problem.rates, self._layout.size
+            roots = RootRun(self._roots, inputs, lambda t, z: rates(t, z, inputs[:size].tolist()), hits, settle)
         return run_segments(
-            self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events
+            self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events, roots
         )
 
     @cached_property
     def whole(self) -> Any:
         """Whole runs, where the engine has them and nothing happens at times that depend on the run."""
         system = self._system
-        if system is None or system.watched or not hasattr(self._stepper, "along"):
+        if system is None or system.n_watched or not hasattr(self._stepper, "along"):
             return None
         if self.names and system.switches:  # sensitivities jump there
             return None
@@ -139,8 +157,29 @@ class _FixedRunner(Runner):
         stops = np.concatenate([self.timeline.event_times, forcing_jumps(self._forcings)])
         times = continued(times, float(self.timeline.rows[-1]))
         self._grid = fixed_grid(times, options.dt, snapped(stops, np.concatenate([times, self.timeline.event_times])))
+        self._roots = roots_around(definition)
 
-    def _solve(self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any) -> Matrix:
+    def _step_roots(self, p: Vector, rates: Any, hits: list[Hit], settle: Settle | None) -> StepRootRun | None:
+        """Return the root events of a run."""
+        if self._roots is None:
+            return None
+        layout, forcings = self._roots.system.layout, self._forcings
+        inputs = np.zeros(layout.size)
+        inputs[: len(p)] = p
+
+        def set_inputs(t: float) -> None:
+            inputs[layout.lines] = [c for u in forcing_values(forcings, np.array([t]))[:, 0] for c in (u, 0.0)]
+
+        def at(t: float, z: Vector) -> Any:
+            return rates(t, z, forcing_values(forcings, np.array([t]))[:, 0].tolist())
+
+        rows = self.timeline.rows
+        span = float(rows[-1]) - self.timeline.start
+        return StepRootRun(RootRun(self._roots, inputs, at, hits, settle), set_inputs, span or 1.0)
+
+    def _solve(
+        self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None
+    ) -> Matrix:
         at = self.timeline.event_times
 
         def after(t: float, z: Vector) -> Vector:
@@ -172,6 +211,7 @@ class _FixedRunner(Runner):
                 self.timeline.rows,
                 lambda start, end: stage_values(self._forcings, start, end),
                 after,
+                self._step_roots(p, guarded, hits, settle),
             )
         return finite_rows(Z, self.timeline.rows)
 
@@ -207,6 +247,8 @@ def make_runner(
 
 def _rates_at_stages(definition: Definition, names: tuple[str, ...]) -> Any:
     """Return ``rates(p, scales) -> (t, z, u) -> rates of z``, u being the forcings; None if there are none."""
+    if names and definition.roots:  # the length of a cut step moves with the parameters too
+        return None
     if definition.equations is None and names:
         return None
     if definition.algebraic:

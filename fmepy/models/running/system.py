@@ -23,6 +23,7 @@ import numpy as np
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol, symbols
+from fmepy.models.running.root_events import Root
 from fmepy.models.running.switches import Switch, as_choices, has_choices, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
 
@@ -126,6 +127,8 @@ class System:
         States whose entry in the rates is zero at every time; of these F holds what is to be zero.
     delays : tuple of Delay
         Lags of states; in the rates `inputs` stand in their place.
+    roots : tuple of Root
+        The root events, in whose expressions forcings are lines.
     """
 
     n_states: int
@@ -139,6 +142,7 @@ class System:
     layout: InputLayout
     algebraic: tuple[int, ...] = ()
     delays: tuple[Delay, ...] = ()
+    roots: tuple[Root, ...] = ()
 
     @property
     def lags(self) -> dict[Any, Any]:
@@ -159,6 +163,16 @@ class System:
     def watched(self) -> tuple[int, ...]:
         """Positions of the switches that must be watched along the run."""
         return tuple(i for i in range(len(self.switches)) if i not in self.planned)
+
+    @property
+    def watched_expressions(self) -> tuple[Any, ...]:
+        """All that ends a stretch where it crosses zero: the watched switches, then the roots."""
+        return (*(self.switches[i].watched for i in self.watched), *(r.g for r in self.roots))
+
+    @property
+    def n_watched(self) -> int:
+        """How many of them there are."""
+        return len(self.watched) + len(self.roots)
 
     @cached_property
     def without_sensitivities(self) -> System:
@@ -181,7 +195,13 @@ class System:
 
 
 @lru_cache(maxsize=64)
-def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, planned_only: bool = False) -> System:
+def build_system(
+    equations: Equations,
+    names: tuple[str, ...],
+    smooth: bool,
+    planned_only: bool = False,
+    roots: tuple[Root, ...] = (),
+) -> System:
     """Return the system of a model, with sensitivities for `names`.
 
     Parameters
@@ -190,6 +210,8 @@ def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, pla
         Take conditions out as modes, or leave them in the rates.
     planned_only : bool
         Take out those alone whose crossings are known beforehand.
+    roots : tuple of Root
+        The root events of the model.
     """
     import sympy
 
@@ -221,6 +243,7 @@ def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, pla
             planned.append(i)
             known.add(w.mode)
     algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
+    held = tuple(r.mapped(lambda e: as_choices(e.xreplace(lines))) for r in roots)
     return System(
         len(y),
         names,
@@ -233,6 +256,7 @@ def build_system(equations: Equations, names: tuple[str, ...], smooth: bool, pla
         layout,
         algebraic,
         delays,
+        held,
     )
 
 

@@ -26,6 +26,7 @@ from fmepy.models.engines.base import Stepper
 from fmepy.models.running.events import Event, kinds_of
 from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
 from fmepy.models.running.planned import depends_on_parameters, planned_crossings, planned_modes
+from fmepy.models.running.root_run import NEAR, RootRun
 from fmepy.models.running.system import (
     InputLayout,
     System,
@@ -177,6 +178,7 @@ def run_segments(
     z: Vector,
     inputs: Vector,
     apply_events: Any,
+    roots: RootRun | None = None,
 ) -> Matrix:
     """Return z at all rows, shape (n_row, n_z).
 
@@ -193,6 +195,8 @@ def run_segments(
         Parameters and scales are set; lines, modes and offsets are filled in here.
     apply_events : callable
         ``apply_events(indices, z)``.
+    roots : RootRun, optional
+        The root events.
 
     Raises
     ------
@@ -203,9 +207,11 @@ def run_segments(
     out[: timeline.n_at_start] = z
     if timeline.first_events:
         z = apply_events(timeline.first_events, z)
+    happens = roots is not None or (system is not None and bool(system.switches))
+    around = system if system is not None or roots is None else roots.table.system
     modes = None
-    if system is not None and system.switches:
-        modes = _Modes(system, layout, inputs, getattr(stepper, "constraints", None))
+    if happens and around is not None:
+        modes = _Modes(around, layout, inputs, getattr(stepper, "constraints", None), roots)
     if segments is None:
         segments = timeline.segments(known_crossings(system, inputs, timeline) if system is not None else ())
     if modes is not None:
@@ -216,13 +222,13 @@ def run_segments(
             inputs[layout.origin] = segment.start
         if modes is None:
             _, rows = stepper.advance(segment.start, z, inputs, segment.times)
+            z = rows[-1]
         else:
             modes.read(i, segment.start, z, segment.end - segment.start)
-            rows = modes.advance(stepper, segment, z)
+            rows, z = modes.advance(stepper, segment, z)
         finite_rows(rows, segment.times)
         n = segment.rows.stop - segment.rows.start
         out[segment.rows] = rows[:n]
-        z = rows[-1]
         if segment.flips and modes is not None and i + 1 < len(segments):
             for switch in segment.flips:
                 z = modes.flip(switch, segment.end, z, i + 1)
@@ -272,23 +278,25 @@ def _as_table(events: tuple[Event, ...]) -> tuple[IntVector, Vector]:
 
 
 class _Modes:
-    """The modes of a run: read at the start of every segment, changed at crossings.
+    """The modes of a run: read at the start of every segment, changed at crossings; and its root events.
 
     Those of planned switches are read in the middle of a segment, where rounding cannot mislead, the others where the
     segment begins.
     """
 
-    def __init__(self, system: System, layout: InputLayout, inputs: Vector, constraints: Any = None) -> None:
-        self.system, self.inputs, self._constraints = system, inputs, constraints
+    def __init__(
+        self, system: System, layout: InputLayout, inputs: Vector, constraints: Any = None, roots: RootRun | None = None
+    ) -> None:
+        self.system, self.inputs, self._constraints, self.roots = system, inputs, constraints, roots
         self._at = layout.modes.start
         self._offsets = layout.size
+        self._planned: list[list[float]] = []
+        self._unknown: set[int] = set()
+        self._flips = 0
         self._g = switch_functions(system)
         self._watched = watched_functions(system)
         self._slopes = switch_derivatives(system)
         self._rates = system_rates(system)
-        self._planned: list[list[float]] = []
-        self._unknown: set[int] = set()
-        self._flips = 0
 
     def plan(self, segments: Sequence[Segment]) -> None:
         """Set the modes of the planned switches in every segment."""
@@ -349,7 +357,9 @@ class _Modes:
                 self.inputs[self._at + i] = 1.0
 
     def _set_offsets(self, t: float, z: Vector, span: float) -> None:
-        """Shift the watched conditions a hair off zero where the run stands on one, towards the side of its mode."""
+        """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode."""
+        if self.roots is not None:
+            self.roots.read(t, z, span)
         watched = self.system.watched
         if not watched or len(self.inputs) == self._offsets:
             return
@@ -397,35 +407,59 @@ class _Modes:
             z, after = after, self._completed(t, after)
         return after
 
-    def advance(self, stepper: Stepper, segment: Segment, z: Vector) -> Matrix:
-        """Carry z over a segment, through the crossings in it."""
-        times, start, span = segment.times, segment.start, segment.end - segment.start
+    def advance(self, stepper: Stepper, segment: Segment, z: Vector) -> tuple[Matrix, Vector]:
+        """Return the rows of a segment, and z after its end: carried through the crossings in it."""
+        times, start, span, roots = segment.times, segment.start, segment.end - segment.start, self.roots
         out = np.empty((len(times), len(z)))
         done = 0
-        while True:
+        while done < len(times):
             reached, rows = stepper.advance(start, z, self.inputs, times[done:])
             early = stepper.watches_switches and (len(rows) < len(times) - done or reached[-1] < times[-1])
             n = len(rows) - 1 if early else len(rows)
             out[done : done + n] = rows[:n]
-            if not early:
-                return out
-            done, z, start = done + n, rows[-1], float(reached[-1])
+            done, z, start = done + n, rows[-1], float(reached[-1]) if early else segment.end
+            if not early and roots is None:
+                break
             if not np.isfinite(z).all():
                 raise SimulationError("a state became NaN or infinite", time=start)
-            self._flips += 1
-            if self._flips > MOST_FLIPS:
-                raise SimulationError(
-                    f"the run crossed switches more than {MOST_FLIPS} times; it slides along one", time=start
-                )
-            z = self.flip(self._fired(start, z), start, z)
+            fired = self._fired(start, z) if early else -1
+            if roots is None:
+                z = self._flipped(fired, start, z)
+            else:
+                k = fired - len(self.system.watched)
+                if early and k >= 0:
+                    least, most = (times[done - 1] if done else segment.start), times[min(done, len(times) - 1)]
+                    start, z = roots.polished(k, start, z, span, least, most)
+                while done < len(times) and times[done] <= start + NEAR * span:  # the state before the hit
+                    out[done] = z
+                    done += 1
+                before = z
+                z = roots.cross(start, z, span, k if early and k >= 0 else None, self._read_watched)
+                if early and k < 0 and z is before:
+                    z = self._flipped(fired, start, z)
             self._set_offsets(start, z, span)
+        return out, z
+
+    def _read_watched(self, t: float, z: Vector) -> None:
+        """Read the modes of what is watched anew, after a jump of the states."""
+        self._read(self.system.watched, t, z)
+
+    def _flipped(self, k: int, t: float, z: Vector) -> Vector:
+        """Return z after the k-th watched switch has crossed; SimulationError where that has no end."""
+        self._flips += 1
+        if self._flips > MOST_FLIPS:
+            raise SimulationError(f"the run crossed switches more than {MOST_FLIPS} times; it slides along one", time=t)
+        return self.flip(self.system.watched[k], t, z)
 
     def _fired(self, t: float, z: Vector) -> int:
-        """Return the watched switch that is nearest to its crossing, in time."""
-        values, f = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist()), self._f(t, z)
-        distance = {}
-        for k, i in enumerate(self.system.watched):
-            speed = abs(self._speed(i, t, z, f)[0]) + 1e-300
-            away = abs(values[i] - float(self.inputs[self._offsets + k])) / speed
-            distance[i] = away if away == away else np.inf
-        return min(distance, key=distance.__getitem__)
+        """Return which of the watched is nearest to its crossing, in time: a switch, or behind them a root."""
+        away: list[float] = []
+        if self.system.watched:
+            values, f = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist()), self._f(t, z)
+            for k, i in enumerate(self.system.watched):
+                speed = abs(self._speed(i, t, z, f)[0]) + 1e-300
+                apart = abs(values[i] - float(self.inputs[self._offsets + k])) / speed
+                away.append(apart if apart == apart else np.inf)
+        if self.roots is not None:
+            away += self.roots.distances(t, z)
+        return min(range(len(away)), key=away.__getitem__)
