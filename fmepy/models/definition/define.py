@@ -227,8 +227,9 @@ def _number(value: Any) -> Any:
 
 def _check_events(definition: Definition) -> None:
     """Refuse events of algebraic states: their equations say what they are after it."""
-    for e in definition.events:
-        if (state := definition.states[e.state]) in definition.algebraic:
+    changed = [e.state for e in definition.events] + [c.state for r in definition.roots for c in r.changes]
+    for place in changed:
+        if (state := definition.states[place]) in definition.algebraic:
             raise ModelError(
                 f"`events`: {state!r} is an algebraic state, which its equation determines at every time; an event "
                 "changes states that have a rate."

@@ -262,6 +262,12 @@ def test_a_root_may_be_of_an_algebraic_state(words):
     np.testing.assert_allclose(S[-1], [slopes, 2 * A * slopes], rtol=1e-4)
 
 
+def test_an_algebraic_state_is_changed_by_its_equation_alone():
+    event = {"root": "A - 1", "var": "B", "value": 1}
+    with pytest.raises(ModelError, match="'B' is an algebraic state"):
+        OdeModel("d(A)/dt = -A\n0 = B - A**2", state={"A": 2, "B": 4}, times=[0, 1], events=[event])
+
+
 # --- an event without end
 
 
