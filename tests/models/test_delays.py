@@ -426,6 +426,8 @@ def test_many_events_and_delays_have_a_bounded_number_of_stops():
     np.testing.assert_allclose(model(), model.replace(rtol=1e-9, atol=1e-11)(), rtol=1e-4)
 
 
-def test_algebraic_states_and_delays_are_refused_together():
+def test_algebraic_states_and_root_events_are_refused_beside_delays():
+    with pytest.raises(ModelError, match="has root events; no engine here has both"):
+        linear(events=[dict(root="x - 0.5", var="x", value=1)], times=[0, 1])
     with pytest.raises(ModelError, match=r"reads the past \(lag\) and has algebraic states \('B'\)"):
         linear(LINEAR + "\n0 = B - x", state={"x": 1, "B": 1}, times=[0, 1])
