@@ -15,6 +15,7 @@ from benchmarks import (
     growth,
     rows_boundary,
     rows_costs,
+    rows_dmi,
     rows_delays,
     rows_events,
     rows_filter,
@@ -40,6 +41,7 @@ ROOMS = (
     rows_mcmc,
     rows_filter,
     rows_steady,
+    rows_dmi,
     rows_delays,
     rows_events,
     rows_first_use,
@@ -63,6 +65,7 @@ VERSIONS = [
     "filterpy",
     "numba",
     "scijit",
+    "pysd",
     "emcee",
 ]
 

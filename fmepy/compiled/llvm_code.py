@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -60,7 +60,7 @@ class Part:
         for scope in self._known:
             if text in scope:
                 return scope[text]
-        name = self._name("%v")
+        name = self.name("%v")
         self.lines.append(f"  {name} = {text}")
         self._known[-1][text] = name
         return name
@@ -87,7 +87,7 @@ class Part:
     def add(self, value: str, array: str, index: int) -> None:
         """Add to an array's entry."""
         at = self.emit(f"getelementptr double, ptr %{array}, i64 {index}")
-        before, total = self._name("%v"), self._name("%v")
+        before, total = self.name("%v"), self.name("%v")
         self.lines += [f"  {before} = load double, ptr {at}", f"  {total} = fadd double {before}, {value}"]
         self.lines.append(f"  store double {total}, ptr {at}")
 
@@ -95,13 +95,13 @@ class Part:
         """Return the name of a sum."""
         out = values[0] if values else number(0.0)
         for v in values[1:]:
-            out = self._binary("fadd", out, v)
+            out = self.binary("fadd", out, v)
         return out
 
     @contextmanager
-    def loop(self, start: int, stop: int, step: int) -> Iterator[str]:
+    def loop(self, start: int | str, stop: int | str, step: int = 1) -> Iterator[str]:
         """Write what follows as a loop; gives the name of its counter. It is run at least once."""
-        number = self._name("")
+        number = self.name("")
         counter, after, label, before = f"%i{number}", f"%j{number}", f"loop{number}", self._label
         self.lines += [f"  br label %{label}", f"{label}:"]
         at = len(self.lines)  # where the counter's line comes, when it is known from which block the loop comes back
@@ -121,23 +121,68 @@ class Part:
         self.lines.append(f"{label}:")
         self._label = label
 
-    def _name(self, letter: str) -> str:
+    def name(self, letter: str) -> str:
+        """Return a name that there has not been."""
         self.count += 1
         return f"{letter}{self.count}"
 
-    def _call(self, name: str, *values: str) -> str:
+    # --- operations of values that have names
+
+    def call(self, name: str, *values: str) -> str:
+        """Return the name of a function's value; functions are called as in C."""
         function = f"llvm.{name}.f64" if name in _INTRINSIC else name
         self._whole.declared.add((function, len(values)))
         return self.emit(f"call double @{function}({', '.join(f'double {v}' for v in values)})")
 
-    def _binary(self, word: str, a: str, b: str) -> str:
+    def binary(self, word: str, a: str, b: str) -> str:
+        """Return the name of fadd, fsub, fmul, fdiv or frem of two values."""
         return self.emit(f"{word} double {a}, {b}")
 
-    def _is(self, word: str, a: str, b: str) -> str:
+    def compare(self, word: str, a: str, b: str) -> str:
+        """Return the name of a comparison's truth value."""
         return self.emit(f"fcmp {word} double {a}, {b}")
 
-    def _select(self, condition: str, yes: str, no: str) -> str:
+    def select(self, condition: str, yes: str, no: str) -> str:
+        """Return the name of one of two values."""
         return self.emit(f"select i1 {condition}, double {yes}, double {no}")
+
+    def times_itself(self, x: str, n: int) -> str:
+        """Return the name of x to a whole power from 1 on, by multiplications."""
+        out, left = "", n
+        while left:
+            if left & 1:
+                out = self.binary("fmul", out, x) if out else x
+            left >>= 1
+            if left:
+                x = self.binary("fmul", x, x)
+        return out
+
+    def largest(self, values: Sequence[str], above: str = "ogt", not_below: str = "oge") -> str:
+        """Return the name of the largest; NaN is handed on."""
+        out = values[0]
+        for b in values[1:]:
+            least = self.select(self.compare(not_below, b, out), b, NAN)
+            out = self.select(self.compare(above, out, b), out, least)
+        return out
+
+    def smallest(self, values: Sequence[str]) -> str:
+        """Return the name of the smallest; NaN is handed on."""
+        return self.largest(values, above="olt", not_below="ole")
+
+    def sign(self, v: str) -> str:
+        """Return the name of 1, 0 or -1, or NaN."""
+        zero = number(0.0)
+        at_zero = self.select(self.compare("oeq", v, zero), zero, NAN)
+        below = self.select(self.compare("olt", v, zero), number(-1.0), at_zero)
+        return self.select(self.compare("ogt", v, zero), number(1.0), below)
+
+    def modulo(self, a: str, b: str) -> str:
+        """Return the name of a rest as Python's: with the sign of the divisor, zero too."""
+        zero = number(0.0)
+        rest = self.binary("frem", a, b)
+        differ = self.emit(f"xor i1 {self.compare('olt', b, zero)}, {self.compare('olt', rest, zero)}")
+        moved = self.select(differ, self.binary("fadd", rest, b), rest)
+        return self.select(self.compare("oeq", rest, zero), self.call("copysign", zero, b), moved)
 
     # --- one expression
 
@@ -157,7 +202,7 @@ class Part:
         if (own := getattr(self, f"_write_{word}", None)) is not None:
             return str(own(*e.args))
         if word in _IN_C:
-            return self._call(_IN_C[word], *map(self.value, e.args))
+            return self.call(_IN_C[word], *map(self.value, e.args))
         raise NotWritableError(f"{word}()")
 
     def _constant(self, e: Any) -> str:
@@ -187,46 +232,39 @@ class Part:
             above[:2] = [self.emit(f"fneg double {above[1]}")]
         out = above[0] if above else number(1.0)
         for v in above[1:]:
-            out = self._binary("fmul", out, v)
+            out = self.binary("fmul", out, v)
         if not below:
             return out
         divisor = below[0]
         for v in below[1:]:
-            divisor = self._binary("fmul", divisor, v)
-        return self._binary("fdiv", out, divisor)
+            divisor = self.binary("fmul", divisor, v)
+        return self.binary("fdiv", out, divisor)
 
     def _power(self, base: Any, n: Any) -> str:
         if n.is_Integer and n.is_negative and abs(n) <= 64:
-            return self._binary("fdiv", number(1.0), self._power(base, -n))
+            return self.binary("fdiv", number(1.0), self._power(base, -n))
         x = self.value(base)
         if n.is_Integer and 1 <= n <= 64:  # a literal whole exponent becomes multiplications
-            out, left = "", int(n)
-            while left:
-                if left & 1:
-                    out = self._binary("fmul", out, x) if out else x
-                left >>= 1
-                if left:
-                    x = self._binary("fmul", x, x)
-            return out
+            return self.times_itself(x, int(n))
         if n.is_Rational and abs(n.p) == 1 and n.q == 2:
-            root = self._call("sqrt", x)
-            return root if n.is_positive else self._binary("fdiv", number(1.0), root)
-        return self._call("pow", x, self.value(n))
+            root = self.call("sqrt", x)
+            return root if n.is_positive else self.binary("fdiv", number(1.0), root)
+        return self.call("pow", x, self.value(n))
 
     # --- the nodes of the model language; each hands on NaN
 
     def _write_Where(self, left: Any, right: Any, yes: Any, no: Any) -> str:
         from fmepy.expressions.nodes import Mode
 
-        above = self._is("ogt", self.value(left), self.value(right))
-        below = "" if isinstance(left, Mode) else self._is("ole", self.value(left), self.value(right))
+        above = self.compare("ogt", self.value(left), self.value(right))
+        below = "" if isinstance(left, Mode) else self.compare("ole", self.value(left), self.value(right))
 
         def unless_unknown(value: str) -> str:
-            return self._select(below, value, NAN) if below else value
+            return self.select(below, value, NAN) if below else value
 
         if self._is_at_hand(yes) and self._is_at_hand(no):
-            return self._select(above, self.value(yes), unless_unknown(self.value(no)))
-        number = self._name("")
+            return self.select(above, self.value(yes), unless_unknown(self.value(no)))
+        number = self.name("")
         taken, other, after = f"yes{number}", f"no{number}", f"after{number}"
         self.lines.append(f"  br i1 {above}, label %{taken}, label %{other}")
         ends = []
@@ -243,43 +281,33 @@ class Part:
     def _is_at_hand(self, e: Any) -> bool:
         return not e.args or any(e in scope for scope in self._known)
 
-    def _write_Largest(self, *args: Any, above: str = "ogt", not_below: str = "oge") -> str:
-        out = self.value(args[0])
-        for other in args[1:]:
-            b = self.value(other)
-            least = self._select(self._is(not_below, b, out), b, NAN)
-            out = self._select(self._is(above, out, b), out, least)
-        return out
+    def _write_Largest(self, *args: Any) -> str:
+        return self.largest([self.value(a) for a in args])
 
     def _write_Smallest(self, *args: Any) -> str:
-        return self._write_Largest(*args, above="olt", not_below="ole")
+        return self.smallest([self.value(a) for a in args])
 
     def _write_Absolute(self, x: Any) -> str:
-        return self._call("fabs", self.value(x))
+        return self.call("fabs", self.value(x))
 
     def _write_Sign(self, x: Any) -> str:
-        v, zero = self.value(x), number(0.0)
-        at_zero = self._select(self._is("oeq", v, zero), zero, NAN)
-        below = self._select(self._is("olt", v, zero), number(-1.0), at_zero)
-        return self._select(self._is("ogt", v, zero), number(1.0), below)
+        return self.sign(self.value(x))
 
     def _write_Floor(self, x: Any) -> str:
-        return self._call("floor", self.value(x))
+        return self.call("floor", self.value(x))
 
     def _write_Ceiling(self, x: Any) -> str:
-        return self._call("ceil", self.value(x))
+        return self.call("ceil", self.value(x))
 
     def _write_Modulo(self, x: Any, by: Any) -> str:
-        """As Python's: with the sign of the divisor, zero too."""
-        a, b, zero = self.value(x), self.value(by), number(0.0)
-        rest = self._binary("frem", a, b)
-        differ = self.emit(f"xor i1 {self._is('olt', b, zero)}, {self._is('olt', rest, zero)}")
-        moved = self._select(differ, self._binary("fadd", rest, b), rest)
-        return self._select(self._is("oeq", rest, zero), self._call("copysign", zero, b), moved)
+        return self.modulo(self.value(x), self.value(by))
+
+    def _write_Shared(self, x: Any) -> str:
+        return self.value(x)
 
     def _write_NoNumber(self, x: Any) -> str:
         v = self.value(x)
-        return self._select(self._is("ord", v, v), number(0.0), NAN)
+        return self.select(self.compare("ord", v, v), number(0.0), NAN)
 
     # sympy's own, which derivatives bring in
     _write_Abs, _write_sign, _write_floor, _write_ceiling = _write_Absolute, _write_Sign, _write_Floor, _write_Ceiling
@@ -418,8 +446,12 @@ class Program:
 
     def text(self) -> str:
         """Return the program."""
-        heads = [
-            f"declare double @{name}({', '.join(['double'] * n)}) nounwind willreturn memory(none)"
-            for name, n in sorted(self._declared)
-        ]
-        return "\n".join([*heads, *self._functions])
+        return "\n".join([declarations(self._declared), *self._functions])
+
+
+def declarations(called: Iterable[tuple[str, int]]) -> str:
+    """Return the declarations of C functions, of which names and numbers of arguments are given."""
+    return "\n".join(
+        f"declare double @{name}({', '.join(['double'] * n)}) nounwind willreturn memory(none)"
+        for name, n in sorted(set(called))
+    )

@@ -30,6 +30,10 @@ class Code:
         """Return where a function begins; 0 if there is none."""
         return int(self._engine.get_function_address(name))
 
+    def place(self, name: str) -> int:
+        """Return where a global variable stands; 0 if there is none."""
+        return int(self._engine.get_global_value_address(name))
+
 
 LEVEL = 1
 """Of optimisation of a model's functions: 2 and 3 take half as long again and give nothing (HIV, 28 states)."""
@@ -56,9 +60,9 @@ def optimised(text: str, level: int, only: str = "") -> Any:
     return module
 
 
-def object_of(module: Any) -> bytes:
-    """Return an object file."""
-    return bytes(_machine().emit_object(module))
+def object_of(module: Any, quick: bool = False) -> bytes:
+    """Return an object file; written quickly, where there are thousands of small functions."""
+    return bytes(_machine(0 if quick else 2).emit_object(module))
 
 
 @cache
@@ -80,10 +84,10 @@ def _start() -> None:
     binding.initialize_native_asmprinter()
 
 
-def _machine() -> Any:
+def _machine(level: int = 2) -> Any:
     """Return LLVM's picture of this machine; an engine takes one for itself."""
     from llvmlite import binding
 
     target = binding.Target.from_triple(binding.get_process_triple())
     features = binding.get_host_cpu_features().flatten()
-    return target.create_target_machine(binding.get_host_cpu_name(), features, opt=2, jit=True)
+    return target.create_target_machine(binding.get_host_cpu_name(), features, opt=level, jit=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 
@@ -36,15 +37,28 @@ def straight_line(
     """
     import sympy
 
+    from fmepy.expressions.nodes import unshared
+
     names = {**names}
     fresh = (sympy.Dummy(f"{temporaries}{i}") for i in range(sys.maxsize))
-    common, reduced = sympy.cse([sympy.sympify(e) for _, e in targets], symbols=fresh, order="none")
+    numbers = count()
     lines: list[str] = []
     printer = _printer(names, lines, f"{temporaries}_", arrays)
-    for i, (dummy, expression) in enumerate(common):
-        names[dummy] = f"{temporaries}{i}"
-        lines.append(f"{names[dummy]} = {printer.doprint(expression)}")
-    for (name, _), e in zip(targets, reduced, strict=True):
+
+    def write(expressions: list[Any]) -> list[Any]:
+        common, reduced = sympy.cse(expressions, symbols=fresh, order="none")
+        for dummy, expression in common:
+            text = printer.doprint(expression)
+            names[dummy] = f"{temporaries}{next(numbers)}"
+            lines.append(f"{names[dummy]} = {text}")
+        return list(reduced)
+
+    shared, expressions = unshared(sympy.sympify(e) for _, e in targets)
+    for dummy, expression in shared:
+        text = printer.doprint(*write([expression]))
+        names[dummy] = f"{temporaries}{next(numbers)}"
+        lines.append(f"{names[dummy]} = {text}")
+    for (name, _), e in zip(targets, write(expressions), strict=True):
         lines.append(f"{name} = {printer.doprint(e)}")
     return lines
 

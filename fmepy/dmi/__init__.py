@@ -1,6 +1,20 @@
 """DMI: large models built from modules of statements and a data base kept apart from them."""
 
+from fmepy.dmi.database import Database
 from fmepy.dmi.diagnostics import DiagnosticWarning
+from fmepy.dmi.items import Item, item
+from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, PythonModule, module, read_module_file, read_modules
 
-__all__ = ["DiagnosticWarning", "Module", "PythonModule", "module", "read_module_file", "read_modules"]
+__all__ = [
+    "Database",
+    "DiagnosticWarning",
+    "Item",
+    "ModularModel",
+    "Module",
+    "PythonModule",
+    "item",
+    "module",
+    "read_module_file",
+    "read_modules",
+]

@@ -14,7 +14,13 @@ TINY = 1e-300
 
 def derivative(e: Any, s: Any) -> Any:
     """Return de/ds, `s` a symbol."""
-    return _derivative(e, s, {})
+    from fmepy.expressions.nodes import Shared, shared_in
+
+    memo: dict[Any, Any] = {}
+    for node in shared_in([e]):
+        slope = _derivative(node.args[0], s, memo)
+        memo[node] = Shared(f"d({node.name})/d({s})", slope)
+    return _derivative(e, s, memo)
 
 
 def _derivative(e: Any, s: Any, memo: dict[Any, Any]) -> Any:
@@ -27,7 +33,7 @@ def _derivative(e: Any, s: Any, memo: dict[Any, Any]) -> Any:
     if e in memo:
         return memo[e]
     slopes = [_derivative(a, s, memo) for a in e.args]
-    moving = [i for i, d in enumerate(slopes) if not d.is_zero]
+    moving = [i for i, d in enumerate(slopes) if d is not sympy.S.Zero]  # `is_zero` would ask far
     if not moving:
         out = sympy.S.Zero
     elif e.is_Add:

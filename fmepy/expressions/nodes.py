@@ -11,8 +11,10 @@ This module imports sympy and is imported where expressions are made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Container, Iterable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import sympy
 
@@ -28,6 +30,7 @@ __all__ = [
     "Mode",
     "Modulo",
     "NoNumber",
+    "Shared",
     "Sign",
     "Smallest",
     "Where",
@@ -228,3 +231,158 @@ class Lag(sympy.Expr):  # type: ignore[misc]  # sympy has no types
         x, tau = map(printer._print, self.args)
         text = rf"\left.{x}\right|_{{t - {tau}}}"
         return text if exp is None else rf"\left({text}\right)^{{{exp}}}"
+
+
+# --- what has a name
+
+
+class Shared(sympy.Expr):  # type: ignore[misc]  # sympy has no types
+    """A part of several expressions that is kept as one: the value of a name, such as of an assigned variable.
+
+    sympy takes what it is given to pieces: put into one another, 200 assignments become as many terms as there are ways
+    through them. A Shared is not taken to pieces, prints as its name, and is computed once. There is one object for a
+    name and a value, so that equal ones are the same; what goes through an expression must go through `shared_in`
+    first, from the inside, and remember what it found, or it would go every way, and deeper than Python does.
+    """
+
+    __slots__ = ("__weakref__", "_free", "_has_choices", "name")
+    is_commutative = True
+    is_real = True
+    is_number = False
+
+    def __new__(cls, name: str, value: Any) -> Any:
+        """Return the node, or the value itself where it holds no symbol."""
+        free = value.free_symbols
+        if not free or not value.args:
+            return value
+        found = _all.get((name, value))
+        if found is None:
+            node = sympy.Expr.__new__(cls, value)
+            node.name, node._free, node._has_choices = name, frozenset(free), holds_choices([value])
+            found = _all.setdefault((name, value), node)
+        return found
+
+    @property
+    def func(self) -> Any:
+        """What makes such a node of another value."""
+        return lambda value: Shared(self.name, value)
+
+    @property
+    def free_symbols(self) -> Any:
+        """The symbols of the value."""
+        return set(self._free)
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether a choice stands in the value."""
+        return bool(self._has_choices)
+
+    def sort_key(self, order: Any = None) -> Any:
+        """Return where sympy prints it in a sum: as a symbol of its name."""
+        from fmepy.expressions.equations import symbol
+
+        return symbol(self.name).sort_key(order)
+
+    def _hashable_content(self) -> tuple[Any, ...]:
+        return (self.name, *self.args)
+
+    def _xreplace(self, rule: Any) -> Any:
+        if self in rule:
+            return rule[self], True
+        memo = _replaced_by(rule)
+        for node in shared_in([self], memo):
+            if node in rule:
+                memo[node] = rule[node], True
+                continue
+            value, changed = node.args[0]._xreplace(rule)
+            memo[node] = (Shared(node.name, value), True) if changed else (node, False)
+        return memo[self]
+
+    def _eval_derivative(self, s: Any) -> Any:
+        from fmepy.expressions.derivatives import derivative
+
+        return derivative(self, s)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle what it is made of from the inside, as deep as it may be."""
+        inside, (value,) = unshared(self.args)
+        return _joined_again, ([(s.name, e) for s, e in inside], self.name, value, [s for s, _ in inside])
+
+    def _sympystr(self, printer: Any) -> str:
+        return str(self.name)
+
+    def _latex(self, printer: Any, exp: Any = None) -> str:
+        from fmepy.expressions.equations import symbol
+
+        text = str(sympy.latex(symbol(self.name)))
+        return text if exp is None else f"{text}^{{{exp}}}"
+
+
+_all: WeakValueDictionary[Any, Shared] = WeakValueDictionary()
+_last: Any = threading.local()
+
+
+def _replaced_by(rule: Any) -> dict[Any, Any]:
+    """Return what has been found for a rule, as long as it is the same."""
+    if getattr(_last, "rule", None) is not rule or getattr(_last, "length", -1) != len(rule or ()):
+        _last.rule, _last.length, _last.memo = rule, len(rule), {}
+    memo: dict[Any, Any] = _last.memo
+    return memo
+
+
+def shared_in(expressions: Iterable[Any], known: Container[Any] = ()) -> list[Shared]:
+    """Return the shared parts of expressions, inner ones before outer ones; not what is `known` and what is in it."""
+    found: dict[Shared, None] = {}
+    seen: set[Any] = set()
+    waiting = [(e, False) for e in expressions]
+    while waiting:
+        e, is_done = waiting.pop()
+        if is_done:
+            found[e] = None
+        elif e not in seen and e not in known:
+            seen.add(e)
+            if isinstance(e, Shared):
+                waiting.append((e, True))
+            waiting.extend((a, False) for a in e.args)
+    return list(found)
+
+
+def unshared(expressions: Iterable[Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """Return the shared parts of expressions as (symbol, value), inner ones first, and the expressions with symbols."""
+    expressions = list(expressions)
+    rule: dict[Any, Any] = {}
+    out = []
+    for node in shared_in(expressions):
+        value = node.args[0].xreplace(dict(rule)) if rule else node.args[0]
+        rule[node] = sympy.Dummy(node.name, real=True)
+        out.append((rule[node], value))
+    return out, [e.xreplace(rule) for e in expressions] if rule else expressions
+
+
+def _joined_again(inside: list[tuple[str, Any]], name: str, value: Any, symbols: list[Any]) -> Any:
+    """Return a shared part that was pickled."""
+    rule: dict[Any, Any] = {}
+    for s, (inner, e) in zip(symbols, inside, strict=True):
+        rule[s] = Shared(inner, e.xreplace(dict(rule)))
+    return Shared(name, value.xreplace(rule))
+
+
+def holds_choices(expressions: Iterable[Any]) -> bool:
+    """Tell whether a choice stands in any of the expressions."""
+    seen: set[Any] = set()
+    waiting = list(expressions)
+    while waiting:
+        e = waiting.pop()
+        if isinstance(e, Choice) or (isinstance(e, Shared) and e.has_choices):
+            return True
+        if e not in seen and not isinstance(e, Shared):
+            seen.add(e)
+            waiting.extend(e.args)
+    return False
+
+
+def shared(name: str, value: Any, size: int, most: int) -> tuple[Any, int]:
+    """Return what stands for a name in other expressions, and its size: the value, or a shared part if it is large."""
+    if size <= most or isinstance(value, float):
+        return value, size
+    return Shared(name, value), 1

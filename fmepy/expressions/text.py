@@ -81,7 +81,8 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
 _SUM, _PRODUCT = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 
 
-def _exponent(value: float) -> sympy.Number:
+def exact_exponent(value: float) -> sympy.Number:
+    """Return a constant exponent: a Rational where it is a half or a whole number."""
     import sympy
 
     if (2 * value).is_integer() and abs(value) <= MAX_EXACT_EXPONENT:
@@ -156,11 +157,14 @@ def _finished(expr: Any, tree: Tree) -> Value:
 
 def _leaves(expr: Any) -> set[Any]:
     """Return the leaves of an expression; what occurs many times is looked at once."""
+    from fmepy.expressions.nodes import Shared
+
     seen, stack, leaves = {expr}, [expr], set()
     while stack:
         node = stack.pop()
-        if not node.args:
+        if not node.args or isinstance(node, Shared):  # what is shared has been looked at
             leaves.add(node)
+            continue
         for a in node.args:
             if a not in seen:
                 seen.add(a)
@@ -255,7 +259,7 @@ class _Converter:
         if b is not None and e is not None:
             return self._folded(math.pow, node, b, e)
         if e is not None:
-            return self._tidy(as_expr(base) ** _exponent(e), node)
+            return self._tidy(as_expr(base) ** exact_exponent(e), node)
         if b is not None:  # a Float, for 2**(x + 10**9) * 2**(-x) makes sympy compute 2**(10**9)
             base = self.sympy.Float(b)
         return self._tidy(base ** _float_large(exponent, MAX_SYMBOLIC_EXPONENT), node)

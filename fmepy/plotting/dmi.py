@@ -51,8 +51,10 @@ def plot_map(system: System, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     places = {n: _on_circle(a) if len(names) > 1 else np.zeros(2) for n, a in zip(names, angles, strict=True)}
     palette = matplotlib.colormaps["tab10" if small else "tab20"]
     colors = {m.name: palette(i % palette.N) for i, m in enumerate(system.modules)}
+    size = min(8.0, 1000 / len(names))  # what fits side by side on the circle
+    from_data = _from_data(system)
     boxes = {
-        n: _box(ax, n, places[n], colors[n], _from_data(system, n), None if small else a)
+        n: _box(ax, n, places[n], colors[n], from_data[n], size, None if small else a)
         for n, a in zip(names, angles, strict=True)
     }
     for (a, b), variables in links.items():
@@ -104,28 +106,35 @@ def variable_links(system: System) -> dict[tuple[str, str], list[str]]:
 
 def _in_circle(names: list[str], links: dict[tuple[str, str], list[str]]) -> list[str]:
     """Return the modules in the order in which they stand: next to the last one, what is tied to it most."""
-    rest, order = names[1:], names[:1]
-    while rest:
-        last, before = order[-1], set(order)
-
-        def ties(n: str, last: str = last, before: set[str] = before) -> tuple[int, int]:
-            to_last = sum(len(v) for pair, v in links.items() if set(pair) == {n, last})
-            return to_last, sum(len(v) for (a, b), v in links.items() if n in (a, b) and before & {a, b})
-
-        order.append(max(rest, key=ties))
-        rest.remove(order[-1])
-    return order
-
-
-def _from_data(system: System, module: str) -> int:
-    """Return how many variables that a module reads come from outside, at least in part."""
-    return sum(v.exogenous and module in v.read_in for v in system.variables.values())
+    number = {n: i for i, n in enumerate(names)}
+    ties = np.zeros((len(names), len(names)))
+    for (a, b), variables in links.items():
+        ties[number[a], number[b]] += len(variables)
+    ties += ties.T
+    order, rest, to_placed = [0], np.arange(1, len(names)), ties[0].copy()
+    while len(rest):
+        best = np.lexsort((rest, -to_placed[rest], -ties[order[-1], rest]))[0]
+        order.append(int(rest[best]))
+        to_placed += ties[order[-1]]
+        rest = np.delete(rest, best)
+    return [names[i] for i in order]
 
 
-def _box(ax: Axes, name: str, place: NDArray[np.float64], color: Any, from_data: int, angle: float | None) -> Text:
+def _from_data(system: System) -> dict[str, int]:
+    """Return how many variables that each module reads come from outside, at least in part."""
+    found = dict.fromkeys((m.name for m in system.modules), 0)
+    for v in system.variables.values():
+        for module in v.read_in if v.exogenous else ():
+            found[module] += 1
+    return found
+
+
+def _box(
+    ax: Axes, name: str, place: NDArray[np.float64], color: Any, from_data: int, size: float, angle: float | None
+) -> Text:
     """Write a module's box: level in the place itself, or outwards from it in the direction of `angle`."""
     shown = name if len(name) <= 24 else name[:23] + "…"
-    box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": color, "linewidth": 1.5}
+    box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": color, "linewidth": min(1.5, size / 5)}
     if angle is None:
         text = f"{shown}\n{from_data} from data" if from_data else shown
         return ax.text(
@@ -135,7 +144,7 @@ def _box(ax: Axes, name: str, place: NDArray[np.float64], color: Any, from_data:
     left = place[0] < -1e-9
     return ax.text(
         1.04 * place[0], 1.04 * place[1], text, ha="right" if left else "left", va="center", bbox=box, zorder=3,
-        fontsize=8, rotation=angle + 180 * left, rotation_mode="anchor", parse_math=False,
+        fontsize=size, rotation=angle + 180 * left, rotation_mode="anchor", parse_math=False,
     )  # fmt: skip
 
 

@@ -42,7 +42,13 @@ logger = logging.getLogger(__name__)
 MAX_TEXT = 500_000
 """Most characters of a model text."""
 MAX_TOTAL_SIZE = 2_000_000
-"""Most terms and operators of all equations together, assignments put in."""
+"""Most terms and operators of all equations together."""
+
+MOST_PUT_IN = 100_000
+"""Terms and operators of all equations together, assigned names put in, up to which they are put in. In larger models
+values are kept as parts that all share which need them (`expressions.nodes.Shared`)."""
+MOST_COPIED = 10
+"""Terms and operators of a value up to which it is put in even then."""
 
 Kind = Literal["rate", "initial", "assignment", "algebraic"]
 
@@ -359,16 +365,29 @@ def _substituted(statements: tuple[Statement, ...], kind: str) -> dict[str, symp
     Constants among the assigned names are computed with as such, so this is more than a substitution afterwards: what
     `convert` makes sure of holds for the result.
     """
+    ordered = _in_order_of_need(statements)
+    found = _put_in(ordered, kind, MOST_PUT_IN, MAX_TOTAL_SIZE)
+    if found is None:
+        found = _put_in(ordered, kind, MAX_TOTAL_SIZE, MOST_COPIED)
+    if found is None:
+        raise ordered[-1].tree.error(f"the model has more than {MAX_TOTAL_SIZE} terms")
+    return found
+
+
+def _put_in(statements: list[Statement], kind: str, most: int, most_copied: int) -> dict[str, sympy.Expr] | None:
+    """Return all right-hand sides; values of more than `most_copied` terms are shared. None: more than `most` terms."""
+    from fmepy.expressions.nodes import shared
+
     known: dict[str, tuple[Value, int]] = {}
     found: dict[str, sympy.Expr] = {}
     total = 0
-    for s in _in_order_of_need(statements):
+    for s in statements:
+        if total + sum(known[n.id][1] for n in s.tree.names() if n.id in known) > most:
+            return None
         value, size = convert(s.tree, known, delays=kind == "ode" and s.kind != "initial")
         total += size
-        if total > MAX_TOTAL_SIZE:
-            raise s.tree.error(f"with all assigned names put in, the model has more than {MAX_TOTAL_SIZE} terms")
         if s.kind == "assignment":
-            known[s.name] = value, size
+            value, size = known[s.name] = shared(s.name, value, size, most_copied)
         found[s.left] = as_expr(value)
     return found
 

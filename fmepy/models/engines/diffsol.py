@@ -146,7 +146,7 @@ class _Blender:
         """Return an expression that stands in the branches `path`, (mode, whether it is 1) each."""
         import sympy
 
-        from fmepy.expressions.nodes import Mode, NoNumber, Where
+        from fmepy.expressions.nodes import Mode, NoNumber, Shared, Where
 
         if not e.args or not self._has_choice(e, bool(path)):
             return e
@@ -164,7 +164,7 @@ class _Blender:
                 out = left * a + self._not(left) * b
         else:
             parts = [self.blended(a, path) for a in e.args]
-            if path and not (e.is_Add or e.is_Mul or isinstance(e, NoNumber)):
+            if path and not (e.is_Add or e.is_Mul or isinstance(e, NoNumber | Shared)):
                 taken = sympy.Mul(*(mode if yes else self._not(mode) for mode, yes in path))
                 parts[0] = taken * parts[0] + self._not(taken) if parts[0].free_symbols else parts[0]
                 parts[1:] = [taken * a if a.free_symbols else a for a in parts[1:]]
@@ -174,10 +174,10 @@ class _Blender:
 
     def _has_choice(self, e: Any, inside: bool) -> bool:
         """Tell whether there is anything to do in an expression: a choice, or, inside of one, more than + and *."""
-        from fmepy.expressions.nodes import Choice
+        from fmepy.expressions.nodes import holds_choices
 
         if not inside:
-            return bool(e.has(Choice))
+            return holds_choices([e])
         if e not in self._plain:
             here = bool(e.args) and not (e.is_Add or e.is_Mul)
             self._plain[e] = here or any(self._has_choice(a, True) for a in e.args)
@@ -199,6 +199,8 @@ def diffsl_code(system: System) -> str:
     import sympy
     from sympy.simplify.cse_main import tree_cse
 
+    from fmepy.expressions.nodes import shared_in, unshared
+
     n = len(system.z)
     n_states = system.n_states
     names = {system.time: "t"}
@@ -208,12 +210,27 @@ def diffsl_code(system: System) -> str:
     blend = _Blender().blended
     # What occurs twice as a whole is computed once; sympy.cse would also look for common parts of products, which takes
     # it long, and its many small parts take LLVM twice as long to compile as the sums and products that they stand for.
-    expressions = [blend(e) for e in (*system.rates, *watched)]
-    common, reduced = tree_cse(expressions, sympy.numbered_symbols("common", real=True), {}, "none")
-    lines = []
-    for i, (s, e) in enumerate(common):
-        lines.append(f"w{i} {{ {_write(e, names)} }}")
-        names[s] = f"w{i}"
+    expressions = [*system.rates, *watched]
+    for node in shared_in(expressions):  # from the inside, so that nothing goes deep
+        blend(node)
+    shared, expressions = unshared(map(blend, expressions))
+    fresh = sympy.numbered_symbols("common", real=True)
+    lines: list[str] = []
+
+    def write_common(expressions: list[Any]) -> list[Any]:
+        common, reduced = tree_cse(expressions, fresh, {}, "none")
+        for s, e in common:
+            write_line(s, e)
+        return list(reduced)
+
+    def write_line(s: Any, e: Any) -> None:
+        text = _write(e, names)
+        names[s] = f"w{len(lines)}"
+        lines.append(f"{names[s]} {{ {text} }}")
+
+    for s, e in shared:
+        write_line(s, *write_common([e]))
+    reduced = write_common(expressions)
     rates = [f"({_write(e, names)} / a{i % n_states})" for i, e in enumerate(reduced[:n])]
     inputs = [f"q{i} = 1.0" for i in range(len(system.inputs))]
     inputs += [f"o{i} = 0.0" for i in range(len(watched))] + [f"i{i} = 1.0" for i in range(n)]

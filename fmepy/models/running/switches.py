@@ -63,9 +63,16 @@ def take_out_switches(
     wanted : callable
         Whether a condition g is to be taken out; the others stay in the expressions.
     """
+    from fmepy.expressions.nodes import shared_in
+
     taker = _Taker(wanted)
-    smooth = [taker.smooth(as_choices(e)) for e in expressions]
+    choices = [as_choices(e) for e in expressions]
+    for node in shared_in(choices):  # from the inside, so that nothing goes deep
+        taker.smooth(node)
+    smooth = [taker.smooth(e) for e in choices]
     hold = _Holder({w.mode: w for w in taker.found.values()})
+    for node in shared_in(smooth):
+        hold.held(node, ())
     return tuple(hold.held(e, ()) for e in smooth), tuple(taker.found.values())
 
 
@@ -106,7 +113,7 @@ class _Taker:
         parts = [self.smooth(a) for a in e.args]
         if isinstance(e, nodes.Where):
             out = self._where(*parts)
-            if parts[0] - parts[1] != 0 and out.has(nodes.Mode):
+            if parts[0] - parts[1] != 0 and any(isinstance(s, nodes.Mode) for s in out.free_symbols):
                 out += self._nan_of(parts[0] - parts[1])
         elif isinstance(e, nodes.Absolute):
             out = parts[0] * self._where(parts[0], self._zero, self._one, -self._one)
@@ -267,17 +274,37 @@ def _over_branches(e: Any) -> Any:
 
 def has_choices(expressions: Sequence[Any]) -> bool:
     """Tell whether a choice stands in any of the expressions."""
-    from fmepy.expressions.nodes import Choice
+    from fmepy.expressions.nodes import holds_choices
 
-    return any(as_choices(e).has(Choice) for e in expressions)
+    return holds_choices(as_choices(e) for e in expressions)
 
 
 def as_choices(e: Any) -> Any:
     """Return an expression with sympy's Piecewise, Abs, Max, ... as our own nodes, fit for code and derivatives."""
     import sympy as sp
 
+    from fmepy.expressions.nodes import shared_in
+
     kinds = (sp.Piecewise, sp.Abs, sp.sign, sp.Heaviside, sp.Max, sp.Min, sp.floor, sp.ceiling, sp.Mod, sp.frac)
-    return _translated(e, {}) if e.has(*kinds) else e
+    if not _has_any(e, kinds):
+        return e
+    memo: dict[Any, Any] = {}
+    for node in shared_in([e]):
+        _translated(node, memo)
+    return _translated(e, memo)
+
+
+def _has_any(e: Any, kinds: tuple[type, ...]) -> bool:
+    """Tell whether a node of some kinds stands in an expression."""
+    seen, waiting = {e}, [e]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, kinds):
+            return True
+        new = [a for a in node.args if a not in seen]
+        seen.update(new)
+        waiting += new
+    return False
 
 
 def _translated(e: Any, memo: dict[Any, Any]) -> Any:

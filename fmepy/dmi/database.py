@@ -1,0 +1,451 @@
+"""The data base of a modular model: constants, vectors and time series, each under the name of the variable it feeds.
+
+Read from folders of CSV files, SQLite files, DataFrames and dicts, in any mix. Every source becomes items; of two that
+bear the same name the later one stands, and what was replaced is remembered for the diagnostics.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fmepy.checks import whole_number
+from fmepy.dmi.expressions import name_problem
+from fmepy.dmi.items import INTERPOLATIONS, MOST_ELEMENTS, Index, Item, as_item
+from fmepy.dmi.sheets import Sheet, file_sheets, frame_sheet
+from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
+from fmepy.models.running.forcings import Forcing
+from fmepy.parameters.names import normal_name
+from fmepy.results.tables import readable
+from fmepy.types import Vector
+
+_ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?")
+_OWN_COLUMNS = ("name", "value", "unit", "interpolation", "extrapolate")
+_YES, _NO = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0", "")
+
+
+class Replaced(NamedTuple):
+    """An item that a later source replaced."""
+
+    name: str
+    earlier: str
+    later: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What a row of ``items.csv`` says of an item, "" where it says nothing."""
+
+    unit: str
+    interpolation: str
+    extrapolate: str
+    place: str
+
+    def put_on(self, found: Item) -> Item:
+        """Return the item with what is said here."""
+        changes: dict[str, Any] = {"unit": self.unit} if self.unit else {}
+        if self.extrapolate:
+            changes["extrapolate"] = self.extrapolate in _YES
+        if self.interpolation:
+            changes["interpolation"] = self.interpolation
+            changes["elements"] = {
+                k: Forcing(f.name, f.times, f.values, self.interpolation) if isinstance(f, Forcing) else f
+                for k, f in found.elements.items()
+            }
+        return replace(found, **changes) if changes else found
+
+
+class Database:
+    """Constants, vectors and time series of a modular model, by name.
+
+    Parameters
+    ----------
+    *sources : str, Path, DataFrame, Series, mapping or Database
+        In any mix; where two bear the same name the later one stands.
+
+        * a folder: every ``*.csv`` in it; or one CSV file;
+        * a SQLite file (``.sqlite``, ``.sqlite3``, ``.db``): every table in it;
+        * a DataFrame;
+        * a mapping of name to a number (a constant), a list or array (a vector), ``(times, values)`` or
+          ``(times, values, "constant")``, a Series whose index is the time, a table of columns time and value, or an
+          `item`.
+
+    Raises
+    ------
+    DataError
+        A source that cannot be read, cells that are no finite numbers, times that do not increase, names that cannot
+        be; with file and line, or row.
+
+    Notes
+    -----
+    **Tables.** One with a column ``time`` holds series, a column each, on the rows where the cell is not empty;
+    columns ``D[0]``, ``D[1]`` make a vector. If its only columns are time and value, the series is called like the
+    file. One without has the columns ``name`` and ``value``, and may have ``unit``, ``interpolation`` (linear or
+    constant) and ``extrapolate`` (true or false). A table called ``items``, of the columns ``name``, ``unit``,
+    ``interpolation`` and ``extrapolate``, says more of items wherever they stand.
+
+    Between its data a series is linear, or constant: the value of the last datum passed. Outside its range it is an
+    error, unless the item says ``extrapolate``: then it is held at its ends. Units are shown, and nothing else.
+
+    Elements that are given one by one replace those of an earlier source one by one.
+
+    Examples
+    --------
+    >>> rates = pd.DataFrame({"time": [0, 10, 20], "demand": [5.0, None, 9.0], "price": [1.0, 1.5, 2.0]})
+    >>> db = Database(rates, {"SEM": 400.0, "D": [1, 2, 3], "u": ([0, 5, 9], [1, 2, 0])})
+    >>> db.items[["kind", "shape", "start", "stop"]]
+                kind shape  start  stop
+    name
+    demand    series    ()    0.0  20.0
+    price     series    ()    0.0  20.0
+    SEM     constant    ()    NaN   NaN
+    D         vector  (3,)    NaN   NaN
+    u         series    ()    0.0   9.0
+    """
+
+    def __init__(self, *sources: Any) -> None:
+        self._items: dict[str, Item] = {}
+        self._notes: dict[str, _Note] = {}
+        self._replaced: list[Replaced] = []
+        for number, source in enumerate(sources, 1):
+            for found in self._read(source, number):
+                self._replaced += self._put(found)
+        for name, note in self._notes.items():
+            if name not in self._items:
+                raise DataError(
+                    f"{note.place}: there is no item {name!r} in the data base.{did_you_mean(name, self._items)}"
+                )
+            self._items[name] = note.put_on(self._items[name])
+
+    def _read(self, source: Any, number: int) -> Iterable[Item]:
+        """Return the items of one source."""
+        if isinstance(source, Database):
+            self._notes |= source._notes
+            self._replaced += source.replaced
+            return list(source)
+        if isinstance(source, (str, os.PathLike)):
+            label = os.fspath(source)
+            if not isinstance(label, str) or not label.strip() or "\0" in label:
+                raise DataError(f"The data base has no file or folder called {label!r}.")
+            return self._of_sheets(file_sheets(Path(label).expanduser(), label))
+        if isinstance(source, pd.DataFrame):
+            return self._of_sheets([frame_sheet(source, f"DataFrame (source {number})")])
+        if isinstance(source, (Mapping, pd.Series)):
+            return self._of_mapping(dict(source.items()), f"dict (source {number})")
+        raise ArgumentError(
+            f"Source {number} of the data base is {type(source).__name__}; a path, a DataFrame, a dict, or a Database "
+            "is needed."
+        )
+
+    def _of_sheets(self, sheets: Sequence[Sheet]) -> list[Item]:
+        """Return the items of tables; within a source no name stands twice."""
+        found: dict[str, Item] = {}
+        for sheet in sheets:
+            if sheet.stem == "items" and "value" not in sheet.columns and "time" not in sheet.columns:
+                self._notes |= _notes(sheet)
+                continue
+            for new in _series_of(sheet) if "time" in sheet.columns else _constants_of(sheet):
+                if new.name in found:
+                    raise DataError(f"{new.name!r} stands in {found[new.name].source} and again in {new.source}.")
+                found[new.name] = new
+        return list(found.values())
+
+    def _of_mapping(self, values: Mapping[Any, Any], label: str) -> list[Item]:
+        """Return the items of a dict."""
+        parts: dict[str, dict[Index, Any]] = {}
+        found: dict[str, Item] = {}
+        for key, value in values.items():
+            name, index = split_name(str(key), label)
+            made = _given(str(key), value)
+            if name in found or index in parts.get(name, ()) or (not index and name in parts):
+                raise DataError(f"{label}: {name!r} is given more than once.")
+            if not index:
+                found[name] = replace(made, name=name, source=made.source or label)
+            elif made.shape:
+                raise DataError(f"{label}: {key!r} is one element and needs one number or series.")
+            else:
+                parts.setdefault(name, {})[index] = made.elements[()]
+        return [*found.values(), *(_from_elements(name, some, label) for name, some in parts.items())]
+
+    def _put(self, new: Item) -> list[Replaced]:
+        """Take an item in, and return what it replaces."""
+        old = self._items.get(new.name)
+        self._items[new.name] = new
+        if old is None:
+            return []
+        alike = old.is_series == new.is_series and len(old.shape) == len(new.shape)
+        if new.whole or not alike:
+            return [Replaced(new.name, old.source, new.source)]
+        both = set(old.elements) & set(new.elements)
+        source = old.source if old.source == new.source else f"{old.source}, {new.source}"
+        self._items[new.name] = replace(new, elements={**old.elements, **new.elements}, source=source, whole=old.whole)
+        return [Replaced(new.name, old.source, new.source)] if both else []
+
+    @property
+    def replaced(self) -> tuple[Replaced, ...]:
+        """What a later source replaced: (name, earlier source, later source)."""
+        return tuple(self._replaced)
+
+    @property
+    def items(self) -> pd.DataFrame:
+        """A row an item: name (the index) kind shape unit interpolation extrapolate start stop source.
+
+        `start` and `stop` are the first and the last time of series.
+        """
+        rows = [
+            (x.kind, x.shape, x.unit, x.interpolation if x.is_series else "", x.extrapolate, *x.range, x.source)
+            for x in self
+        ]
+        columns = ["kind", "shape", "unit", "interpolation", "extrapolate", "start", "stop", "source"]
+        return pd.DataFrame(rows, columns=columns, index=pd.Index(list(self._items), name="name", dtype=object))
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """All constants and elements of vectors by name (``D[0]``): the parameters of a model."""
+        return {name: value for x in self for name, value in x.numbers.items()}
+
+    def with_outputs(self, run: pd.DataFrame, names: str | Sequence[str] | None = None) -> Database:
+        """Return the data base with columns of a run as further series: data for the next model.
+
+        Parameters
+        ----------
+        run : DataFrame
+            With a column ``time``, such as a model returns.
+        names : str or sequence of str, optional
+            Columns, or arrays (``D`` for ``D[0]``, ``D[1]``, ...); default all. What has the same name is replaced;
+            units and interpolation stay what ``items`` says of that name.
+
+        Raises
+        ------
+        DataError
+            There is no such column, or no column time, or a value is not finite.
+
+        Examples
+        --------
+        >>> run = pd.DataFrame({"time": [0, 1], "SM": [10.0, 12.0], "BL": 1.0})
+        >>> db = Database({"SEM": 400.0}).with_outputs(run, "SM")
+        >>> db.items["kind"].to_dict()
+        {'SEM': 'constant', 'SM': 'series'}
+        """
+        if not isinstance(run, pd.DataFrame) or ("time" not in run.columns and run.index.name != "time"):
+            raise DataError("`run` must be a DataFrame with a column 'time', such as a model returns.")
+        if run.index.name == "time" and "time" not in run.columns:
+            run = run.reset_index()
+        if names is not None:
+            columns = [str(c) for c in run.columns if c != "time"]
+            kept: list[str] = []
+            for name in [names] if isinstance(names, str) else list(names):
+                some = [c for c in columns if c == name or c.startswith(f"{name}[")]
+                if not some:
+                    raise DataError(f"`names`: the run has no {name!r}.{did_you_mean(name, columns)}")
+                kept += [c for c in some if c not in kept]
+            run = run[["time", *kept]]
+        empty = [str(c) for c in run.columns if run[c].isna().any()]
+        if empty:
+            raise DataError(f"The run holds NaN in {listed(empty)}; such a series cannot be handed on.")
+        sheet = replace(frame_sheet(run, "the outputs of a run"), stem="")
+        new = Database(self)
+        for found in _series_of(sheet):
+            new._put(new._notes[found.name].put_on(found) if found.name in new._notes else replace(found, whole=True))
+        return new
+
+    def with_constants(self, values: Mapping[str, Any], source: str = "parameters") -> Database:
+        """Return the data base with other values, or further ones: numbers and lists by name, ``D[0]`` too."""
+        new = Database(self)
+        for found in new._of_mapping(values, source):
+            new._put(found)
+        return new
+
+    def __getitem__(self, name: str) -> Item:
+        key = normal_name(name)
+        if key not in self._items:
+            raise DataError(f"There is no item {name!r} in the data base.{did_you_mean(key, self._items)}")
+        return self._items[key]
+
+    def __contains__(self, name: object) -> bool:
+        return normal_name(name) in self._items
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items.values())
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return readable(self.items)
+
+    def _repr_html_(self) -> str:
+        return str(self.items.to_html(max_rows=40))
+
+
+def as_database(data: Any) -> Database:
+    """Return the data base that was given: itself, one source, or a list of sources; None is an empty one."""
+    if isinstance(data, Database):
+        return data
+    if data is None:
+        return Database()
+    return Database(*data) if isinstance(data, (list, tuple)) else Database(data)
+
+
+def split_name(text: str, where: str) -> tuple[str, Index]:
+    """Return name and index of ``SEM``, ``D[0]``, ``A[0,1]``, or ``sales.x``, which the module sales keeps to itself.
+
+    Raises
+    ------
+    DataError
+        It is no name that a module could use.
+    """
+    match = _ELEMENT.fullmatch(normal_name(text.strip()))
+    name = match.group(1) if match else ""
+    module, _, local = name.rpartition(".")  # local names of a module bear its name
+    if match is None or not local.isidentifier() or not (module.isidentifier() or local == name):
+        raise DataError(f"{where}: {text!r} is no name of a variable; names are such as price, D[0] or A[0,1].")
+    if why := name_problem(local):
+        raise DataError(f"{where}: {why}.")
+    index = tuple(whole_number(int(i[:9]), "index") for i in match.group(2).split(",")) if match.group(2) else ()
+    if np.prod([i + 1 for i in index], dtype=float) > MOST_ELEMENTS:
+        raise DataError(f"{where}: {text!r} lies in an array of more than {MOST_ELEMENTS} elements.")
+    return name, index
+
+
+def _from_elements(name: str, elements: dict[Index, Any], source: str, **words: Any) -> Item:
+    """Return an array whose elements were given one by one."""
+    if len({len(index) for index in elements}) > 1:
+        raise DataError(f"{source}: the elements of {name!r} differ in their number of indices.")
+    if len({isinstance(v, Forcing) for v in elements.values()}) > 1:
+        raise DataError(f"{source}: of {name!r} some elements are series and others constants.")
+    whole = () in elements
+    return Item(name, dict(sorted(elements.items())), source=source, whole=whole, **words)
+
+
+def _given(name: str, value: Any) -> Item:
+    """Return what stands in a dict."""
+    if isinstance(value, Item):
+        return value
+    if isinstance(value, pd.Series):
+        return as_item(name, value.to_numpy(), value.index.to_numpy())
+    if isinstance(value, pd.DataFrame):
+        if not {"time", "value"} == set(map(str, value.columns)):
+            raise DataError(f"{name!r} is a table of columns {listed(value.columns)}; it needs time and value.")
+        return as_item(name, value["value"].to_numpy(), value["time"].to_numpy())
+    if isinstance(value, tuple) and len(value) in (2, 3) and np.ndim(np.asarray(value[0], dtype=object)) > 0:
+        if len(value) == 3 and value[2] not in INTERPOLATIONS:
+            raise DataError(f"{name!r}: the third part of a series must be 'linear' or 'constant'; got {value[2]!r}.")
+        method = value[2] if len(value) == 3 else "linear"
+        return as_item(name, value[1], value[0], interpolation=method)
+    return as_item(name, value)
+
+
+def _series_of(sheet: Sheet) -> list[Item]:
+    """Return the series of a table with a column time."""
+    times = sheet.numbers("time")
+    _check_times(times, sheet)
+    names = [c for c in sheet.columns if c != "time"]
+    if not names:
+        raise DataError(f"{sheet.label}: there is no column beside 'time'.")
+    found: dict[str, dict[Index, Forcing]] = {}
+    for column in names:
+        title = sheet.stem if names == ["value"] and sheet.stem else column
+        name, index = split_name(title, sheet.label)
+        values = sheet.numbers(column)
+        kept = np.isfinite(values)
+        if not kept.any():
+            raise DataError(f"{sheet.label}: column {column!r} holds no datum.")
+        elements = found.setdefault(name, {})
+        if index in elements:
+            raise DataError(f"{sheet.label}: {title!r} stands in two columns.")
+        elements[index] = Forcing(title, times[kept], values[kept])
+    return [_from_elements(name, some, sheet.label) for name, some in found.items()]
+
+
+def _check_times(times: Vector, sheet: Sheet) -> None:
+    if not len(times):
+        raise DataError(f"{sheet.label}: the table holds no rows.")
+    empty = np.flatnonzero(np.isnan(times))
+    if len(empty):
+        raise sheet.error(int(empty[0]), "the time is missing.")
+    back = np.flatnonzero(np.diff(times) <= 0)
+    if len(back):
+        i = int(back[0]) + 1
+        twice = "is there twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
+        raise sheet.error(i, f"time {times[i]:g} {twice}; times must increase. Sort them, and keep each once.")
+
+
+def _constants_of(sheet: Sheet) -> list[Item]:
+    """Return the constants of a table of columns name and value."""
+    if not {"name", "value"} <= set(sheet.columns):
+        near = next(filter(None, (did_you_mean(c, ("time", "name", "value")) for c in sheet.columns)), "")
+        raise DataError(
+            f"{sheet.label}: the columns are {listed(sheet.columns)}; a table of the data base has a column 'time' "
+            f"(then the others are series), or the columns 'name' and 'value'.{near}"
+        )
+    for column in sheet.columns:
+        if column not in _OWN_COLUMNS:
+            raise DataError(
+                f"{sheet.label}: there is no meaning in column {column!r} of a table of constants."
+                f"{did_you_mean(column, _OWN_COLUMNS)} It may have {listed(_OWN_COLUMNS)}."
+            )
+    if not sheet.rows:
+        raise DataError(f"{sheet.label}: the table holds no rows.")
+    values, found, words = sheet.numbers("value"), dict[str, dict[Index, Any]](), dict[str, _Note]()
+    for i, (title, note) in enumerate(_rows_with_notes(sheet)):
+        name, index = split_name(title, sheet.place(i))
+        if np.isnan(values[i]):
+            raise sheet.error(i, f"the value of {title!r} is missing.")
+        elements = found.setdefault(name, {})
+        if index in elements:
+            raise sheet.error(i, f"{title!r} stands there twice.")
+        elements[index] = float(values[i])
+        first = words.setdefault(name, note)
+        for told, before in zip((note.unit, note.interpolation, note.extrapolate),
+                                (first.unit, first.interpolation, first.extrapolate), strict=True):  # fmt: skip
+            if told != before:
+                raise sheet.error(i, f"{title!r} is said to be {told!r}, other elements of {name!r} {before!r}.")
+    return [words[name].put_on(_from_elements(name, some, sheet.label)) for name, some in found.items()]
+
+
+def _rows_with_notes(sheet: Sheet) -> Iterator[tuple[str, _Note]]:
+    """Return the name of each row, and what the row says of the item."""
+    columns = (sheet.texts(c) for c in ("name", "unit", "interpolation", "extrapolate"))
+    for i, name, unit, interpolation, extrapolate in zip(count(), *columns, strict=False):
+        if not name:
+            raise sheet.error(i, "the name is missing.")
+        if interpolation not in (*INTERPOLATIONS, ""):
+            raise sheet.error(
+                i,
+                f"interpolation {interpolation!r} is not known; write linear or constant."
+                f"{did_you_mean(interpolation, INTERPOLATIONS)}",
+            )
+        if extrapolate.lower() not in (*_YES, *_NO):
+            raise sheet.error(i, f"extrapolate {extrapolate!r} is not known; write true or false.")
+        yield name, _Note(unit, interpolation, extrapolate.lower(), sheet.place(i))
+
+
+def _notes(sheet: Sheet) -> dict[str, _Note]:
+    """Return what a table called items says."""
+    known = tuple(c for c in _OWN_COLUMNS if c != "value")
+    for column in sheet.columns:
+        if column not in known:
+            raise DataError(
+                f"{sheet.label}: there is no meaning in column {column!r}.{did_you_mean(column, known)} It may have "
+                f"{listed(known)}."
+            )
+    if "name" not in sheet.columns:
+        raise DataError(f"{sheet.label}: the column 'name' is missing.")
+    found: dict[str, _Note] = {}
+    for i, (title, note) in enumerate(_rows_with_notes(sheet)):
+        name, index = split_name(title, sheet.place(i))
+        if index:
+            raise sheet.error(i, f"{title!r} is one element; what is said here holds for all of {name!r}.")
+        if name in found:
+            raise sheet.error(i, f"{name!r} stands there twice.")
+        found[name] = note
+    return found

@@ -1,0 +1,194 @@
+"""What of a data base feeds what of a system: parameters, first values, series on the grid of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from fmepy.dmi.database import Database
+from fmepy.dmi.items import Index, Item
+from fmepy.dmi.tree import FunctionStatement, Shape, element_name, reads
+from fmepy.dmi.variables import System, Variable
+from fmepy.errors import ModelError
+from fmepy.models.running.forcings import Forcing
+from fmepy.types import Matrix, Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """The items of a data base that a system uses.
+
+    Attributes
+    ----------
+    system : System
+    data : Database
+    by_element : dict of str to Item
+        Items by the name of the variable, or of elements where an item does not hold all of them: what diagnostics
+        look at.
+    series : tuple of str
+        Variables from outside that change along a run.
+    guesses : tuple of str
+        Variables of loops, of which the data base has a first guess.
+    parameters : dict of str to float
+        Constants that are used, elements of vectors as ``D[0]``.
+    has_loops : bool
+        Whether variables need one another in a circle.
+    """
+
+    system: System
+    data: Database
+    by_element: dict[str, Item]
+    series: tuple[str, ...]
+    guesses: tuple[str, ...]
+    parameters: dict[str, float]
+    has_loops: bool
+
+    def constants(self, wanted: tuple[tuple[str, Shape], ...], start: float) -> tuple[Vector, dict[str, int]]:
+        """Return the values of variables at the start, one array after the other, and the places of parameters.
+
+        A series gives its value at the start; what modules compute is 0.
+        """
+        values, places = np.zeros(sum(prod(shape) for _, shape in wanted)), {}
+        at = 0
+        for name, shape in wanted:
+            for index in _indices(shape):
+                element = element_name(name, index)
+                if element in self.parameters:
+                    places[element] = at
+                elif name in self.data and index in self.data[name].elements:
+                    values[at] = self.data[name].sampled(np.array([start]), [index])[0, 0]
+                at += 1
+        return values, places
+
+    def starts(self, start: float) -> dict[str, float]:
+        """Return the initial values that series give, by element."""
+        names = [(v.name, v.shape) for v in self.system.variables.values() if any(v.outside)]
+        values, places = self.constants(tuple(names), start)
+        elements = [element_name(name, index) for name, shape in names for index in _indices(shape)]
+        return {e: float(values[i]) for i, e in enumerate(elements) if e not in places}
+
+    def grids(self, times: Vector) -> dict[str, tuple[Vector, Vector, str]]:
+        """Return times, values and interpolation of every element of the series.
+
+        Raises
+        ------
+        DataError
+            They do not reach from the first of `times` to the last, and are not to be extrapolated.
+        """
+        found = {}
+        for name in self.series:
+            item = self.data[name]
+            item.sampled(times[[0, -1]], list(item.elements))
+            variable = self.system.variables[name]
+            for index, mine in zip(_indices(variable.shape), variable.assigned, strict=True):
+                series = item.elements[index] if not mine else None
+                if isinstance(series, Forcing):
+                    found[element_name(name, index)] = series.times, series.values, series.method
+        return found
+
+    def sampled(self, name: str, shape: Shape, times: Vector, steps: Collection[int], per_step: int) -> Matrix:
+        """Return a series at the steps where a module reads it, shape (n_time, n_element), NaN at the others.
+
+        Parameters
+        ----------
+        times : ndarray
+            `per_step` of them an elementary step.
+        steps : collection of int
+            Of the modules that read it.
+        """
+        item, indices = self.data[name], _indices(shape)
+        known = [i for i, index in enumerate(indices) if index in item.elements]
+        out = np.full((len(times), len(indices)), np.nan)
+        step = np.arange(len(times)) / per_step
+        looked = np.logical_or.reduce([np.floor(step) % s == 0 for s in steps or (1,)])
+        rows = np.flatnonzero(looked)
+        out[rows[:, None], known] = item.sampled(times[rows], [indices[i] for i in known])
+        return out
+
+
+def inputs_of(system: System, data: Database, *, written: bool = False) -> Inputs:
+    """Return what a system uses of a data base.
+
+    Parameters
+    ----------
+    written : bool
+        Whether all statements make one loop.
+
+    Raises
+    ------
+    ModelError
+        An item has other dimensions than the variable of its name.
+    """
+    by_element: dict[str, Item] = {}
+    series, guesses, parameters = [], [], dict[str, float]()
+    loops = _loops(system, written)
+    for item in data:
+        variable = system.variables.get(item.name)
+        if variable is None:
+            by_element[item.name] = item
+            continue
+        _check_shape(item, variable, system)
+        indices = _indices(variable.shape)
+        if all(index in item.elements for index in indices):
+            by_element[item.name] = item
+        else:
+            by_element |= {element_name(item.name, index): item for index in item.elements}
+        if item.name in loops and not all(variable.initial) and not any(variable.outside):
+            guesses.append(item.name)
+        if item.is_series and variable.exogenous:
+            series.append(item.name)
+            continue
+        for index, mine, outside in zip(indices, variable.assigned, variable.outside, strict=True):
+            used = not mine or outside or item.name in guesses
+            if used and index in item.elements and not item.is_series:
+                parameters[element_name(item.name, index)] = item.numbers[element_name(item.name, index)]
+    return Inputs(system, data, by_element, tuple(series), tuple(guesses), parameters, bool(loops))
+
+
+def _check_shape(item: Item, variable: Variable, system: System) -> None:
+    """Refuse an item of other dimensions than the variable's; of single elements some may be missing."""
+    fits = item.shape == variable.shape if item.whole else set(item.elements) <= set(_indices(variable.shape))
+    if fits:
+        return
+    module = next(iter(system.uses[variable.name]))
+    line = system.uses[variable.name][module].line
+    given, declared = element_name(item.name, item.shape), element_name(variable.name, variable.shape)
+    hint = f"Declare `dims {given}` there" if item.shape else f"Take {item.name} out of `dims` there"
+    raise ModelError(
+        f"The dimensions of {item.name!r} differ: {given} in the data base ({item.source}), {declared} in module "
+        f"{module!r} (line {line}). {hint}, or mend the data."
+    )
+
+
+def _indices(shape: Shape) -> list[Index]:
+    """Return the indices of all elements, row by row."""
+    return list(product(*map(range, shape)))
+
+
+def _loops(system: System, written: bool) -> frozenset[str]:
+    """Return the assigned variables that need one another in a circle."""
+    names = [n for n, v in system.variables.items() if v.endogenous and not v.level]
+    if written:
+        return frozenset(names)
+    number = {n: i for i, n in enumerate(names)}
+    pairs: set[tuple[int, int]] = set()
+    for s in system.statements:
+        if isinstance(s, FunctionStatement):
+            pairs |= {(number[r.name], number[a.name]) for r in s.reads for a in s.assigns if r.name in number}
+        elif s.kind == "assign":
+            pairs |= {(number[r.name], number[s.target.name]) for r in reads(s.value) if r.name in number}
+    if not pairs:
+        return frozenset()
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    of, to = np.array(sorted(pairs)).T
+    graph = coo_array((np.ones(len(of)), (of, to)), shape=(len(names), len(names)))
+    _, component = connected_components(graph, connection="strong")
+    several = np.bincount(component)[component] > 1
+    itself = {i for i, j in pairs if i == j}
+    return frozenset(n for i, n in enumerate(names) if several[i] or i in itself)

@@ -1,0 +1,471 @@
+"""`ModularModel`: modules and a data base as a Model, which is costed, fitted, screened and sampled like any other.
+
+The constants of the data base are its parameters. What the modules are (`dmi.variables`), what is diagnosed of them and
+the data (`dmi.diagnostics`) and what runs (`dmi.program`) are made apart from one another, so that a changed copy makes
+anew only what its change touches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+
+from fmepy.checks import positive_number, whole_number
+from fmepy.dmi.bound import BoundModular
+from fmepy.dmi.database import Database, Replaced, as_database
+from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
+from fmepy.dmi.inputs import Inputs, inputs_of
+from fmepy.dmi.modules import AnyModule
+from fmepy.dmi.program import Program
+from fmepy.dmi.running import METHODS as SETTLED_BY
+from fmepy.dmi.variables import System, system_of
+from fmepy.errors import ModelError, check_choice, did_you_mean, listed
+from fmepy.models.simulated import SimulatedModel
+from fmepy.parameters.named import merge_parameters
+from fmepy.types import IntVector, Matrix, UserParameters, Vector
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fmepy.models.difference import DifferenceModel
+    from fmepy.models.ode import OdeModel
+
+logger = logging.getLogger(__name__)
+
+METHODS = ("euler", "rk4")
+ORDERS = ("sorted", "written")
+UNSETTLED = ("minimise", "error", "keep")
+
+
+class Convergence(pd.DataFrame):
+    """How loops settled, a row a loop and step: time group executions method residual.
+
+    Two of them are compared as wholes: pandas compares what tables carry (``attrs``) when it joins them, and can do so
+    with a plain DataFrame only by an error.
+    """
+
+    @property
+    def _constructor(self) -> type[Convergence]:
+        return Convergence
+
+    def __eq__(self, other: object) -> Any:
+        return self.equals(other) if isinstance(other, Convergence) else super().__eq__(other)
+
+
+class ModularModel(SimulatedModel):
+    """A model of modules and a data base.
+
+    ``model(parms)`` runs it and returns a table; it is a Model like any other: costs, fits, sensitivities, ranges,
+    chains and scenarios take it.
+
+    Parameters
+    ----------
+    modules : sequence of Module
+        In any order; see `Module`, `module` and `read_modules`.
+    data : Database, or what one is made from, or a list of such
+        Constants, vectors and time series by the names of the variables they feed; None: nothing.
+    times : array_like
+        Times of the rows, increasing, on the grid of `dt`; the run starts at the first.
+    dt : float
+        The elementary step. Modules are active at integer multiples of it.
+    method : {"euler", "rk4"}
+        How levels advance: the rectangle rule, or Runge-Kutta's of order four (equal steps of all modules, and no lag,
+        rate or pulse).
+    outputs : sequence of str, optional
+        Variables, or elements of arrays, that become columns; default what modules declare as ``output``, else every
+        endogenous variable.
+    strict : bool
+        Whether diagnostics are errors.
+    tol : float
+        A loop has settled when no variable in it moves by more, relative to its size (or to 1, where it is smaller).
+    max_iterations : int
+        Executions of a loop after which it counts as not settled.
+    order : {"sorted", "written"}
+        Whether statements are evaluated in the order of what they need, or as they are written, over and over.
+    unsettled : {"minimise", "error", "keep"}
+        What happens with a loop that has not settled: its movement is minimised; the run fails; it goes on.
+
+    Attributes
+    ----------
+    parms : Series
+        The constants of the data base that modules use; elements of vectors as ``D[0]``.
+    states, var_names : tuple of str
+        The levels among the columns; all columns.
+    modules : tuple of Module
+    data : Database
+    dt : float
+    processed : tuple of str
+        Names of the modules that this copy had to read; all of them in a model that is no copy.
+    engine, engine_note : str
+        "llvm", and why not all of it is compiled, if so.
+
+    Raises
+    ------
+    ModelError
+        What is wrong with modules, times or outputs; with `strict`, the diagnostics. When run: what is missing.
+    DataError
+        A source of the data base that cannot be read; when run: a series asked for outside its range.
+    SimulationError
+        When run: a level that is not finite, a loop that does not settle.
+
+    Notes
+    -----
+    **A step.** The exogenous series of the active modules are interpolated, their statements evaluated in the order in
+    which they need one another, their levels advanced by their rates, and the row is what was evaluated at its time.
+    Statements that need one another in a circle are executed again and again from the last step's values until none
+    moves; ``out.attrs["convergence"]`` says how often.
+
+    **Sensitivities** are central differences of runs; of the equations (`compiled`) they are exact.
+
+    References
+    ----------
+    F. Drepper (1978), A data-model interface for modular dynamic simulation, Winter Simulation Conference.
+
+    Examples
+    --------
+    >>> import fmepy as fme
+    >>> rabbits = fme.dmi.Module("rabbits", "d(N)/dt = births - N / life")
+    >>> births = fme.dmi.Module("births", "births = fertility * N * table(N / space, [0, 1], [1, 0])")
+    >>> data = {"N": 10.0, "fertility": 0.5, "life": 4.0, "space": 100.0}
+    >>> model = fme.dmi.ModularModel([rabbits, births], data, times=[0, 10, 20], dt=0.5)
+    >>> model().round(3)
+       time       N  births
+    0     0  10.000   4.500
+    1    10  34.198  11.251
+    2    20  47.917  12.478
+    >>> model.variable_map
+             dims     rabbits       births
+    variable
+    births         exogenous  endogenous
+    N                   both   exogenous
+    life           exogenous           -
+    rate                   -   exogenous
+    space                  -   exogenous
+    >>> model.parms.to_dict()
+    {'N': 10.0, 'fertility': 0.5, 'life': 4.0, 'space': 100.0}
+    """
+
+    engine = "llvm"
+    _arguments: dict[str, Any]
+
+    def __init__(
+        self,
+        modules: Iterable[AnyModule],
+        data: Any = None,
+        *,
+        times: Any,
+        dt: float,
+        method: str = "euler",
+        outputs: Sequence[str] | None = None,
+        strict: bool = False,
+        tol: float = 1e-9,
+        max_iterations: int = 10,
+        order: str = "sorted",
+        unsettled: str = "minimise",
+    ) -> None:
+        self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        before = self._like
+        self._set_times(times)
+        self.dt = positive_number(dt, "dt", error=ModelError)
+        self._settings: dict[str, Any] = {
+            "dt": self.dt,
+            "method": check_choice(method, METHODS, "method"),
+            "order": check_choice(order, ORDERS, "order"),
+            "tol": positive_number(tol, "tol"),
+            "max_iterations": whole_number(max_iterations, "max_iterations", 1),
+            "unsettled": check_choice(unsettled, UNSETTLED, "unsettled"),
+        }
+        if not isinstance(strict, (bool, np.bool_)):
+            raise ModelError(f"`strict={strict!r}` must be True or False.")
+        self.system: System = system_of(modules, None if before is None else before.system)
+        self.modules = self.system.modules
+        known = () if before is None else before.modules
+        self.processed = tuple(m.name for m in self.modules if m not in known)
+        self.data: Database = as_database(data)
+        self._arguments |= {"modules": self.modules, "data": self.data}  # read once, whatever copies follow
+        self.steps_of(self.times)
+        self.inputs: Inputs = inputs_of(self.system, self.data, written=order == "written")
+        self._found = (
+            *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
+            *(Diagnostic("replaced", r.name, file=r.later, message=_replaced(r)) for r in self.data.replaced),
+        )
+        self._parms = pd.Series(self.inputs.parameters, dtype=float)
+        self._choose_columns(outputs)
+        warn_of(self._found, bool(strict), () if before is None else before._found)
+
+    def _choose_columns(self, outputs: Sequence[str] | None) -> None:
+        """Read `outputs`: which variables the program keeps, and which of its columns are asked for."""
+        variables = self.system.variables
+        if outputs is None:
+            names = self.system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
+            self._kept, wanted = names, [e for n in names for e in self._elements(n)]
+        else:
+            given = [outputs] if isinstance(outputs, str) else list(outputs)
+            owner = {e: n for n, v in variables.items() for e in v.elements} | {n: n for n in variables}
+            for name in given:
+                if name not in owner:
+                    near = did_you_mean(name, owner)
+                    raise ModelError(f"`outputs`: no module has a variable {name!r}.{near}")
+            self._kept = tuple(dict.fromkeys(owner[name] for name in given))
+            wanted = [e for name in given for e in (self._elements(name) if name in variables else [name])]
+        if not wanted:
+            raise ModelError("`outputs` is empty, and so would be the table; no module gives a value to a variable.")
+        repeated = sorted({n for n in wanted if wanted.count(n) > 1}) if len(set(wanted)) < len(wanted) else []
+        if repeated:
+            raise ModelError(f"`outputs` names {listed(repeated)} more than once.")
+        self.var_names = tuple(wanted)
+        levels = {e for v in variables.values() if v.level for e in v.elements}
+        self.states = tuple(n for n in wanted if n in levels)
+
+    def _elements(self, name: str) -> tuple[str, ...]:
+        """Return what the elements of a variable that modules compute are called (of mixed arrays all)."""
+        return self.system.variables[name].elements
+
+    @cached_property
+    def program(self) -> Program:
+        """What runs; made when it is first asked for."""
+        self._refuse_missing()
+        program = Program(
+            self.system, series=self.inputs.series, guesses=self.inputs.guesses, outputs=self._kept, **self._settings
+        )
+        if program.note and self._like is None:
+            logger.info("Not all of the model is compiled: %s", program.note)
+        return program
+
+    def _refuse_missing(self) -> None:
+        missing = [d for d in self._found if d.kind == "missing"]
+        if missing:
+            more = "".join(f"\n  {d}" for d in missing)
+            raise ModelError(f"The model cannot run, for data are missing:{more}")
+
+    @property
+    def engine_note(self) -> str:  # type: ignore[override]    # made when asked for
+        """Why not all of it is compiled, or an empty string."""
+        return self.program.note
+
+    @property
+    def relative_step(self) -> float:  # type: ignore[override]
+        """Of differences: what a loop has settled to is noise to them; the cube root of that is the best step then."""
+        exact = SimulatedModel.relative_step
+        return max(exact, self._settings["tol"] ** (1 / 3)) if self.inputs.has_loops else exact
+
+    @property
+    def n_steps(self) -> int:
+        """How many elementary steps a run takes."""
+        return int(self.steps_of(self.times)[-1])
+
+    @property
+    def variable_map(self) -> pd.DataFrame:
+        """The global variable map: a row a variable, its dimensions, a column a module."""
+        return self.system.variable_map
+
+    @property
+    def element_map(self) -> pd.DataFrame:
+        """The map by element of arrays."""
+        return self.system.element_map
+
+    @property
+    def diagnostics(self) -> pd.DataFrame:
+        """What was found amiss between modules and data: kind level variable modules file line message."""
+        return diagnostics_table(self._found)
+
+    def plot_map(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+        """Draw the variable map: modules as boxes, variables as arrows; return the Axes."""
+        from fmepy.plotting.dmi import plot_map
+
+        axes: Axes = plot_map(self.system, ax=ax, **kwargs)
+        return axes
+
+    def compiled(self, kind: Literal["difference", "ode"] = "difference") -> DifferenceModel | OdeModel:
+        """Return the equations of the modules as a model of its own.
+
+        Parameters
+        ----------
+        kind : {"difference", "ode"}
+            A DifferenceModel with the fixed step `dt`, which filters (`FimlofCost`) take; or an OdeModel, whose levels
+            move continuously, whatever `dt` is. Both have exact sensitivities.
+
+        Raises
+        ------
+        ModelError
+            What forbids it, such as a Python module, a lag, or modules of different steps; missing data.
+        """
+        check_choice(kind, ("difference", "ode"), "kind")
+        parms = {str(name): float(value) for name, value in self._parms.items()}
+        self._refuse_missing()
+        from fmepy.dmi.equations import as_model
+
+        return as_model(
+            self.system, kind, parms=parms | self.inputs.starts(float(self.times[0])),
+            series=self.inputs.grids(self.times), times=self.times, dt=self.dt, outputs=self._kept,
+            method=self._settings["method"],
+        )  # fmt: skip
+
+    def steps_of(self, times: Any) -> IntVector:
+        """Return the number of the elementary step at each time.
+
+        Raises
+        ------
+        ModelError
+            A time is not on the grid.
+        """
+        steps = (np.asarray(times, dtype=float) - self.times[0]) / self.dt
+        whole = np.round(steps)
+        off = np.flatnonzero(np.abs(steps - whole) > 1e-6 * np.maximum(1.0, 1e-3 * np.abs(steps)))
+        if len(off):
+            time, near = float(np.asarray(times)[off[0]]), self.times[0] + self.dt * whole[off[0]]
+            raise ModelError(
+                f"`times`: {time:g} does not lie on the grid of dt={self.dt:g} from {self.times[0]:g}; the nearest "
+                f"step is at {near:g}. Choose such times, or a smaller dt (in a cost: interpolate='grid')."
+            )
+        out: IntVector = whole.astype(np.intp)
+        return out
+
+    def bind(
+        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
+    ) -> BoundModular:
+        """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+        times : array_like, optional
+            Rows, on the grid of `dt`; default the model's own.
+        hold_engine, runs
+            Nothing here: there is one engine.
+
+        Raises
+        ------
+        ModelError
+            Data are missing, a time is not on the grid.
+        DataError
+            A series is asked for outside its range.
+        """
+        return BoundModular(self, *self._asked(names, times))
+
+    def __call__(self, parms: UserParameters = None, times: Any = None, *, entity: Any = None) -> pd.DataFrame:
+        """Run the model and return its table; ``table.attrs["convergence"]`` says how its loops settled.
+
+        Parameters
+        ----------
+        parms : dict, Series, table row or lmfit.Parameters, optional
+            Values by name; a subset leaves the rest as it is.
+        times : array_like, optional
+            Times of the rows, increasing, on the grid of `dt`; default the model's own.
+
+        Returns
+        -------
+        DataFrame
+            Column ``time``, then the variables.
+
+        Raises
+        ------
+        ModelError, DataError, ParameterError
+            Missing data, a series outside its range, unknown names, times that are not on the grid.
+        SimulationError
+            The run failed; carries the parameters and the time reached.
+        """
+        if entity is not None:
+            return self.of_entity(entity)(parms, times)
+        return self.run_told(None, parms, times)
+
+    def run_told(
+        self, told: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
+    ) -> pd.DataFrame:
+        """Run the model as a call of it does, and tell `told` now and then how many steps are done."""
+        if times is not None:
+            bound = self.bind(times=times)
+        else:
+            if self._bound is None:
+                self._bound = self.bind()
+            bound = self._bound
+        run = bound.run(merge_parameters(self._parms, parms).to_numpy(dtype=float), told)
+        table = pd.DataFrame(run.rows[:, bound.columns], columns=list(self.var_names))
+        rows = bound.times
+        table.insert(0, "time", rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
+        c = run.convergence
+        table.attrs["convergence"] = Convergence(
+            {
+                "time": self.times[0] + self.dt * c.step,
+                "group": pd.Series([", ".join(c.groups[g]) for g in c.group], dtype=object),
+                "executions": c.executions,
+                "method": pd.Series([SETTLED_BY[m] for m in c.method], dtype=object),
+                "residual": c.residual,
+            }
+        )
+        for note in run.notes:
+            logger.warning(note)
+        return table
+
+    def replace(self, **arguments: Any) -> Self:
+        """Return a changed copy.
+
+        Parameters
+        ----------
+        parms : dict or Series
+            Values of some parameters.
+        modules : mapping of str to (Module or None), or sequence
+            By name: changed, appended where there was none, taken out where None. A sequence replaces all.
+        **arguments
+            Any other argument of the constructor. With other `data`, parameters have its values.
+        """
+        parms = arguments.pop("parms", None)
+        if not arguments:
+            out = copy(self)
+            out._parms, out.processed = merge_parameters(self._parms, parms), ()
+            out._bound = None
+            return out
+        if isinstance(arguments.get("modules"), Mapping):
+            arguments["modules"] = self._changed(arguments["modules"])
+        new = self._remade(arguments, ())
+        if "data" not in arguments:  # values that were changed in a copy stay what they are
+            own = self._parms[self._parms.ne(pd.Series(self.inputs.parameters, dtype=float))]
+            new._parms.update(own[own.index.isin(new._parms.index)])
+        new._parms = merge_parameters(new._parms, parms)
+        return new
+
+    def _changed(self, changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
+        """Return the modules with some changed, appended or taken out."""
+        found = {m.name: m for m in self.modules}
+        for name, module in changes.items():
+            if module is None:
+                if name not in found:
+                    raise ModelError(f"`modules`: there is no module {name!r} to take out.{did_you_mean(name, found)}")
+                del found[name]
+            elif getattr(module, "name", name) != name:
+                raise ModelError(
+                    f"`modules`: under {name!r} stands the module {module.name!r}; their names must agree."
+                )
+            else:
+                found[name] = module
+        return list(found.values())
+
+    def run(self, p: dict[str, float], times: Vector) -> Matrix:
+        """Return the values of all variables at `times`, shape (n_time, n_var), from all parameters by name."""
+        names = tuple(self._parms.index)
+        return BoundModular(self, names, times).simulate(np.array([p[k] for k in names], dtype=float))
+
+    def __repr__(self) -> str:
+        n = len(self.system.variables)
+        levels = sum(len(v.elements) for v in self.system.variables.values() if v.level)
+        return (
+            f"ModularModel of {len(self.modules)} modules ({', '.join(m.name for m in self.modules[:8])}"
+            f"{', ...' * (len(self.modules) > 8)}), {_counted(n, 'variable')}, {_counted(levels, 'level')}, "
+            f"{_counted(len(self._parms), 'parameter')}; "
+            f"dt {self.dt:g}, {self._settings['method']}"
+        )
+
+
+def _replaced(found: Replaced) -> str:
+    """Return what is said of an item that a later source replaced."""
+    return f"{found.name!r} stands in {found.earlier} and again in {found.later}; the later one holds"
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"

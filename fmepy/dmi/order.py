@@ -1,0 +1,252 @@
+"""In which order statements are evaluated: found from what reads what, element by element; what needs itself is a loop.
+
+Of a step's jobs those are left that belong to modules which are active. Their dependencies make a graph; its strongly
+connected components are the loops, which are evaluated again and again, and between them there is an order. A loop
+among whole arrays may be none among their elements (``D[0] = 2 * E[1]``, ``E = 3 * D``, ``D[1] = c``): then the array's
+statement is evaluated in pieces.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fmepy.dmi.memory import Job, reads_of
+from fmepy.dmi.tree import Element, Shape, targeted
+from fmepy.types import IntVector
+
+MOST_PIECES = 5_000
+"""Elements of the arrays of a loop up to which it is looked whether it is one among elements, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A job, or the elements first to last - 1 of its target."""
+
+    job: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """Pieces that are evaluated one after the other; those of a loop until nothing moves."""
+
+    pieces: tuple[Piece, ...]
+    is_loop: bool
+
+
+Edges: TypeAlias = "list[set[int]]"
+"""Of every piece the pieces that must come before it."""
+
+
+class Layout:
+    """Where variables stand in the one array of all values: elements row by row, one variable after the other."""
+
+    def __init__(self, shapes: dict[str, Shape]) -> None:
+        self.begin: dict[str, int] = {}
+        self.size: dict[str, int] = {}
+        n = 0
+        for name, shape in shapes.items():
+            self.begin[name], self.size[name] = n, prod(shape)
+            n += prod(shape)
+        self.length = n
+
+    def places(self, name: str, positions: Iterable[int]) -> IntVector:
+        """Return where elements of a variable stand."""
+        return np.asarray(list(positions), dtype=np.intp) + self.begin[name]
+
+    def of(self, name: str) -> slice:
+        """Return where a whole variable stands."""
+        return slice(self.begin[name], self.begin[name] + self.size[name])
+
+
+class Graph:
+    """The jobs of a system, and what they read and write.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    layout : Layout
+    short : set of int
+        Jobs that are lags which need x of the same step.
+    """
+
+    def __init__(self, jobs: Sequence[Job], layout: Layout, short: frozenset[int]) -> None:
+        self._jobs, self._layout, self._short = jobs, layout, short
+
+    def whole(self, job: int) -> Piece:
+        """Return a job as one piece."""
+        target = self._jobs[job].target
+        positions = targeted(target)
+        return Piece(job, positions.start, positions.stop)
+
+    def written(self, piece: Piece) -> IntVector:
+        """Return the places that a piece writes to."""
+        job = self._jobs[piece.job]
+        if job.kind == "python":
+            return np.concatenate([self._layout.places(t.name, targeted(t)) for t in job.targets])
+        return self._layout.places(job.target.name, range(piece.first, piece.last))
+
+    def edges(self, pieces: Sequence[Piece]) -> Edges:
+        """Return of every piece what it reads of others, and of itself."""
+        writer = self._writers(pieces)
+        return [self._before(piece, writer) for piece in pieces]
+
+    def _writers(self, pieces: Sequence[Piece]) -> IntVector:
+        """Return of every place the piece that writes to it, or -1."""
+        writer = np.full(self._layout.length, -1, dtype=np.intp)
+        for i, piece in enumerate(pieces):
+            writer[self.written(piece)] = i
+        return writer
+
+    def _with_guesses(self, edges: Edges, pieces: Sequence[Piece], guesses: Sequence[Piece]) -> Edges:
+        """Return the edges of pieces and guesses. A guess that needs its own loop takes what stands there, zeros."""
+        writer = self._writers(pieces)
+        edges = [*edges, *(self._before(g, writer) for g in guesses)]
+        for i, g in enumerate(guesses, len(pieces)):
+            for w in set(writer[self.written(g)].tolist()) - {-1}:
+                edges[w].add(i)
+        for group in _components(edges):
+            for i in group:
+                if i >= len(pieces) and len(group) > 1:
+                    edges[i] = set()
+        return edges
+
+    def _before(self, piece: Piece, writer: IntVector) -> set[int]:
+        job, found = self._jobs[piece.job], set()
+        whole = piece == self.whole(piece.job)
+        for element in [None] if whole else range(piece.first, piece.last):
+            wanted = list(reads_of(job, element))
+            if piece.job in self._short:
+                x = job.arguments[0]
+                wanted.append((x.name, x.position if isinstance(x, Element) else element if x.shape else 0))
+            for name, position in wanted:
+                begin = self._layout.begin[name]
+                if position is not None:
+                    found.add(int(writer[begin + position]))
+                elif self._layout.size[name] == 1:
+                    found.add(int(writer[begin]))
+                else:
+                    found.update(np.unique(writer[self._layout.of(name)]).tolist())
+        found.discard(-1)
+        return found
+
+    def sections(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> list[Section]:
+        """Return the pieces in an order in which each comes after what it needs, loops apart.
+
+        `guesses` give first values to pieces of loops, and come before them.
+        """
+        edges = self.edges(pieces)
+        if guesses:
+            edges = self._with_guesses(edges, pieces, guesses)
+            pieces = [*pieces, *guesses]
+        found: list[Section] = []
+        for group in _components(edges):
+            inside = [pieces[i] for i in group]
+            if len(group) == 1 and group[0] not in edges[group[0]]:
+                found.append(Section(tuple(inside), False))
+            else:
+                found.append(self._without_false_loops(inside) or Section(_unwound(inside, group, edges), True))
+        return _merged(found)
+
+    def _without_false_loops(self, pieces: Sequence[Piece]) -> Section | None:
+        """Return the pieces of a loop in smaller pieces that are none."""
+        if all(p.last - p.first == 1 for p in pieces) or sum(p.last - p.first for p in pieces) > MOST_PIECES:
+            return None
+        small: list[Piece] = []
+        for p in pieces:
+            splits = self._jobs[p.job].kind != "python"
+            small += [Piece(p.job, i, i + 1) for i in range(p.first, p.last)] if splits else [p]
+        edges = self.edges(small)
+        groups = _components(edges)
+        if any(len(group) > 1 or group[0] in edges[group[0]] for group in groups):
+            return None
+        return Section(_adjoining([small[group[0]] for group in groups]), False)
+
+    def looping(self, pieces: Sequence[Piece]) -> IntVector:
+        """Return the places that loops write to."""
+        places = [self.written(p) for s in self.sections(pieces) if s.is_loop for p in s.pieces]
+        return np.concatenate([np.zeros(0, dtype=np.intp), *places])
+
+
+def _adjoining(pieces: list[Piece]) -> tuple[Piece, ...]:
+    """Return pieces with neighbours of one array made one again."""
+    out: list[Piece] = []
+    for p in pieces:
+        if out and out[-1].job == p.job and out[-1].last == p.first:
+            out[-1] = Piece(p.job, out[-1].first, p.last)
+        else:
+            out.append(p)
+    return tuple(out)
+
+
+def _merged(sections: list[Section]) -> list[Section]:
+    """Return sections with neighbours that are no loops made one."""
+    out: list[Section] = []
+    for s in sections:
+        if out and not s.is_loop and not out[-1].is_loop:
+            out[-1] = Section(out[-1].pieces + s.pieces, False)
+        else:
+            out.append(s)
+    return out
+
+
+def _components(edges: Edges) -> list[list[int]]:
+    """Return the strongly connected components, each after those that it needs; else in the order of their first."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(edges)
+    if n == 0:
+        return []
+    rows = np.repeat(np.arange(n), [len(before) for before in edges])
+    columns = np.fromiter((b for before in edges for b in before), dtype=np.intp, count=len(rows))
+    graph: Any = csr_array((np.ones(len(rows), dtype=np.int8), (rows, columns)), shape=(n, n))
+    n_groups, label = connected_components(graph, directed=True, connection="strong")
+    groups: list[list[int]] = [[] for _ in range(n_groups)]
+    for i, g in enumerate(label.tolist()):
+        groups[g].append(i)
+    after: list[set[int]] = [set() for _ in range(n_groups)]
+    waits = [0] * n_groups
+    for i, before in enumerate(edges):
+        for b in before:
+            if label[b] != label[i] and label[i] not in after[label[b]]:
+                after[label[b]].add(int(label[i]))
+                waits[label[i]] += 1
+    ready = [(groups[g][0], g) for g in range(n_groups) if not waits[g]]
+    heapq.heapify(ready)
+    out = []
+    while ready:
+        _, g = heapq.heappop(ready)
+        out.append(groups[g])
+        for other in after[g]:
+            waits[other] -= 1
+            if not waits[other]:
+                heapq.heappush(ready, (groups[other][0], other))
+    return out
+
+
+def _unwound(pieces: list[Piece], group: list[int], edges: Edges) -> tuple[Piece, ...]:
+    """Return a loop in an order in which most of it comes after what it needs: what is needed first, first."""
+    index = {g: i for i, g in enumerate(group)}
+    state = dict.fromkeys(group, 0)  # 1: begun, 2: done
+    out: list[Piece] = []
+    for root in group:
+        waiting = [root]
+        while waiting:
+            at = waiting[-1]
+            if state[at] == 0:
+                state[at] = 1
+                waiting += sorted((b for b in edges[at] if state.get(b) == 0), reverse=True)
+                continue
+            waiting.pop()
+            if state[at] == 1:
+                state[at] = 2
+                out.append(pieces[index[at]])
+    return tuple(out)

@@ -1,0 +1,339 @@
+"""One run of a system: the compiled loop, and what it is left for: Python modules, and loops that do not settle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.kernels import packed
+from fmepy.dmi import run_loop
+from fmepy.dmi.loops import Loop, Outcome
+from fmepy.dmi.memory import Job
+from fmepy.dmi.plan import Planned, Tables
+from fmepy.dmi.run_loop import (
+    ABOUT,
+    BY_PYTHON,
+    DONE,
+    LOG,
+    LOGGED,
+    LOOP_BY_PYTHON,
+    NEGATIVE_LAG,
+    NOT_FINITE,
+    SECTION,
+    STAGE,
+    STATUS,
+    STEP,
+    UNTIL,
+    State,
+)
+from fmepy.dmi.tree import element_name
+from fmepy.errors import ModelError, listed
+from fmepy.types import IntVector, Matrix, Vector
+
+METHODS = ("repeated", "minimised", "kept")
+"""How the values of a loop were found, by the numbers that stand for it."""
+_PARTS = 100  # in which a run is made where its progress is told
+_SHOWN = 6  # values that a sentence quotes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Convergence:
+    """How loops settled, one row a loop and step.
+
+    Attributes
+    ----------
+    step, group, executions, method : ndarray of int
+        The step; which of `groups`; how often its statements were executed; which of `METHODS`.
+    residual : ndarray
+        The largest move of one of its values in the last execution.
+    groups : tuple of tuple of str
+        The variables of the loops.
+    """
+
+    step: IntVector
+    group: IntVector
+    executions: IntVector
+    method: IntVector
+    residual: Vector
+    groups: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What came of a run.
+
+    Attributes
+    ----------
+    rows : ndarray, shape (n_rows, n_columns)
+        NaN from where it failed on.
+    convergence : Convergence
+    failed : str
+        Why it did not come to its end, a sentence; or "".
+    failed_step : int
+        The step at which it failed, -1 if it did not.
+    notes : tuple of str
+        Sentences that are to be told once.
+    """
+
+    rows: Matrix
+    convergence: Convergence
+    failed: str = ""
+    failed_step: int = -1
+    notes: tuple[str, ...] = ()
+
+
+class _FailedError(Exception):
+    """The run cannot go on; says why."""
+
+
+class Running:
+    """A run, from its start on.
+
+    Parameters
+    ----------
+    tables : Tables
+    planned : Planned
+    schedule : ndarray of int
+        Of each step.
+    z : ndarray
+        All values, constants in their places.
+    series : ndarray, shape (n_grid, n_forced)
+    start : float
+    keep : ndarray of int
+    """
+
+    def __init__(
+        self, tables: Tables, planned: Planned, schedule: IntVector, z: Vector, series: Matrix, start: float,
+        keep: IntVector,
+    ) -> None:  # fmt: skip
+        self._tables, self._planned, self._z = tables, planned, z
+        plan, n_steps = planned.plan, len(schedule) - 1
+        lags = plan.lags.reshape(-1, 10).copy()
+        lengths = lags[:, 7] * (n_steps // np.maximum(lags[:, 8], 1) + 1)
+        lags[:, 9] = np.cumsum(lengths) - lengths
+        self._plan = plan._replace(lags=lags.ravel())
+        largest = int(np.diff(plan.loops).max(initial=0))
+        n_loops = plan.schedules[len(planned.masks) + 2 :]
+        n_levels = len(plan.levels) // 3
+        self._state = State(
+            at=np.array([0, 0, 0, -1, 0, 0, 0, 0, 0], dtype=np.int64),
+            z=z,
+            pointers=address(z) + 8 * tables.pointed,
+            schedule=schedule,
+            keep=np.append(np.asarray(keep, dtype=np.int64), -1),
+            series=series,
+            history=np.zeros(int(lengths.sum())),
+            old=np.zeros(largest),
+            before=np.zeros(largest),
+            saved=np.zeros(len(z)),
+            total=np.zeros(n_levels),
+            moves=np.zeros(n_levels),
+            log=np.zeros((int(n_loops[schedule].sum()), 5)),
+            rows=np.full((len(keep), len(plan.columns)), np.nan),
+            start=start,
+        )
+        self._words = packed(self._plan), packed(self._state)
+        self._notes: dict[tuple[str, ...], str] = {}  # of each loop the first
+        self._sections = self._plan.sections.reshape(-1, 5)
+
+    # --- the whole
+
+    def result(self, failed: str = "") -> Run:
+        """Return what there is."""
+        at, log = self._state.at, self._state.log
+        log = log[: at[LOGGED]]
+        log = log[log[:, 2] > 0]
+        step, group, executions, method = log[:, :4].astype(np.int64).T
+        convergence = Convergence(step, group, executions, method, log[:, 4], self._planned.loops)
+        return Run(self._state.rows, convergence, failed, int(at[STEP]) if failed else -1, tuple(self._notes.values()))
+
+    def whole(self, told: Callable[[int], None] | None) -> Run:
+        """Run to the end, or to where it fails."""
+        at, last = self._state.at, len(self._state.schedule) - 1
+        by = last if told is None else max(1, -(-last // _PARTS))
+        run = c_loop(run_loop.run, "the loop of modular models")
+        try:
+            while at[STEP] <= last:
+                at[UNTIL] = min(last, at[STEP] + by)
+                run(*map(address, self._words))
+                while at[STATUS] != DONE:
+                    self._attend(int(at[STATUS]))
+                    at[SECTION] += 1
+                    run(*map(address, self._words))
+                if told is not None:
+                    told(min(int(at[STEP]), last))
+        except _FailedError as error:
+            return self.result(str(error))
+        return self.result()
+
+    def _attend(self, status: int) -> None:
+        """Do what the compiled loop was left for."""
+        at = self._state.at
+        section = int(at[SECTION])
+        if status == BY_PYTHON:
+            self._call(self._job(int(self._sections[section, 0])))
+        elif status == NOT_FINITE:
+            name = self._name(int(self._plan.levels.reshape(-1, 3)[at[ABOUT], 0]))
+            raise _FailedError(f"the level {name} became NaN or infinite at {self._time()}")
+        elif status == NEGATIVE_LAG:
+            raise self._negative_lag()
+        else:
+            self._settle(section, by_python=status == LOOP_BY_PYTHON)
+
+    # --- loops
+
+    def _settle(self, section: int, by_python: bool) -> None:
+        first, last, number, _, ordinal = self._sections[section].tolist()
+        places = self._plan.places[self._plan.loops[number] : self._plan.loops[number + 1]]
+        rules, z = self._tables.rules, self._z
+        started = z[places].copy() if by_python else self._state.before[: len(places)].copy()
+        loop = Loop(z, places, self._executing(first, last), rules.tol)
+        method, outcome = 0, Outcome(False, rules.max_iterations, np.full(len(places), np.inf))
+        if by_python:
+            outcome = loop.settle(rules.max_iterations)
+        names = self._planned.loops[number]
+        if not outcome.settled and rules.unsettled == "keep":
+            method = 2
+        elif not outcome.settled and rules.unsettled == "minimise":
+            method, outcome = 1, loop.minimise([z[places].copy(), started])
+            self._notes.setdefault(
+                names,
+                f"the loop of {listed(names, most=_SHOWN)} did not settle in {rules.max_iterations} executions at "
+                f"{self._time()}: its values are those that move least",
+            )
+        elif not outcome.settled and not by_python:
+            outcome = Loop(z, places, self._executing(first, last), rules.tol).settle(1)
+            outcome = Outcome(False, rules.max_iterations + 1, outcome.moves)
+        if not outcome.settled and method != 2:
+            raise _FailedError(self._unsettled(places, names, outcome))
+        line = self._state.log[self._state.at[LOG] + ordinal]
+        count = outcome.executions + (0 if by_python else rules.max_iterations)
+        line[:] = (
+            self._state.at[STEP], number, max(line[2], count), max(line[3], method),
+            np.abs(outcome.moves).max(initial=0.0),
+        )  # fmt: skip
+
+    def _unsettled(self, places: IntVector, names: tuple[str, ...], outcome: Outcome) -> str:
+        worst = np.argsort(-np.abs(outcome.moves), kind="stable")
+        values = [
+            f"{self._name(int(places[i]))} = {self._z[places[i]]:.6g}, which moves by {outcome.moves[i]:.3g}"
+            for i in worst
+        ]
+        more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+        tried = " nor by minimising what moves" if self._tables.rules.unsettled == "minimise" else ""
+        return (
+            f"the loop of {listed(names, most=_SHOWN)} did not settle at {self._time()} in "
+            f"{self._tables.rules.max_iterations} executions{tried}; the last values: "
+            f"{'; '.join(values[:_SHOWN])}{more}"
+        )
+
+    def _executing(self, first: int, last: int) -> Callable[[], None]:
+        """Return what executes the tasks first to last - 1 once."""
+        execute = c_loop(run_loop.execute, "single steps of modular models")
+        parts: list[tuple[int, int, Job | None]] = []
+        for i in range(first, last):
+            job = self._job(i)
+            if job.kind == "python":
+                parts.append((i, i + 1, job))
+            elif parts and parts[-1][2] is None:
+                parts[-1] = (parts[-1][0], i + 1, None)
+            else:
+                parts.append((i, i + 1, None))
+
+        def once() -> None:
+            for a, b, job in parts:
+                if job is not None:
+                    self._call(job)
+                    continue
+                execute(*map(address, self._words), a, b)
+                if self._state.at[STATUS] == NEGATIVE_LAG:
+                    raise self._negative_lag()
+
+        return once
+
+    # --- modules that are Python functions
+
+    def _call(self, job: Job) -> None:
+        """Call a Python module, and take what it returns."""
+        values = [self._value(t.name, t.shape) for t in job.arguments]
+        assert job.function is not None
+        try:
+            returned = job.function(*values)
+        except ModelError:
+            raise
+        except Exception as error:  # whatever goes wrong in a user's function is a failed run
+            said = f"{type(error).__name__}: {error}"
+            raise _FailedError(f"the Python module {job.module!r} failed at {self._time()}: {said}") from error
+        names = tuple(t.name for t in job.targets)
+        for target, value in zip(job.targets, _in_order(returned, names, job.module), strict=True):
+            self._z[self._tables.layout.of(target.name)] = _as_shape(value, target.name, target.shape, job.module)
+
+    def _value(self, name: str, shape: tuple[int, ...]) -> Any:
+        values = self._z[self._tables.layout.of(name)]
+        return values.reshape(shape).copy() if shape else float(values[0])
+
+    # --- words
+
+    def _job(self, i: int) -> Job:
+        """Return the job of a task in the plan's order."""
+        found: Job = self._tables.work.jobs[self._planned.pieces[int(self._plan.order[i])].job]
+        return found
+
+    def _time(self) -> str:
+        rules, at = self._tables.rules, self._state.at
+        t = self._state.start + at[STEP] * rules.dt
+        return f"time {t:.6g} (step {at[STEP]}{', between two steps' if at[STAGE] else ''})"
+
+    def _name(self, place: int) -> str:
+        """Return what the value in a place is called."""
+        layout = self._tables.layout
+        name = next(n for n, begin in layout.begin.items() if begin <= place < begin + layout.size[n])
+        shape = self._tables.work.shapes[name]
+        return element_name(name, tuple(int(i) for i in np.unravel_index(place - layout.begin[name], shape)))
+
+    def _negative_lag(self) -> _FailedError:
+        job = self._tables.work.jobs[list(self._tables.lag_of)[self._state.at[ABOUT]]]
+        tau = self._z[self._tables.places(job.arguments[1])].min()
+        return _FailedError(
+            f"module {job.module!r}, line {job.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must not "
+            "be negative"
+        )
+
+
+def _in_order(returned: Any, names: tuple[str, ...], module: str) -> list[Any]:
+    """Return what a Python module returned in the order of what it assigns."""
+    if isinstance(returned, dict):
+        if set(returned) != set(names):
+            raise ModelError(
+                f"the Python module {module!r} returned a dict of {listed(list(returned))}; it assigns {listed(names)}."
+            )
+        return [returned[n] for n in names]
+    if len(names) == 1 and not isinstance(returned, tuple):
+        return [returned]
+    if not isinstance(returned, (tuple, list)) or len(returned) != len(names):
+        count = len(returned) if isinstance(returned, (tuple, list)) else 1
+        raise ModelError(
+            f"the Python module {module!r} assigns {listed(names)}, {len(names)} value{'s' * (len(names) != 1)}; it "
+            f"returned {count}. Return a tuple in this order, or a dict."
+        )
+    return list(returned)
+
+
+def _as_shape(value: Any, name: str, shape: tuple[int, ...], module: str) -> Vector:
+    """Return the value of a variable as floats, row by row."""
+    try:
+        found = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(
+            f"the Python module {module!r} returned {value!r:.60} for {name!r}; it must be numbers."
+        ) from None
+    if found.shape != shape and not (found.shape == () or (shape == () and found.size == 1)):
+        raise ModelError(
+            f"the Python module {module!r} returned an array of shape {found.shape} for {name!r}, which has "
+            f"shape {shape}."
+        )
+    return np.broadcast_to(found.reshape(-1) if shape == () else found, shape or (1,)).ravel()

@@ -1,0 +1,94 @@
+"""The command ``fmepy``: its subcommands, and how they end.
+
+A mistake in a file or in the arguments ends with exit code 2 and a message that says where it is; a run that failed
+with 1; Ctrl-C with 130. Nothing a user does shows a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from fmepy import __version__
+from fmepy.errors import ArgumentError, FmepyError, did_you_mean
+from fmepy.workflow import map_modules, run_modules
+
+COMMANDS = (run_modules, map_modules)
+ABOUT = """Run models that are described in files.
+
+A model of modules is described by a TOML file that names its modules, its data base, its times and its steps."""
+MORE = """examples:
+  fmepy map market.toml            which module gives what to which; what is missing
+  fmepy run market.toml            run it; tables and a picture go to the folder market/
+
+exit codes: 0 done; 1 the run failed; 2 a mistake in the file, the data or the arguments; 130 Ctrl-C.
+`fmepy COMMAND --help` says more of a command; `python -m fmepy` is the same as `fmepy`."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that names the nearest option or command of a misspelt one."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"(?:unrecognized arguments: |invalid choice: ')([^\s']+)", message)
+        known = list(self._option_string_actions) + [c.NAME for c in COMMANDS]
+        super().error(message + (did_you_mean(wrong[1], known) if wrong else ""))
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    top = _Parser(
+        prog="fmepy", description=ABOUT, epilog=MORE, formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )  # fmt: skip
+    top.add_argument("--version", action="version", version=f"fmepy {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        one = commands.add_parser(
+            command.NAME, help=command.HELP, description=command.ABOUT, epilog=command.MORE, allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        command.add_arguments(one)
+        one.set_defaults(execute=command.execute, own=one)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Default those of the process.
+
+    Raises
+    ------
+    SystemExit
+        By argparse: 0 after ``--help``, 2 where the arguments are wrong.
+    """
+    given, rest = parser().parse_known_args(arguments)
+    if rest:
+        given.own.error(f"unrecognized arguments: {' '.join(rest)}")
+    try:
+        code: int = given.execute(given)
+        sys.stdout.flush()
+        return code
+    except ArgumentError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except FmepyError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read the output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"{place}{error.strerror or error}.", file=sys.stderr)
+        return 1

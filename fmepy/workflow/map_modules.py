@@ -1,0 +1,42 @@
+"""``fmepy map``: print and draw the variable map of a model of modules."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fmepy.workflow.model_file import read_model
+from fmepy.workflow.told import drawn, folder_for, show_diagnostics, written
+from fmepy.workflow.toml import Section
+
+NAME = "map"
+HELP = "print and draw which module gives what to which"
+ABOUT = """Print the variable map of the model that a TOML file describes, without running it.
+
+A row a variable, a column a module: endogenous where the module assigns it, exogenous where it only reads it, both
+where an assigned one also needs an initial value from outside. What is missing, redundant or in conflict is told on
+stderr."""
+MORE = """writes to the folder (default: the file's name without .toml, beside it):
+  variable_map.csv   the map
+  variable_map.png   modules as boxes, variables as arrows"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("file", metavar="MODEL.toml", help="the description of the model")
+    parser.add_argument("--output", metavar="DIR", help="the folder to write to, made if need be")
+
+
+def execute(given: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    file = Path(given.file)
+    with show_diagnostics():
+        model = read_model(Section.read(file))
+    folder = folder_for(file, given.output)
+    print(model.variable_map.to_string())
+    files = [
+        written(model.variable_map.reset_index(), folder / "variable_map.csv"),
+        drawn(model.plot_map, folder / "variable_map.png"),
+    ]
+    print(f"{folder}/: {', '.join(p.name for p in files)}")
+    return 0

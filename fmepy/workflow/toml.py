@@ -1,0 +1,228 @@
+"""A TOML file that knows the line of each of its keys, so that every message about it can name the place.
+
+The standard library's ``tomllib`` reads the file and keeps no positions; a scanner over the same text, which is known
+to be valid by then, finds the lines.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from fmepy.errors import ArgumentError, did_you_mean, listed
+
+MOST_BYTES = 10_000_000
+Key = tuple[str | int, ...]
+"""Names of tables and keys from the outside to the inside, and positions in arrays."""
+
+_TOKEN = re.compile(
+    r"""(?P<skip>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)"""
+    r"""|(?P<string>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*')"""
+    r"""|(?P<mark>[\[\]{},=.])|(?P<word>[^\s\[\]{},=.\#"']+)""",
+    re.DOTALL,
+)
+_KINDS = {
+    str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number", list: "a list",
+    dict: "a table",
+}  # fmt: skip
+
+
+class Section:
+    """A table of a TOML file, with the lines of its keys.
+
+    Attributes
+    ----------
+    file : Path
+    data : dict
+        What it holds.
+    """
+
+    def __init__(self, file: Path, data: dict[str, Any], lines: Mapping[Key, int], path: Key = ()) -> None:
+        self.file, self.data, self._lines, self._path = file, data, lines, path
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Return a file.
+
+        Raises
+        ------
+        ArgumentError
+            There is none, it is too large, no UTF-8, or no TOML; with the line.
+        """
+        path = Path(path)
+        text = _text(path)
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
+            line = (said and said[2]) or str(text.count("\n") + 1)
+            raise ArgumentError(f"{path}:{line}: this is no TOML: {said[1] if said else error}.") from None
+        except (RecursionError, ValueError) as error:  # ValueError: a whole number of thousands of digits
+            why = "brackets are nested too deeply" if isinstance(error, RecursionError) else error
+            raise ArgumentError(f"{path}: this cannot be read: {why}.") from None
+        return cls(path, data, _Scanner(text).lines)
+
+    def error(self, key: str | int | Key, message: str) -> ArgumentError:
+        """Return the error about a key, with file and line."""
+        inner = key if isinstance(key, tuple) else (key,)
+        where = [*self._path, *inner]
+        while where and tuple(where) not in self._lines:  # a whole that is not written in one place
+            where.pop()
+        line = f":{self._lines[tuple(where)]}" if where else ""
+        return ArgumentError(f"{self.file}{line}: {message}")
+
+    def check(self, known: Iterable[str]) -> None:
+        """Refuse keys that are not known, naming the nearest."""
+        names = list(known)
+        for key in self.data:
+            if key not in names:
+                inside = f" in {'.'.join(map(str, self._path))}" if self._path else ""
+                near = did_you_mean(key, names).strip().removeprefix("Did").removesuffix("?")
+                hint = f"; did{near}?" if near else f"; there are {listed(names)}"
+                raise self.error(key, f"unknown key {key!r}{inside}{hint}")
+
+    def get(self, key: str, kinds: type | tuple[type, ...], default: Any = None) -> Any:
+        """Return a value, which must be of one of these kinds (a whole number is a float, too), or the default."""
+        if key not in self.data:
+            return default
+        value, wanted = self.data[key], kinds if isinstance(kinds, tuple) else (kinds,)
+        if float in wanted and type(value) is int:
+            return float(value)
+        if type(value) not in wanted:
+            raise self.error(key, f"`{key}` must be {' or '.join(_KINDS[k] for k in wanted)}; got {value!r}.")
+        return value
+
+    def texts(self, key: str, *, required: bool = False) -> list[str] | None:
+        """Return a text or a list of texts as a list, None where there is no such key."""
+        if key not in self.data:
+            if required:
+                raise ArgumentError(f"{self.file}: the key `{key}` is missing.")
+            return None
+        value = self.get(key, (list, str))
+        values = [value] if isinstance(value, str) else value
+        for i, text in enumerate(values):
+            if not isinstance(text, str):
+                raise self.error((key, i), f"`{key}` must hold texts in quotes; got {text!r}.")
+        return list(values)
+
+    def table(self, key: str) -> Section:
+        """Return a table inside this one, an empty one where there is none."""
+        return Section(self.file, self.get(key, dict, {}), self._lines, (*self._path, key))
+
+    def beside(self, text: str) -> Path:
+        """Return a path of the file, which counts from where the file is."""
+        return self.file.parent / Path(text).expanduser()
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise ArgumentError(f"{path} is a folder; name the TOML file in it.")
+        if path.stat().st_size > MOST_BYTES:
+            raise ArgumentError(f"{path} has more than {MOST_BYTES // 10**6} MB; a description of a model is smaller.")
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        folder = path.parent
+        beside = sorted(p.name for p in folder.glob("*.toml")) if folder.is_dir() else []
+        raise ArgumentError(f"There is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ArgumentError(f"{path}:{line}: this is no UTF-8 text; save the file as UTF-8.") from None
+
+
+class _Scanner:
+    """Finds the line of every key of a valid TOML text."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[Key, int] = {}
+        ends = [i for i, c in enumerate(text) if c == "\n"]
+        self._tokens = [
+            (m.lastgroup, m.group(), bisect_right(ends, m.start() - 1) + 1)
+            for m in _TOKEN.finditer(text)
+            if m.lastgroup != "skip"
+        ]
+        self._tokens.append(("end", "", len(ends) + 1))
+        self._at = 0
+        table: Key = ()
+        counts: dict[Key, int] = {}
+        while self._kind() != "end":
+            if self._kind() == "newline":
+                self._at += 1
+            elif self._next() == "[":
+                table = self._header(counts)
+            else:
+                self._pair(table)
+
+    def _kind(self) -> str | None:
+        return self._tokens[self._at][0]
+
+    def _next(self) -> str:
+        return self._tokens[self._at][1]
+
+    def _header(self, counts: dict[Key, int]) -> Key:
+        """Read ``[a.b]`` or ``[[a.b]]`` and return the table that it opens."""
+        self._at += 1
+        is_array = self._next() == "["
+        self._at += is_array
+        line = self._tokens[self._at][2]
+        path: Key = ()
+        parts = self._key()
+        for n, part in enumerate(parts, 1):
+            path = (*path, part)
+            if path in counts and not (is_array and n == len(parts)):
+                path = (*path, counts[path])  # the last one of an array of tables is meant
+        if is_array:
+            counts[path] = counts.get(path, -1) + 1
+            path = (*path, counts[path])
+        self.lines.setdefault(path, line)
+        self._at += 2 if is_array else 1
+        return path
+
+    def _key(self) -> Sequence[str]:
+        """Read ``a``, ``"a b".c``; stop at what follows."""
+        parts = []
+        while self._kind() in ("word", "string") or self._next() == ".":
+            kind, text, _ = self._tokens[self._at]
+            if kind == "word":
+                parts.append(text)
+            elif kind == "string":
+                parts.append(next(iter(tomllib.loads(f"{text} = 0"))))
+            self._at += 1
+        return parts
+
+    def _pair(self, table: Key) -> None:
+        """Read ``key = value``."""
+        line = self._tokens[self._at][2]
+        parts = self._key()
+        path = (*table, *parts)
+        for n in range(len(table) + 1, len(path) + 1):
+            self.lines.setdefault(path[:n], line)
+        self._at += 1  # =
+        self._value(path)
+
+    def _value(self, path: Key) -> None:
+        """Read a value, and note the lines of what is in it."""
+        self.lines.setdefault(path, self._tokens[self._at][2])
+        opened, i = self._next(), 0
+        if opened not in ("[", "{") or self._kind() != "mark":
+            while self._kind() not in ("newline", "end") and self._next() not in (",", "]", "}"):
+                self._at += 1
+            return
+        self._at += 1
+        while self._next() not in ("]", "}") or self._kind() != "mark":
+            if self._kind() == "newline" or self._next() == ",":
+                self._at += 1
+            elif opened == "{":
+                self._pair(path)
+            else:
+                self._value((*path, i))
+                i += 1
+        self._at += 1

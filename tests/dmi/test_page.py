@@ -1,0 +1,17 @@
+"""The page docs/dmi.md leaves out nothing of the language (that its examples run, tests/test_docs.py sees to)."""
+
+import pytest
+
+from fmepy.dmi.functions import FUNCTIONS
+from fmepy.dmi.text import DECLARATIONS
+
+
+@pytest.fixture(scope="module")
+def page(root):
+    return (root / "docs" / "dmi.md").read_text(encoding="utf-8")
+
+
+def test_all_of_the_language_is_there(page):
+    of_dynamics = [n for n, f in FUNCTIONS.items() if f.kind != "each"] + ["step", "ramp", "pulse", "clip", "where"]
+    assert [n for n in of_dynamics if f"`{n}(" not in page] == []
+    assert [w for w in DECLARATIONS if f"| `{w} " not in page] == []

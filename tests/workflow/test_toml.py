@@ -1,0 +1,150 @@
+"""TOML with places: every key has its line, wherever it is written; what cannot be read is told with file and line."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmepy.errors import ArgumentError
+from fmepy.workflow.toml import Section, _Scanner
+
+TEXT = """\
+# a model
+modules = [
+    "a.fme",   # ] no end
+    "b.fme",
+]
+times = { start = 0, stop = 1.5e3, step.a = 1 }
+note = '''
+dt = 3   # no key
+"it"'''
+other = \"\"\"a "quoted"\"\"\"\"
+"quoted key" = 1
+a.b.c = 2
+date = 1979-05-27T07:32:00Z
+
+[parameters]
+SEM = 410.0
+"D[0]" = -1
+
+[[runs]]
+x = 1
+[[runs]]
+x = [ { y = 1 },
+      { y = 2 } ]
+[runs.inner]
+z = true
+"""
+LINES = {
+    ("modules",): 2, ("modules", 0): 3, ("modules", 1): 4, ("times",): 6, ("times", "stop"): 6,
+    ("times", "step", "a"): 6, ("note",): 7, ("other",): 10, ("quoted key",): 11, ("a",): 12, ("a", "b", "c"): 12,
+    ("date",): 13, ("parameters",): 15, ("parameters", "SEM"): 16, ("parameters", "D[0]"): 17, ("runs", 0): 19,
+    ("runs", 0, "x"): 20, ("runs", 1): 21, ("runs", 1, "x", 0, "y"): 22, ("runs", 1, "x", 1, "y"): 23,
+    ("runs", 1, "inner"): 24, ("runs", 1, "inner", "z"): 25,
+}  # fmt: skip
+
+
+def paths(data, before=()):
+    """Return the path of everything in what tomllib returns."""
+    pairs = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in pairs:
+        yield (*before, key)
+        yield from paths(value, (*before, key))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_every_key_has_its_line(tmp_path, end):
+    file = tmp_path / "m.toml"
+    file.write_bytes(TEXT.replace("\n", end).encode())
+    section = Section.read(file)
+    assert section.data == tomllib.loads(TEXT)
+    lines = _Scanner(TEXT).lines
+    assert {k: lines[k] for k in LINES} == LINES
+    assert set(paths(section.data)) - {("runs",)} <= set(lines)
+    assert str(section.table("parameters").error("D[0]", "no")) == f"{file}:17: no"
+    assert str(section.error(("times", "stop"), "no")) == f"{file}:6: no"
+
+
+keys = st.text("abc_-019é .\"'#=[]", min_size=1, max_size=5)
+values = st.recursive(
+    st.integers(-9, 9) | st.booleans() | st.text("ab\"'#=[]{},\n\\", max_size=6) | st.floats(-9, 9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def toml(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, list):
+        return "[" + ",\n".join(map(toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{quoted(k)} = {toml(v)}" for k, v in value.items()) + "}"
+    return repr(value)
+
+
+@given(st.dictionaries(keys, values, max_size=4))
+def test_the_scanner_finds_what_tomllib_finds(data):
+    text = "".join(f"{quoted(k)} = {toml(v)}\n" for k, v in data.items())
+    lines = _Scanner(text).lines
+    assert set(paths(data)) <= set(lines)
+    for key in data:
+        assert text.split("\n")[lines[(key,)] - 1].startswith(quoted(key))
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"a = 1\nb = = 2\n", r"m\.toml:2: this is no TOML: Invalid value"),
+        (b"a = [1,\n", r"m\.toml:\d: this is no TOML"),
+        (b"a = 1\na = 2\n", r"m\.toml:2: this is no TOML: Cannot overwrite"),
+        (b"a = 1\nb = '\xff'\n", r"m\.toml:2: this is no UTF-8 text"),
+        (b"a = " + b"[" * 100_000, r"m\.toml: this cannot be read: brackets"),
+        (b"a = " + b"9" * 10_000, r"m\.toml: this cannot be read"),
+        (b"#" * 10_000_001, "more than 10 MB"),
+    ],
+)
+def test_what_is_no_toml_is_told(tmp_path, raw, said):
+    file = tmp_path / "m.toml"
+    file.write_bytes(raw)
+    with pytest.raises(ArgumentError, match=said):
+        Section.read(file)
+
+
+def test_a_missing_file_is_told_with_the_nearest(tmp_path):
+    (tmp_path / "market.toml").write_text("")
+    with pytest.raises(ArgumentError, match=r"no file '.*markt.toml'. Did you mean 'market.toml'\?"):
+        Section.read(tmp_path / "markt.toml")
+    with pytest.raises(ArgumentError, match="is a folder"):
+        Section.read(tmp_path)
+    with pytest.raises(ArgumentError, match="no file"):
+        Section.read(tmp_path / "none" / "m.toml")
+
+
+def test_unknown_keys_and_wrong_kinds_are_told_with_their_line(tmp_path):
+    file = tmp_path / "m.toml"
+    file.write_text('dt = "x"\n[parameters]\nstrat = 1\nx = 2\nl = ["a", 3]\n')
+    section = Section.read(file)
+    table = section.table("parameters")
+    with pytest.raises(ArgumentError) as caught:
+        table.check(["start", "x", "l"])
+    assert str(caught.value) == f"{file}:3: unknown key 'strat' in parameters; did you mean 'start'?"
+    with pytest.raises(ArgumentError, match=r"m.toml:1: unknown key 'dt'; there are 'modules'"):
+        section.check(["modules"])
+    with pytest.raises(ArgumentError, match=r"m.toml:1: `dt` must be a number; got 'x'"):
+        section.get("dt", float)
+    with pytest.raises(ArgumentError, match=r"m.toml:5: `l` must hold texts in quotes; got 3"):
+        table.texts("l")
+    assert table.get("x", float) == 2.0
+    assert table.get("y", float, 7.0) == 7.0
+    with pytest.raises(ArgumentError, match="`modules` is missing"):
+        section.texts("modules", required=True)
