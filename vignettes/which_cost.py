@@ -19,6 +19,7 @@ Run it by ``python vignettes/which_cost.py [folder]``.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -59,20 +60,17 @@ def model_of(record: str) -> fme.OdeModel:
 def drawn(record: str, seed: int = 1) -> pd.DataFrame:
     """Return readings of the place, from the true parameters, by short steps between which the system is shaken."""
     force, shaken, error = RECORDS[record]
-    rng, h, y = np.random.default_rng(seed), 0.01, np.array([3.0, 0.0])
-    places = []
-
-    def rates(t: float, y: np.ndarray) -> np.ndarray:
-        return np.array(spring(t, *y, force=force))
-
+    h, rng, places = 0.01, np.random.default_rng(seed), []
+    x, v = 3.0, 0.0
     for k in range(round(TIMES[record][-1] / h)):
         t = k * h
-        k1 = rates(t, y)
-        k2 = rates(t + h / 2, y + h / 2 * k1)
-        k3 = rates(t + h / 2, y + h / 2 * k2)
-        k4 = rates(t + h, y + h * k3)
-        y = y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4) + [0.0, shaken * np.sqrt(h) * rng.standard_normal()]
-        places.append(y[0])
+        dx1, dv1 = spring(t, x, v, force=force)
+        dx2, dv2 = spring(t + h / 2, x + h / 2 * dx1, v + h / 2 * dv1, force=force)
+        dx3, dv3 = spring(t + h / 2, x + h / 2 * dx2, v + h / 2 * dv2, force=force)
+        dx4, dv4 = spring(t + h, x + h * dx3, v + h * dv3, force=force)
+        x = x + h / 6 * (dx1 + 2 * dx2 + 2 * dx3 + dx4)
+        v = v + h / 6 * (dv1 + 2 * dv2 + 2 * dv3 + dv4) + shaken * math.sqrt(h) * rng.standard_normal()
+        places.append(x)
     at = np.rint(TIMES[record] / h).astype(int) - 1
     return pd.DataFrame({"time": TIMES[record], "y": np.array(places)[at] + error * rng.standard_normal(len(at))})
 
@@ -186,7 +184,8 @@ def draw_landscapes(ax: plt.Axes, scapes: dict[str, fme.fitting.landscape.Landsc
 def draw(table: pd.DataFrame, errors: dict, scapes: dict, records: dict[str, pd.DataFrame], output: Path) -> None:
     """Draw a picture a record."""
     for record in RECORDS:
-        figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained", width_ratios=[2.2, 1, 1])
+        figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), width_ratios=[2.2, 1, 1])
+        figure.subplots_adjust(left=0.065, right=0.99, bottom=0.24, top=0.82, wspace=0.25)
         mine = {way: errors[record, way] for way in COLORS}
         if record == "quiet":
             draw_path(panels[0], records[record], {"simulation": mine["simulation"]})
@@ -198,8 +197,7 @@ def draw(table: pd.DataFrame, errors: dict, scapes: dict, records: dict[str, pd.
             draw_landscapes(panels[0], scapes)
         draw_intervals(table, record, panels[1:])
         figure.suptitle(TITLES.get(record, f"The {record} record"))
-        for suffix in (".png", ".svg"):
-            figure.savefig(output / f"{record}{suffix}", dpi=100)
+        figure.savefig(output / f"{record}.png", dpi=100)
         plt.close(figure)
 
 
@@ -227,7 +225,7 @@ def main(output: Path = Path("results/which_cost")) -> dict:
     output.mkdir(parents=True, exist_ok=True)
     table.drop(columns="s").to_csv(output / "estimates.csv")
     draw(table, errors, scapes, records, output)
-    print(f"\nTables (CSV) and pictures (PNG, SVG) are in {output}/.")
+    print(f"\nTables (CSV) and pictures (PNG) are in {output}/.")
     return {"table": table, "errors": errors, "landscapes": scapes}
 
 

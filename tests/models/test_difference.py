@@ -435,3 +435,16 @@ def test_a_fresh_cache_folder_is_private(tmp_path, monkeypatch):
     assert folder == tmp_path / "fmepy" / "compiled"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert folder.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_run_may_begin_later():
+    def grows(n, x, *, a=2.0):
+        return x + a * n
+
+    model = DifferenceModel(grows, state={"x": "x0"}, parms={"x0": 5.0}, times=np.arange(7))
+    bound = model.bind(["a", "x0"], times=[3.0, 6.0], start=2.0)
+    Y, S = bound.sensitivities(np.array([3.0, 1.0]))
+    assert Y[:, 0].tolist() == [1 + 3 * 2, 1 + 3 * (2 + 3 + 4 + 5)]
+    assert S[:, 0].tolist() == [[2, 1], [14, 1]]
+    with pytest.raises(ModelError, match="whole number"):
+        model.bind(times=[3.0, 6.0], start=2.5)

@@ -543,3 +543,25 @@ def test_equations_show_as_text_and_as_latex():
     assert r"\frac{d\,T}{dt}" in model.equations._repr_latex_()
     assert "engine diffsol" in repr(model)
     assert model._repr_latex_().startswith("$")
+
+
+@pytest.mark.parametrize("engine", ["numba", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)])
+def test_a_run_may_begin_later_with_what_happens_from_there_at_its_own_time(engine):
+    def rates(t, x, u, *, a=2.0):
+        return a * t + u
+
+    events = pd.DataFrame({"var": "x", "time": [1.0, 2.0, 3.0], "value": [100.0, 10.0, 1.0], "method": "add"})
+    model = OdeModel(
+        rates, state={"x": "x0"}, parms={"x0": 5.0}, times=np.arange(6), events=events, engine=engine,
+        forcings={"u": ([0, 4, 5], [0.0, 3.0, 3.0], "constant")},
+    )  # fmt: skip
+    times = np.array([2.5, 3.5, 5.0])
+    bound = model.bind(["a", "x0"], times=times, start=2.0)
+    area = 0.5 * (times**2 - 4)
+    for a, x0 in ((2.0, 5.0), (1.0, -3.0)):
+        Y, S = bound.sensitivities(np.array([a, x0]))
+        assert Y[:, 0] == pytest.approx(x0 + 10 + a * area + [0, 1, 1 + 3], rel=1e-5)
+        assert S[:, 0] == pytest.approx(np.column_stack([area, np.ones(3)]), rel=1e-5)
+        assert bound.simulate(np.array([a, x0])) == pytest.approx(Y, rel=1e-5)
+    with pytest.raises(ModelError, match="before"):
+        model.bind(times=[1.0, 3.0], start=2.0)
