@@ -190,8 +190,13 @@ def test_observations_as_boundary_conditions(root, tmp_path, capsys):
     assert found["guesses"].loc[1.2, ["fit_boundary", "modFit"]].tolist() == [2, 2]
     assert found["exact"].par.to_numpy() == pytest.approx([0.7, 1.6, 10.0, 1.5], rel=1e-5)
     assert found["noisy"].converged
-    assert "Of 2 guesses" in capsys.readouterr().out
-    for name in ("hare_and_lynx", "compartments"):
+    # below that of least squares on the simulated path that begin at the truth, which stop at 168.87
+    assert found["segments"][20].ssr == pytest.approx(168.8422, abs=1e-3)
+    assert [len(found["segments"][n].iterations) < most for n, most in ((10, 40), (20, 25), (40, 20))] == [True] * 3
+    printed = capsys.readouterr().out
+    assert "Of 2 guesses" in printed
+    assert "Lorenz, by segments" in printed
+    for name in ("hare_and_lynx", "compartments", "segments"):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
         assert (tmp_path / f"{name}.svg").exists()
 
