@@ -347,6 +347,16 @@ def shared_in(expressions: Iterable[Any], known: Container[Any] = ()) -> list[Sh
     return list(found)
 
 
+def nodes_in(e: Any, kinds: Any) -> set[Any]:
+    """Return the nodes of some kinds in an expression, as its `atoms` does, each part looked at once."""
+    seen, waiting = {e}, [e]
+    while waiting:
+        new = [a for a in waiting.pop().args if a not in seen]
+        seen.update(new)
+        waiting += new
+    return {node for node in seen if isinstance(node, kinds)}
+
+
 def unshared(expressions: Iterable[Any]) -> tuple[list[tuple[Any, Any]], list[Any]]:
     """Return the shared parts of expressions as (symbol, value), inner ones first, and the expressions with symbols."""
     expressions = list(expressions)

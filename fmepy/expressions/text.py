@@ -103,7 +103,9 @@ def _float_large(expr: Any, limit: float) -> Any:
     """Return `expr` with its Rationals beyond `limit` as Floats, which sympy never multiplies out digit by digit."""
     import sympy
 
-    large = {n: sympy.Float(float(n)) for n in expr.atoms(sympy.Rational) if _is_large(n, limit)}
+    from fmepy.expressions.nodes import nodes_in
+
+    large = {n: sympy.Float(float(n)) for n in nodes_in(expr, sympy.Rational) if _is_large(n, limit)}
     return expr.xreplace(large) if large else expr
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 def has_lags(expressions: Iterable[Any]) -> bool:
     """Tell whether a lag stands in any of the expressions."""
-    from fmepy.expressions.nodes import Lag
+    from fmepy.expressions.nodes import Lag, nodes_in
 
-    return any(getattr(e, "has", lambda kind: False)(Lag) for e in expressions)
+    return any(nodes_in(e, Lag) for e in expressions if hasattr(e, "args"))
 
 
 def at_present(e: Any) -> Any:

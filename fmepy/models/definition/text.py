@@ -44,7 +44,7 @@ MAX_TEXT = 500_000
 MAX_TOTAL_SIZE = 2_000_000
 """Most terms and operators of all equations together."""
 
-MOST_PUT_IN = 100_000
+MOST_PUT_IN = 200_000
 """Terms and operators of all equations together, assigned names put in, up to which they are put in. In larger models
 values are kept as parts that all share which need them (`expressions.nodes.Shared`)."""
 MOST_COPIED = 10
