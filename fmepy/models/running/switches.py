@@ -283,28 +283,15 @@ def as_choices(e: Any) -> Any:
     """Return an expression with sympy's Piecewise, Abs, Max, ... as our own nodes, fit for code and derivatives."""
     import sympy as sp
 
-    from fmepy.expressions.nodes import shared_in
+    from fmepy.expressions.nodes import nodes_in, shared_in
 
     kinds = (sp.Piecewise, sp.Abs, sp.sign, sp.Heaviside, sp.Max, sp.Min, sp.floor, sp.ceiling, sp.Mod, sp.frac)
-    if not _has_any(e, kinds):
+    if not nodes_in(e, kinds):
         return e
     memo: dict[Any, Any] = {}
     for node in shared_in([e]):
         _translated(node, memo)
     return _translated(e, memo)
-
-
-def _has_any(e: Any, kinds: tuple[type, ...]) -> bool:
-    """Tell whether a node of some kinds stands in an expression."""
-    seen, waiting = {e}, [e]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, kinds):
-            return True
-        new = [a for a in node.args if a not in seen]
-        seen.update(new)
-        waiting += new
-    return False
 
 
 def _translated(e: Any, memo: dict[Any, Any]) -> Any:

@@ -97,10 +97,10 @@ def delays_of(equations: Equations) -> tuple[Delay, ...]:
     """Return the lags that rates and outputs read, each once."""
     import sympy
 
-    from fmepy.expressions.nodes import Lag
+    from fmepy.expressions.nodes import Lag, nodes_in
 
     expressions = [*equations.rates, *(e for _, e in equations.outputs)]
-    found = (node for e in expressions for node in sorted(e.atoms(Lag), key=sympy.default_sort_key))
+    found = (node for e in expressions for node in sorted(nodes_in(e, Lag), key=sympy.default_sort_key))
     places = {symbol(s): i for i, s in enumerate(equations.states)}
     return tuple(Delay(places[node.args[0]], node.args[1], node) for node in dict.fromkeys(found))
 
