@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -19,8 +17,7 @@ from scipy.optimize import least_squares
 
 from fmepy import datasets
 
-WITH_MAIN = {"boundary", "which_cost"}  # tested by hand, at the end
-VIGNETTES = [p for p in sorted((Path(__file__).parent.parent / "vignettes").glob("*.py")) if p.stem not in WITH_MAIN]
+VIGNETTES = sorted((Path(__file__).parent.parent / "vignettes").glob("*.py"))
 FEWEST = 4  # asserts of a vignette that say a key number
 DIGITS = 4  # of a key number that is no count
 CLOSE = {"isclose", "allclose"}  # of numpy, the expected value second
@@ -171,71 +168,3 @@ FURTHER = {"lynx_hare": hare_and_lynx, "theophylline": theophylline}
 
 
 # --- scripts that are called
-
-
-def vignette(root, name) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, root / "vignettes" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_observations_as_boundary_conditions(root, tmp_path, capsys):
-    found = vignette(root, "boundary").main(tmp_path, num=2)
-    steps = found["leary"]["particular"].iterations
-    assert steps[["a.0", "a.a11", "a.a21"]].to_numpy() == pytest.approx(np.array([[1, -1, 1], [1, 0, 0]]), abs=1e-12)
-    # the least squares of the vignette on hare and lynx, which compares the logarithms too
-    assert found["pelts"].ssr == pytest.approx(2.01867, rel=1e-4)
-    assert found["pelts"].par["alpha"] == pytest.approx(0.5402, abs=1e-3)
-    assert found["guesses"].loc[1.2, ["fit_boundary", "modFit"]].tolist() == [2, 2]
-    assert found["exact"].par.to_numpy() == pytest.approx([0.7, 1.6, 10.0, 1.5], rel=1e-5)
-    assert found["noisy"].converged
-    # below that of least squares on the simulated path that begin at the truth, which stop at 168.87
-    assert found["segments"][20].ssr == pytest.approx(168.8422, abs=1e-3)
-    assert [len(found["segments"][n].iterations) < most for n, most in ((10, 40), (20, 25), (40, 20))] == [True] * 3
-    printed = capsys.readouterr().out
-    assert "Of 2 guesses" in printed
-    assert "Lorenz, by segments" in printed
-    for name in ("hare_and_lynx", "compartments", "segments"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
-        assert (tmp_path / f"{name}.svg").exists()
-
-
-def test_which_cost_is_right_on_which_record(root, tmp_path, capsys):
-    found = vignette(root, "which_cost").main(tmp_path)
-    table = found["table"]
-    published = [
-        ("quiet", "simulation", 0.9985, 0.001317),
-        ("quiet", "fixed gain", 1.0010, 0.01890),
-        ("quiet", "FIMLOF", 1.0003, 0.001318),
-        ("shaken", "prediction", 0.9849, 0.02110),
-        ("shaken", "FIMLOF", 0.9911, 0.01461),
-        ("both", "prediction", 1.0520, 0.07240),
-        ("both", "FIMLOF", 0.9970, 0.04033),
-        ("chaotic", "prediction", 0.9990, 0.003337),
-        ("chaotic", "FIMLOF", 1.0031, 0.008047),
-        ("chaotic", "shooting", 0.9990, 0.003323),
-    ]
-    for record, way, stiffness, error in published:
-        row = table.loc[(record, way)]
-        assert row["stiffness"] == pytest.approx(stiffness, rel=5e-3), (record, way)
-        assert row["se_stiffness"] == pytest.approx(error, rel=9e-3), (record, way)
-    assert table["converged"].all()
-    wrong = [("shaken", "simulation"), ("shaken", "shooting"), ("both", "simulation"), ("both", "shooting"),
-             ("chaotic", "simulation")]  # fmt: skip
-    off = (table["stiffness"] - 1).abs() / table["se_stiffness"]
-    assert sorted(off.index[off > 3]) == sorted(wrong)
-    assert table["rho_1"]["quiet", "simulation"] == pytest.approx(-0.0868, abs=5e-4)
-    assert table["rho_1"]["shaken", "simulation"] == pytest.approx(0.9121, abs=5e-3)
-    minima = {way: len(scape.minima) for way, scape in found["landscapes"].items()}
-    assert minima["fixed gain"] == 1
-    assert minima["simulation"] > 25  # how many exactly, along a chaotic record, is a matter of last bits
-    page = (root / "docs" / "which_cost.md").read_text()
-    printed = capsys.readouterr().out
-    for number in ("0.9985", "0.0013", "0.0189", "-0.0868", "1.3307", "0.9121", "0.0403", "0.0724"):
-        assert number in page
-        assert number in printed
-    for name in ("quiet", "shaken", "both", "chaotic"):
-        assert f"which_cost_{name}.png" in page
-        assert 10_000 < (root / "docs" / f"which_cost_{name}.png").stat().st_size < 100_000
-        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
