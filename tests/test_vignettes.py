@@ -18,6 +18,7 @@ from scipy.optimize import least_squares
 from fmepy import datasets
 
 VIGNETTES = sorted((Path(__file__).parent.parent / "vignettes").glob("*.py"))
+LONG = {"boundary", "market_growth", "three_ways", "which_cost"}  # `make docs` runs them, too
 FEWEST = 4  # asserts of a vignette that say a key number
 DIGITS = 4  # of a key number that is no count
 CLOSE = {"isclose", "allclose"}  # of numpy, the expected value second
@@ -105,7 +106,11 @@ def test_a_vignette_has_a_title_and_says_key_numbers(path):
     assert "\n# %%\n" in source
 
 
-@pytest.mark.parametrize("path", VIGNETTES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in VIGNETTES],
+    ids=lambda path: path.stem,
+)
 def test_a_vignette_runs_and_says_what_it_finds(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plt, "show", lambda: plt.close("all"))  # with no display, some platforms warn

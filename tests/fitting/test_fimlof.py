@@ -75,7 +75,7 @@ def test_the_nile_has_the_estimate_of_the_literature():
     assert 2 * fit.std_error["sd_w"] / fit.par["sd_w"] == pytest.approx(of_logs[1], rel=1e-3)
 
 
-@pytest.mark.parametrize("which", ["single", "panel20"])
+@pytest.mark.parametrize("which", ["single", pytest.param("panel20", marks=pytest.mark.slow)])
 def test_market_growth_is_estimated_within_a_twentieth_of_a_standard_error_from_ten_per_cent_off(which):
     cost, stored = market_cost(which)
     expected = stored["expected"]

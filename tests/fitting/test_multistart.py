@@ -193,7 +193,7 @@ def test_a_kept_fit_is_not_run_again(whole, tmp_path):
     assert len(calls) < 60  # where the starts may lie, and at the best one
 
 
-@pytest.mark.parametrize("evaluation", [15, 200, 700])
+@pytest.mark.parametrize("evaluation", [15, pytest.param(200, marks=pytest.mark.slow), 700])
 def test_a_killed_fit_goes_on_to_the_same_result(whole, tmp_path, evaluation):
     command = [sys.executable, "-m", "tests.fitting.starts_child", str(tmp_path / "c"), str(evaluation)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

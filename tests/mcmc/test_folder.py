@@ -174,7 +174,7 @@ WRONG = {
 
 ROWS = {"overlapping", "a gap", "backwards", "rows missing", "wrong type", "NaN", "text"}  # which the start has not
 CASES = [
-    (number, what)
+    pytest.param(number, what, marks=[pytest.mark.slow] * (number == 6))
     for number in (0, 3, 6)
     for what in WRONG
     if not ((number == 0 and (what in ROWS or what.startswith("state"))) or (number == 6 and what == "missing"))

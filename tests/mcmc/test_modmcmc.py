@@ -333,7 +333,9 @@ def test_ctrl_c_before_the_first_row_is_ctrl_c():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of processes are another matter there")
-@pytest.mark.parametrize("whom", ["the parent", "everybody, as the terminal does"])
+@pytest.mark.parametrize(
+    "whom", [pytest.param("the parent", marks=pytest.mark.slow), "everybody, as the terminal does"]
+)
 def test_ctrl_c_in_parallel_chains_returns_those_that_are_done(tmp_path, whom, root):
     command = [sys.executable, "-m", "tests.mcmc.interrupted", str(tmp_path)]
     child = subprocess.Popen(
