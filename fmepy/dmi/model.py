@@ -137,8 +137,8 @@ class ModularModel(SimulatedModel):
     >>> model().round(3)
        time       N  births
     0     0  10.000   4.500
-    1    10  34.198  11.251
-    2    20  47.917  12.478
+    1    10  37.540  11.724
+    2    20  48.836  12.493
     >>> model.variable_map
              dims     rabbits       births
     variable
