@@ -21,7 +21,7 @@ import pandas as pd
 
 import fmepy as fme
 
-here = Path(__file__).parent / "energy_economy"
+here = (Path(__file__).parent if "__file__" in globals() else Path()) / "energy_economy"
 print((here / "supply.fme").read_text())
 
 data = fme.dmi.Database(here / "data")

@@ -24,7 +24,7 @@ import pandas as pd
 
 import fmepy as fme
 
-here = Path(__file__).parent / "market_modules"
+here = (Path(__file__).parent if "__file__" in globals() else Path()) / "market_modules"
 print((here / "sales.fme").read_text())
 capacity, delivery, sales = fme.dmi.read_modules(here)
 

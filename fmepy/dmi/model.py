@@ -139,14 +139,8 @@ class ModularModel(SimulatedModel):
     0     0  10.000   4.500
     1    10  37.540  11.724
     2    20  48.836  12.493
-    >>> model.variable_map
-             dims     rabbits       births
-    variable
-    births         exogenous  endogenous
-    N                   both   exogenous
-    life           exogenous           -
-    rate                   -   exogenous
-    space                  -   exogenous
+    >>> model.variable_map["births"].to_dict()
+    {'N': 'exogenous', 'births': 'endogenous', 'life': '-', 'fertility': 'exogenous', 'space': 'exogenous'}
     >>> model.parms.to_dict()
     {'N': 10.0, 'fertility': 0.5, 'life': 4.0, 'space': 100.0}
     """
