@@ -49,7 +49,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "only_warn_on_example_error": False,
-    "min_reported_time": 1e9,
+    "write_computation_times": False,
     "capture_repr": (),
 }
 
