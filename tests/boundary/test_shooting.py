@@ -259,7 +259,9 @@ def found(model, path, seed, seen, factor, shoot=True):
     if shoot:
         fit = fme.fit_boundary(model, data, guess, segments=40, err="err")
     else:
-        fit = fme.modFit(fme.SimulationCost(model, data, err="err"), guess)
+        # tenfold is far: beyond, where b < 0 say, solutions run to infinity, and a single run takes for ever
+        sides = np.sort([[0.1 * TRUE[name], 10 * TRUE[name]] for name in guess], axis=1).T
+        fit = fme.modFit(fme.SimulationCost(model, data, err="err"), guess, lower=sides[0], upper=sides[1])
     away = [abs(fit.par[k] - TRUE[k]) / fit.std_error[k] for k in ("s", "r", "b")]
     clean = sum(float(((noise[v] / 0.1) ** 2).sum()) for v in seen)
     good = fit.converged and max(away) < 3 and fit.ssr <= clean
