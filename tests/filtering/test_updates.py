@@ -53,7 +53,7 @@ def bent_cost(z, update, sd_w, sd_v, reading):
 def mean_gap(update, sd_w, sd_v, reading, h):
     """Return the mean distance to the exact log L over eight records."""
     gaps = []
-    for seed in range(5):
+    for seed in range(8):
         z = bent_data(seed, sd_w, sd_v, h)
         exact = grid_filter(lambda x: bent(0, x), h, sd_w, sd_v, 0.5, 0.5, z, GRID)
         gaps.append(abs(outcome(bent_cost(z, update, sd_w, sd_v, reading)).loglik - exact))
