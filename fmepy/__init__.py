@@ -5,7 +5,9 @@ and asks a question of it. Start with `OdeModel` (or any function of your own), 
 `modFit`.
 """
 
-from fmepy import datasets, dmi, errors
+import typing as _typing
+
+from fmepy import datasets, errors
 from fmepy.boundary import BoundaryFit, fit_boundary
 from fmepy.costs import (
     BoundCost,
@@ -81,6 +83,9 @@ from fmepy.sensitivity import (
     identifiable_fit,
     sensFun,
 )
+
+if _typing.TYPE_CHECKING:
+    from fmepy import dmi
 
 __version__ = "0.1.0"
 
@@ -175,3 +180,16 @@ __all__ = [
     "transformed",
     "transport_1d",
 ]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """Return the room of modular models, which is imported when it is asked for: a seventh of the import of all."""
+    from importlib import import_module
+
+    if name == "dmi":
+        return import_module("fmepy.dmi")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "dmi"})
