@@ -9,6 +9,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ModelError, ModelTextError, ParameterError, SimulationError
+from fmepy.models.running.algebraic import Settled
 
 TIMES = np.linspace(0, 2, 5)
 DECAY = "d(A)/dt = -k*A\n0 = B - K*A**2"
@@ -59,6 +60,20 @@ def differences(model, names, h=1e-4):
 def assert_agree(S, D, part=1e-4):
     assert np.abs(S - D).max() < np.inf
     assert (np.abs(S - D).max(axis=0) <= part * np.abs(D).max(axis=0) + 1e-9).all()
+
+
+def test_rows_of_a_solver_are_brought_nearer_to_the_equations_and_lost_ones_are_told():
+    """What an engine that solves the equations itself hands over, an old dg/dw or not."""
+    settled = Settled(decay().definition, ())
+    inputs = settled.at_stage(np.array([0.5, 2.0]), None)([])
+    t, atol = np.array([0.0, 1.0]), np.full(2, 1e-6)
+    off = np.array([[1.0, 2.0 + 1e-5], [0.5, 0.5 - 2e-5]])
+    nearer = settled.constraints.checked(t, off.copy(), inputs, 1e-6, atol)
+    np.testing.assert_allclose(nearer, [[1.0, 2.0], [0.5, 0.5]], rtol=1e-14)
+    off[1, 1] = 0.51
+    with pytest.raises(SimulationError, match="has lost the algebraic equation of 'B'") as failed:
+        settled.constraints.checked(t, off, inputs, 1e-6, atol)
+    assert failed.value.time == 1.0
 
 
 # --- runs
