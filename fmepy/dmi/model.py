@@ -244,7 +244,7 @@ class ModularModel(SimulatedModel):
         return self.program.note
 
     @property
-    def relative_step(self) -> float:  # type: ignore[override]
+    def relative_step(self) -> float:  # type: ignore[override]    # a number for all there, of this model's loops here
         """Of differences: what a loop has settled to is noise to them; the cube root of that is the best step then."""
         exact = SimulatedModel.relative_step
         return max(exact, self._settings["tol"] ** (1 / 3)) if self.inputs.has_loops else exact

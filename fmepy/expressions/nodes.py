@@ -205,6 +205,10 @@ class Modulo(Choice):
         return f"({a} % {b})"
 
 
+JUMPS = (Where, Sign, Floor, Ceiling, Modulo)
+"""Whose value may jump where their arguments do not."""
+
+
 class NoNumber(Choice):
     """0, or NaN where the argument is NaN: hands on that a condition has no value."""
 

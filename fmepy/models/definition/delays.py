@@ -66,7 +66,7 @@ class Names:
         return _rebuilt(e, self._plain)
 
     def _plain(self, x: Any, tau: Any) -> Any:
-        from fmepy.expressions.nodes import Lag
+        from fmepy.expressions.nodes import Lag, nodes_in
 
         here = f"lag({x}, {tau})"
         if self.kind != "ode":
@@ -93,7 +93,7 @@ class Names:
             raise ModelError(f"{here}: {x} does not change in a run, so it has no past; lag is of states.")
         if tau.is_zero:
             return x
-        earlier = {lag: Lag(lag.args[0], lag.args[1] + tau) for lag in x.atoms(Lag)}
+        earlier = {lag: Lag(lag.args[0], lag.args[1] + tau) for lag in nodes_in(x, Lag)}
         earlier |= {symbol(s): Lag(symbol(s), tau) for s in self.states}
         return x.xreplace({**earlier, symbol(self.time): symbol(self.time) - tau})
 

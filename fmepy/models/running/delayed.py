@@ -70,7 +70,6 @@ def make_delayed_runner(
 
 def _breaks(equations: Equations) -> bool:
     """Tell whether conditions that the solver goes across may make the rates jump."""
-    from fmepy.expressions import nodes
+    from fmepy.expressions.nodes import JUMPS, nodes_in
 
-    kinds = (nodes.Sign, nodes.Floor, nodes.Ceiling, nodes.Modulo, nodes.Where)
-    return any(as_choices(e).has(*kinds) for e in equations.rates)
+    return any(nodes_in(as_choices(e), JUMPS) for e in equations.rates)

@@ -150,11 +150,10 @@ def _direction(direction: Any, where: str) -> int:
 
 def check_roots(roots: Sequence[Root], varying: Sequence[str]) -> None:
     """Refuse a root of nothing that changes along a run, and one that jumps; `varying` are the names that change."""
-    from fmepy.expressions import nodes
+    from fmepy.expressions.nodes import JUMPS, nodes_in
 
-    jumps = (nodes.Where, nodes.Sign, nodes.Floor, nodes.Ceiling, nodes.Modulo)
     for r in roots:
-        if as_choices(r.g).has(*jumps):
+        if nodes_in(as_choices(r.g), JUMPS):
             raise ModelError(
                 f"`events`, row {r.number}: the root {r.text!r} may jump across zero (where, sign, floor, ceil, %); an "
                 "expression is needed that goes through zero, such as 'x - 2' for where(x > 2, 1, -1). What happens at "
