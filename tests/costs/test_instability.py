@@ -44,6 +44,14 @@ def test_predictions_that_run_away_name_the_gain_the_time_and_the_spectral_radiu
     assert cost({"K": 0.1}).model < 1000
 
 
+def test_a_gain_that_is_a_little_too_large_is_told_too():
+    """0.9 (1 - K) = -1.1 carries an error from sample to sample."""
+    model = DifferenceModel("next(x) = 0.9 * x", state={"x": 1}, times=np.arange(400.0))
+    cost = PredictionErrorCost(model, noise("x", model.times), gain={"x": {"x": 1 + 1.1 / 0.9}})
+    with pytest.raises(SimulationError, match="makes the predictor unstable.* multiplied by 1.1 from"):
+        cost()
+
+
 def test_a_run_that_breaks_down_does_too():
     model = OdeModel(oscillator, state={"x": 1, "v": 0}, times=np.linspace(0, 60, 201))
     cost = PredictionErrorCost(model, noise("x", model.times), gain={"x": -30.0}, form="observer")
