@@ -11,6 +11,13 @@ from fmepy.errors import ArgumentError
 UNEVEN = fme.Grid1D(np.linspace(0, 1, 31) ** 1.5 * 4, area=lambda x: 1 + 0.3 * x)
 
 
+@pytest.mark.parametrize("v", [2e-6, 2e-4])  # on both sides of where the exponential loses its digits
+def test_a_weak_flow_carries_the_mean_of_two_cells(v):
+    flow = fme.transport_1d(np.array([3.0, 1.0]), fme.Grid1D([0.0, 1.0, 2.0]), D=1.0, v=v)
+    assert (flow.flux[1] - 2.0) / v == pytest.approx(2.0, rel=1e-4)
+
+
+
 def test_a_grid_says_what_it_is():
     grid = fme.Grid1D([0, 1, 2, 4], area=[1, 1, 2, 2])
     np.testing.assert_allclose(grid.width, [1, 1, 2])
