@@ -48,7 +48,7 @@ def test_a_gain_that_is_a_little_too_large_is_told_too():
     """0.9 (1 - K) = -1.1 carries an error from sample to sample."""
     model = DifferenceModel("next(x) = 0.9 * x", state={"x": 1}, times=np.arange(400.0))
     cost = PredictionErrorCost(model, noise("x", model.times), gain={"x": {"x": 1 + 1.1 / 0.9}})
-    with pytest.raises(SimulationError, match="makes the predictor unstable.* multiplied by 1.1 from"):
+    with pytest.raises(SimulationError, match=r"makes the predictor unstable.* multiplied by 1\.1 from"):
         cost()
 
 

@@ -17,7 +17,6 @@ def test_a_weak_flow_carries_the_mean_of_two_cells(v):
     assert (flow.flux[1] - 2.0) / v == pytest.approx(2.0, rel=1e-4)
 
 
-
 def test_a_grid_says_what_it_is():
     grid = fme.Grid1D([0, 1, 2, 4], area=[1, 1, 2, 2])
     np.testing.assert_allclose(grid.width, [1, 1, 2])
