@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import re
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx_gallery.directives import imgsgnode
 
 import fmepy
 
@@ -55,6 +59,31 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_title = "fmepy"
-html_static_path = ["_static"] if (Path(__file__).parent / "_static").exists() else []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+
+
+def say_pictures(app: Sphinx, doctree: nodes.document) -> None:
+    """Take the paragraph above a vignette's picture for its alternative text."""
+    said = ""
+    for node in doctree.findall(lambda n: isinstance(n, (nodes.paragraph, imgsgnode))):
+        if isinstance(node, imgsgnode):
+            node["alt"] = said
+        else:
+            said = node.astext().replace("\n", " ")
+
+
+def say_thumbnails(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Give the pictures of the gallery the alternative texts that they have in their vignettes."""
+    for image in doctree.findall(nodes.image):
+        if found := re.search(r"sphx_glr_(\w+)_thumb", image["uri"]):
+            first = next(app.env.get_doctree(f"vignettes/{found[1]}").findall(imgsgnode))
+            image["alt"] = first["alt"]
+
+
+def setup(app: Sphinx) -> None:
+    """Let both have their turn."""
+    app.connect("doctree-read", say_pictures)
+    app.connect("doctree-resolved", say_thumbnails)

@@ -100,6 +100,10 @@ def draw_hare_and_lynx(fit: fme.BoundaryFit) -> plt.Figure:
 pelts = from_unknown_starts()
 assert np.isclose(pelts.ssr, 2.01867, rtol=1e-4)  # as in the vignette on hare and lynx, which compares logarithms too
 assert np.isclose(pelts.par["alpha"], 0.5402, rtol=2e-3)
+
+# %%
+# The fitted paths through the logarithms of the pelts (dots), and how the corrections shrink from step to step.
+
 draw_hare_and_lynx(pelts)
 plt.show()
 
@@ -201,6 +205,10 @@ def draw_compartments(estimate: fme.BoundaryFit) -> plt.Figure:
 
 exact_fit, noisy_fit = compartments()
 assert np.allclose(exact_fit.par, [0.7000, 1.600, 10.00, 1.500], rtol=1e-5)
+
+# %%
+# Both compartments with 95 % bands: of A, which nobody has read, little is known but the curve; B follows its readings.
+
 draw_compartments(noisy_fit)
 plt.show()
 
@@ -280,5 +288,10 @@ segments = in_segments()
 # below that of least squares on the simulated path that begin at the truth, which stop at 168.87
 assert np.isclose(segments[20].ssr, 168.8422, rtol=1e-5)
 assert [len(segments[n].iterations) < most for n, most in ((10, 40), (20, 25), (40, 20))] == [True] * 3
+
+# %%
+# The fitted path follows the readings of x and, unseen, z; a run from the guess has lost them after a turn. The gaps
+# between the segments close to nothing in the last steps.
+
 draw_segments(segments[20])
 plt.show()

@@ -115,6 +115,8 @@ curves = shared.plot(fit.par, color="C1", **labels)
 own.plot(fit_own.par, axes=curves, color="C0", **labels)
 for ax in curves:
     ax.label_outer()
+    for line in ax.lines:
+        line.set(markersize=2, zorder=2 if line.get_marker() in ("o", ".") else 3)
 plt.show()
 
 # %%

@@ -73,6 +73,10 @@ def at_end(p):
 crl = fme.modCRL(at_end, dist="grid", parRange={"gmax": (0.4, 0.6)}, num=10)
 print(crl.frame.round(3).to_string())
 assert np.allclose(crl.frame["Bact"].iloc[[0, 1]], [36.533766, 35.628927], rtol=1e-5)
+
+# %%
+# Bacteria and substrate at the end fall with gmax: who grows fast starves early.
+
 crl.plot(trace=True)
 plt.show()
 
@@ -97,7 +101,7 @@ sens.plot(xlabel="time, hour", title="Sensitivity of Bact")
 plt.show()
 
 # %%
-# The same as a ranking.
+# A ranking: gmax and eff act most on the mean, whichever way it is taken, ks hardly at all.
 
 summary.plot()
 plt.show()
@@ -155,6 +159,10 @@ mcmc = fme.modMCMC(cost, fit.par, jump=fit.cov_scaled * 2.4**2 / 2, var0=fit.ms,
                    burninlength=200, seed=1)  # fmt: skip
 print(mcmc.summary())
 assert np.allclose(mcmc.pars.mean(), [0.3003366, 0.7006095], rtol=5e-4)
+
+# %%
+# Traces of both parameters, of the sum of squares and of the variance, with their running means.
+
 mcmc.plot(Full=True)
 plt.show()
 

@@ -12,6 +12,7 @@ Lotka-Volterra model in Stan"): alpha 0.55, beta 0.028, gamma 0.80, delta 0.024.
 ``make calibrate`` runs this script; tables and pictures go to the folder ``results/lynx_hare``.
 """
 
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -30,7 +31,7 @@ output.mkdir(parents=True, exist_ok=True)
 # Pelts (thousands a year) stand for the animals.
 
 pelts = fme.datasets.load("lynx_hare")
-print(f"Data: {pelts.attrs['title']}\n      {pelts.attrs['source']}")
+print(textwrap.fill(f"Data: {pelts.attrs['title']}. {pelts.attrs['source']}", 100))
 
 model = fme.OdeModel(
     """
@@ -159,4 +160,4 @@ summary.par.to_csv(output / "summary_log_scale.csv", index_label="parameter")
 cost(np.exp(fit.par)).residuals.to_csv(output / "residuals.csv", index=False)
 band.frame.rename(columns={"time": "year"}).to_csv(output / "fitted.csv", index=False)
 print(f"Tables (CSV) and pictures (PNG, SVG) are in {output}/:")
-print("  " + "  ".join(sorted(p.name for p in output.iterdir())))
+print(textwrap.fill("  ".join(sorted(p.name for p in output.iterdir())), 100))

@@ -123,7 +123,7 @@ errors = pd.DataFrame({way: 100 * (fit.par / truth - 1) for way, fit in fits.ite
 errors["std_error"] = 100 * fits["FIMLOF"].std_error / truth.abs()
 print("Errors in percent of the true values, and FIMLOF's standard errors:\n")
 print(errors.round(1).to_string())
-print(f"\nSimulation: {fits['simulation'].message}")
+print(f"\nSimulation: {fits['simulation'].message.split(';')[0]}.")
 assert (errors["FIMLOF"].abs() < 3 * errors["std_error"]).all()
 assert np.isclose(fits["one-step"].par["SAT"], 10.990, rtol=1e-3)
 assert np.isclose(fits["FIMLOF"].par["SAT"], 20.31, rtol=2e-3)

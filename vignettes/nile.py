@@ -132,12 +132,13 @@ assert np.allclose(sd[0][[0, -1]], [82.53, 141.54], rtol=1e-3)
 assert np.allclose(sd[1][[0, -1]], [14.970, 14.970], rtol=1e-3)
 
 # %%
-# The same as a picture.
+# The last forty years, and ten years ahead: the band of the level (blue) widens on the left and stays on the right; the
+# band of a reading (grey) lies around it.
 
 _, panels = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
 for ax, (title, forecast) in zip(panels, ahead.items(), strict=True):
-    forecast.plot("flow", axes=[ax])
-    ax.set(ylabel="flow, 1e8 m3 a year", title=f"{title}\n")  # the legend stands above the panel
+    forecast.plot("flow", axes=[ax], legpos="upper left")
+    ax.set(ylabel="flow, 1e8 m3 a year", title=title, ylim=(400, 1500))
 panels[1].set_ylabel("")
 panels[1].get_legend().remove()
 plt.show()

@@ -96,7 +96,7 @@ table = fits["noise that grows"].by_entity()
 print(table.round(3))
 
 # %%
-# The same as a picture, with 95 % intervals of the logarithms; the lines are the estimates of all together. Absorption
+# Estimates of the twelve with 95 % intervals of the logarithms; the lines are the estimates of all together. Absorption
 # differs most, by a factor of ten.
 
 _, axes = plt.subplots(1, 3, figsize=(9, 3.4), sharey=True, layout="constrained")

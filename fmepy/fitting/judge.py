@@ -245,5 +245,6 @@ def _of_data(problem: Problem) -> list[str]:
             "standard errors."
         )
     if objective.failures:
-        told.append(f"{objective.failures} runs failed; the last one: {objective.last_failure}")
+        runs = "1 run" if objective.failures == 1 else f"{objective.failures} runs"
+        told.append(f"{runs} failed; the last one: {objective.last_failure}")
     return told
