@@ -18,6 +18,7 @@ from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
 from fmepy.models.engines.trial import TRIAL, runs_that_pay
 from fmepy.models.running.accuracy import RESOLVED, unresolved
+from fmepy.models.running.array_rates import ArraysAt
 from fmepy.models.running.delayed import make_delayed_runner
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.root_run import Hit
@@ -287,6 +288,9 @@ class BoundOde(BoundDynamic):
         return Y, central_differences(lambda th: self._simulate(th, "tight"), theta, steps, self._box)
 
     def _with_output_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
+        d = self._definition
+        if d.extra_names and Y.shape[1] == len(d.states):
+            Y, S = self._with_extra_sensitivities(p, Y, S)
         if Y.shape[1] == len(self.var_names):
             return Y, S
         if self._slopes is None:
@@ -294,3 +298,14 @@ class BoundOde(BoundDynamic):
         with np.errstate(all="ignore"):
             table = self._slopes.beside(self.times, Y, p, self._at_rows)
             return table, self._slopes.sensitivities_beside(self.times, Y, S, p, self._at_rows)
+
+    def _with_extra_sensitivities(self, p: Vector, Y: Matrix, S: Cube) -> tuple[Matrix, Cube]:
+        """Return states and beside them what the user's function gives beside the rates, with their sensitivities."""
+        d = self._definition
+        assert d.arrays is not None, "of other functions sensitivities are differences"
+        at = ArraysAt(d.arrays, p.tolist(), self._places.tolist(), np.ones(len(self.names)))
+        slopes = np.empty((len(Y), len(d.extra_names), len(self.names)))
+        with np.errstate(all="ignore"):
+            for i, (t, y, s) in enumerate(zip(self.times, Y, S, strict=True)):
+                slopes[i] = at.extra_slopes(t, np.concatenate([y, s.T.ravel()]), self._at_rows[:, i])
+        return np.concatenate((Y, self._extras(p, Y)), axis=1), np.concatenate((S, slopes), axis=1)

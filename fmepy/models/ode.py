@@ -34,7 +34,7 @@ from fmepy.types import Matrix, UserParameters, Vector
 
 MOST_REMEMBERED = 32
 MOST_TRACED_STATES = 20
-"""Vector functions with more states run as they are: expanded cell by cell they compile slower than they would gain."""
+"""Vector functions with more states become loops over arrays: cell by cell they compile slower than they would gain."""
 _STEPPED_OVER = (
     ". The function reads the time: what lasts less than a step, such as a pulse, may be stepped over; max_step=, no "
     "longer than the shortest of it, prevents that (inputs given as `forcings` or `events` are never stepped over)"
@@ -45,7 +45,8 @@ class OdeModel(DynamicModel):
     """A model of ordinary differential equations, as a function of its parameters.
 
     ``model(parms)`` runs it and returns a table. Functions whose arguments are named, and text, are turned into
-    equations and compiled; what cannot be traced runs as it is (`engine_note` says why).
+    equations and compiled; functions of arrays of more than 20 states, such as those of a grid, become loops over
+    arrays (see Notes); what cannot be traced runs as it is (`engine_note` says why).
 
     Parameters
     ----------
@@ -93,7 +94,8 @@ class OdeModel(DynamicModel):
         need not meet the initial value.
     bandwidth : int or (int, int), optional
         Of the Jacobian (lower, upper), of a vector function on scipy. Default: which rates depend on which states is
-        found by trying (`fmepy.numerics.structure`), and so is the order of the states that makes a narrow band.
+        known of loops over arrays, else found by trying (`fmepy.numerics.structure`), and so is the order of the states
+        that makes a narrow band.
     rtol, atol : float
         Tolerances: the error of a step is kept below ``atol + rtol |y|``. `atol` may be one number a state (sequence,
         or dict by name, which leaves the others to the default). Default: a millionth of the largest value that each
@@ -131,6 +133,14 @@ class OdeModel(DynamicModel):
     A run in which a state runs to infinity is not: where the solver gave up, the state has grown more than a
     thousandfold and grows by a factor of e within 1e-8 of the run, or by more than 1e15 and within a thousandth of the
     run, or has grown by more than 1e100 (`SimulationError.exploded`).
+
+    **Functions of arrays**, ``f(t, y, p)`` of more than 20 states, are called once with arrays of symbols. What they
+    do with whole arrays (slices, ``np.diff``, ``np.concatenate``, ``np.r_``, ``reshape``, ``np.where``, sums, products
+    with constant matrices, `transport_1d`, writing into ``np.zeros_like(y)``) is compiled as loops, which scipy's
+    solvers call. Sensitivities are then exact with "lsoda" and with fixed steps: derivatives along directions are
+    carried with the states, and LSODA is told of the Jacobian's blocks. They are differences of runs where rates jump
+    with a state (a comparison of states), with root events, and of more than 100 states of which every rate depends on
+    most. A function that decides by a value (``if``), or writes into ``np.zeros(n)``, runs as it is.
 
     **Algebraic states** are those without a rate. As many equations 0 = g(t, x, w, p) as there are of them determine
     them at every time, at the start too, where w is solved for from the guess in `state`, and again after events and

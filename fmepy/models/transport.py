@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError
+from fmepy.models.definition.array_tracing import as_traced, is_traced, require
 from fmepy.types import Vector
 
 _MOST_KNOWN = 64  # coefficients whose weights a grid keeps
@@ -106,7 +107,9 @@ class Grid1D:
             return kept
         n = len(self.mid)
         D, v = _at_edges(D, n, "D"), _at_edges(v, n, "v")
-        if np.min(D) < 0:
+        if is_traced(D):
+            require(D >= 0)
+        elif np.min(D) < 0:
             raise ArgumentError(f"`D` must not be negative; its smallest is {np.min(D):g}.")
         out = _weighted(self.distance, D, v), None if isinstance(v, float | int) and v == 0 else v
         if is_plain:
@@ -232,19 +235,24 @@ def transport_1d(
         raise _two_conditions("upper", f"up={up!r} and flux_up={flux_up!r}")
     if flux_down is not None and down is not None:
         raise _two_conditions("lower", f"down={down!r} and flux_down={flux_down!r}")
-    C = np.asarray(C, dtype=float)
-    n = len(grid.mid)
+    n, traced = len(grid.mid), is_traced(C, D, v, up, down, flux_up, flux_down)
+    if not is_traced(C):
+        C = np.asarray(C, dtype=float)
     if C.shape != (n,):
         raise ArgumentError(f"`C` has the shape {C.shape}; the grid has {n} cells, so {n} concentrations are needed.")
     along, carried = grid.exchange(D, v)
-    known = np.empty(n + 2)  # without a gradient the boundary has the concentration of the cell
-    known[1:-1] = C
+    known = np.empty(n + 2)
+    if traced:
+        known = as_traced(known)
+    known[1:-1] = C  # without a gradient the boundary has the concentration of the cell
     known[0] = C[0] if up is None else up
     known[-1] = C[-1] if down is None else down
     above = known[:-1]
     flux = along * (above - known[1:])
     if carried is not None:
         flux += carried * above
+    if traced:
+        flux = as_traced(flux)
     if flux_up is not None:
         flux[0] = flux_up
     if flux_down is not None:
@@ -264,7 +272,9 @@ def _at_edges(value: Any, n: int, argument: str) -> Any:
     """Return a coefficient as one number, or one an edge."""
     if isinstance(value, float | int):
         return value
-    found = np.asarray(value, dtype=float)
+    found = value if is_traced(value) else np.asarray(value, dtype=float)
+    if is_traced(value) and np.ndim(value) == 0:
+        return value
     if found.ndim == 0:
         return float(found)
     if found.shape != (n + 1,):
@@ -278,7 +288,7 @@ def _weighted(h: Vector, D: Any, v: Any) -> Any:
     """Return D/h B(Pe), one an edge; without diffusion what makes the flux the one upstream."""
     if isinstance(v, float | int) and v == 0:
         return D / h
-    D, v = np.asarray(D, dtype=float), np.asarray(v, dtype=float)
+    D, v = (x if is_traced(x) else np.asarray(x, dtype=float) for x in (D, v))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         Pe = v * h / D
         weight = np.where(np.abs(Pe) < 1e-5, 1 - Pe / 2, Pe / np.expm1(Pe))  # B(Pe); B(-Pe) = B(Pe) + Pe

@@ -58,8 +58,8 @@ def define(
     trace : bool
         False: do not try to turn a function into equations.
     most_states : int
-        Vector functions with more states are not traced: expanded cell by cell they compile slower than they would
-        gain.
+        Vector functions with more states become loops over arrays, if anything: expanded cell by cell they compile
+        slower than they would gain.
     like : Definition, optional
         A definition whose equations are taken over if nothing but numbers differs.
     algebraic : sequence of str, optional
@@ -91,7 +91,7 @@ def define(
     _check_start(draft, given)
     equations = _shared(draft, given, source, like)
     if equations is None:
-        equations, found = _found(draft, given)
+        equations, found = _found(draft, given, _same_arrays(draft, given, source, like))
     else:
         found = Found(equations.rates, dict(equations.outputs))
     is_delayed = has_lags([*(found.rates or ()), *found.own.values()])
@@ -125,6 +125,7 @@ def define(
         algebraic=draft.algebraic,
         history=tuple(past.get(s) for s in draft.states) if is_delayed else (),
         roots=_roots_of_outputs(as_roots(rooted, draft.states), dict(found.own)),
+        arrays=found.arrays,
     )
     _check_events(definition)
     _check_used(draft, definition, () if like is None else like.parameters)
@@ -179,9 +180,19 @@ def _shared(draft: Draft, given: Given, source: Any, like: Definition | None) ->
     return there
 
 
-def _found(draft: Draft, given: Given) -> tuple[Equations | None, Found]:
+def _same_arrays(draft: Draft, given: Given, source: Any, like: Definition | None) -> Found | None:
+    """Return what is known of a vector function from the model of which this is a copy."""
+    if like is None or like.source is not source or like.arrays is None:
+        return None
+    names = (draft.states, tuple(draft.parms), given.forcing_names)
+    if (like.states, like.parameters, tuple(f.name for f in like.forcings)) != names:
+        return None
+    return Found(None, extra_names=like.extra_names, note=like.note, arrays=like.arrays)
+
+
+def _found(draft: Draft, given: Given, there: Found | None) -> tuple[Equations | None, Found]:
     """Return the expressions of a model, with the outputs that were given."""
-    found = draft.find()
+    found = draft.find() if there is None else there
     _check_apart(draft, given, (*found.own, *found.extra_names))
     known = [*draft.states, *draft.parms, *given.forcing_names, *found.extra_names, draft.time]
     found = replace(found, own={**found.own, **read_outputs(given.outputs, known, found.own)})

@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import pandas as pd
 
 from fmepy.errors import ModelError, listed
+from fmepy.expressions.arrays import Arrays
 from fmepy.expressions.equations import Equations
 from fmepy.models.definition.given import Given, Kind
 from fmepy.models.definition.user_rates import RatesFunction
@@ -39,12 +40,15 @@ class Found:
         Outputs that a function without expressions returns beside the rates.
     note : str
         Why there are no expressions.
+    arrays : Arrays or None
+        What a vector function without expressions computes, where that is known.
     """
 
     rates: tuple[Any, ...] | None
     own: dict[str, Any] = field(default_factory=dict)
     extra_names: tuple[str, ...] = ()
     note: str = ""
+    arrays: Arrays | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +129,8 @@ class Definition:
         value. Else empty.
     roots : tuple of Root
         Events that happen where an expression crosses zero; `events` are those of given times.
+    arrays : Arrays or None
+        What a vector function without equations computes, in place of which it may be run.
     """
 
     kind: Kind
@@ -144,6 +150,7 @@ class Definition:
     algebraic: tuple[str, ...] = ()
     history: tuple[Any, ...] = ()
     roots: tuple[Root, ...] = ()
+    arrays: Arrays | None = None
 
     def check_plain(self, asker: str) -> None:
         """Refuse (ModelError) what `asker` cannot have, for it takes every entry of the rates for a rate.

@@ -12,6 +12,7 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed
 from fmepy.expressions.equations import symbols
+from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.definition.delays import at_present
 from fmepy.models.definition.given import Given, as_parms
@@ -85,7 +86,9 @@ def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Gi
         try:
             if not given.trace:
                 raise TracingError("tracing was switched off")
-            found = _traced(rates, time, given.most_states)
+            if rates.form == "vector" and len(rates.states) > given.most_states:
+                return _as_arrays(rates, time, given.kind, extra_names, bool(lags), *start)
+            found = _traced(rates, time)
             assert found.rates is not None, "it was traced"
             if not _agree([at_present(e) for e in found.rates], rates, time, *start):
                 raise TracingError(
@@ -135,13 +138,30 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
 
 
-def _traced(rates: RatesFunction, time: str, most_states: int) -> Found:
+def _as_arrays(
+    rates: RatesFunction, time: str, kind: str, extra_names: tuple[str, ...], has_lags: bool, *start: Any
+) -> Found:
+    """Return a vector function as loops over arrays; where there are none, as it is."""
+    n = len(rates.states)
+    as_it_is = "runs as it is (compiling it cell by cell would take longer than it saves)"
+    if has_lags or kind != "ode":
+        raise TracingError(f"a vector function of {n} states {as_it_is}")
+    try:
+        arrays = traced_arrays(rates, (n,))
+        check_same(arrays, lambda t, y, p, u: rates(t, y, p, u), *start)
+    except TracingError as error:
+        note = f"a vector function of {n} states {as_it_is}, for it cannot be turned into loops over arrays: {error}"
+        return Found(None, extra_names=extra_names, note=note + "; the structure of its Jacobian is found by trying")
+    return Found(
+        None,
+        extra_names=extra_names,
+        note=f"a vector function of {n} states is compiled as loops over arrays, not cell by cell",
+        arrays=arrays,
+    )
+
+
+def _traced(rates: RatesFunction, time: str) -> Found:
     """Return the function's expressions; TracingError if it has none."""
-    if rates.form == "vector" and len(rates.states) > most_states:
-        raise TracingError(
-            f"a vector function of {len(rates.states)} states runs as it is (compiling it cell by cell would "
-            "take longer than it saves); the structure of its Jacobian is found by trying"
-        )
     groups = (rates.states, rates.parameters, rates.forcings)
     y, p, u = (np.array([traced(k) for k in names], dtype=object) for names in groups)
     try:

@@ -39,7 +39,7 @@ class Given:
     trace : bool
         Whether functions are to be turned into equations.
     most_states : int
-        Vector functions with more states are not.
+        Vector functions with more states are not, but into loops over arrays.
     is_copy : bool
         Whether there was such a model before, of which this one is a changed copy.
     algebraic : tuple of str

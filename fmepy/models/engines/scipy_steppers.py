@@ -19,6 +19,7 @@ from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper, steps_of
 from fmepy.models.running.problem import Problem, RatesOf
 from fmepy.models.running.timeline import finite_rows
+from fmepy.numerics.structure import Structure
 from fmepy.types import Matrix, Vector
 
 IVP_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
@@ -53,7 +54,7 @@ def _telling(raised: list[tuple[float, Exception]]) -> Iterator[None]:
 def _guarded(
     name: str,
     rates: RatesOf,
-    inputs: Vector,
+    plain: list[float],
     start: float,
     end: float,
     raised: list[tuple[float, Exception]],
@@ -67,7 +68,6 @@ def _guarded(
     It ends a run (SimulationError) in which time stands still, as it does where a state runs to infinity and these
     solvers go on with steps of no length, and one of more than `most` evaluations.
     """
-    plain = inputs.tolist()
     count, next_look, mark = 0, 0, start
 
     def function(t: float, z: Vector) -> Any:
@@ -105,14 +105,24 @@ class LsodaStepper:
         Its atol is that of all z; its bandwidth that of the Jacobian (lower, upper), of z in its order.
     most_evaluations : float
         Of the rates, in one stretch: the bound on the effort of a retry.
+    diagonal : (Structure, callable), optional
+        Of z that are several blocks of states with one Jacobian: that Jacobian, of which its entries are given by
+        ``f(t, states, inputs)``.
     """
 
     name = "scipy"
     watches_switches = False
 
-    def __init__(self, rates: RatesOf, options: SolverOptions, most_evaluations: float = np.inf) -> None:
+    def __init__(
+        self,
+        rates: RatesOf,
+        options: SolverOptions,
+        most_evaluations: float = np.inf,
+        diagonal: tuple[Structure, RatesOf] | None = None,
+    ) -> None:
         self.rates, self.options, self.most_evaluations = rates, options, most_evaluations
         self._order = order = options.order
+        self._diagonal = diagonal
         if order is not None:
             own = np.argsort(order)
             self._own = own
@@ -126,6 +136,24 @@ class LsodaStepper:
         reached, Z = self._advance(start, z[self._order], inputs, times)
         return reached, Z[:, self._own]
 
+    def _jacobian(self, inputs: list[float]) -> Callable[[float, Vector], Matrix] | None:
+        """Return what gives the band of the Jacobian, transposed; None for LSODA's own differences."""
+        if self._diagonal is None or self.options.bandwidth is None:
+            return None
+        (structure, entries), (lower, upper), n_all = self._diagonal, self.options.bandwidth, len(self.options.atol)
+        n = structure.n
+        place = np.arange(n) if self._order is None else self._own[:n]
+        row, column = place[structure.rows], place[structure.columns]
+        own = slice(0, n) if self._order is None else self._own[:n]
+        band = np.zeros((n_all, lower + upper + 1))
+
+        def jacobian(t: float, z: Vector) -> Matrix:
+            band[:n][column, row - column + upper] = entries(t, z[own], inputs)
+            band[n:].reshape(-1, *band[:n].shape)[:] = band[:n]
+            return band
+
+        return jacobian
+
     def _advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         from scipy.integrate import ODEintWarning, odeint
 
@@ -136,11 +164,13 @@ class LsodaStepper:
         longest = steps_of(float(times[-1]) - start, options.max_step)
         most, evaluations = MOST_STEPS + longest, self.most_evaluations + 10 * longest
         raised: list[tuple[float, Exception]] = []
+        plain = inputs.tolist()
+        rates = _guarded("LSODA", self.rates, plain, start, float(times[-1]), raised, evaluations)
         with _telling(raised), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
             try:
                 out, info = odeint(
-                    _guarded("LSODA", self.rates, inputs, start, float(times[-1]), raised, evaluations),
+                    rates,
                     z,
                     grid,
                     tfirst=True,
@@ -151,6 +181,8 @@ class LsodaStepper:
                     hmax=options.max_step if np.isfinite(options.max_step) else 0.0,
                     ml=ml,
                     mu=mu,
+                    Dfun=self._jacobian(plain),
+                    col_deriv=True,
                     full_output=True,
                 )
             except FmepyError:
@@ -239,7 +271,7 @@ class IvpStepper:
             warnings.simplefilter("ignore")  # LSODA tells its troubles as warnings; they come back as failures
             try:
                 out = solve_ivp(
-                    _guarded(self.method, self.problem.rates, inputs, start, float(times[-1]), raised),
+                    _guarded(self.method, self.problem.rates, inputs.tolist(), start, float(times[-1]), raised),
                     (start, times[-1]),
                     z,
                     method=_limited(self.method, MOST_IVP_STEPS + steps_of(span, options.max_step)),
@@ -278,7 +310,19 @@ def _stepper(problem: Problem, options: SolverOptions) -> Stepper:
 
 
 def _lsoda(problem: Problem, options: SolverOptions, most: float = np.inf) -> Stepper:
-    return LsodaStepper(problem.rates, _of_all(problem, options), most)
+    options, jacobian, structure = _of_all(problem, options), problem.jacobian, problem.structure
+    if jacobian is None or structure is None:
+        return LsodaStepper(problem.rates, options, most)
+    return LsodaStepper(problem.rates, _in_blocks(options, structure), most, (structure, jacobian))
+
+
+def _in_blocks(options: SolverOptions, structure: Structure) -> SolverOptions:
+    """Return the options for z of several blocks of states, on the diagonal of whose Jacobian stands that of one."""
+    order, lower, upper = structure.band
+    blocks = len(options.atol) // structure.n
+    orders = (np.arange(blocks)[:, None] * structure.n + order).ravel()
+    is_own = bool((orders == np.arange(len(orders))).all())
+    return replace(options, bandwidth=(lower, upper), order=None if is_own else orders)
 
 
 def _retry(problem: Problem, options: SolverOptions) -> Stepper:  # by name, so that bound models travel

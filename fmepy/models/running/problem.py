@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from fmepy.expressions.equations import Equations
 from fmepy.models.definition.definition import Definition
-from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.algebraic import Constraints
+from fmepy.models.running.array_rates import ArraysAt, code_of
 from fmepy.models.running.root_run import RootTable
 from fmepy.models.running.system import InputLayout, System, build_system, system_rates, watched_functions
 from fmepy.numerics.structure import FEW, Structure, found_structure
@@ -29,17 +30,20 @@ class Problem:
     ----------
     system : System or None
         Where there are equations; its conditions are taken out as modes.
+    names : tuple of str
+        Of a function that is compiled as loops over arrays: the parameters with sensitivities.
     layout : InputLayout
         Where things lie in the inputs; behind them stand the offsets of the watched switches.
     blocks : int
         z is that many times the states: themselves, and their derivatives with respect to each parameter asked for.
     """
 
-    def __init__(self, definition: Definition, system: System | None) -> None:
-        self._definition, self._function = definition, definition.function
+    def __init__(self, definition: Definition, system: System | None, names: tuple[str, ...] = ()) -> None:
+        self._definition, self._function, self._names = definition, definition.function, names
         self.system = system
-        self.blocks = 1 if system is None else 1 + len(system.names)
-        self.layout = InputLayout(len(definition.parms), len(definition.forcings)) if system is None else system.layout
+        self.blocks = 1 + len(names if system is None else system.names)
+        own = InputLayout(len(definition.parms), len(definition.forcings), n_scales=len(names))
+        self.layout = own if system is None else system.layout
 
     @cached_property
     def constraints(self) -> Constraints | None:
@@ -55,18 +59,46 @@ class Problem:
         if self.system is not None:
             compiled, size = system_rates(self.system), layout.size
             return lambda t, z, inputs: compiled(t, z.tolist(), inputs[:size])
-        function, n = self._function, layout.n_parameters
+        function, at = self._function, self._at_run
         assert function is not None, "a definition has equations or a function"
         if not layout.n_forcings:
-            return _of_run(function, n)
-        return lambda t, z, inputs: function(t, z, inputs[:n], layout.forcing_values(t, inputs))
+            return lambda t, z, inputs: at(inputs)[1](t, z, ())
+        return lambda t, z, inputs: at(inputs)[1](t, z, layout.forcing_values(t, inputs))
+
+    @cached_property
+    def _at_run(self) -> Callable[[Any], tuple[ArraysAt | None, RatesAt]]:
+        """What belongs to the inputs of a run, made when the first of its rates are asked for."""
+        d, layout, names = self._definition, self.layout, self._names
+        last: Any = None
+        made: Any = None
+
+        def at(inputs: Any) -> Any:
+            nonlocal last, made
+            if inputs is not last:
+                last, made = inputs, rates_at(d, inputs[: layout.n_parameters], names, inputs[layout.scales])
+            return made
+
+        return at
+
+    @property
+    def jacobian(self) -> RatesOf | None:
+        """(t, states, inputs) -> entries of df/dy in the order of `structure`, where sensitivities ask for it."""
+        at, layout = self._at_run, self.layout
+        if not self._names:
+            return None
+        return lambda t, y, inputs: at(inputs)[0].jacobian(t, y, layout.forcing_values(t, inputs))  # type: ignore[union-attr]
 
     @cached_property
     def structure(self) -> Structure | None:
-        """Which rates of a function depend on which states, found by trying; None of equations and algebraic states."""
+        """Which rates of a function depend on which states; None of equations and algebraic states.
+
+        It is known of what is compiled as loops over arrays, else found by trying.
+        """
         d, function = self._definition, self._function
         if self.system is not None or function is None or len(d.states) <= FEW or d.algebraic:
             return None
+        if d.arrays is not None:
+            return code_of(d.arrays).structure
         p = d.parms.to_numpy(dtype=float).tolist()
         without = [0.0] * self.layout.n_forcings
 
@@ -108,17 +140,39 @@ class Problem:
         return values
 
 
-def _of_run(function: RatesFunction, n: int) -> RatesOf:
-    """Return F(t, z, inputs) of a function without forcings; what belongs to the inputs is made once a run."""
-    last: tuple[Any, Any] = None, None
+RatesAt = Callable[[float, Any, Any], Any]
+"""F(t, z, forcings) of a function at some parameters."""
 
-    def rates(t: float, z: Any, inputs: Any) -> Any:
-        nonlocal last
-        if inputs is not last[0]:
-            last = inputs, function.of(inputs[:n])
-        return last[1](t, z)
 
-    return rates
+def rates_at(
+    definition: Definition, p: list[float], names: tuple[str, ...] = (), scales: Any = ()
+) -> tuple[ArraysAt | None, RatesAt]:
+    """Return the rates of a function at some parameters: as loops over arrays, where there are such, or as it is.
+
+    names, scales : of the sensitivities that stand behind the states, by array loops alone.
+    """
+    function = definition.function
+    assert function is not None, "a definition has equations or a function"
+    plain = function.of(p) if not definition.forcings else None
+
+    def as_it_is(t: float, z: Vector, u: Any) -> Any:
+        return function(t, z, p, u) if plain is None else plain(t, z)
+
+    if definition.arrays is None or definition.algebraic:
+        return None, as_it_is
+    arrays = ArraysAt(definition.arrays, p, [definition.parameters.index(k) for k in names], scales)
+    n, compiled = arrays.n, arrays.all_rates if names else arrays.rates
+
+    def rates(t: float, z: Vector, u: Any) -> Any:
+        out = compiled(t, z, u)
+        if out is not None and isfinite(out.dot(out)):
+            return out
+        own = as_it_is(t, z[:n], u)  # it says what is wrong there
+        if out is None:
+            return np.concatenate([own, np.full(len(z) - n, np.nan)])
+        return np.concatenate([own, out[n:]])
+
+    return arrays, rates
 
 
 def roots_around(definition: Definition) -> RootTable | None:
@@ -142,10 +196,22 @@ def roots_around(definition: Definition) -> RootTable | None:
     return RootTable(system, d.extra_names, extras)
 
 
+MOST_DENSE = 100
+"""States of a model of which every rate depends on most: beyond, differences of runs take less than sensitivities."""
+
+
+def has_slopes(definition: Definition) -> bool:
+    """Tell whether the derivatives of a function are known, and enough for its sensitivities."""
+    d = definition
+    if d.arrays is None or d.roots or d.algebraic or d.arrays.jumps:
+        return False
+    return len(d.states) <= MOST_DENSE or not code_of(d.arrays).structure.is_dense
+
+
 def problem_of(definition: Definition, names: tuple[str, ...], watches_switches: bool) -> Problem | None:
     """Return the problem with sensitivities for `names`, or None if an engine of that ability cannot give these."""
     if definition.equations is None:
-        return None if names else Problem(definition, None)
+        return None if names and not has_slopes(definition) else Problem(definition, None, names)
     system = build_system(definition.equations, names, True, roots=definition.roots)
     if system.watched and not watches_switches:  # it goes through them as through anything else
         if names:

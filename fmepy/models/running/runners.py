@@ -21,7 +21,7 @@ from fmepy.models.running.algebraic import CompletedStepper, Settled
 from fmepy.models.running.changes import EventTable, Settle
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import forcing_jumps, forcing_values, stage_values
-from fmepy.models.running.problem import Problem, problem_of, roots_around
+from fmepy.models.running.problem import Problem, has_slopes, problem_of, rates_at, roots_around
 from fmepy.models.running.root_run import Hit, RootRun, StepRootRun
 from fmepy.models.running.system import build_system, scales_of, system_rates
 from fmepy.models.running.timeline import Timeline, course_of, finite_rows, run_segments, snapped
@@ -234,6 +234,8 @@ def make_runner(
     if engine.steps:
         rates = _rates_at_stages(definition, names)
         return None if rates is None else _FixedRunner(engine, options, rates, times, *common)
+    if names and definition.equations is None and engine.method_of(options) != "lsoda":
+        return None  # the others have no way to be told of a Jacobian in blocks
     problem = problem_of(definition, names, engine.watches_switches)
     if problem is None:
         return None
@@ -249,7 +251,7 @@ def _rates_at_stages(definition: Definition, names: tuple[str, ...]) -> Any:
     """Return ``rates(p, scales) -> (t, z, u) -> rates of z``, u being the forcings; None if there are none."""
     if names and definition.roots:  # the length of a cut step moves with the parameters too
         return None
-    if definition.equations is None and names:
+    if definition.equations is None and names and not has_slopes(definition):
         return None
     if definition.algebraic:
         settled = Settled(definition, names)
@@ -260,14 +262,7 @@ def _rates_at_stages(definition: Definition, names: tuple[str, ...]) -> Any:
 
         return of_constraints
     if definition.equations is None:
-        function = definition.function
-        assert function is not None
-
-        def of_function(p: Vector, scales: Vector | None) -> Any:
-            plain = p.tolist()
-            return lambda t, z, u: function(t, z, plain, u)
-
-        return of_function
+        return lambda p, scales: rates_at(definition, p.tolist(), names, () if scales is None else scales)[1]
     system = build_system(definition.equations, names, False)
     compiled, layout = system_rates(system), system.layout
 

@@ -1,0 +1,170 @@
+"""Computations with whole arrays, as a list of steps: what a vector function does, not written out cell by cell.
+
+A step gives an array of numbers, flat, in one of these ways:
+
+* ``input``: the time ``t``, the states ``y``, the parameters ``p``, the forcings ``u``;
+* ``constant``: numbers;
+* ``each``: a function of numbers, applied to as many entries of other arrays;
+* ``fold``, ``running``: sums (or extremes) over stretches of equal length; all that a running sum comes by on its way;
+* ``join``: entries of other arrays, one after the other.
+
+What a step reads of others is a list of `Run`, entries at equal distances. So slices, mirror images and repetitions of
+an array are no steps of their own. The computation is of finite length and has no loops but those over the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from fmepy.types import IntVector, Vector
+
+COMPARISONS = ("less", "less_equal", "greater", "greater_equal")
+TRUTHS = (*COMPARISONS, "logical_and", "logical_or", "logical_not", "isfinite", "isnan")
+"""Functions whose value is true or false, 1 or 0."""
+STEPWISE = (*TRUTHS, "sign", "floor", "ceil", "trunc", "rint", "floor_divide")
+"""Functions that are constant but for jumps."""
+JUMPING = (*STEPWISE, "remainder")
+
+
+class Run(NamedTuple):
+    """Entries of a step: `length` of them from `start` on, each `stride` after the one before."""
+
+    step: int
+    start: int
+    stride: int
+    length: int
+
+    @property
+    def places(self) -> IntVector:
+        """Which entries they are."""
+        return self.start + self.stride * np.arange(self.length)
+
+
+Read: TypeAlias = tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step; see the module's text.
+
+    Attributes
+    ----------
+    kind : {"input", "constant", "each", "fold", "running", "join"}
+    word : str
+        Which input; which function.
+    size : int
+    reads : tuple of Read
+        Its arguments.
+    number : int
+        Entries of a stretch (fold, running); the exponent of "whole_power".
+    values : ndarray or None
+        Those of constants.
+    """
+
+    kind: str
+    word: str
+    size: int
+    reads: tuple[Read, ...] = ()
+    number: int = 0
+    values: Vector | None = None
+
+
+def runs_of(steps: Sequence[int], places: Sequence[int]) -> Read:
+    """Return entries, each said by its step and its place there, as runs."""
+    out: list[Run] = []
+    i, n = 0, len(steps)
+    while i < n:
+        step, start = steps[i], places[i]
+        stride = places[i + 1] - start if i + 1 < n and steps[i + 1] == step else 0
+        end, expected = i + 1, start + stride
+        while end < n and steps[end] == step and places[end] == expected:
+            end, expected = end + 1, expected + stride
+        if end == i + 2 and stride not in (0, 1) and end < n and steps[end] == step:
+            end, stride = i + 1, 0  # two that happen to be apart: the second may begin a longer run
+        out.append(Run(step, start, stride if end > i + 1 else 0, end - i))
+        i = end
+    return tuple(out)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Rates as a computation with arrays.
+
+    Attributes
+    ----------
+    steps : tuple of Step
+        Each reads earlier ones.
+    rates : int
+        The step that gives the rates.
+    extras : tuple of Run
+        Where further outputs stand.
+    checks : tuple of Run
+        What must not be zero: where it is, the function itself is to be asked (it raises an error).
+    n_states, n_parameters, n_forcings : int
+    """
+
+    steps: tuple[Step, ...]
+    rates: int
+    extras: tuple[Run, ...]
+    checks: tuple[Run, ...]
+    n_states: int
+    n_parameters: int
+    n_forcings: int
+
+    @cached_property
+    def inputs(self) -> tuple[frozenset[str], ...]:
+        """Which of "t", "y", "p", "u" each step depends on."""
+        out: list[frozenset[str]] = []
+        for step in self.steps:
+            own = {step.word} if step.kind == "input" else set()
+            out.append(frozenset(own.union(*(out[run.step] for read in step.reads for run in read))))
+        return tuple(out)
+
+    @cached_property
+    def jumps(self) -> bool:
+        """Whether rates may jump where a state does something, or at a time that a parameter moves.
+
+        There the sensitivities jump too, which the equations of their rates do not show.
+        """
+        return any(
+            step.word in JUMPING and ("y" in used or (len(used) > 1 and "p" in used))
+            for step, used in zip(self.steps, self.inputs, strict=True)
+        )
+
+    @cached_property
+    def reached(self) -> Any:
+        """Which rates have a derivative to which states: a sparse matrix of truth values, shape (n_state, n_state)."""
+        found: list[Any] = []
+        for step in self.steps:
+            if step.kind == "input" and step.word == "y":
+                found.append(sparse.eye_array(step.size, dtype=bool, format="csr"))
+            elif step.word in STEPWISE or step.kind in ("input", "constant"):
+                found.append(sparse.csr_array((step.size, self.n_states), dtype=bool))
+            else:
+                reads = step.reads[1:] if step.word == "where" else step.reads
+                found.append(_together(step, [_entries(read, found) for read in reads]))
+        return found[self.rates]
+
+
+def _entries(read: Read, found: Sequence[Any]) -> Any:
+    parts = [found[run.step][run.places] for run in read]
+    return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
+
+
+def _together(step: Step, reads: Iterable[Any]) -> Any:
+    total = None
+    for entries in reads:
+        total = entries if total is None else total + entries
+    if step.kind in ("each", "join"):
+        return sparse.csr_array(total)
+    length = step.number
+    pattern = np.ones((1, length)) if step.kind == "fold" else np.tril(np.ones((length, length)))
+    stretches = step.size // len(pattern)
+    sums = sparse.kron(sparse.eye_array(stretches), pattern, format="csr").astype(bool)
+    return sparse.csr_array(sums @ total)
