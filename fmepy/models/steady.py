@@ -19,6 +19,7 @@ from fmepy.models.definition.function import read_signature
 from fmepy.models.definition.given import Given
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import Runnable
+from fmepy.models.steady_arrays import OfArrays, loops_of_profiles
 from fmepy.models.steady_rates import OfEquations, OfFunction, Source
 from fmepy.models.steady_run import check_not_negative, tolerances
 from fmepy.models.steady_state import state_names
@@ -92,7 +93,7 @@ class SteadyModel(Runnable):
 
         J dy/dp = -df/dp
 
-    exactly where there are equations; of functions J and df/dp are differences of the rates (never of searches), and
+    exactly where there are equations or loops over arrays (see `OdeModel`); of other functions J and df/dp are differences of the rates (never of searches), and
     what they leave is corrected until it is below a millionth.
 
     **The start.** "last" means the last state that the model itself is known to have: that of its own parameters,
@@ -175,8 +176,9 @@ class SteadyModel(Runnable):
         self.states, self.var_names, self._parms = d.states, d.var_names, d.parms
         self._set_times([self.t] if grid is None else grid.mid)
         self.x_name = "time" if grid is None else "x"
-        self.engine, self.engine_note = "newton", "" if d.equations is not None else (
-            f"{d.note}; derivatives are differences of the rates")  # fmt: skip
+        self.engine, self.engine_note = "newton", "" if d.equations is not None else d.note
+        if d.equations is None and d.arrays is None:
+            self.engine_note += "; derivatives are differences of the rates"
         y = self.first(d.parms.to_numpy(dtype=float))
         if np.ndim(self.tolerances.atol) and len(self.tolerances.atol) != len(y):
             raise ArgumentError(f"`atol` has {len(self.tolerances.atol)} values for {len(y)} states.")
@@ -209,7 +211,8 @@ class SteadyModel(Runnable):
             return OfEquations(d.equations, self.t)
         assert d.function is not None, "a definition has equations or a function"
         p = d.parms.to_numpy(dtype=float)
-        source = OfFunction(d.function, self.t, self.first(p), p, None if self.grid is None else len(self.grid))
+        function = d.function, self.t, self.first(p), p, None if self.grid is None else len(self.grid)
+        source = OfFunction(*function) if d.arrays is None else OfArrays(d.arrays, *function)
         source.extra_names = d.extra_names
         return source
 
@@ -293,8 +296,10 @@ class _OnGrid:
             values = ValueTable(list(given.initial.values()), list(parms)).value(p.tolist())
             grid = self.model.grid
             assert grid is not None, "it is read on one"
-            tried = OfFunction(rates, given.start, np.repeat(values, len(grid)), p, len(grid)).tried()
-            return Found(None, extra_names=tried, note="a function of profiles runs as it is")
+            source = OfFunction(rates, given.start, np.repeat(values, len(grid)), p, len(grid))
+            extras = source.tried()
+            arrays, note = loops_of_profiles(rates, source, len(rates.states), len(grid))
+            return Found(None, extra_names=extras, note=note, arrays=arrays)
 
         named = rates.form == "named"
         reads = frozenset((*rates.positional, *rates.keywords)) if named else None

@@ -1,7 +1,8 @@
 """The rates of a model whose steady state is wanted, and their derivatives, whatever they come from.
 
-Equations give exact derivatives to states and parameters. Functions, of single numbers, of a vector or of the profiles
-on a grid, are differentiated by differences, by as few evaluations as the structure of the Jacobian allows.
+Equations give exact derivatives to states and parameters, and so do loops over arrays (`models.steady_arrays`). Other
+functions, of single numbers, of a vector or of the profiles on a grid, are differentiated by differences, by as few
+evaluations as the structure of the Jacobian allows.
 
 A state vector holds one species after the other (of a grid: all cells of the first, then of the second).
 """
@@ -80,6 +81,10 @@ class Source:
         """Return df/dp, shape (n, n_par), None where it is not known exactly."""
         return None
 
+    def extras_along(self, y: Vector, p: Vector, places: Any, S: Matrix) -> Matrix:
+        """Return the derivatives of what comes beside the rates, the states moving by S, where `to_parameters` is."""
+        return np.empty((0, len(places)))
+
     def told(self) -> str:
         """Return what the function raised last, in words, or an empty string."""
         return ""
@@ -151,6 +156,11 @@ class OfFunction(Source):
         self.n, self.own, self._raised = len(y), (y, p), ""
         self.n_species = len(self._names) if cells is not None else self.n
         self._blocks = blocks or (self.n_species if cells is not None else 0)
+
+    @property
+    def time(self) -> float:
+        """When the rates are taken."""
+        return self._t
 
     def at_time(self, t: float) -> OfFunction:
         """Return the same at another time."""
@@ -342,7 +352,8 @@ def slopes_at_rest(
     source, p = system.source, system.p
     exact = source.to_parameters(y, p, places, box)
     if exact is not None:
-        return -factored.solve(exact), np.empty((0, len(places)))
+        S = -factored.solve(exact)
+        return S, source.extras_along(y, p, places, S)
     theta = p[places]
     S = -factored.solve(_forward_to_parameters(system, y, f, places, box))
     n_extra = len(source.extra_names) * source.n_rows
