@@ -276,6 +276,9 @@ class BoundOde(BoundDynamic):
             if error.exploded or all(self._runner(e, "exact") is not None for e in self._engines):
                 raise
             return self._differences(theta)  # the last engine has no exact sensitivities for this model
+        if S is None:  # to no parameter
+            Y = self._with_outputs(p, Y)
+            return Y, np.empty((*Y.shape, 0))
         return self._with_output_sensitivities(p, Y, S)
 
     def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:

@@ -93,8 +93,8 @@ class SteadyModel(Runnable):
 
         J dy/dp = -df/dp
 
-    exactly where there are equations or loops over arrays (see `OdeModel`); of other functions J and df/dp are differences of the rates (never of searches), and
-    what they leave is corrected until it is below a millionth.
+    exactly where there are equations or loops over arrays (see `OdeModel`); of other functions J and df/dp are
+    differences of the rates (never of searches), and what they leave is corrected until it is below a millionth.
 
     **The start.** "last" means the last state that the model itself is known to have: that of its own parameters,
     found once for a bound model. Every run starts there, whatever was run before it, so that a result depends on its

@@ -238,6 +238,11 @@ class Cell(_Face):
     def __repr__(self) -> str:
         return f"Cell({self.step}, {self.place})"
 
+    def __getattr__(self, name: str) -> Any:
+        if name not in _WORDS:  # np.exp(array of objects) calls the method `exp` of each
+            raise AttributeError(name)
+        return lambda *others: getattr(np, name)(self, *others)
+
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return _called(func, args, kwargs)
 
@@ -351,6 +356,16 @@ def _where(condition: Any, *branches: Any) -> Any:
     return tape.each("where", (condition, *branches))
 
 
+def _interpolated(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """Return np.interp by sums of ramps, one between two points each."""
+    if _is_traced(xp) or any(v is not None for v in (left, right, period)):
+        raise TracingError("np.interp has a form between constant points alone, without left=, right= and period=")
+    at = np.asarray(xp, dtype=float)
+    slopes = np.diff(fp) / np.diff(at)
+    ramps = np.minimum(np.maximum(np.expand_dims(x, -1) - at[:-1], 0.0), np.diff(at))
+    return np.sum(ramps * slopes, axis=-1) + fp[0] if len(at) > 1 else fp[0] + 0.0 * x
+
+
 def _filled(value: float) -> Callable[..., Any]:
     def filled(like: Any, *args: Any, shape: Any = None, **kwargs: Any) -> Any:
         fill = args[0] if np.isnan(value) and args else kwargs.get("fill_value", value)
@@ -363,6 +378,7 @@ def _filled(value: float) -> Callable[..., Any]:
 
 _HANDLED: dict[Any, Callable[..., Any]] = {
     np.where: _where,
+    np.interp: _interpolated,
     np.dot: lambda a, b: np.multiply(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else np.matmul(a, b),
     np.inner: lambda a, b: np.matmul(a, np.transpose(b)),
     np.outer: lambda a, b: np.multiply(np.reshape(a, (-1, 1)), np.reshape(b, (1, -1))),
