@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import prod
 from typing import Any, TypeAlias
 
@@ -79,6 +80,7 @@ class Graph:
 
     def __init__(self, jobs: Sequence[Job], layout: Layout, short: frozenset[int]) -> None:
         self._jobs, self._layout, self._short = jobs, layout, short
+        self._reads: dict[Piece, tuple[list[int], list[slice]]] = {}
 
     def whole(self, job: int) -> Piece:
         """Return a job as one piece."""
@@ -119,7 +121,21 @@ class Graph:
         return edges
 
     def _before(self, piece: Piece, writer: IntVector) -> set[int]:
-        job, found = self._jobs[piece.job], set()
+        if piece not in self._reads:  # the same in all schedules
+            self._reads[piece] = self._read_by(piece)
+        places, arrays = self._reads[piece]
+        found = set(writer[places].tolist())
+        for array in arrays:
+            mine = writer[array]
+            found.update((np.unique(mine) if len(mine) > 100 else mine).tolist())
+        found.discard(-1)
+        return found
+
+    def _read_by(self, piece: Piece) -> tuple[list[int], list[slice]]:
+        """Return the places that a piece reads: single ones, and those of whole arrays."""
+        job, layout = self._jobs[piece.job], self._layout
+        places: set[int] = set()
+        arrays: set[str] = set()
         whole = piece == self.whole(piece.job)
         for element in [None] if whole else range(piece.first, piece.last):
             wanted = list(reads_of(job, element))
@@ -127,15 +143,11 @@ class Graph:
                 x = job.arguments[0]
                 wanted.append((x.name, x.position if isinstance(x, Element) else element if x.shape else 0))
             for name, position in wanted:
-                begin = self._layout.begin[name]
-                if position is not None:
-                    found.add(int(writer[begin + position]))
-                elif self._layout.size[name] == 1:
-                    found.add(int(writer[begin]))
+                if position is None and layout.size[name] > 1:
+                    arrays.add(name)
                 else:
-                    found.update(np.unique(writer[self._layout.of(name)]).tolist())
-        found.discard(-1)
-        return found
+                    places.add(layout.begin[name] + (position or 0))
+        return sorted(places), [layout.of(name) for name in sorted(arrays)]
 
     def sections(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> list[Section]:
         """Return the pieces in an order in which each comes after what it needs, loops apart.
@@ -189,11 +201,11 @@ def _adjoining(pieces: list[Piece]) -> tuple[Piece, ...]:
 def _merged(sections: list[Section]) -> list[Section]:
     """Return sections with neighbours that are no loops made one."""
     out: list[Section] = []
-    for s in sections:
-        if out and not s.is_loop and not out[-1].is_loop:
-            out[-1] = Section(out[-1].pieces + s.pieces, False)
+    for is_loop, group in groupby(sections, key=lambda s: s.is_loop):
+        if is_loop:
+            out += group
         else:
-            out.append(s)
+            out.append(Section(tuple(p for s in group for p in s.pieces), False))
     return out
 
 
