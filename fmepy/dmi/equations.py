@@ -45,13 +45,16 @@ from fmepy.errors import ModelError, check_choice, listed
 from fmepy.expressions import conditions
 from fmepy.expressions.equations import Equations, number, symbol
 from fmepy.expressions.functions import FUNCTIONS
-from fmepy.expressions.nodes import shared
+from fmepy.expressions.nodes import shared, shared_in
 from fmepy.expressions.text import exact_exponent
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.forcings import Forcing
 
 Kind = Literal["ode", "difference"]
+MOST_SHARED = 50
+"""Shared parts up to which an OdeModel chooses its engine as any other. diffsol's own compiler takes 50 ms for each of
+them, and thrice that with slopes; the explicit engine's a hundredth, and it leaves what is stiff to the others."""
 MOST_COPIED = 10
 """Terms and operators of a variable's value up to which it is put in wherever its name stands; see `nodes.Shared`."""
 
@@ -102,8 +105,10 @@ def as_model(
     made = _Maker(system, {name: float(v) for name, v in parms.items()}, _forcings(series), start, float(dt), kind)
     if kind == "ode":
         found = made.equations(kind, symbol("t"), {}, outputs, lambda x, f: f)
+        e = found.equations
+        many = len(shared_in([*e.rates, *(value for _, value in e.outputs)])) > MOST_SHARED
         return OdeModel(
-            found.equations, state=found.state, times=times, parms=found.parms,
+            e, state=found.state, times=times, parms=found.parms, engine="numba" if many else "auto",
             forcings={f.name: f for f in made.series.values() if f.name in found.equations.forcings},
         )  # fmt: skip
     import sympy
@@ -131,9 +136,6 @@ def as_model(
 def _check(system: System, kind: Kind, method: str) -> None:
     """Refuse what has no place in equations."""
     word = f'compiled("{kind}")'
-    python = [s.module for s in system.statements if hasattr(s, "function")]
-    if python:
-        raise ModelError(f"{word}: the module {python[0]!r} is a Python function, which is no equation.")
     steps = sorted({m.step for m in system.modules})
     if len(steps) > 1:
         raise ModelError(f"{word} needs modules of one step; these have steps of {listed([f'{s}' for s in steps])}.")
@@ -188,6 +190,11 @@ class _Maker:
         shapes = {v.name: v.shape for v in system.variables.values()}
         steps = {m.name: m.step for m in system.modules}
         self.work: Work = as_work(system.statements, shapes, steps)
+        for name, why in self.work.python.items():
+            raise ModelError(
+                f'compiled("{kind}"): the module {name!r} is a Python function that cannot be written as equations: '
+                f"{why}."
+            )
         self.layout, self.parms, self.series, self.start = Layout(self.work.shapes), parms, series, start
         self.names = [e for name, shape in self.work.shapes.items() for e in element_names(name, shape)]
         self.levels = [p for level in self.work.levels for p in self._places(level.target)]

@@ -35,6 +35,7 @@ from fmepy.dmi.tree import (
     parts,
     walk,
 )
+from fmepy.errors import TracingError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +96,8 @@ class Work:
         What is copied to where at the end of a module's step, of which the third is the length.
     hidden : tuple of str
         Hidden variables that are levels.
+    python : dict of str to str
+        The modules that run as Python, and why they cannot be statements.
     """
 
     jobs: tuple[Job, ...]
@@ -102,6 +105,7 @@ class Work:
     levels: tuple[Level, ...]
     kept: tuple[tuple[Target, Name, int], ...]
     hidden: tuple[str, ...]
+    python: dict[str, str]
 
 
 def rate_of(name: str) -> str:
@@ -132,6 +136,7 @@ class _Maker:
         self._levels: list[Level] = []
         self._kept: list[tuple[Target, Name, int]] = []
         self._hidden: list[str] = []
+        self._python: dict[str, str] = {}
         self._module, self._line = "", 0
 
     def work(self, statements: tuple[Statement | FunctionStatement, ...]) -> Work:
@@ -139,15 +144,30 @@ class _Maker:
         for s in statements:
             self._module, self._line = s.module, s.line
             if isinstance(s, FunctionStatement):
-                step = self._steps[s.module]
-                self._jobs.append(
-                    Job("python", s.assigns[0], None, s.module, step, s.line, s.reads, s.assigns, s.function)
-                )
+                self._function(s)
             elif s.kind == "level":
                 self._level(s.target, self._plain(s.value))
             else:
                 self._do(s.kind, s.target, self._plain(s.value))
-        return Work(tuple(self._jobs), self._shapes, tuple(self._levels), tuple(self._kept), tuple(self._hidden))
+        return Work(
+            tuple(self._jobs), self._shapes, tuple(self._levels), tuple(self._kept), tuple(self._hidden), self._python
+        )
+
+    def _function(self, s: FunctionStatement) -> None:
+        """Add a module that is a Python function: as statements where it has such, else as a call."""
+        from fmepy.dmi.traced import written
+
+        try:
+            found = written(s)
+        except TracingError as error:
+            self._python[s.module] = str(error)
+            step = self._steps[s.module]
+            self._jobs.append(Job("python", s.assigns[0], None, s.module, step, s.line, s.reads, s.assigns, s.function))
+            return
+        for name, value in found.hidden:
+            self._do("assign", self._new(name, ()), value)
+        for target, value in found.values:
+            self._do("assign", target, value)
 
     def _do(self, kind: Any, target: Target, value: Expr | None, arguments: tuple[Target, ...] = ()) -> None:
         step = self._steps[self._module]

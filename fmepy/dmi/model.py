@@ -288,7 +288,8 @@ class ModularModel(SimulatedModel):
         Raises
         ------
         ModelError
-            What forbids it, such as a Python module, a lag, or modules of different steps; missing data.
+            What forbids it, such as a Python module that cannot be traced, a lag, or modules of different steps;
+            missing data.
         """
         check_choice(kind, ("difference", "ode"), "kind")
         parms = {str(name): float(value) for name, value in self._parms.items()}

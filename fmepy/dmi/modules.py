@@ -269,7 +269,10 @@ def module(
 
     Notes
     -----
-    A module that is Python code runs as such: a system with one is not compiled throughout, and says so once.
+    The function is called once with symbols; what it computes is then compiled, and converted to equations, as text is.
+    It runs as Python, and `ModularModel.engine_note` says why, where that cannot be: it decides by ``if``, ``min`` or
+    ``max`` on a value (`np.where`, `np.minimum`, `np.maximum` can be written down), calls ``math.exp`` (`np.exp` can),
+    another package or ``print``, or uses what may change between two calls.
 
     Examples
     --------

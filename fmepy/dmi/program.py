@@ -96,14 +96,11 @@ class Program:
         self._set_lags()
         self._with_points = self._found_tables()
         self.rows_per_step = 2 if method == "rk4" else 1
-        self.python_modules = tuple(dict.fromkeys(j.module for j in self._tables.work.jobs if j.kind == "python"))
-        self.note = ""
-        if self.python_modules:
-            self.note = (
-                f"{'modules' if len(self.python_modules) > 1 else 'the module'} {listed(self.python_modules)} "
-                f"{'are Python functions' if len(self.python_modules) > 1 else 'is a Python function'}, which run as "
-                "such; all else is compiled"
-            )
+        self.python_modules = tuple(self._tables.work.python)
+        self.note = "; ".join(
+            f"the module {name!r} is a Python function that cannot be written as equations, and runs as such: {why}"
+            for name, why in self._tables.work.python.items()
+        )
 
     def __reduce__(self) -> Any:
         return _again, self._made_from

@@ -14,6 +14,7 @@ from fmepy.dmi import run_loop
 from fmepy.dmi.loops import Loop, Outcome
 from fmepy.dmi.memory import Job
 from fmepy.dmi.plan import Planned, Tables
+from fmepy.dmi.returned import values_of
 from fmepy.dmi.run_loop import (
     ABOUT,
     BY_PYTHON,
@@ -268,9 +269,8 @@ class Running:
         except Exception as error:  # whatever goes wrong in a user's function is a failed run
             said = f"{type(error).__name__}: {error}"
             raise _FailedError(f"the Python module {job.module!r} failed at {self._time()}: {said}") from error
-        names = tuple(t.name for t in job.targets)
-        for target, value in zip(job.targets, _in_order(returned, names, job.module), strict=True):
-            self._z[self._tables.layout.of(target.name)] = _as_shape(value, target.name, target.shape, job.module)
+        for target, found in zip(job.targets, values_of(returned, job.targets, job.module, float), strict=True):
+            self._z[self._tables.layout.of(target.name)] = found
 
     def _value(self, name: str, shape: tuple[int, ...]) -> Any:
         values = self._z[self._tables.layout.of(name)]
@@ -302,38 +302,3 @@ class Running:
             f"module {job.module!r}, line {job.line}: lag(...) looks {tau:.6g} back at {self._time()}; that must not "
             "be negative"
         )
-
-
-def _in_order(returned: Any, names: tuple[str, ...], module: str) -> list[Any]:
-    """Return what a Python module returned in the order of what it assigns."""
-    if isinstance(returned, dict):
-        if set(returned) != set(names):
-            raise ModelError(
-                f"the Python module {module!r} returned a dict of {listed(list(returned))}; it assigns {listed(names)}."
-            )
-        return [returned[n] for n in names]
-    if len(names) == 1 and not isinstance(returned, tuple):
-        return [returned]
-    if not isinstance(returned, (tuple, list)) or len(returned) != len(names):
-        count = len(returned) if isinstance(returned, (tuple, list)) else 1
-        raise ModelError(
-            f"the Python module {module!r} assigns {listed(names)}, {len(names)} value{'s' * (len(names) != 1)}; it "
-            f"returned {count}. Return a tuple in this order, or a dict."
-        )
-    return list(returned)
-
-
-def _as_shape(value: Any, name: str, shape: tuple[int, ...], module: str) -> Vector:
-    """Return the value of a variable as floats, row by row."""
-    try:
-        found = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ModelError(
-            f"the Python module {module!r} returned {value!r:.60} for {name!r}; it must be numbers."
-        ) from None
-    if found.shape != shape and not (found.shape == () or (shape == () and found.size == 1)):
-        raise ModelError(
-            f"the Python module {module!r} returned an array of shape {found.shape} for {name!r}, which has "
-            f"shape {shape}."
-        )
-    return np.broadcast_to(found.reshape(-1) if shape == () else found, shape or (1,)).ravel()

@@ -60,6 +60,7 @@ def _built(build: str | Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 FUNCTIONS: dict[str, Function] = {
     **{name: Function(name, (numpy,), getattr(math, name)) for name, numpy in ELEMENTARY.items() if name != "atan2"},
+    "exp": Function(lambda s, n, x: n.exponential(x), ("exp",), math.exp),
     "sqrt": Function("sqrt", ("sqrt",), math.sqrt),
     "log10": Function(lambda s, n, x: s.log(x) / s.log(10), ("log10",), math.log10),
     "log2": Function(lambda s, n, x: s.log(x) / s.log(2), ("log2",), math.log2),
@@ -95,7 +96,7 @@ _FURTHER: dict[str, str | Callable[..., Any]] = {
     "cbrt": lambda s, n, a: n.Sign(a) * n.Absolute(a) ** s.Rational(1, 3),
     "hypot": lambda s, n, a, b: s.sqrt(a**2 + b**2),
     "exp2": lambda s, n, a: 2**a,
-    "expm1": lambda s, n, a: s.exp(a) - 1,
+    "expm1": lambda s, n, a: n.exponential(a) - 1,
     "log1p": lambda s, n, a: s.log(1 + a),
     "arctan2": "atan2",
     "trunc": _trunc,

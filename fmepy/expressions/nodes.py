@@ -322,6 +322,40 @@ class Shared(sympy.Expr):  # type: ignore[misc]  # sympy has no types
         return text if exp is None else f"{text}^{{{exp}}}"
 
 
+class exp(sympy.exp):  # type: ignore[misc]  # noqa: N801  # named as sympy's, which printers go by
+    """sympy's exp of what holds shared parts: it is not looked for logarithms in them, which would go every way."""
+
+    @classmethod
+    def eval(cls, arg: Any) -> Any:
+        """Return the value where it is simpler, else None."""
+        return None if holds_shared(arg) else sympy.exp.eval(arg)
+
+    def as_base_exp(self) -> Any:
+        """Return the function itself: powers of it are kept as such."""
+        return self, sympy.S.One
+
+    def _eval_power(self, other: Any) -> Any:
+        return None
+
+
+def exponential(x: Any) -> Any:
+    """Return exp(x)."""
+    return exp(x) if holds_shared(x) else sympy.exp(x)
+
+
+def holds_shared(e: Any) -> bool:
+    """Tell whether a shared part stands in an expression."""
+    seen, waiting = {e}, [e]
+    while waiting:
+        e = waiting.pop()
+        if isinstance(e, Shared):
+            return True
+        new = [a for a in e.args if a not in seen]
+        seen.update(new)
+        waiting += new
+    return False
+
+
 _all: WeakValueDictionary[Any, Shared] = WeakValueDictionary()
 _last: Any = threading.local()
 

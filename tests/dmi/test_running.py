@@ -255,7 +255,7 @@ def test_a_level_without_initial_value_gets_it_from_outside_and_one_declared_end
 def test_python_modules_run_with_the_compiled_ones_in_loops_too():
     @module(reads=("a", "v"), assigns=("b", "w"), dims={"v": 2, "w": 2})
     def halved(a, v):
-        return {"w": v * a, "b": 0.5 * a}
+        return {"w": v * a, "b": float(0.5 * a)}
 
     texts = ("dims w[2]\na = 1 + 0.2 * b\nd(L)/dt = b\nL(0) = 0\ns = w[1]", "dims v[2]\nv = [t, 2]")
     program = program_of(*texts, halved, tol=1e-12, max_iterations=30)
@@ -272,8 +272,9 @@ def test_python_modules_run_with_the_compiled_ones_in_loops_too():
     [
         ((1.0, 2.0), ModelError, "it returned 2"),
         ({"c": 1.0}, ModelError, "a dict of 'c'"),
-        ("text", ModelError, "must be numbers"),
+        ("text", ModelError, "must be real numbers"),
         (np.zeros(3), ModelError, "shape"),
+        (1 + 2j, ModelError, "must be real numbers"),
         (None, None, "ZeroDivisionError"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import symbol
+from fmepy.expressions.functions import FUNCTIONS
 from fmepy.expressions.nodes import Shared, Where, shared_in, unshared
 from fmepy.models.running.switches import as_choices, has_choices, take_out_switches
 
@@ -71,3 +72,15 @@ def test_choices_inside_are_seen_and_taken_out():
     inside, (e,) = unshared([outer])
     assert [s.name for s, _ in inside] == ["step", "twice"]
     assert e == inside[1][0]
+
+
+def test_exp_does_not_look_into_what_is_shared(chain):
+    e = chain[0]
+    small = FUNCTIONS["exp"].of(-k * e)
+    assert FUNCTIONS["exp"].of(-k * x).func.__module__.startswith("sympy")
+    found = [small, small**2, small * FUNCTIONS["exp"].of(e), derivative(small, k), FUNCTIONS["exp"].of(e + k)]
+    v, dk = chain[1], chain[3]
+    first = np.exp(-0.3 * v)
+    wanted = [first, first**2, first * np.exp(v), -first * (v + 0.3 * dk), np.exp(v + 0.3)]
+    np.testing.assert_allclose(scalar_function([[x], [k]], found)((0.7,), (0.3,)), wanted, rtol=1e-12)
+    assert unshared([small])[1][0].func(-x) == small.func(-x)

@@ -73,6 +73,20 @@ def _as_decision(value: Any) -> Decision:
     raise TracingError("a condition was expected, such as x > 0")
 
 
+def _each(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+    """Apply a function of scalars to arrays by element; numpy's own way of doing so would ask the symbols again."""
+    arrays = []
+    for x in inputs:
+        array = np.empty(np.shape(x) if isinstance(x, np.ndarray) else (), dtype=object)
+        array[...] = x
+        arrays.append(array)
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    out = np.empty(shape, dtype=object)
+    if shape:
+        out.ravel()[:] = [function(*xs) for xs in zip(*(np.broadcast_to(a, shape).flat for a in arrays), strict=True)]
+    return out.view(SymbolArray) if shape else function(*(a.item() for a in arrays))
+
+
 def _where(condition: Any, *branches: Any) -> Any:
     if len(branches) != 2:
         raise TracingError("np.where needs a condition and two values")
@@ -80,9 +94,7 @@ def _where(condition: Any, *branches: Any) -> Any:
     def chosen(c: Any, a: Any, b: Any) -> Any:
         return Traced(choose(_as_decision(c), as_expression(a), as_expression(b)))
 
-    if any(isinstance(b, np.ndarray) and b.ndim for b in branches):
-        return np.frompyfunc(chosen, 3, 1)(condition, *branches)
-    return chosen(condition, *branches)
+    return _each(chosen, [condition, *branches])
 
 
 def _clip(x: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
@@ -150,6 +162,47 @@ def lag(x: Any, tau: Any) -> Any:
     return x
 
 
+class _Steps:
+    """What a function computes, in steps: what has grown large gets a name, so that nothing grows without end."""
+
+    def __init__(self, most: int) -> None:
+        self.values: dict[sympy.Expr, sympy.Symbol] = {}
+        self._left = most
+
+    def named(self, expression: Any) -> Any:
+        """Return an expression, or the symbol that stands for it."""
+        self._left -= 1
+        if self._left < 0:
+            raise TracingError("it does too many operations to be written down as equations")
+        waiting, size = [expression], 0
+        while waiting and size <= _LARGE:
+            size += 1
+            waiting += waiting.pop().args
+        if size <= _LARGE:
+            return expression
+        if expression not in self.values:
+            self.values[expression] = symbol(f"({len(self.values) + 1})")
+        return self.values[expression]
+
+
+_LARGE = 6  # terms and operators; sympy looks into what it is given, again and again
+_STEPS: ContextVar[_Steps | None] = ContextVar("the steps of a function that is traced", default=None)
+
+
+@contextmanager
+def in_steps(most: int) -> Iterator[dict[Any, Any]]:
+    """Give names to what grows large while a function is traced; gives them, by expression, each after what it needs.
+
+    A function that does more than `most` operations fails with a `TracingError`.
+    """
+    steps = _Steps(most)
+    token = _STEPS.set(steps)
+    try:
+        yield steps.values
+    finally:
+        _STEPS.reset(token)
+
+
 class _NumpyFace:
     """What traced numbers and conditions share: they answer numpy, and refuse what needs a value."""
 
@@ -159,10 +212,7 @@ class _NumpyFace:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method != "__call__" or kwargs:
             raise TracingError(f"np.{ufunc.__name__}.{method} on a symbol has no symbolic form")
-        if any(isinstance(x, np.ndarray) and x.ndim for x in inputs):
-            name = ufunc.__name__
-            return np.frompyfunc(lambda *xs: _apply(name, xs), len(inputs), 1)(*inputs)
-        return _apply(ufunc.__name__, inputs)
+        return _each(lambda *xs: _apply(ufunc.__name__, xs), inputs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip}
@@ -224,7 +274,8 @@ class Traced(_NumpyFace):
     __slots__ = ("expression",)
 
     def __init__(self, expression: Any) -> None:
-        self.expression = expression
+        steps = _STEPS.get()
+        self.expression = expression if steps is None else steps.named(expression)
 
     def __repr__(self) -> str:
         return f"Traced({self.expression})"
@@ -241,10 +292,8 @@ class Traced(_NumpyFace):
 
 def _operator(name: str, swapped: bool) -> Callable[[Any, Any], Any]:
     def operate(self: Any, other: Any) -> Any:
-        if isinstance(other, np.ndarray) and other.ndim:
-            pair = (other, self) if swapped else (self, other)
-            return np.frompyfunc(lambda a, b: _apply(name, (a, b)), 2, 1)(*pair)
-        return _apply(name, (other, self) if swapped else (self, other))
+        pair = (other, self) if swapped else (self, other)
+        return _each(lambda a, b: _apply(name, (a, b)), pair) if isinstance(other, np.ndarray) else _apply(name, pair)
 
     return operate
 
@@ -260,6 +309,29 @@ for _method, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": 
     setattr(Traced, f"__{_method}__", _operator(_name, swapped=False))
 for _method, _name in {"neg": "negative", "pos": "positive", "abs": "absolute"}.items():
     setattr(Traced, f"__{_method}__", lambda self, _n=_name: _apply(_n, (self,)))
+
+
+class SymbolArray(np.ndarray):
+    """An array of traced numbers or conditions; to compare, plain arrays of objects would ask for truth values."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "__call__" and ufunc.signature is None and not kwargs:
+            return _each(lambda *xs: _apply(ufunc.__name__, xs), inputs)
+        if method == "reduce" and ufunc in (np.maximum, np.minimum) and kwargs.get("axis") in (None, 0):
+            values = list(np.asarray(inputs[0]).flat)
+            if inputs[0].ndim == 1 and values:
+                return Traced(of_numpy(ufunc.__name__)(*map(as_expression, values)))  # type: ignore[misc]
+        plain = [x.view(np.ndarray) if isinstance(x, SymbolArray) else x for x in inputs]
+        out = getattr(ufunc, method)(*plain, **kwargs)
+        return out.view(SymbolArray) if isinstance(out, np.ndarray) and out.dtype == object else out
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        handlers: dict[Any, Callable[..., Any]] = {np.where: _where, np.clip: _clip}
+        return (
+            handlers[func](*args, **kwargs)
+            if func in handlers
+            else super().__array_function__(func, types, args, kwargs)
+        )
 
 
 def call_traced(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

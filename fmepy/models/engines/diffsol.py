@@ -39,6 +39,9 @@ MOST_POWER = 16
 """Integer powers up to this are written as products, which have no trouble with negative bases."""
 
 
+MOST_BLENDED = 5_000
+"""Parts of expressions, each in every branch in which it stands, up to which choices are written as sums: they double
+with each choice that stands in both branches of another."""
 MOST_WORK = 10_000_000
 """Steps times equations, some seconds, beyond which a run is given back: the solver has no limit of its own, and cannot
 be interrupted."""
@@ -152,6 +155,8 @@ class _Blender:
             return e
         if (e, path) in self._memo:
             return self._memo[e, path]
+        if len(self._memo) > MOST_BLENDED:
+            raise NotCompilableError("too many conditions inside one another")
         if isinstance(e, Where):
             left, right, yes, no = e.args
             if not isinstance(left, Mode):

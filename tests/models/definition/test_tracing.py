@@ -10,7 +10,7 @@ import pytest
 
 from fmepy.errors import ModelError, TracingError
 from fmepy.expressions.equations import symbol
-from fmepy.models.definition.tracing import Traced, as_expression, call_traced, traced
+from fmepy.models.definition.tracing import SymbolArray, Traced, as_expression, call_traced, in_steps, traced
 from fmepy.models.ode import OdeModel
 
 UFUNCS = ["exp", "expm1", "exp2", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "arcsin",
@@ -147,6 +147,43 @@ def test_small_vector_functions_are_compiled_too():
     assert model.engine == "diffsol"
     np.testing.assert_allclose(model(), plain, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(plain.total, plain.a + plain.b)
+
+
+def test_arrays_times_symbols_are_traced():
+    def both(t, y, p):
+        return (
+            p["k"] * y * (1 - y / p["K"]) - np.maximum(y, p["k"]) * np.array([0.1, 0.2]) + np.where(t > 0.5, p["k"], 0)
+        )
+
+    model = OdeModel(both, state={"a": 1, "b": 2}, times=[0, 1, 2], parms={"k": 0.5, "K": 3})
+    assert model.equations is not None
+    plain = model.replace(engine="scipy", rtol=1e-9, atol=1e-9)()
+    np.testing.assert_allclose(model(), plain, rtol=1e-4)
+
+
+def test_an_array_of_symbols_is_compared_and_chosen_from_by_element():
+    v = np.array([traced("a"), traced("b")], dtype=object).view(SymbolArray)
+    chosen = np.where((v > 1) & (v < traced("k")), v, np.clip(-v, 0, 1))
+    assert [str(c.expression) for c in chosen][
+        1
+    ] == "where(b > 1, where(k > b, b, min(max(-b, 0), 1)), min(max(-b, 0), 1))"
+    assert str(np.max(v).expression) == "max(a, b)"
+    assert str((v @ v).expression) == "a**2 + b**2"
+    with pytest.raises(TracingError, match="decides on a symbol"):
+        np.sort(v)
+
+
+def test_what_grows_large_gets_a_name_in_steps():
+    def grown(x):
+        for _ in range(20):
+            x = x + 0.5 * np.sin(x * x + 1)
+        return x
+
+    with in_steps(200) as steps:
+        assert len(str(grown(traced("x")).expression)) < 60
+    assert 20 <= len(steps) <= 60
+    with in_steps(30), pytest.raises(TracingError, match="too many operations"):
+        grown(traced("x"))
 
 
 def test_a_tracing_error_names_the_line_of_the_users_function():

@@ -1,0 +1,337 @@
+"""A module that is a Python function -> statements, where it can be: it is called once with symbols.
+
+What comes out is what the function did (`models.definition.tracing`), as trees of `dmi.tree`, so that it is compiled
+and becomes equations as text does. What is used more than once becomes a hidden variable. A function is left as it is
+where it needs a number (an ``if`` on a value, ``math.exp``), where it may keep something between two calls, or does not
+give the same numbers in the end.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from fmepy.dmi.functions import FUNCTIONS
+from fmepy.dmi.returned import values_of
+from fmepy.dmi.tree import (
+    Array,
+    Binary,
+    Call,
+    Chain,
+    Compare,
+    Element,
+    Expr,
+    FunctionStatement,
+    Minus,
+    Name,
+    Number,
+    Target,
+    element_names,
+)
+from fmepy.errors import ModelError, TracingError
+from fmepy.expressions.equations import symbol
+from fmepy.models.definition.tracing import SymbolArray, as_expression, call_traced, in_steps, traced
+
+MOST_ELEMENTS = 500
+"""Elements that a function reads and assigns up to which it is traced."""
+MOST_OPERATIONS = 4_000
+"""Operations on symbols up to which it is; they take a second."""
+_DEEPEST = 40  # levels of a tree, from which on a part of it becomes a hidden variable
+_PURE = frozenset({
+    "abs", "all", "any", "bool", "dict", "divmod", "enumerate", "float", "int", "isinstance", "len", "list", "map",
+    "max", "min", "pow", "range", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip", "ArithmeticError",
+    "TypeError", "ValueError",
+})  # fmt: skip
+_MODULES = ("numpy", "math", "fmepy")
+_CHANGING = frozenset({"random", "fill", "sort", "put", "resize", "load", "loadtxt", "genfromtxt", "fromfile"})
+_KEPT = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype, np.ufunc)
+_POINTS = (1.0, -0.8, 130.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """A function as statements.
+
+    Attributes
+    ----------
+    hidden : tuple of (str, Expr)
+        Scalars that are used more than once, in an order in which each comes after what it needs.
+    values : tuple of (Name, Expr)
+        What is assigned.
+    """
+
+    hidden: tuple[tuple[str, Expr], ...]
+    values: tuple[tuple[Name, Expr], ...]
+
+
+def written(statement: FunctionStatement) -> Written:
+    """Return the statements of a module that is a Python function.
+
+    Raises
+    ------
+    TracingError
+        Why it has none, with the line of the function.
+    """
+    function = getattr(statement.function, "function", statement.function)
+    elements = sum(math.prod(n.shape) for n in (*statement.reads, *statement.assigns))
+    if elements > MOST_ELEMENTS:
+        raise TracingError(f"it reads and assigns {elements} numbers; up to {MOST_ELEMENTS} become equations")
+    reason = _changing(function, set())
+    if reason:
+        raise TracingError(reason)
+    symbols = {e: traced(e) for n in statement.reads for e in element_names(n.name, n.shape)}
+    arguments = [_array([symbols[e] for e in element_names(n.name, n.shape)], n) for n in statement.reads]
+    with in_steps(MOST_OPERATIONS) as steps:
+        returned = call_traced(function, *arguments)
+    names = tuple(n.name for n in statement.assigns)
+    try:
+        found = values_of(returned, statement.assigns, statement.module, object)
+    except ModelError as error:
+        raise TracingError(str(error)) from error
+    expressions = [_real(v, name) for name, values in zip(names, found, strict=True) for v in values]
+    _check_numbers(statement, function, list(symbols), _put_in(steps, expressions))
+    return _Writer(statement).written(steps, expressions)
+
+
+def _put_in(steps: dict[Any, Any], expressions: list[Any]) -> list[Any]:
+    """Return expressions with the values of named steps in their places."""
+    from fmepy.expressions.nodes import Shared
+
+    rule: dict[Any, Any] = {}
+    for value, name in steps.items():
+        rule[name] = Shared(name.name, value.xreplace(dict(rule)))
+    return [e.xreplace(rule) for e in expressions]
+
+
+def _array(values: list[Any], name: Name) -> Any:
+    """Return the values of a variable as the function gets them."""
+    if not name.shape:
+        return values[0]
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out.reshape(name.shape).view(SymbolArray)
+
+
+def _real(value: Any, name: str) -> Any:
+    """Return what was returned as an expression."""
+    expression = as_expression(value)
+    if expression.is_number and not expression.is_finite:
+        raise TracingError(f"{name} is {expression}, which is no number")
+    return expression
+
+
+# --- functions that may keep something between two calls
+
+
+def _changing(function: Any, seen: set[int]) -> str:
+    """Return why a function may give other values when it is called again, or an empty string."""
+    if not isinstance(function, FunctionType):
+        return f"{type(function).__name__} is no function written with def"
+    if id(function) in seen:
+        return ""
+    seen.add(id(function))
+    codes = list(_codes(function.__code__))
+    steps = [i for code in codes for i in dis.get_instructions(code)]
+    stores = any(i.opname == "STORE_SUBSCR" for i in steps)
+    free = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    for i in steps:
+        if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "IMPORT_NAME", "YIELD_VALUE") or (
+            i.opname == "STORE_DEREF" and i.argval in free
+        ):
+            what = "imports" if i.opname == "IMPORT_NAME" else "changes"
+            return f"it {what} {i.argval!r}, and may give other values when it is called again"
+        if i.opname in ("LOAD_ATTR", "LOAD_METHOD") and i.argval in _CHANGING:
+            return f"it uses .{i.argval}, and may give other values when it is called again"
+    used = {i.argval for i in steps if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    kept = {name: function.__globals__[name] for name in sorted(used) if name in function.__globals__}
+    unknown = [n for n in sorted(used) if n not in kept and not (n in _PURE and hasattr(builtins, n))]
+    if unknown:
+        return f"it calls {unknown[0]}, of which nothing is known beforehand"
+    for name, cell in free.items():
+        kept[name] = cell.cell_contents if _is_filled(cell) else None
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for name, value in [*kept.items(), *(("a default", v) for v in defaults)]:
+        reason = _keeping(name, value, stores, seen)
+        if reason:
+            return reason
+    return ""
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  # that of a function's own name may be empty yet
+    except ValueError:
+        return False
+    return True
+
+
+def _keeping(name: str, value: Any, stores: bool, seen: set[int]) -> str:
+    """Return why what a function uses of its surroundings may change, or an empty string."""
+    if isinstance(value, ModuleType):
+        known = value.__name__.partition(".")[0] in _MODULES
+        return "" if known else f"it uses the module {value.__name__}, which has no symbolic form"
+    if isinstance(value, FunctionType):
+        own = value.__module__.partition(".")[0] in _MODULES
+        return "" if own else _changing(value, seen)
+    if isinstance(value, (tuple, frozenset)):
+        return next((r for v in value if (r := _keeping(name, v, stores, seen))), "")
+    if isinstance(value, BuiltinFunctionType):
+        known = (value.__module__ or "").partition(".")[0] in (*_MODULES, "_operator")
+        return "" if known else f"it calls {value.__name__}, of which nothing is known beforehand"
+    if isinstance(value, np.ndarray) and not stores:
+        return ""
+    if isinstance(value, _KEPT) or (type(value).__module__.partition(".")[0] == "numpy" and callable(value)):
+        return ""
+    return f"it uses {name!r} ({type(value).__name__}), which may change between two calls; make it an argument"
+
+
+# --- whether the expressions give the function's numbers
+
+
+def _check_numbers(
+    statement: FunctionStatement, function: Callable[..., Any], names: Sequence[str], expressions: list[Any]
+) -> None:
+    """Refuse expressions that do not give the numbers that the function gives."""
+    from fmepy.compiled.python_code import scalar_function
+
+    ours = scalar_function([[symbol(n) for n in names]], expressions)
+    for scale in _POINTS:
+        given = scale * (0.7 + 0.37 * np.arange(len(names)) % 1.9)
+        at, arguments = 0, []
+        for n in statement.reads:
+            size = math.prod(n.shape)
+            arguments.append(given[at : at + size].reshape(n.shape).copy() if n.shape else float(given[at]))
+            at += size
+        try:
+            with np.errstate(all="ignore"):
+                direct = np.concatenate(
+                    values_of(function(*arguments), statement.assigns, statement.module, float) or [np.zeros(0)]
+                )
+        except Exception:  # the function itself fails there: nothing to compare
+            continue
+        if np.isfinite(direct).all() and not np.allclose(ours(given.tolist()), direct, rtol=1e-8, atol=1e-12):
+            raise TracingError(
+                "called with symbols it does not give the numbers that it gives; it may use random numbers or keep "
+                "something between calls"
+            )
+
+
+# --- expressions -> trees
+
+
+class _Writer:
+    """Expressions of one function -> trees of statements."""
+
+    def __init__(self, statement: FunctionStatement) -> None:
+        self._statement = statement
+        self._leaves: dict[str, Target] = {}
+        for n in statement.reads:
+            indices = product(*map(range, n.shape))
+            for name, index in zip(element_names(n.name, n.shape), indices, strict=True):
+                self._leaves[name] = Element(n.name, index, n.shape) if n.shape else n
+        self._trees: dict[Any, tuple[Expr, int]] = {}
+        self._hidden: list[tuple[str, Expr]] = []
+
+    def written(self, steps: dict[Any, Any], expressions: list[Any]) -> Written:
+        """Return the statements; named steps, and what stands in several places, are hidden."""
+        order, uses = _in_order([*steps, *expressions])
+        for e in order:
+            inside = [self._trees[a] for a in e.args]
+            tree, depth = self._node(e, [t for t, _ in inside]), 1 + max((d for _, d in inside), default=0)
+            if e in steps or (e.args and not isinstance(tree, Number) and (uses[e] > 1 or depth > _DEEPEST)):
+                name = f"{self._statement.module}({len(self._hidden) + 1})"
+                self._hidden.append((name, tree))
+                tree, depth = Name(name), 0
+                if e in steps:
+                    self._leaves[steps[e].name] = tree
+            self._trees[e] = tree, depth
+        at, values = 0, []
+        for n in self._statement.assigns:
+            size = math.prod(n.shape)
+            items = tuple(self._trees[e][0] for e in expressions[at : at + size])
+            values.append((n, Array(items, shape=n.shape) if n.shape else items[0]))
+            at += size
+        return Written(tuple(self._hidden), tuple(values))
+
+    def _node(self, e: Any, arguments: list[Expr]) -> Expr:
+        if e.is_Symbol:
+            return self._leaves[e.name]
+        if e.is_number and e.is_real:
+            return Number(float(e))
+        if e.is_Add:
+            return _sum(arguments)
+        if e.is_Mul:
+            return _product(arguments)
+        if e.is_Pow:
+            return _power(*arguments)
+        name = getattr(e, "word", "") or e.func.__name__
+        if name == "where":
+            left, right, *branches = arguments
+            return Call("where", (Compare(">", left, right), *branches))
+        if name == "mod":
+            return Binary("%", *arguments)
+        if name not in FUNCTIONS or FUNCTIONS[name].kind != "each":
+            raise TracingError(f"{name}(...) has no form in the language of modules")
+        return Call(name, tuple(arguments))
+
+
+def _in_order(expressions: list[Any]) -> tuple[list[Any], dict[Any, int]]:
+    """Return all parts of expressions, inner ones first, and how often each is used."""
+    uses: dict[Any, int] = {}
+    order: list[Any] = []
+    waiting = [(e, False) for e in reversed(expressions)]
+    while waiting:
+        e, is_done = waiting.pop()
+        if is_done:
+            order.append(e)
+            continue
+        uses[e] = uses.get(e, 0) + 1
+        if uses[e] == 1:
+            waiting.append((e, True))
+            waiting += ((a, False) for a in reversed(e.args))
+    return order, uses
+
+
+def _sum(terms: list[Expr]) -> Expr:
+    """Return a sum; what is subtracted goes behind."""
+    signs = sorted(((isinstance(x, Minus), x.x if isinstance(x, Minus) else x) for x in terms), key=lambda s: s[0])
+    first = Minus(signs[0][1]) if signs[0][0] else signs[0][1]
+    return Chain(tuple("-" if minus else "+" for minus, _ in signs[1:]), (first, *(x for _, x in signs[1:])))
+
+
+def _product(factors: list[Expr]) -> Expr:
+    """Return a product, as a quotient where factors are powers of less than zero; -1 as a sign."""
+    minus = Number(-1.0) in factors
+    above: list[Expr] = [x for x in factors if x != Number(-1.0) and not _is_quotient(x)]
+    below = [x.items[1] for x in factors if isinstance(x, Chain) and _is_quotient(x)]
+    items = above or [Number(1.0)]
+    ops = ("*",) * (len(items) - 1) + ("/",) * len(below)
+    out = Chain(ops, (*items, *below)) if ops else items[0]
+    return Minus(out) if minus else out
+
+
+def _is_quotient(x: Expr) -> bool:
+    return isinstance(x, Chain) and x.ops == ("/",) and x.items[0] == Number(1.0)
+
+
+def _power(base: Expr, exponent: Expr) -> Expr:
+    """Return a power; one of a number below zero as a quotient."""
+    n = exponent.value if isinstance(exponent, Number) else 1.0
+    if n < 0:
+        return Chain(("/",), (Number(1.0), base if n == -1 else _power(base, Number(-n))))
+    return Call("sqrt", (base,)) if n == 0.5 else Binary("**", base, exponent)
