@@ -65,6 +65,32 @@ html_show_sourcelink = False
 html_copy_source = False
 
 
+def split_names(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Give each of several attributes that a docstring names in one line, ``a, b : float``, a line of its own."""
+    if "Attributes" not in lines:
+        return
+    first = lines.index("Attributes") + 2
+    last = next((k for k in range(first, len(lines)) if not lines[k]), len(lines))
+    entries: list[list[str]] = []
+    for line in lines[first:last]:
+        if line.startswith(" ") and entries:
+            entries[-1].append(line)
+        else:
+            entries.append([line])
+    told = []
+    for head, *text in entries:
+        names, colon, kind = head.partition(" : ")
+        told += [line for one in names.split(", ") for line in (one + colon + kind, *text)]
+    lines[first:last] = told
+
+
+def drop_marks(app: Sphinx, doctree: nodes.document) -> None:
+    """Drop from code what is said to ruff alone."""
+    for block in doctree.findall(nodes.literal_block):
+        block.rawsource = re.sub(r"\s+# (fmt: skip|noqa: \w+)", "", block.rawsource)
+        block.children = [nodes.Text(block.rawsource)] if "# " in block.astext() else block.children
+
+
 def say_pictures(app: Sphinx, doctree: nodes.document) -> None:
     """Take the paragraph above a vignette's picture for its alternative text."""
     said = ""
@@ -84,6 +110,8 @@ def say_thumbnails(app: Sphinx, doctree: nodes.document, page: str) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Let both have their turn."""
+    """Let them have their turn."""
+    app.connect("autodoc-process-docstring", split_names, priority=400)  # before napoleon
+    app.connect("doctree-read", drop_marks)
     app.connect("doctree-read", say_pictures)
     app.connect("doctree-resolved", say_thumbnails)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,19 @@ def test_a_vignette_runs_and_says_what_it_finds(path, tmp_path, monkeypatch, cap
 
 def nothing_written(found: dict[str, Any], folder: Path) -> None:
     assert not list(folder.iterdir())
+
+
+INSTALLED = {"fmepy", "matplotlib", "numpy", "pandas", "scipy"}  # by `pip install fmepy`
+OPTIONAL = {"global_indices", "to_arviz", "get_executor", "Client"}  # what says which package to install
+
+
+@pytest.mark.parametrize("path", VIGNETTES, ids=lambda path: path.stem)
+def test_a_vignette_needs_no_optional_package(path):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    imported = {alias.name for n in nodes if isinstance(n, ast.Import) for alias in n.names}
+    imported |= {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in imported} <= INSTALLED | sys.stdlib_module_names
+    assert not {n.attr for n in nodes if isinstance(n, ast.Attribute)} & OPTIONAL
 
 
 # --- what does not belong before a reader's eyes

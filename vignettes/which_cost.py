@@ -20,7 +20,6 @@ Each is fitted by simulation, by errors of one-step predictions (with a gain of 
 
 import math
 import sys
-import time
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -134,14 +133,12 @@ def compared(records: dict[str, pd.DataFrame]) -> tuple[pd.DataFrame, dict[tuple
     for record, data in records.items():
         model = model_of(record)
         for way in COLORS:
-            began = time.process_time()
             cost, fit, converged = fitted(record, way, model, data)
-            used = time.process_time() - began
             errors[record, way] = e = errors_of(way, cost, fit, data)
             row = {"record": record, "way": way}
             for name in TRUTH:
                 row |= {name: fit.par[name], f"se_{name}": fit.std_error[name]}
-            rows.append(row | {"sd_error": e.std(), "rho_1": correlation(e, 1), "converged": converged, "s": used})
+            rows.append(row | {"sd_error": e.std(), "rho_1": correlation(e, 1), "converged": converged})
     return pd.DataFrame(rows).set_index(["record", "way"]), errors
 
 
@@ -225,7 +222,7 @@ def draw(record: str, table: pd.DataFrame, errors: dict, scapes: dict, data: pd.
 records = {name: drawn(name) for name in RECORDS}
 table, errors = compared(records)
 off = (table["stiffness"] - 1.0).abs() / table["se_stiffness"]
-print(table.drop(columns="s").assign(off=off).round(4).to_string())
+print(table.assign(off=off).round(4).to_string())
 
 stiffness, error = table["stiffness"], table["se_stiffness"]
 assert np.isclose(stiffness["quiet", "simulation"], 0.9985, rtol=5e-3)

@@ -256,6 +256,15 @@ class BoundCost(Protocol):
         True if `jacobian` is of the model's exact sensitivities, False if of its differences; None: nobody says.
     retries : int
         Runs so far that the first engine could not finish and another one did.
+
+    Examples
+    --------
+    >>> from fmepy.costs.simulation import SimulationCost
+    >>> from fmepy.models.ode import OdeModel
+    >>> model = OdeModel("d(A)/dt = -k*A", state={"A": 2.0}, times=[0, 1, 2], parms={"k": 0.5})
+    >>> bound = SimulationCost(model, {"time": [1, 2], "A": [1.2, 0.7]}).bind(["k"])
+    >>> bound.residuals([0.5]).round(3).tolist(), bound.jacobian([0.5]).round(3).tolist()
+    ([0.013, 0.036], [[-1.213], [-1.472]])
     """
 
     parameter_names: tuple[str, ...]
@@ -286,7 +295,20 @@ class BoundCost(Protocol):
 
 @runtime_checkable
 class Cost(Protocol):
-    """A model held against data, see the module's text."""
+    """A model held against data.
+
+    Every cost of fmepy fulfils this, and so may one of your own: `parms`, its bounds, a call that returns a `ModCost`
+    or -2 log L, and `bind`, the fast path (`BoundCost`).
+
+    Examples
+    --------
+    >>> from fmepy.costs.simulation import SimulationCost
+    >>> from fmepy.models.ode import OdeModel
+    >>> model = OdeModel("d(A)/dt = -k*A", state={"A": 2.0}, times=[0, 1, 2], parms={"k": 0.5})
+    >>> cost = SimulationCost(model, {"time": [1, 2], "A": [1.2, 0.7]})
+    >>> isinstance(cost, Cost), round(cost({"k": 0.5}).model, 4)
+    (True, 0.0014)
+    """
 
     @property
     def parms(self) -> pd.Series: ...

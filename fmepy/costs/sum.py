@@ -292,6 +292,18 @@ class SumCost(AddableCost):
     The value is a `ModCost`, or, if a part gives -2 log L alone, the sum of -2 log L (a float). Where some parts are
     likelihoods (noise said in words, a filter) the sum is one, too: parts without noise count with the errors of their
     tables, and are refused if they have none.
+
+    Examples
+    --------
+    >>> from fmepy.costs.simulation import SimulationCost
+    >>> from fmepy.models.ode import OdeModel
+    >>> model = OdeModel("d(A)/dt = -k*A", state={"A": 2.0}, times=[0, 1, 2], parms={"k": 0.5})
+    >>> first, second = ({"time": [1, 2], "A": readings} for readings in ([1.2, 0.7], [1.3, 0.8]))
+    >>> both = SimulationCost(model, first) + SimulationCost(model, second)
+    >>> both().var[["name", "N", "SSR"]].round(4)
+       name  N     SSR
+    0  A[0]  2  0.0014
+    1  A[1]  2  0.0117
     """
 
     parts: tuple[Any, ...]

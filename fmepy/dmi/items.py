@@ -39,6 +39,13 @@ class Item:
         Where it comes from.
     whole : bool
         Whether it was given as a whole; else element by element.
+
+    Examples
+    --------
+    >>> from fmepy.dmi.database import Database
+    >>> tax = Database({"tax": ([0, 10], [0.0, 5.0])}).items.loc["tax"]
+    >>> tax["kind"]
+    'series'
     """
 
     name: str

@@ -377,6 +377,15 @@ def read_module_file(file: str | Path) -> Module:
         The file cannot be read, or is not text in UTF-8.
     ModelTextError
         Its text cannot be read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "sales.fme")
+    ...     _ = file.write_text("orders = market * share")
+    ...     read_module_file(file).name
+    'sales'
     """
     path = Path(file)
     try:

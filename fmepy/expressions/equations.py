@@ -60,6 +60,13 @@ class Equations:
         Name of the independent variable.
     algebraic : tuple of str
         States without a rate: the entry of such a state in `rates` is an expression that is zero at every time.
+
+    Examples
+    --------
+    >>> from fmepy.models.ode import OdeModel
+    >>> model = OdeModel(lambda t, A, *, k=0.5: -k * A, state={"A": 2.0}, times=[0, 1])
+    >>> model.equations
+    d(A)/dt = -A*k
     """
 
     kind: Literal["ode", "difference"]

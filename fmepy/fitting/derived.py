@@ -128,6 +128,20 @@ def sandwich(cost: Any, fit: ModFit) -> pd.DataFrame:
     References
     ----------
     White (1982), Econometrica 50, 1-25.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fmepy.fimlof.cost import FimlofCost
+    >>> from fmepy.fitting.modfit import modFit
+    >>> from fmepy.models.difference import DifferenceModel
+    >>> model = DifferenceModel("next(x) = a * x", state={"x": 1.0}, times=range(41), parms={"a": 0.9})
+    >>> readings = {"time": range(1, 41), "x": np.random.default_rng(1).standard_normal(40)}
+    >>> cost = FimlofCost(model, readings, process_noise={"x": 1.0}, measurement_noise={"x": 0.0})
+    >>> fit = modFit(cost, ["a"])
+    >>> robust = sandwich(cost, fit)
+    >>> bool(0.3 < robust.loc["a", "a"] / fit.cov_scaled.loc["a", "a"] < 3)
+    True
     """
     if not callable(getattr(cost.bind() if hasattr(cost, "bind") else None, "sample_scores", None)):
         raise ArgumentError(

@@ -63,6 +63,16 @@ class BoundModel(Protocol):
         True if `sensitivities` solves the sensitivity equations, False if it takes differences of runs.
     retries : int
         Runs so far that the first engine could not finish and another one did.
+
+    Examples
+    --------
+    >>> from fmepy.models.ode import OdeModel
+    >>> model = OdeModel("d(A)/dt = -k*A", state={"A": 2.0}, times=[0, 1, 2], parms={"k": 0.5})
+    >>> bound = model.bind(["k"])
+    >>> bound.simulate([1.0]).round(3).tolist()
+    [[2.0], [0.736], [0.271]]
+    >>> bound.sensitivities([1.0])[1].round(3).tolist()
+    [[[0.0]], [[-0.736]], [[-0.541]]]
     """
 
     @property
@@ -163,7 +173,23 @@ def keep_within(bound: Any, lower: Vector, upper: Vector) -> None:
 
 @runtime_checkable
 class Model(Protocol):
-    """A dynamic model, see the module's text."""
+    """A dynamic model: a function of its parameters.
+
+    Every model of fmepy fulfils this, and so may one of your own: `parms`, `times`, `var_names`, a call that returns a
+    table, and `bind`, the fast path (`BoundModel`) that fits, chains and ensembles take.
+
+    Examples
+    --------
+    >>> from fmepy.models.ode import OdeModel
+    >>> model = OdeModel("d(A)/dt = -k*A", state={"A": 2.0}, times=[0, 1, 2], parms={"k": 0.5})
+    >>> isinstance(model, Model)
+    True
+    >>> model({"k": 1.0}).round(3)
+       time      A
+    0     0  2.000
+    1     1  0.736
+    2     2  0.271
+    """
 
     @property
     def parms(self) -> pd.Series: ...

@@ -162,6 +162,12 @@ class Transport:
     flux : ndarray, shape (n_cell + 1,)
         Through every edge, per area and time, positive in the direction of x.
     grid : Grid1D
+
+    Examples
+    --------
+    >>> flow = transport_1d([1.0, 2.0, 4.0], Grid1D([0, 1, 2, 3]), D=0.5)
+    >>> flow.flux.tolist(), flow.rate.tolist()
+    ([0.0, -0.5, -1.0, 0.0], [0.5, 0.5, -1.0])
     """
 
     rate: Vector
