@@ -25,7 +25,7 @@ _TOKEN = re.compile(
     r"""|(?P<mark>[\[\]{},=.])|(?P<word>[^\s\[\]{},=.\#"']+)""",
     re.DOTALL,
 )
-_KINDS = {
+KINDS = {
     str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number", list: "a list",
     dict: "a table",
 }  # fmt: skip
@@ -39,10 +39,13 @@ class Section:
     file : Path
     data : dict
         What it holds.
+    text : str
+        The text of the whole file.
     """
 
-    def __init__(self, file: Path, data: dict[str, Any], lines: Mapping[Key, int], path: Key = ()) -> None:
-        self.file, self.data, self._lines, self._path = file, data, lines, path
+    def __init__(self, file: Path, data: dict[str, Any], scanner: _Scanner, path: Key = ()) -> None:
+        self.file, self.data, self._scanner, self._path = file, data, scanner, path
+        self.text = scanner.text
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -56,7 +59,7 @@ class Section:
         path = Path(path)
         text = _text(path)
         try:
-            data = tomllib.loads(text)
+            data, scanner = tomllib.loads(text), _Scanner(text)
         except tomllib.TOMLDecodeError as error:
             said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
             line = (said and said[2]) or str(text.count("\n") + 1)
@@ -64,23 +67,34 @@ class Section:
         except (RecursionError, ValueError) as error:  # ValueError: a whole number of thousands of digits
             why = "brackets are nested too deeply" if isinstance(error, RecursionError) else error
             raise ArgumentError(f"{path}: this cannot be read: {why}.") from None
-        return cls(path, data, _Scanner(text).lines)
+        return cls(path, data, scanner)
+
+    @property
+    def name(self) -> str:
+        """What the table is called, from the outside to the inside."""
+        return ".".join(map(str, self._path))
 
     def error(self, key: str | int | Key, message: str) -> ArgumentError:
         """Return the error about a key, with file and line."""
         inner = key if isinstance(key, tuple) else (key,)
-        where = [*self._path, *inner]
-        while where and tuple(where) not in self._lines:  # a whole that is not written in one place
-            where.pop()
-        line = f":{self._lines[tuple(where)]}" if where else ""
-        return ArgumentError(f"{self.file}{line}: {message}")
+        line = self.line(inner)
+        return ArgumentError(f"{self.file}{f':{line}' if line else ''}: {message}")
+
+    def line(self, key: Key, line: int = 0) -> int:
+        """Return the line of a key (0: of none), or of the line `line`, from 1, of the text that is its value."""
+        where = (*self._path, *key)
+        if line and where in self._scanner.texts:
+            return self._scanner.texts[where] + line - 1
+        while where and where not in self._scanner.lines:  # a whole that is not written in one place
+            where = where[:-1]
+        return self._scanner.lines.get(where, 0)
 
     def check(self, known: Iterable[str]) -> None:
         """Refuse keys that are not known, naming the nearest."""
         names = list(known)
         for key in self.data:
             if key not in names:
-                inside = f" in {'.'.join(map(str, self._path))}" if self._path else ""
+                inside = f" in {self.name}" if self._path else ""
                 near = did_you_mean(key, names).strip().removeprefix("Did").removesuffix("?")
                 hint = f"; did{near}?" if near else f"; there are {listed(names)}"
                 raise self.error(key, f"unknown key {key!r}{inside}{hint}")
@@ -93,7 +107,7 @@ class Section:
         if float in wanted and type(value) is int:
             return float(value)
         if type(value) not in wanted:
-            raise self.error(key, f"`{key}` must be {' or '.join(_KINDS[k] for k in wanted)}; got {value!r}.")
+            raise self.error(key, f"`{key}` must be {' or '.join(KINDS[k] for k in wanted)}; got {value!r}.")
         return value
 
     def texts(self, key: str, *, required: bool = False) -> list[str] | None:
@@ -111,7 +125,11 @@ class Section:
 
     def table(self, key: str) -> Section:
         """Return a table inside this one, an empty one where there is none."""
-        return Section(self.file, self.get(key, dict, {}), self._lines, (*self._path, key))
+        return self.inside(key, self.get(key, dict, {}))
+
+    def inside(self, key: str | int | Key, data: dict[str, Any]) -> Section:
+        """Return a table that stands at a key, or deeper."""
+        return Section(self.file, data, self._scanner, (*self._path, *(key if isinstance(key, tuple) else (key,))))
 
     def beside(self, text: str) -> Path:
         """Return a path of the file, which counts from where the file is."""
@@ -139,10 +157,12 @@ def _text(path: Path) -> str:
 
 
 class _Scanner:
-    """Finds the line of every key of a valid TOML text."""
+    """Finds the line of every key of a valid TOML text, and that in which a text of several lines begins."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self.lines: dict[Key, int] = {}
+        self.texts: dict[Key, int] = {}
         ends = [i for i, c in enumerate(text) if c == "\n"]
         self._tokens = [
             (m.lastgroup, m.group(), bisect_right(ends, m.start() - 1) + 1)
@@ -212,6 +232,8 @@ class _Scanner:
         """Read a value, and note the lines of what is in it."""
         self.lines.setdefault(path, self._tokens[self._at][2])
         opened, i = self._next(), 0
+        if opened[:3] in ('"""', "'''"):  # a line break right after the opening is none of the text's
+            self.texts.setdefault(path, self._tokens[self._at][2] + (opened[3:4] == "\n"))
         if opened not in ("[", "{") or self._kind() != "mark":
             while self._kind() not in ("newline", "end") and self._next() not in (",", "]", "}"):
                 self._at += 1
