@@ -1,0 +1,73 @@
+"""``filter``: states, residuals and suspicious readings at the estimates, and forecasts beyond the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmepy.fimlof.cost import FimlofCost
+from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
+from fmepy.workflow.steps.results import Filtering
+from fmepy.workflow.steps.scale import natural, natural_covariance
+
+if TYPE_CHECKING:
+    from fmepy.workflow.task import Task
+
+NAME = "filter"
+
+
+def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the fit."""
+    return ("fit",)
+
+
+def size(task: Task, arguments: Mapping[str, Any]) -> str:
+    """Return how much there is to run."""
+    steps = arguments.get("steps")
+    return "1 pass over the data" + (f", {steps} steps beyond them" if steps else "")
+
+
+def check(task: Task, arguments: Mapping[str, Any]) -> None:
+    """Refuse a cost that is no filter."""
+    if not isinstance(task.cost, FimlofCost):
+        raise task.case.section.error(
+            (NAME,), '`filter` is the filter of a cost of kind = "fimlof"; this cost is another one.'
+        )
+
+
+def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Filtering:
+    """Return the filter at the estimates, and a forecast where one is asked for."""
+    fit = best_fit(done)
+    result = task.cost.filter(natural(task, fit.par), smooth=arguments.get("smooth", True))
+    if result.failure is not None:
+        doing.remember(f"The filter broke down at the estimates: {result.failure}")
+    steps, forecast = arguments.get("steps"), None
+    if steps and result.failure is None:
+        C = natural_covariance(task, fit)
+        known = bool(np.isfinite(C.to_numpy()).all())
+        if not known:
+            doing.remember("The fit has no covariance: the forecast takes the estimates as known.")
+        level = {"level": arguments["level"]} if "level" in arguments else {}
+        forecast = result.forecast(steps, parm_cov=C if known else None, **level)
+    return Filtering(result, forecast)
+
+
+def tables(task: Task, result: Filtering) -> Tables:
+    """Return filter.csv, a row a reading, and forecast.csv where there is one."""
+    found = {"filter.csv": result.result.residuals}
+    return found | ({} if result.forecast is None else {"forecast.csv": result.forecast.frame})
+
+
+def verdict(task: Task, result: Filtering) -> str:
+    """Return how well data and model agree."""
+    flt = result.result
+    if flt.failure is not None:
+        return f"The filter broke down: {flt.failure}"
+    flags, jumps = int(flt.residuals["flag"].sum()), int(flt.shocks["flag"].sum())
+    return (
+        f"{flt.nobs} readings, log-likelihood {flt.loglik:.6g}, sum of squared standardised innovations "
+        f"{flt.sumsq:.4g}; {flags} suspected {'reading' if flags == 1 else 'readings'}, {jumps} "
+        f"{'jump' if jumps == 1 else 'jumps'} of states."
+    )

@@ -1,0 +1,101 @@
+"""``sample``: how sure the parameters are, by a chain from the fit; it goes on where it was killed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.fitting.result import ModFit
+from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
+from fmepy.mcmc.result import ModMCMC
+from fmepy.parallel.folder import HEADER
+from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
+from fmepy.workflow.steps.scale import natural_chain
+
+if TYPE_CHECKING:
+    from fmepy.workflow.task import Task
+
+NAME = "sample"
+NITER = 1000
+_RHAT, _ESS = 1.01, 400
+
+
+def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the fit, at which it starts."""
+    return ("fit",)
+
+
+def size(task: Task, arguments: Mapping[str, Any]) -> str:
+    """Return how much there is to run."""
+    n = arguments.get("chains", 1)
+    return f"{n} {'chain' if n == 1 else 'chains'} of {arguments.get('niter', NITER)} iterations"
+
+
+def check(task: Task, arguments: Mapping[str, Any]) -> None:
+    """Refuse nothing."""
+
+
+def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> ModMCMC:
+    """Return the chain, on the scale of the task."""
+    how = {"executor": doing.executor, "progress": doing.progress}
+    if (doing.checkpoint / HEADER).exists():
+        return resume_mcmc(task.scaled_cost, doing.checkpoint, prior=task.chain_prior, **how)
+    fit = best_fit(done)
+    words: dict[str, Any] = {"niter": NITER, **_from_fit(fit, arguments, doing), **arguments}
+    return modMCMC(
+        task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(), prior=task.chain_prior,
+        seed=doing.seed, checkpoint=doing.checkpoint, checkpoint_every=doing.every, **how, **words,
+    )  # fmt: skip
+
+
+def _from_fit(fit: ModFit, arguments: Mapping[str, Any], doing: Doing) -> dict[str, Any]:
+    """Return the proposal and the variance of the residuals that the fit gives."""
+    words: dict[str, Any] = {}
+    covariance = fit.cov_scaled
+    if np.isfinite(covariance.to_numpy()).all():
+        words["jump"] = covariance * (2.4**2 / len(fit.par))
+    elif "jump" not in arguments:
+        why = f"{', '.join(fit.at_bound)} lies on a bound" if fit.at_bound else "it is singular"
+        doing.remember(
+            f"The fit has no covariance of all parameters ({why}): the chain begins with steps of a tenth of each."
+        )
+    weighted = fit.cost is not None and not np.allclose(fit.cost.residuals["weight"].to_numpy(dtype=float), 1.0)
+    if not fit.is_scalar and not (fit.with_prior and weighted):  # with a prior errors that are given are the errors
+        words["var0"] = fit.ms if fit.cost is None else fit.var_ms_unweighted
+    return words
+
+
+def tables(task: Task, result: ModMCMC) -> Tables:
+    """Return sample.csv, a row a draw, and sample_summary.csv, a row a parameter."""
+    own = natural_chain(task, result)
+    return {"sample.csv": own.pars.reset_index(), "sample_summary.csv": _summary(own)}
+
+
+def _summary(chain: ModMCMC) -> pd.DataFrame:
+    """Return a row a parameter, and a sampled variance: mean, quantiles, and how far they can be trusted."""
+    whole = chain.summary().frame.T
+    trust = chain.diagnostics()[["rhat", "ess_bulk", "ess_tail", "mcse"]]
+    return whole.join(trust).rename_axis("parameter").reset_index()
+
+
+def verdict(task: Task, result: ModMCMC) -> str:
+    """Return whether the chains can be trusted."""
+    found = result.diagnostics()
+    rhat, ess = worst(found, "rhat"), worst(found, "ess_bulk")
+    ok = rhat <= _RHAT and ess >= _ESS
+    n = len(result.chains)
+    return (
+        f"{n} {'chain' if n == 1 else 'chains'} of {result.n_draw} draws; the largest R-hat is {rhat:.4g}, the least "
+        f"effective sample {ess:.4g}: {'they can be trusted' if ok else 'too few draws, or chains that disagree'}."
+    )
+
+
+def worst(diagnostics: pd.DataFrame, what: str) -> float:
+    """Return the worst R-hat, or the least effective size, of all parameters; NaN if one of them cannot be said."""
+    values = diagnostics[what].to_numpy(dtype=float)
+    if np.isnan(values).any():
+        return float("nan")
+    return float(values.max() if what == "rhat" else values.min())

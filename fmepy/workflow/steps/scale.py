@@ -1,0 +1,103 @@
+"""From the scale on which parameters are fitted and sampled back to their own, which all tables are on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from fmepy.costs.mapped import transformed
+from fmepy.fitting.result import ModFit
+from fmepy.mcmc.result import ModMCMC
+from fmepy.parameters.maps import Elementwise
+
+if TYPE_CHECKING:
+    from fmepy.workflow.task import Task
+
+LEVEL = 0.95
+"""Of the intervals of estimates."""
+Labelled = TypeVar("Labelled", pd.Series, pd.DataFrame)
+
+
+def natural(task: Task, values: Labelled) -> Labelled:
+    """Return parameters on their own scale: a Series by name, or a table with a column each; others stay as they are."""
+    names = [str(n) for n in (values.index if isinstance(values, pd.Series) else values.columns)]
+    own = np.atleast_2d(values.to_numpy(dtype=float)).copy()
+    with np.errstate(over="ignore"):
+        for j, name in enumerate(names):
+            kind = task.scale.get(name)
+            if kind == "log":
+                own[:, j] = np.exp(own[:, j])
+            elif kind == "logit":
+                own[:, j] = 1 / (1 + np.exp(-own[:, j]))
+    if isinstance(values, pd.Series):
+        return pd.Series(own[0], index=values.index)
+    return pd.DataFrame(own, index=values.index, columns=values.columns)
+
+
+def natural_chain(task: Task, chain: ModMCMC) -> ModMCMC:
+    """Return a chain with its parameters on their own scale."""
+    return chain.transform(lambda draws: natural(task, draws)) if task.scale else chain
+
+
+def natural_covariance(task: Task, fit: ModFit) -> pd.DataFrame:
+    """Return the covariance of the estimates on their own scale, to first order."""
+    names = tuple(map(str, fit.par.index))
+    slopes = Elementwise(names, task.scale).pull(fit.par.to_numpy(dtype=float), np.ones(len(names)))
+    return pd.DataFrame(fit.cov_scaled.to_numpy() * np.outer(slopes, slopes), index=list(names), columns=list(names))
+
+
+def estimates(task: Task, fit: ModFit) -> pd.DataFrame:
+    """Return the table of estimates: parameter, estimate, se, lower, upper, start, at_bound.
+
+    ``lower`` and ``upper`` are the ends of the 95 % interval, which is symmetric on the scale of the fit; ``se`` is of
+    first order.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    df = fit.df_residual
+    normal = fit.is_scalar or fit.with_prior or np.isnan(df)
+    with np.errstate(invalid="ignore"):
+        q = float(ndtri((1 + LEVEL) / 2)) if normal else float(stdtrit(df, (1 + LEVEL) / 2)) if df > 0 else np.nan
+        half = q * fit.std_error
+        se = np.sqrt(np.diag(natural_covariance(task, fit).to_numpy()))
+    par = pd.Series(fit.par.to_numpy(dtype=float), index=fit.par.index)
+    return pd.DataFrame(
+        {
+            "parameter": [str(n) for n in par.index],
+            "estimate": natural(task, par).to_numpy(),
+            "se": se,
+            "lower": natural(task, par - half).to_numpy(),
+            "upper": natural(task, par + half).to_numpy(),
+            "start": natural(task, task.start)[par.index].to_numpy(),
+            "at_bound": [str(n) in fit.at_bound for n in par.index],
+        }
+    )
+
+
+def models(task: Task) -> tuple[str | None, dict[str, Any]]:
+    """Return the column of the entities, and the model as each of them has it, on its own scale; "" without any."""
+    of_entities = getattr(task.cost, "experiments", None)
+    if of_entities is None:
+        return None, {"": task.model}
+    labels: Sequence[Any] = of_entities.column.labels
+    return str(task.cost.entity), {str(label): task.cost.model_of(label) for label in labels}
+
+
+def scaled(task: Task, model: Any) -> Any:
+    """Return a model as a function of the parameters on the scale on which they are fitted."""
+    kinds = {name: kind for name, kind in task.scale.items() if name in model.parms.index}
+    return transformed(model, kinds) if kinds else model
+
+
+def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:
+    """Return tables one below the other, the entity in the first column where there are any."""
+    if by is None:
+        return parts[""].reset_index(drop=True)
+    tables = []
+    for label, table in parts.items():
+        tables.append(table.reset_index(drop=True))
+        tables[-1].insert(0, by, label, allow_duplicates=True)
+    return pd.concat(tables, ignore_index=True)

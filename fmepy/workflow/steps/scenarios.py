@@ -1,0 +1,125 @@
+"""``scenarios``: what the model says under other conditions, for the same parameter sets in each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
+from fmepy.montecarlo.normal import Norm
+from fmepy.montecarlo.scenario_table import read_scenarios
+from fmepy.montecarlo.scenarios import scenarios
+from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
+from fmepy.workflow.steps.results import WhatIf
+from fmepy.workflow.steps.scale import models, natural, natural_chain, with_parts
+
+if TYPE_CHECKING:
+    from fmepy.workflow.task import Task
+
+NAME = "scenarios"
+NUM = 100
+
+
+def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the fit; a chain is taken where there is one."""
+    return ("fit",)
+
+
+def size(task: Task, arguments: Mapping[str, Any]) -> str:
+    """Return how much there is to run."""
+    n = len(_table(task, arguments))
+    return f"{n} {'scenario' if n == 1 else 'scenarios'}, up to {arguments.get('num', NUM)} parameter sets each"
+
+
+def check(task: Task, arguments: Mapping[str, Any]) -> None:
+    """Refuse a function of the user's, and a table that says what the model cannot do."""
+    error = task.case.section.error
+    if task.model is None:
+        raise error((NAME,), "`scenarios` runs a model; the file's function f(p) is a cost. Name a Model instead.")
+    by, parts = _parts(task, _table(task, arguments))
+    for label, rows in parts.items():
+        model = models(task)[1][label] if by is not None else task.model
+        try:
+            read_scenarios(rows, [str(n) for n in model.parms.index], model)
+        except FmepyError as problem:
+            raise error((NAME, "table"), f"{arguments['table']}: {problem}") from None
+
+
+def _table(task: Task, arguments: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the table that the file names, read as its data are."""
+    from fmepy.workflow.data_file import read_table
+
+    return read_table(task.case.section, (NAME, "table"), arguments["table"])
+
+
+def _parts(task: Task, table: pd.DataFrame) -> tuple[str | None, dict[str, pd.DataFrame]]:
+    """Return the column of the entities, if the table has it, and the rows of each."""
+    by, of_entities = models(task)
+    if by is None or by not in table.columns:
+        return None, {"": table}
+    texts = table[by].map(str)
+    unknown = [t for t in texts if t not in of_entities]
+    if unknown:
+        raise task.case.section.error(
+            (NAME, "table"),
+            f"the table of scenarios names {unknown[0]!r} in {by!r}, which the data do not have."
+            f"{did_you_mean(unknown[0], of_entities)} There are {listed(of_entities)}.",
+        )
+    return by, {t: table[texts == t].drop(columns=by) for t in dict.fromkeys(texts)}
+
+
+def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> WhatIf:
+    """Return the runs of all scenarios, of the chain's draws, or of the fit's covariance where there is no chain."""
+    words: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
+    fit = best_fit(done)
+    if done.get("sample") is not None:
+        source, draws = "the chain", natural_chain(task, done["sample"])
+    else:
+        source, draws = _of_fit(task, fit, words["num"], doing.seed)
+    by, parts = _parts(task, _table(task, arguments))
+    of_entities = models(task)[1]
+    found = {}
+    for label, rows in parts.items():
+        model = of_entities[label] if by is not None else task.model
+        own = [str(n) for n in model.parms.index]
+        values = {str(n): float(v) for n, v in natural(task, fit.par).items() if str(n) in own}
+        given = draws[[c for c in draws.columns if c in own]] if isinstance(draws, pd.DataFrame) else draws
+        found[label] = scenarios(
+            model, rows, parms=values, parInput=given, seed=doing.seed, executor=doing.executor,
+            progress=doing.progress, **words,
+        )  # fmt: skip
+        if found[label].interrupted:
+            break
+    failed = sum(len(part.failures) for part in found.values())
+    if failed:
+        doing.remember(f"{failed} runs of `scenarios` failed and are empty.")
+    return WhatIf(found, by, source)
+
+
+def _of_fit(task: Task, fit: Any, num: int, seed: int) -> tuple[str, pd.DataFrame | None]:
+    """Return draws of the estimates inside their bounds, where there is a covariance."""
+    C = fit.cov_scaled
+    if not np.isfinite(C.to_numpy()).all():
+        return "the fit", None
+    box = {str(n): (task.lower[n], task.upper[n]) for n in fit.par.index}
+    try:
+        draws = Norm(pd.Series(fit.par.to_dict()), pd.DataFrame(C.to_numpy()), box, num=num, seed=seed)
+    except ArgumentError:  # a covariance that is not positive definite, a box that nearly nothing falls into
+        return "the fit", None
+    return "the fit's covariance", natural(task, draws)
+
+
+def tables(task: Task, result: WhatIf) -> Tables:
+    """Return scenarios.csv: [entity,] scenario, x, var, mean, sd, extremes, quantiles."""
+    return {"scenarios.csv": with_parts({k: part.summary().frame for k, part in result.parts.items()}, result.by)}
+
+
+def verdict(task: Task, result: WhatIf) -> str:
+    """Return what was run."""
+    one = next(iter(result.parts.values()))
+    names = list(dict.fromkeys(str(name) for part in result.parts.values() for name in part.names))
+    sets = f"{len(one.pars)} parameter sets from {result.source}" if len(one.pars) > 1 else "the estimates"
+    return f"{len(names)} {'scenario' if len(names) == 1 else 'scenarios'} ({', '.join(names)}), for {sets}."

@@ -1,0 +1,86 @@
+"""``screen``: what the data can tell of the parameters, before any fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmepy.costs.modcost import ModCost
+from fmepy.costs.user_function import is_ours
+from fmepy.sensitivity.collin import collin
+from fmepy.sensitivity.sensfun import sensFun
+from fmepy.workflow.steps.base import Doing, Results, Tables
+from fmepy.workflow.steps.results import Screened
+from fmepy.workflow.steps.scale import natural
+
+if TYPE_CHECKING:
+    from fmepy.workflow.task import Task
+
+NAME = "screen"
+_OF_COLLIN = ("parset", "N", "which", "maxcomb")
+_HIGH = 20.0  # above, a set of parameters is held to be unidentifiable (5 to 20 in the literature)
+
+
+def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return nothing: it looks at the start."""
+    return ()
+
+
+def size(task: Task, arguments: Mapping[str, Any]) -> str:
+    """Return how much there is to run."""
+    return f"sensitivities to {len(task.start)} parameters"
+
+
+def check(task: Task, arguments: Mapping[str, Any]) -> None:
+    """Refuse nothing."""
+
+
+def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Screened:
+    """Return sensitivities at the start, and the collinearity of sets of parameters."""
+    words = {k: v for k, v in arguments.items() if k != "collin" and k not in _OF_COLLIN}
+    start, f = natural(task, task.start), task.cost
+    if not is_ours(f):
+        f, words = _as_table(f, start.to_dict(), words)
+    low, high = natural(task, task.lower).to_dict(), natural(task, task.upper).to_dict()
+    sens = sensFun(
+        f, start.to_dict(), lower=low, upper=high, executor=doing.executor, progress=doing.progress, **words
+    )
+    names = list(sens.names)
+    together = collin(sens, names).value if len(names) > 1 else 1.0
+    sets = None
+    if arguments.get("collin", True) and len(names) > 1:
+        sets = collin(sens, **{k: arguments[k] for k in _OF_COLLIN if k in arguments})
+    return Screened(sens, sets, together)
+
+
+def _as_table(f: Any, start: dict[str, float], words: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a function of the user's that gives residuals as one that gives a table; relative to residuals is nothing."""
+    first = f(dict(start))
+    if isinstance(first, ModCost) or np.ndim(first) != 1 or hasattr(first, "columns"):
+        return f, words
+    x = np.arange(1.0, len(first) + 1)
+    return (lambda p: {"x": x, "residual": np.asarray(f(p), dtype=float)}), {"varscale": 1.0, **words}
+
+
+def tables(task: Task, result: Screened) -> Tables:
+    """Return screen.csv, a row a parameter, and collin.csv, a row a set of them."""
+    ranks = result.sensitivities.summary().frame.rename_axis("parameter").reset_index()
+    return {"screen.csv": ranks} | ({} if result.collinearity is None else {"collin.csv": result.collinearity.frame})
+
+
+def verdict(task: Task, result: Screened) -> str:
+    """Return whether the data can tell the parameters apart."""
+    ranks = result.sensitivities.summary().frame
+    silent = [str(name) for name in ranks.index[ranks["L2"].to_numpy(dtype=float) == 0]]
+    if silent:
+        return f"The data do not respond to {', '.join(silent)} at the start: no fit can find it."
+    n, g = len(ranks), result.together
+    if n == 1:
+        return "One parameter is fitted, to which the data respond."
+    said = "not be told apart by these data" if g > _HIGH else "be told apart by these data"
+    return (
+        f"All {n} fitted parameters together have a collinearity of {g:.3g} (above {_HIGH:g} they can hardly be "
+        f"estimated together): they can {said}."
+    )
