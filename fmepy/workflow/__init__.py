@@ -1,6 +1,28 @@
-"""The command line: models described in files, run and looked at from a terminal.
+"""Models and calibrations described in files: read, run, reported, from the command line and from Python.
 
-A subcommand is a file here with a function ``add(commands)``, which declares its arguments, and one line in
-`command.COMMANDS`. What several of them read (TOML with the lines of its keys, a model in it) is `toml` and
-`model_file`.
+A subcommand is a file here with a function ``add_arguments(parser)`` and one line in `command.COMMANDS`. What several
+of them read (TOML with the lines of its keys, a model in it) is `toml` and `model_file`.
+
+A calibration goes through four hands: `case` (what the file says), `task` (data, model and cost, ready), `steps` and
+`work` (what is run, kept and written), `report`.
 """
+
+import typing as _typing
+
+if _typing.TYPE_CHECKING:
+    from fmepy.workflow.calibration import Calibration, calibrate
+
+__all__ = ["Calibration", "calibrate"]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    """Return what Python users take, imported when it is asked for."""
+    from importlib import import_module
+
+    if name in __all__:
+        return getattr(import_module("fmepy.workflow.calibration"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

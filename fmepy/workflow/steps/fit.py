@@ -43,9 +43,14 @@ def bounded(task: Task) -> dict[str, Any]:
 
 
 def tables(task: Task, result: ModFit) -> Tables:
-    """Return estimates.csv and residuals.csv, of whichever fit is the best."""
-    residuals = residuals_of(task, result)
-    return {"estimates.csv": estimates(task, result)} | ({} if residuals is None else {"residuals.csv": residuals})
+    """Return nothing: estimates are those of the best fit, see `best_tables`."""
+    return {}
+
+
+def best_tables(task: Task, best: ModFit) -> Tables:
+    """Return estimates.csv and residuals.csv of the fit that counts, after ``multistart`` the best of both."""
+    residuals = residuals_of(task, best)
+    return {"estimates.csv": estimates(task, best)} | ({} if residuals is None else {"residuals.csv": residuals})
 
 
 def residuals_of(task: Task, fit: ModFit) -> pd.DataFrame | None:

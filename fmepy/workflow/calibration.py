@@ -1,0 +1,192 @@
+"""A calibration file, worked on step by step: what `calibrate` and ``fmepy calibrate`` do."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fmepy.checks import whole_number
+from fmepy.workflow import plan
+from fmepy.workflow.case import read_case
+from fmepy.workflow.demands import check_demands
+from fmepy.workflow.display import Display
+from fmepy.workflow.folder import CalibrationFolder
+from fmepy.workflow.steps import STEPS
+from fmepy.workflow.steps.base import FITS, best_fit
+from fmepy.workflow.task import read_task
+from fmepy.workflow.work import Work
+
+SEED = 1
+"""Where neither the file nor the command gives one, so that the same file gives the same bytes."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration:
+    """What came of a calibration file.
+
+    Attributes
+    ----------
+    ok : bool
+        Whether all steps came to their end and all demands are met.
+    files : tuple of Path
+        What there is to read: tables, ``report.html``, ``run.json``.
+    screen, fit, multistart, profile, sample, ranges, scenarios, filter
+        The result of each step, None of one that was not run: a `Screened`, `ModFit`, `ModFit` with `.multistart`,
+        `Profile`, `ModMCMC`, `Bands`, `WhatIf`, `Filtering` (`fmepy.workflow.steps.results`). Fits, profiles and chains
+        are on the scale that the file gives; the tables are not.
+    record : dict
+        What ``run.json`` holds.
+    warnings : tuple of str
+        What a reader should know first: demands that were missed, steps that failed, warnings.
+    """
+
+    ok: bool
+    files: tuple[Path, ...]
+    record: dict[str, Any]
+    warnings: tuple[str, ...]
+    screen: Any = None
+    fit: Any = None
+    multistart: Any = None
+    profile: Any = None
+    sample: Any = None
+    ranges: Any = None
+    scenarios: Any = None
+    filter: Any = None
+
+    @property
+    def report(self) -> Path:
+        """The report."""
+        return Path(self.record["output"]) / "report.html"
+
+    def __repr__(self) -> str:
+        lines = [f"Calibration of {self.record['file']}: {'done' if self.ok else 'failed'}"]
+        lines += [f"  {name}: {step['verdict'] or step['state']}" for name, step in self.record["steps"].items()]
+        lines += [f"  {sentence}" for sentence in self.warnings]
+        return "\n".join([*lines, f"  {self.report}"])
+
+
+def calibrate(
+    file: str | os.PathLike[str],
+    *,
+    output: str | os.PathLike[str] | None = None,
+    steps: Iterable[str] | str | None = None,
+    seed: int | None = None,
+    executor: Any = None,
+    resume: bool = False,
+    python: bool = True,
+    progress: Any = False,
+) -> Calibration:
+    """Do what a calibration file asks for: run its steps, write tables and a report.
+
+    Parameters
+    ----------
+    file : path
+        A TOML file, see the page "A calibration in one file" (docs/calibrate.md).
+    output : path, optional
+        The folder to write to, made if need be; the default is that of the file, or ``<stem>_report`` beside it.
+    steps : names, optional
+        These of the file's steps, and what they need; a list, or a text with commas. The default is all.
+    seed : int, optional
+        In place of the file's; without either 1.
+    executor : int, optional
+        Worker processes, in place of the file's. The numbers do not depend on it.
+    resume : bool
+        True: a step that was killed goes on from its last checkpoint, to the same result. A step that is done, and
+        whose inputs are the same, is kept in any case.
+    python : bool
+        False refuses files that name Python code.
+    progress : bool or callable
+        True: a bar, or lines where stderr is no terminal. A callable gets ``(done, total)`` of each step.
+
+    Returns
+    -------
+    Calibration
+        ``ok`` false where a step failed or a demand was missed.
+
+    Raises
+    ------
+    FmepyError
+        Nothing was run: a mistake in the file, the data or the arguments; a folder that is in use or cannot be written.
+    KeyboardInterrupt
+        Ctrl-C; what is done is kept, and goes on with ``resume=True``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "line.csv").write_text("time,y\\n0,1.1\\n1,2.9\\n2,5.2\\n3,6.8\\n")
+    >>> _ = (folder / "line.toml").write_text('''
+    ... data = { file = "line.csv" }
+    ... fit = {}
+    ... [model]
+    ... equations = "d(y)/dt = b"
+    ... state = { y = "a" }
+    ... times = [0, 1, 2, 3]
+    ... [parameters]
+    ... a = { start = 0.0 }
+    ... b = { start = 1.0 }
+    ... ''')
+    >>> done = calibrate(folder / "line.toml")
+    >>> done.ok, done.fit.par.round(2).to_dict()
+    (True, {'a': 1.09, 'b': 1.94})
+    """
+    work = prepared(
+        Path(file), output=output, steps=steps, seed=seed, executor=executor, resume=resume, python=python
+    )
+    work.do(Display(progress, aloud=progress is True))
+    return calibration(work)
+
+
+def calibration(work: Work) -> Calibration:
+    """Return what there is of work that has ended."""
+    found = {name: work.results[name] for name in work.names if name in work.results}
+    if "fit" in found:
+        found["fit"] = best_fit({name: work.results.get(name) for name in FITS})
+    return Calibration(work.exit == 0, work.files(), work.record, tuple(work.warnings), **found)
+
+
+def prepared(
+    file: Path, *, output: Any, steps: Any, seed: Any, executor: Any, resume: bool, python: bool
+) -> Work:
+    """Return what a file asks for, read and checked: nothing is run, and nothing written.
+
+    Raises
+    ------
+    FmepyError
+        A mistake in the file, the data or the arguments.
+    """
+    case = read_case(file)
+    if isinstance(steps, str):
+        steps = steps.split(",")
+    names = plan.chosen(case, steps)
+    check_demands(case)
+    task = read_task(case, python=python)
+    for name in names:
+        STEPS[name].check(task, case.steps[name])
+    if output is None:
+        said = case.run.get("output")
+        output = file.parent / (f"{file.stem}_report" if said is None else Path(said).expanduser())
+    executor = case.run.get("executor") if executor is None else executor
+    return Work(
+        task=task,
+        names=names,
+        folder=CalibrationFolder(Path(output)),
+        seed=whole_number(case.run.get("seed", SEED) if seed is None else seed, "seed", 0),
+        executor=whole_number(executor, "executor", 1) if isinstance(executor, int) else executor,
+        resume=bool(resume),
+        command=_command(file, output, steps, seed, executor, python),
+    )
+
+
+def _command(file: Path, output: Any, steps: Any, seed: Any, executor: Any, python: bool) -> str:
+    """Return what does the same from a terminal, wherever one is."""
+    words = ["fmepy", "calibrate", str(file.resolve()), "--out", str(Path(output).resolve())]
+    words += [] if steps is None else ["--steps", ",".join(str(s).strip() for s in steps)]
+    words += [] if seed is None else ["--seed", str(seed)]
+    words += ["--workers", str(executor)] if isinstance(executor, int) else []
+    return shlex.join(words + ([] if python else ["--no-python"]))

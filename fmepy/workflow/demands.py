@@ -1,0 +1,67 @@
+"""What a file demands of the results, so that a nightly run fails loudly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fmepy.workflow.case import Case
+from fmepy.workflow.steps.base import FITS, Results, best_fit
+from fmepy.workflow.steps.sample import worst
+
+STEPS_OF = {"converged": FITS, "max_collinearity": ("screen",), "rhat": ("sample",), "ess": ("sample",)}
+"""By demand the steps that answer it, one of which must be there."""
+
+
+def check_demands(case: Case) -> None:
+    """Refuse a demand whose step is not in the file."""
+    for demand in case.require:
+        steps = STEPS_OF[demand]
+        if not any(step in case.steps for step in steps):
+            raise case.section.error(
+                ("require", demand),
+                f"`{demand}` is a demand on the step {' or '.join(map(repr, steps))}, which is not in the file. Add a "
+                f"line `{steps[0]} = {{}}`, or leave the demand out.",
+            )
+
+
+def judged(case: Case, done: Results) -> list[dict[str, Any]]:
+    """Return what was demanded, what was found, and whether the demand is met; None where the step was not asked for."""
+    out = []
+    for demand, wanted in case.require.items():
+        if not any(done.get(step) is not None for step in STEPS_OF[demand]):
+            found, met, said = None, None, f"{demand}: not judged, as its step was not run."
+        else:
+            found = _found(demand, done)
+            met = _met(demand, found, wanted)
+            said = _said(demand, found, wanted, met)
+        shown = found if not isinstance(found, float) or np.isfinite(found) else str(found)
+        out.append({"demand": demand, "wanted": wanted, "found": shown, "met": met, "said": said})
+    return out
+
+
+def _found(demand: str, done: Results) -> Any:
+    if demand == "converged":
+        return bool(best_fit(done).converged)
+    if demand == "max_collinearity":
+        return float(done["screen"].together)
+    return worst(done["sample"].diagnostics(), "rhat" if demand == "rhat" else "ess_bulk")
+
+
+def _met(demand: str, found: Any, wanted: Any) -> bool:
+    if demand == "converged":
+        return bool(found == wanted)
+    return bool(found >= wanted if demand == "ess" else found <= wanted)  # NaN is never met
+
+
+def _said(demand: str, found: Any, wanted: Any, met: bool) -> str:
+    words: Mapping[str, str] = {
+        "converged": f"the fit {'converged' if found else 'did not converge'}",
+        "max_collinearity": f"the fitted parameters together have a collinearity of {found:.4g}",
+        "rhat": f"the largest R-hat is {found:.4g}",
+        "ess": f"the least effective sample is {found:.4g}",
+    }
+    limit = "" if demand == "converged" else f", {'at least' if demand == 'ess' else 'at most'} {wanted:g} is demanded"
+    return f"{words[demand]}{limit}{'' if met else ': the demand is missed'}."

@@ -1,0 +1,178 @@
+"""What a calibration tells while it works: a bar in a terminal, plain lines in a log, nothing, or a callable's share.
+
+In a terminal a bar shows step, runs done, rate, time left and the best cost so far. In a log every step has a line at
+its start and one at its end, and between them one at most every ten seconds, without colour or carriage return.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fmepy.errors import ArgumentError, InterruptedWarning
+
+_PAUSE = 10.0  # seconds between lines of a log
+_UNITS = {"multistart": "start", "profile": "side", "sample": "iteration"}
+_BAR = "{desc} {percentage:3.0f}%|{bar:24}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
+
+
+class Display:
+    """Tells how far a calibration is.
+
+    Parameters
+    ----------
+    progress : bool or callable of (done, total)
+        True: a bar or lines on stderr. False: nothing.
+    aloud : bool
+        Whether sentences (warnings) go to stderr.
+    """
+
+    def __init__(self, progress: Any, *, aloud: bool) -> None:
+        if not callable(progress) and not isinstance(progress, bool):
+            raise ArgumentError(f"`progress={progress!r}` must be True, False, or a callable of (done, total).")
+        self._callback: Callable[[int, int], object] | None = progress if callable(progress) else None
+        self._shows, self._aloud = progress is True, aloud
+        self._in_terminal = self._shows and sys.stderr.isatty()
+        self._bar: Any = None
+        self._step = self._best = ""
+        self._began = self._told = self._first = 0.0
+        self._before = 0
+
+    def begins(self, step: str, size: str, best: float | None) -> None:
+        """Tell that a step begins; `best` is the best cost so far, if there is one."""
+        self._step, self._best = step, ""
+        if best is not None:
+            self.best(best)
+        self._began = self._told = time.monotonic()
+        self._first, self._before = 0.0, 0
+        if self._shows:
+            self._print(f"{step}: {size}")
+
+    def ends(self, sentence: str) -> None:
+        """Tell what the step came to."""
+        self.close()
+        if self._shows:
+            self._print(f"{self._step}: {sentence}")
+
+    def kept(self, step: str, sentence: str) -> None:
+        """Tell that a step was done before."""
+        if self._shows:
+            self._print(f"{step}: kept, its inputs are the same. {sentence}")
+
+    def seconds(self) -> float:
+        """Return how long the step has been running."""
+        return time.monotonic() - self._began
+
+    def tell(self, sentence: str) -> None:
+        """Tell a sentence that matters, whatever is shown."""
+        if self._aloud:
+            self._print(sentence)
+
+    @property
+    def progress(self) -> Any:
+        """What steps are given: a callable, or False."""
+        return self if self._shows or self._callback is not None else False
+
+    def __call__(self, done: int, total: int) -> None:
+        """Tell that so much of the step is done."""
+        if self._callback is not None:
+            self._callback(done, total)
+        if not self._shows:
+            return
+        if self._in_terminal:
+            self._draw(done, total)
+        else:
+            self._line(done, total)
+
+    def best(self, value: float) -> None:
+        """Take in the best cost so far of the step that runs."""
+        self._best = f"best {value:.6g}"
+
+    def _draw(self, done: int, total: int) -> None:
+        if self._bar is None:
+            from tqdm import tqdm
+
+            unit = _UNITS.get(self._step, "run")
+            self._bar = tqdm(
+                total=total, initial=done, desc=self._step, unit=f" {unit}s", leave=False, bar_format=_BAR, file=sys.stderr,
+                dynamic_ncols=True,
+            )  # fmt: skip
+        self._bar.total = total
+        self._bar.set_postfix_str(self._best, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def _line(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not self._first:  # what an earlier run has done counts as done, not as quick
+            self._first, self._before = now, done
+        if now - self._told < _PAUSE or done >= total:
+            return
+        self._told = now
+        rate = (done - self._before) / max(now - self._first, 1e-9)
+        left = f", {_length((total - done) / rate)} left" if rate > 0 else ""
+        best = f", {self._best}" if self._best else ""
+        share = f"{done} of {total} {_UNITS.get(self._step, 'run')}s ({100 * done / total:.0f} %)"
+        self._print(f"{self._step}: {share}, {rate:.3g} a second{left}{best}")
+
+    def _print(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.write(text, file=sys.stderr)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def _length(seconds: float) -> str:
+    """Return a length of time in words."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def heard(tell: Callable[[str], object]) -> Iterator[list[str]]:
+    """Yield the list of what is warned of inside, each sentence once; `tell` is told it at once."""
+    found: list[str] = []
+
+    def take(sentence: str) -> None:
+        if sentence not in found:
+            found.append(sentence)
+            tell(f"warning: {sentence}")
+
+    def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+        if not issubclass(category, InterruptedWarning):
+            take(" ".join(str(message).split()))
+
+    handler = _Handler(take)
+    logger = logging.getLogger("fmepy")
+    logger.addHandler(handler)
+    passes_on, logger.propagate = logger.propagate, False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = show
+            yield found
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = passes_on
+
+
+class _Handler(logging.Handler):
+    """Takes what fmepy logs as a warning."""
+
+    def __init__(self, take: Callable[[str], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._take = take
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._take(record.getMessage())

@@ -1,0 +1,167 @@
+"""The folder of a calibration: tables for the reader, and in ``.fmepy`` what is done, so that it need not be done again.
+
+::
+
+    .fmepy/owner.json            who works here (fmepy.parallel.lock)
+    .fmepy/fit/step.json         what the step came to, and the digest of all that this depends on; written last
+    .fmepy/fit/result/           the result itself (result.save)
+    .fmepy/sample/begun.json     of which inputs the checkpoint is
+    .fmepy/sample/checkpoint/    what is done of it
+
+Every file is there whole or not at all, and a step counts as done only once its record is written.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fmepy.errors import ArgumentError
+from fmepy.parallel.lock import owned
+from fmepy.results.files import write_whole
+from fmepy.results.saving import load
+
+_INSIDE = ".fmepy"
+
+
+class CalibrationFolder:
+    """Where a calibration writes.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.inside = path, path / _INSIDE
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder and keep other runs out.
+
+        Raises
+        ------
+        ArgumentError
+            It cannot be made or written, or another run works in it.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise ArgumentError(f"{str(self.path)!r} is a file; a folder is needed. Name another by --out.")
+        try:
+            self.inside.mkdir(parents=True, exist_ok=True)
+            lock = owned(self.inside)
+            is_ours = lock.__enter__()
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from None
+        except ArgumentError as error:
+            by = str(error).partition(" is in use by ")[2].partition(". ")[0]
+            raise ArgumentError(
+                f"The folder {str(self.path)!r} is in use by another run ({by}). Wait until that one ends, or name "
+                "another folder by --out."
+            ) from None
+        try:
+            if not is_ours:
+                raise self._unwritable("permission denied")
+            self._try()
+            yield
+        finally:
+            lock.__exit__(None, None, None)
+
+    def _try(self) -> None:
+        """See that files can be written here, and remove what a killed run left of those it was writing."""
+        for place in (self.path, self.inside):
+            for file in place.glob(".*.tmp"):
+                file.unlink(missing_ok=True)
+        try:
+            write_whole(self.path / ".try", lambda file: file.write(b""))
+            (self.path / ".try").unlink()
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from None
+
+    def _unwritable(self, why: str) -> ArgumentError:
+        return ArgumentError(
+            f"The folder {str(self.path)!r} cannot be written: {why}. Name another by --out, or make room or give "
+            "yourself the right to write there."
+        )
+
+    # --- what is done
+
+    def record(self, step: str) -> dict[str, Any] | None:
+        """Return the record of a step that is done; None of one that is not, or whose record is damaged."""
+        return _read(self.inside / step / "step.json")
+
+    def result(self, step: str) -> Any:
+        """Return the result of a step that is done.
+
+        Raises
+        ------
+        FmepyError
+            It is damaged.
+        """
+        return load(self.inside / step / "result")
+
+    def keep(self, step: str, result: Any, record: Mapping[str, Any]) -> None:
+        """Keep the result of a step, and forget its checkpoint."""
+        place = self.inside / step
+        result.save(place / "result")
+        self.write_json(place / "step.json", record)
+        (place / "begun.json").unlink(missing_ok=True)
+        shutil.rmtree(place / "checkpoint", ignore_errors=True)
+
+    def begin(self, step: str, inputs: str, *, resume: bool) -> tuple[Path, str]:
+        """Return the place for a checkpoint of a step, and what is to be told of one that an earlier run has left."""
+        place = self.inside / step
+        place.mkdir(exist_ok=True)
+        checkpoint = place / "checkpoint"
+        begun = _read(place / "begun.json")
+        can_go_on = checkpoint.exists() and begun is not None and begun.get("inputs") == inputs
+        if can_go_on and resume:
+            return checkpoint, ", from the last checkpoint"
+        (place / "begun.json").unlink(missing_ok=True)  # first: a checkpoint without it is nobody's
+        if checkpoint.exists():
+            shutil.rmtree(checkpoint)
+        self.write_json(place / "begun.json", {"inputs": inputs})
+        return checkpoint, " (begins anew; --resume goes on from a checkpoint)" if can_go_on else ""
+
+    def mark(self) -> str:
+        """Return of which fits the estimates are that were written last."""
+        return str((_read(self.inside / "estimates.json") or {}).get("of", ""))
+
+    def set_mark(self, of: str) -> None:
+        """Note of which fits the estimates are."""
+        self.write_json(self.inside / "estimates.json", {"of": of})
+
+    # --- what is written
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        """Write a table as CSV."""
+        text = table.to_csv(index=False, lineterminator="\n")
+        write_whole(self.path / name, lambda file: file.write(text.encode()))
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a text as UTF-8."""
+        write_whole(self.path / name, lambda file: file.write(text.encode()))
+
+    def write_json(self, file: Path, value: Any) -> None:
+        """Write plain values as JSON."""
+        text = json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
+        write_whole(file, lambda handle: handle.write(text.encode() + b"\n"))
+
+    def has(self, *names: str) -> bool:
+        """Tell whether all these files are there."""
+        return all((self.path / name).is_file() for name in names)
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        table = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return table if isinstance(table, dict) else None
+
+

@@ -1,0 +1,372 @@
+"""One run of a calibration file: its steps in order, what is kept and what runs, and what is written."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import platform
+import re
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fmepy.errors import ArgumentError, FmepyError
+from fmepy.workflow import plan
+from fmepy.workflow.demands import judged
+from fmepy.workflow.display import Display, heard
+from fmepy.workflow.folder import CalibrationFolder
+from fmepy.workflow.steps import STEPS
+from fmepy.workflow.steps.base import FITS, Doing, Tables, best_fit
+from fmepy.workflow.steps.fit import best_tables
+from fmepy.workflow.task import Task
+
+_EVERY = 1000  # iterations of a chain between checkpoints
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Work:
+    """One run of a calibration file.
+
+    Attributes
+    ----------
+    names : list of str
+        The steps that are run or kept, in order.
+    results : dict
+        By step, what it gave, and what was taken of earlier runs.
+    tables : dict of str to DataFrame
+        By file.
+    record : dict
+        What ``run.json`` holds, see `fmepy.workflow.record`.
+    warnings : list of str
+        What a reader should know first.
+    exit : int
+        The exit code.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        names: list[str],
+        folder: CalibrationFolder,
+        seed: int,
+        executor: Any,
+        resume: bool,
+        command: str,
+    ) -> None:
+        self.task, self.case, self.names, self.folder = task, task.case, names, folder
+        self.seed, self.executor, self.resume, self.command = seed, executor, resume, command
+        self.results: dict[str, Any] = {}
+        self.tables: Tables = {}
+        self.record: dict[str, Any] = {}
+        self.warnings: list[str] = []
+        self.exit = 0
+        self._inputs: dict[str, str] = {}  # by step whose result is there
+        self._kept: set[str] = set()  # steps of which an earlier run has a result of the same inputs
+        self._steps: dict[str, dict[str, Any]] = {}
+        self._stopped = ""  # why no further step is begun
+
+    def do(self, display: Display) -> None:
+        """Run what is not done yet, and write what it gives.
+
+        Raises
+        ------
+        ArgumentError
+            The folder is in use or cannot be written, or a step needs one that is neither in the file nor done.
+        KeyboardInterrupt
+            Ctrl-C; ``run.json`` says how far it came.
+        """
+        self._display, self._started = display, datetime.now(UTC)
+        with self.folder.held():
+            self._look_ahead()
+            for sentence in self.task.told:
+                display.tell(sentence)
+            try:
+                for name in self.names:
+                    self._step(name)
+                self._end()
+            except KeyboardInterrupt:
+                display.close()
+                self.exit = 130
+                self._write_record()
+                raise
+
+    def files(self) -> tuple[Path, ...]:
+        """Return what there is to read."""
+        names = [file for step in self._steps.values() for file in step["files"]]
+        return tuple(self.folder.path / n for n in [*names, "report.html", "run.json"] if self.folder.has(n))
+
+    # --- what is there
+
+    def _look_ahead(self) -> None:
+        """See which steps will be kept, before anything runs; refuse those that miss what they need."""
+        known: dict[str, str] = {}
+        for name in STEPS:
+            record, in_file = self.folder.record(name), name in self.case.steps
+            if not in_file and record is None:
+                continue
+            try:
+                inputs = self._digest(name, self.case.steps[name] if in_file else (record or {})["arguments"], known)
+            except (ArgumentError, LookupError, TypeError):
+                if name in self.names:
+                    raise
+                continue
+            if record is not None and record.get("inputs") == inputs:
+                self._kept.add(name)
+            if name in self.names or name in self._kept:
+                known[name] = inputs
+        self._inputs = {name: known[name] for name in self._kept if name not in self.names}
+
+    def _digest(self, name: str, arguments: Mapping[str, Any], known: Mapping[str, str]) -> str:
+        """Return what stands for all that the result of a step depends on."""
+        taken = plan.providers(self.case, name, arguments, lambda step: step in known)
+        files = ""
+        if name == "scenarios":
+            try:
+                table = self.case.section.beside(str(arguments.get("table", "")))
+                files = hashlib.sha256(table.read_bytes()).hexdigest()
+            except OSError:  # told where it is read
+                files = "missing"
+        return plan.inputs_of(self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files)
+
+    def _taken(self, name: str) -> dict[str, Any] | None:
+        """Return the results that a step takes; None where one that it needs has failed."""
+        try:
+            names = plan.providers(self.case, name, self.case.steps[name], lambda step: step in self._inputs)
+        except ArgumentError:
+            return None
+        return {other: self._result(other) for other in names}
+
+    def _result(self, name: str) -> Any:
+        if name not in self.results:
+            self.results[name] = self.folder.result(name)
+        return self.results[name]
+
+    # --- a step
+
+    def _step(self, name: str) -> None:
+        """Keep a step or run it; a failure is told, and ends those that need it."""
+        self._steps[name] = record = {
+            "state": "not run", "kept": False, "arguments": dict(self.case.steps[name]), "inputs": "",
+            "started": None, "seconds": 0.0, "verdict": "", "warnings": [], "files": [], "error": self._stopped,
+        }  # fmt: skip
+        if self._stopped:
+            return
+        with heard(self._display.tell) as warnings:
+            try:
+                taken = self._taken(name)
+                if taken is None:
+                    needs = " and ".join(STEPS[name].needs(self.case.steps[name]))
+                    record["error"] = f"{name} needs {needs}, which failed."
+                    return
+                record["inputs"] = self._digest(name, self.case.steps[name], self._inputs)
+                if not self._keeps(name, record):
+                    self._run(name, record, taken, warnings)
+                if name in FITS:
+                    self._settle_fit()
+            except KeyboardInterrupt:
+                record["state"] = "interrupted"
+                raise
+            except Exception as error:  # whatever a user's function does: a message, and no traceback
+                self._fails(name, record, error)
+            finally:
+                if not record["kept"]:
+                    record["warnings"] = list(warnings)
+
+    def _keeps(self, name: str, record: dict[str, Any]) -> bool:
+        """Take the result of an earlier run, if there is one of the same inputs."""
+        there = self.folder.record(name)
+        if there is None or there.get("inputs") != record["inputs"]:
+            return False
+        try:
+            result = self._result(name)
+            tables = STEPS[name].tables(self.task, result)
+        except FmepyError as error:
+            self._display.tell(f"warning: what was kept of {name} cannot be used, it runs again: {error}")
+            self.results.pop(name, None)
+            return False
+        record.update({**there, "state": "done", "kept": True})
+        for file, table in tables.items():
+            if not self.folder.has(file):
+                self.folder.write_table(file, table)
+        self._took(name, record, tables)
+        self._display.kept(name, record["verdict"])
+        return True
+
+    def _run(self, name: str, record: dict[str, Any], taken: Mapping[str, Any], warnings: list[str]) -> None:
+        """Run a step, write its tables, and keep what it gives."""
+        step, arguments, display = STEPS[name], self.case.steps[name], self._display
+        checkpoint, how = self.folder.begin(name, record["inputs"], resume=self.resume)
+        fits = {f: self.results[f] for f in FITS if f in taken}
+        display.begins(name, step.size(self.task, arguments) + how, best_fit(fits).minimised if fits else None)
+        record["started"] = datetime.now(UTC).isoformat(timespec="seconds")
+
+        def remember(sentence: str) -> None:
+            warnings.append(sentence)
+            display.tell(f"warning: {sentence}")
+
+        every = self.case.run.get("checkpoint_every", _EVERY)
+        doing = Doing(self.seed, self.executor, checkpoint, every, display.progress, remember)
+        result = step.run(self.task, arguments, taken, doing)
+        if getattr(result, "interrupted", False):
+            raise KeyboardInterrupt
+        tables = step.tables(self.task, result)
+        for file, table in tables.items():
+            self.folder.write_table(file, table)
+        record["state"], record["seconds"] = "done", round(display.seconds(), 3)
+        record["verdict"], record["warnings"] = step.verdict(self.task, result), list(warnings)
+        self.results[name] = result
+        self._took(name, record, tables)
+        self.folder.keep(name, result, record)
+        display.ends(f"done in {record['seconds']:.1f} s. {record['verdict']}")
+
+    def _took(self, name: str, record: dict[str, Any], tables: Tables) -> None:
+        self._inputs[name], self.tables = record["inputs"], {**self.tables, **tables}
+        record["files"] = list(tables)
+
+    def _settle_fit(self) -> None:
+        """Write the estimates of the best fit there is, unless they are written; wait for one that will be kept."""
+        if any(name in self._kept and name in self.names and name not in self._steps for name in FITS):
+            return
+        there = [name for name in FITS if name in self._inputs]
+        best = best_fit({name: self._result(name) for name in there})
+        tables = best_tables(self.task, best)
+        files = [*tables, "fit.json"]
+        self.tables.update(tables)
+        first = self._steps[next(name for name in FITS if name in self._steps)]
+        first["files"] = list(dict.fromkeys([*files, *first["files"]]))
+        mark = plan.digest({name: self._inputs[name] for name in there})
+        if self.folder.mark() == mark and self.folder.has(*files):
+            return
+        for file, table in tables.items():
+            self.folder.write_table(file, table)
+        best.save(self.folder.path / "fit.json")
+        self.folder.set_mark(mark)
+
+    def _fails(self, name: str, record: dict[str, Any], error: Exception) -> None:
+        """Keep and tell why a step failed."""
+        self._display.close()
+        record["state"] = "failed"
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, OSError) and cause.errno in _FULL:
+            record["error"] = (
+                f"{name}: the disk is full ({cause.strerror}, {self.folder.path}). What was done before is kept: make "
+                f"room, then go on with\n  {self.command} --resume"
+            )
+            self._stopped = "not begun, as the disk is full."
+            self._display.tell(record["error"])
+            return
+        key = re.match(r"`(\w+)[`=]", str(error))
+        place = (name, key[1]) if key and key[1] in self.case.steps[name] else (name,)
+        said = _said(error, self.case.file.parent)
+        file = str(self.case.file)
+        told = said if said.startswith(file) else str(self.case.section.error(place, f"{name} failed: {said}"))
+        record["error"] = told.removeprefix(file).partition(": ")[2]
+        self._display.tell(told)
+
+    # --- the end
+
+    def _end(self) -> None:
+        """Judge what was demanded; write report and record."""
+        self._display.close()
+        demands = judged(self.case, self.results)
+        missed = [d for d in demands if d["met"] is False]
+        for d in missed:
+            self._display.tell(str(self.case.section.error(("require", d["demand"]), d["said"])))
+        failed = {name: step["error"] for name, step in self._steps.items() if step["state"] != "done"}
+        self.warnings = [
+            *(f"Demanded and missed: {d['said']}" for d in missed),
+            *(f"The step {name} has no result: {why}" for name, why in failed.items()),
+            *(f"{name}: {w}" for name, step in self._steps.items() for w in step["warnings"]),
+        ]
+        self.exit = 1 if missed or failed else 0
+        self._write_record(demands)
+        try:
+            from fmepy.workflow.report import render
+
+            results = {name: self.results[name] for name in self.names if name in self.results}
+            html = render(self.task, results, self.record, self.warnings, self.tables)
+            self.folder.write_text("report.html", html)
+        except OSError as error:
+            self.exit = 1
+            self._display.tell(f"The report cannot be written: {error.strerror or error}.")
+
+    def _write_record(self, demands: list[dict[str, Any]] | None = None) -> None:
+        """Write run.json; a disk that is full is told, and the exit code says so."""
+        case, ended = self.case, datetime.now(UTC)
+        self.record = _plain(
+            {
+                "file": str(case.file.resolve()),
+                "output": str(self.folder.path.resolve()),
+                "command": self.command,
+                "title": case.title,
+                "description": case.description,
+                "asked": {name: dict(case.steps[name]) for name in self.names},
+                "require": dict(case.require),
+                "seed": self.seed,
+                "workers": self.executor if isinstance(self.executor, int) else 1,
+                "versions": plan.versions(),
+                "system": platform.platform(),
+                "hashes": {"file": _sha(case.file), **self.task.inputs},
+                "started": self._started.isoformat(timespec="seconds"),
+                "ended": ended.isoformat(timespec="seconds"),
+                "seconds": round((ended - self._started).total_seconds(), 3),
+                "steps": self._steps,
+                "demands": demands or [],
+                "warnings": self.warnings,
+                "ok": self.exit == 0,
+                "exit": self.exit,
+            }
+        )
+        try:
+            self.folder.write_json(self.folder.path / "run.json", self.record)
+        except OSError as error:
+            self.exit = self.exit or 1
+            self._display.tell(f"{self.folder.path / 'run.json'} cannot be written: {error.strerror or error}.")
+
+
+def _said(error: BaseException, folder: Path) -> str:
+    """Return an error in words: fmepy's own as they are, others with their name; with the line of the user's file."""
+    text = " ".join(str(error).split()) if not isinstance(error, FmepyError) else str(error)
+    if not isinstance(error, FmepyError):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    cause: BaseException | None = error
+    while cause is not None:
+        own = [f for f in traceback.extract_tb(cause.__traceback__) if _is_own(f.filename, folder)]
+        if own:
+            return f"{own[-1].filename}:{own[-1].lineno}: {text}"
+        cause = cause.__cause__ or cause.__context__
+    return text
+
+
+def _is_own(filename: str, folder: Path) -> bool:
+    """Tell whether a file of Python is the user's: beside the calibration file, not in a library."""
+    path = Path(filename)
+    if not path.is_file() or "site-packages" in path.parts:
+        return False
+    return folder.resolve() in path.resolve().parents and Path(__file__).parents[1] not in path.resolve().parents
+
+
+def _sha(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: texts in place of numbers that are not finite, and of what it does not know."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
