@@ -17,7 +17,7 @@ from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS
 
 _PACKAGES = ("numpy", "scipy", "pandas", "llvmlite", "pydiffsol", "nlopt", "lmfit", "emcee", "matplotlib")
-_WELCOME = {"scenarios": ("sample",)}
+_WELCOME = {"scenarios": ("sample",), "ranges": ("fit",)}
 """Results that a step takes where they are there, and can do without."""
 
 
@@ -87,7 +87,8 @@ def providers(case: Case, name: str, arguments: Mapping[str, Any], there: Callab
                 f"`{need} = {{}}` to the file.",
             )
         out += found
-    return out + [w for w in _WELCOME.get(name, ()) if w in case.steps and there(w)]
+    welcome = [w for w in _WELCOME.get(name, ()) if w in case.steps and w not in out]
+    return out + [w for w in welcome if there(w)]
 
 
 def digest(value: Any) -> str:

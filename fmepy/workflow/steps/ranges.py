@@ -26,8 +26,8 @@ _DRAWN = ("parRange", "parMean")
 
 
 def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the chain, unless the file says itself how parameters are drawn."""
-    return () if any(k in arguments for k in _DRAWN) else ("sample",)
+    """Return the chain, and the fit it began at, unless the file says itself how parameters are drawn."""
+    return () if any(k in arguments for k in _DRAWN) else ("fit", "sample")
 
 
 def size(task: Task, arguments: Mapping[str, Any]) -> str:

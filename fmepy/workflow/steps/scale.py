@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fmepy.workflow.task import Task
 
 LEVEL = 0.95
-"""Of the intervals of estimates."""
+"""Of the intervals of estimates in the report."""
 Labelled = TypeVar("Labelled", pd.Series, pd.DataFrame)
 
 
@@ -50,31 +50,36 @@ def natural_covariance(task: Task, fit: ModFit) -> pd.DataFrame:
 
 
 def estimates(task: Task, fit: ModFit) -> pd.DataFrame:
-    """Return the table of estimates: parameter, estimate, se, lower, upper, start, at_bound.
+    """Return the table of estimates: parameter, estimate, se (to first order), lower, upper, start, at_bound.
 
-    ``lower`` and ``upper`` are the ends of the 95 % interval, which is symmetric on the scale of the fit; ``se`` is of
-    first order.
+    ``lower`` and ``upper`` are the bounds of the search, as in the file.
     """
+    names = list(fit.par.index)
+    with np.errstate(invalid="ignore"):
+        se = np.sqrt(np.diag(natural_covariance(task, fit).to_numpy()))
+    columns = {"lower": task.lower, "upper": task.upper, "start": task.start}
+    return pd.DataFrame(
+        {
+            "parameter": [str(n) for n in names],
+            "estimate": natural(task, fit.par).to_numpy(),
+            "se": se,
+            **{column: natural(task, values)[names].to_numpy() for column, values in columns.items()},
+            "at_bound": [str(n) in fit.at_bound for n in names],
+        }
+    )
+
+
+def interval(task: Task, fit: ModFit, level: float = LEVEL) -> pd.DataFrame:
+    """Return the ends of the intervals of estimates, lower and upper, symmetric on the scale of the fit."""
     from scipy.special import ndtri, stdtrit
 
     df = fit.df_residual
     normal = fit.is_scalar or fit.with_prior or np.isnan(df)
+    q = float(ndtri((1 + level) / 2)) if normal else float(stdtrit(df, (1 + level) / 2)) if df > 0 else np.nan
     with np.errstate(invalid="ignore"):
-        q = float(ndtri((1 + LEVEL) / 2)) if normal else float(stdtrit(df, (1 + LEVEL) / 2)) if df > 0 else np.nan
         half = q * fit.std_error
-        se = np.sqrt(np.diag(natural_covariance(task, fit).to_numpy()))
     par = pd.Series(fit.par.to_numpy(dtype=float), index=fit.par.index)
-    return pd.DataFrame(
-        {
-            "parameter": [str(n) for n in par.index],
-            "estimate": natural(task, par).to_numpy(),
-            "se": se,
-            "lower": natural(task, par - half).to_numpy(),
-            "upper": natural(task, par + half).to_numpy(),
-            "start": natural(task, task.start)[par.index].to_numpy(),
-            "at_bound": [str(n) in fit.at_bound for n in par.index],
-        }
-    )
+    return pd.DataFrame({"lower": natural(task, par - half), "upper": natural(task, par + half)})
 
 
 def models(task: Task) -> tuple[str | None, dict[str, Any]]:
