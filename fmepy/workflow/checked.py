@@ -30,7 +30,8 @@ def checked(section: Section, keys: Mapping[str, Key]) -> dict[str, Any]:
 
 def _value(section: Section, place: Place, value: Any, key: Key) -> Any:
     """Return a value that a key allows."""
-    name = f"`{'.'.join(str(p) for p in place if not isinstance(p, int))}`"
+    word = next(part for part in reversed(place) if isinstance(part, str))
+    name = f"`{word}`"
     if float in key.kinds and type(value) is int:
         value = float(value) if abs(value) < 2**1000 else float("inf")
     if int in key.kinds and float not in key.kinds and type(value) is float and value.is_integer():
@@ -41,7 +42,7 @@ def _value(section: Section, place: Place, value: Any, key: Key) -> Any:
         raise section.error(place, f"{name} must {held} {wanted}; got {_shown(value)}.")
     if isinstance(value, str) and key.choices and value not in key.choices:
         near = did_you_mean(value, key.choices)
-        raise section.error(place, f"{name} = {value!r} is not known. Choose one of {listed(key.choices, 20)}.{near}")
+        raise section.error(place, f"`{word}={value!r}` is not known. Choose one of {listed(key.choices, 20)}.{near}")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         _check_limits(section, place, name, value, key)
     if isinstance(value, list) and key.items is not None:

@@ -134,8 +134,8 @@ def step_keys() -> dict[str, Mapping[str, Key]]:
     from fmepy.fitting.profiles import profile
     from fmepy.mcmc.kernels.registry import SAMPLERS
     from fmepy.mcmc.modmcmc import modMCMC
-    from fmepy.montecarlo.scenarios import scenarios
     from fmepy.montecarlo.ranges import sensRange
+    from fmepy.montecarlo.scenarios import scenarios
     from fmepy.sensitivity.collin import collin
     from fmepy.sensitivity.sensfun import sensFun
 

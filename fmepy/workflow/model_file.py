@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,17 @@ from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, read_module_file, read_modules
 from fmepy.errors import ArgumentError, FmepyError
 from fmepy.types import Vector
+from fmepy.workflow.checked import checked
+from fmepy.workflow.keys import TIMES, model_keys
+from fmepy.workflow.signatures import Key
 from fmepy.workflow.toml import Section
 
-KEYS = (
-    "modules", "data", "times", "dt", "outputs", "method", "tol", "max_iterations", "strict", "order", "unsettled",
-    "parameters",
-)  # fmt: skip
 MOST_ROWS = 10_000_000
 
 
-def read_model(section: Section, *, strict: bool = False) -> ModularModel:
+def read_model(
+    section: Section, *, strict: bool = False, constants: Mapping[str, Any] | None = None
+) -> ModularModel:
     """Return the model that a table of a TOML file describes.
 
     Parameters
@@ -30,30 +32,26 @@ def read_model(section: Section, *, strict: bool = False) -> ModularModel:
         a list), ``dt``, and what else `ModularModel` takes; ``parameters``: constants on top of the data base.
     strict : bool
         Whether diagnostics are errors, whatever the file says.
+    constants : mapping of str to float, optional
+        Values that go on top of the data base; only those that modules read are taken.
 
     Raises
     ------
     ArgumentError
         With the file and the line of the key.
     """
-    section.check(KEYS)
-    words: dict[str, Any] = {}
-    for key, kind in (("method", str), ("tol", float), ("max_iterations", int), ("order", str), ("unsettled", str)):
-        if key in section.data:
-            words[key] = section.get(key, kind)
+    known = model_keys()["modules"]
+    said = checked(section, {**known, "parameters": Key((dict,), of=Key((float, list)))})
     outputs = section.texts("outputs")
-    if outputs is not None:
-        words["outputs"] = outputs
-    words["strict"] = section.get("strict", bool, False) or strict
+    words = {key: value for key, value in said.items() if key in known and key not in ("modules", "data")}
+    words |= {"strict": strict or words.get("strict", False), **({} if outputs is None else {"outputs": outputs})}
     modules, data = read_sources(section), read_data(section)
-    times = read_times(section)
-    if "dt" not in section.data:
-        raise ArgumentError(f"{section.file}: the key `dt` is missing: the elementary step, such as dt = 0.25.")
-    dt = section.get("dt", float)
+    read = {name for module in modules for name in module.reads}
+    data = data.with_constants({k: v for k, v in (constants or {}).items() if k.partition("[")[0] in read})
     try:
-        return ModularModel(modules, data, times=times, dt=dt, **words)
+        return ModularModel(modules, data, **{**words, "times": read_times(section)})
     except FmepyError as error:  # the line of the key, where the message is about one
-        about = next((k for k in ("times", "dt", *words) if f"`{k}" in str(error).split(":")[0]), "")
+        about = next((k for k in words if f"`{k}" in str(error).split(":")[0]), "")
         if about not in section.data:
             raise
         raise section.error(about, str(error)) from error
@@ -79,8 +77,6 @@ def read_sources(section: Section) -> list[Module]:
 def read_data(section: Section) -> Database:
     """Return the data base of the keys ``data`` and ``parameters``."""
     names, parameters = section.texts("data") or [], section.table("parameters")
-    for key in parameters.data:
-        parameters.get(key, (float, list))
     try:
         found = Database(*(str(section.beside(name)) for name in names))
     except ArgumentError as error:
@@ -97,25 +93,11 @@ def read_data(section: Section) -> Database:
 
 
 def read_times(section: Section) -> Vector:
-    """Return the times of the rows: a list as it stands, or start, start + step, ... to stop."""
-    if "times" not in section.data:
-        raise ArgumentError(
-            f"{section.file}: the key `times` is missing, such as times = {{ start = 0, stop = 100, step = 1 }}."
-        )
-    given = section.get("times", (dict, list))
+    """Return the times of the rows, checked: a list as it stands, or start, start + step, ... to stop."""
+    given = section.data["times"]
     if isinstance(given, list):
-        for i, value in enumerate(given):
-            if type(value) not in (int, float):
-                raise section.error(("times", i), f"`times` must hold numbers; got {value!r}.")
         return np.array(given, dtype=float)
-    table = section.table("times")
-    table.check(["start", "stop", "step"])
-    numbers = []
-    for key in ("start", "stop", "step"):
-        if key not in table.data:
-            raise section.error("times", f"`times` needs start, stop and step; {key} is missing.")
-        numbers.append(table.get(key, float))
-    start, stop, step = numbers
+    start, stop, step = numbers = [float(given[key]) for key in TIMES]
     if not np.isfinite(numbers).all() or step <= 0 or stop < start:
         raise section.error("times", f"`times` must go from start up to stop by a positive step; got {given}.")
     rows = (stop - start) / step

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from fmepy.workflow.case import Case
+from fmepy.costs.base import Cost
+from fmepy.costs.mapped import transformed
+from fmepy.costs.prediction import PredictionErrorCost
+from fmepy.costs.simulation import SimulationCost
+from fmepy.errors import ArgumentError, did_you_mean
+from fmepy.fimlof.cost import FimlofCost
+from fmepy.models.steady import SteadyModel
+from fmepy.workflow.case import Case, Parameter
+from fmepy.workflow.data_file import DataFile
+from fmepy.workflow.observations import observed, read_data, replicates
+from fmepy.workflow.placing import placed
+from fmepy.workflow.priors import priors_on, read_prior
+from fmepy.workflow.sources import Source, read_rows, read_source, words_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +80,202 @@ class Task:
     inputs: Mapping[str, str]
 
 
+@dataclass(frozen=True, eq=False)
+class WithFixed:
+    """A user's function of parameters, of which some are fixed.
+
+    Attributes
+    ----------
+    function : callable
+        ``f(p)``, of a dict.
+    fixed : mapping of str to float
+    """
+
+    function: Callable[[dict[str, float]], Any]
+    fixed: Mapping[str, float]
+
+    def __call__(self, p: Mapping[str, float]) -> Any:
+        """Return ``f`` of the fixed parameters and of those given."""
+        return self.function({**self.fixed, **p})
+
+
 def read_task(case: Case, *, python: bool = True) -> Task:
-    """Return the task of a file: read its data, build its model and cost; nothing is run."""
-    raise NotImplementedError
+    """Return the task of a file: read its data, build its model and cost; nothing is run.
+
+    Parameters
+    ----------
+    case : Case
+    python : bool
+        Whether a Python file may be imported.
+
+    Raises
+    ------
+    ArgumentError
+        A mistake in the file, or in one that it names, with its line.
+    """
+    conditions, table = _conditions(case)
+    source = read_source(case, python=python, conditions=conditions)
+    file = read_data(case)
+    told = [line for read in ([file] if file else []) + source.tables for line in read.told]
+    files = {"model": source.files, "data": [file.path] if file else [], "cost": [table.path] if table else []}
+    if table:
+        told += table.told
+    if source.cost is not None:
+        frame = pd.DataFrame() if file is None else file.frame.reset_index(drop=True)
+        cost = _cost_of_python(case, source)
+    else:
+        if file is None:
+            raise case.section.error((), 'the table [data] is missing: data = { file = "observations.csv", x = "time" }.')
+        frame, words = observed(case, file, source.model.var_names, needs_time=not isinstance(source.model, SteadyModel))
+        told += replicates(frame, words, file)
+        cost = _cost(case, source.model, file, frame, words, conditions)
+        frame = frame.reset_index(drop=True)
+    of = _fitted(case, source, cost, told)
+    scale = {name: p.scale for name, p in of.items() if p.scale}
+    natural = {n: read_prior(case.section.table("parameters").table(_in_file(case, n)), p) for n, p in of.items() if p.prior}
+    start, lower, upper = (pd.Series({n: getattr(p, k) for n, p in of.items()}, dtype=float) for k in ("start", "lower", "upper"))
+    flat = [n for n in scale if n not in natural]
+    if flat and "sample" in case.steps:
+        told.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
+    return Task(
+        case=case, data=frame, told=tuple(told), model=source.model, cost=cost, scale=scale,
+        scaled_model=transformed(source.model, scale) if scale and source.model is not None else source.model,
+        scaled_cost=transformed(cost, scale) if scale else cost,
+        start=_on(scale, start), lower=_on(scale, lower), upper=_on(scale, upper),
+        fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
+        units={n: p.unit for n, p in case.parameters.items() if p.unit},
+        descriptions={n: p.description for n, p in case.parameters.items() if p.description},
+        inputs=_hashes(case, files),
+    )  # fmt: skip
+
+
+def _conditions(case: Case) -> tuple[pd.DataFrame | None, DataFile | None]:
+    """Return the conditions, a row an entity, and the file that they come from."""
+    if "conditions" not in case.said:
+        return None, None
+    section = case.section
+    if "entity" not in case.said.get("data", {}):
+        raise section.error("conditions", "`conditions` need `entity` in [data]: the column that names the entity of a row.")
+    rows, table = read_rows(section, "conditions")
+    if not rows:
+        raise section.error("conditions", "`conditions` hold no row.")
+    first = table.frame.columns[0] if table else next(iter(rows[0]), "")
+    for i, row in enumerate(rows):
+        if first not in row:
+            error = section.error(("conditions", i), f"the entity {first!r} is missing.")
+            raise table.error(f"the entity {first!r} is missing.", int(table.frame.index[i])) if table else error
+    frame = pd.DataFrame(rows)
+    return frame.rename(columns={first: case.said["data"]["entity"]}), table
+
+
+def _cost(
+    case: Case, model: Any, file: DataFile, frame: pd.DataFrame, words: dict[str, Any], conditions: pd.DataFrame | None
+) -> Any:
+    """Return the cost of a model and observations."""
+    said = {k: v for k, v in case.said.get("cost", {}).items() if k != "kind"}
+    kind = case.said.get("cost", {}).get("kind", "simulation")
+    if "entity_parms" in said and isinstance(said["entity_parms"], str):
+        said["entity_parms"] = [said["entity_parms"]]
+    make: Any = {"simulation": SimulationCost, "prediction_error": PredictionErrorCost, "fimlof": FimlofCost}[kind]
+    if "censored" in words and "censored" not in signature(make).parameters:
+        raise case.section.error(("data", "censored"), f"a cost of the kind {kind!r} takes no censored readings.")
+    own = {p.name: p.start for p in case.parameters.values() if p.name not in model.parms.index}
+    given = {**said, **words, "parms": own or None, "conditions": conditions}
+    try:
+        with placed(case.section, "cost", "data", data=file):
+            return make(model, frame, **given)
+    except ArgumentError as error:
+        unused = re.search(r"\[parameters\]: '([^']+)' is used nowhere in the (cost|noise)\.", str(error))
+        if unused and unused[1] in own:
+            known = [*model.parms.index, *sorted(words_in(said))]
+            raise case.section.error(
+                ("parameters", unused[1]),
+                f"{unused[1]!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(unused[1], known)}",
+            ) from error
+        raise
+
+
+def _cost_of_python(case: Case, source: Source) -> Any:
+    """Return a cost or function of a Python file, its fixed parameters at the file's values."""
+    cost, section = source.cost, case.section
+    fixed = {p.name: p.start for p in case.parameters.values() if not p.fitted}
+    if not isinstance(cost, Cost):
+        if not case.fitted:
+            raise section.error("parameters", "[parameters] must say what the function is given, and where the search "
+                                "begins: name = { start = 1.0 }.")  # fmt: skip
+        return WithFixed(cost, fixed) if fixed else cost
+    known = [str(n) for n in cost.parms.index]
+    changed = {k: v for k, v in fixed.items() if k in known and v != cost.parms[k]}
+    if not changed:
+        return cost
+    with placed(section, "model", "parameters"):
+        return cost.replace(model=source.model.replace(parms=changed))
+
+
+def _in_file(case: Case, name: str) -> str:
+    """Return the name in the file that a parameter of the cost has: its own, or that of all entities."""
+    return name if name in case.parameters else name.partition("[")[0]
+
+
+def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str, Parameter]:
+    """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
+    if not isinstance(cost, Cost):
+        return {p.name: p for p in case.parameters.values() if p.fitted}
+    known = [str(n) for n in cost.parms.index]
+    section = case.section
+    for p in case.parameters.values():
+        local = [n for n in known if _in_file(case, n) == p.name]
+        if not local and p.name not in known:
+            fixed_by = [k for k in ("conditions",) if k in case.said and p.name in source.model.parms.index]
+            why = (
+                f"{p.name!r} is set by the conditions in every entity, so that nothing of it is left to "
+                f"{'fit' if p.fitted else 'say'}."
+                if fixed_by
+                else f"{p.name!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(p.name, known)}"
+            )
+            if p.fitted or not fixed_by:
+                raise section.error(("parameters", p.name), why)
+    own = {n: cost.parms[n] for n in known if _in_file(case, n) not in case.parameters}
+    free = [n for n in own if not case.parameters or n not in source.model.parms.index]
+    if free and not case.parameters:
+        told.append(f"There are no [parameters]: all {len(free)} are fitted, from the values that they have.")
+    elif free:
+        told.append(f"Fitted, too: {', '.join(f'{n} from {own[n]:g}' for n in free)}.")
+    fitted = {}
+    for n in known:
+        p = case.parameters.get(_in_file(case, n))
+        if p is None and n in free:
+            p = Parameter(n, float(cost.parms[n]), fitted=True)
+        if p is not None and p.fitted:
+            start = float(cost.parms[n]) if n != p.name else p.start
+            lower, upper = max(p.lower, cost.lower[n]), min(p.upper, cost.upper[n])
+            fitted[n] = replace(p, name=n, start=start, lower=float(lower), upper=float(upper))
+    order = {name: i for i, name in enumerate(case.parameters)}
+    return dict(sorted(fitted.items(), key=lambda item: order.get(_in_file(case, item[0]), len(order))))
+
+
+def _on(scale: Mapping[str, str], values: pd.Series[float]) -> pd.Series[float]:
+    """Return natural values on the scales; the ends of a scale lie at infinity."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = {"log": np.log, "logit": lambda p: np.log(p) - np.log1p(-p)}
+        found = {n: float(logs[scale[n]](max(v, 0.0)) if n in scale else v) for n, v in values.items()}
+    ends = {n: np.inf if scale.get(n) == "logit" and values[n] >= 1 else v for n, v in found.items()}
+    return pd.Series(ends, dtype=float)
+
+
+def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
+    """Return the sha256 of what each part says and of the bytes of its files."""
+    said = case.said
+    parts = {
+        "model": {k: said.get(k) for k in ("model", "events", "forcings")},
+        "data": said.get("data"),
+        "cost": {k: said.get(k) for k in ("cost", "conditions")},
+        "parameters": [[p.name, p.start, p.fitted, p.lower, p.upper, p.scale, p.prior] for p in case.parameters.values()],
+    }
+    hashes = {}
+    for part, what in parts.items():
+        digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode())
+        for path in files.get(part, ()):
+            digest.update(path.read_bytes())
+        hashes[part] = digest.hexdigest()
+    return hashes

@@ -1,0 +1,92 @@
+"""The observations of a file: columns found, numbers checked, and what else was seen in them, told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import did_you_mean, listed
+from fmepy.workflow.case import Case
+from fmepy.workflow.data_file import DataFile, column_of, read_beside
+
+
+def read_data(case: Case) -> DataFile | None:
+    """Return the table that the section ``data`` names, None where there is none."""
+    if "data" not in case.said:
+        return None
+    said = case.said["data"]
+    how = {k: said[k] for k in ("separator", "decimal", "encoding") if k in said}
+    table = case.section.table("data")
+    if len(how.get("separator", ",")) != 1:
+        raise table.error("separator", f"`separator` must be one character, such as ';' or '\\t'; got {how['separator']!r}.")
+    return read_beside(table, "file", said["file"], **how)
+
+
+def observed(case: Case, file: DataFile, variables: Iterable[str], *, needs_time: bool) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the observations, numbers as numbers, and the arguments of a cost that name their columns.
+
+    Raises
+    ------
+    ArgumentError
+        A column that is not there (at the line of the TOML file), a cell that is no number or a variable that the model
+        does not have (at the line of the data file).
+    """
+    said, table = case.said["data"], case.section.table("data")
+    words: dict[str, Any] = {k: said[k] for k in ("y", "err", "entity", "censored") if k in said}
+    words["x"] = said.get("x", "time")
+    columns = list(file.frame.columns)
+    if "x" not in said and "time" not in columns:
+        if needs_time:
+            raise table.error((), f"there is no column 'time' in {file.path.name}; name that of the times by `x`. "
+                              f"It has {listed(columns)}.")  # fmt: skip
+        words["x"] = None
+    marks = words.get("censored", [])
+    named = [(k, words[k]) for k in ("x", "y", "err", "entity") if words.get(k) is not None]
+    named += [("censored", c) for c in (marks.values() if isinstance(marks, dict) else [marks] if marks else [])]
+    for key, name in named:
+        column_of(file, name, lambda text, key=key: table.error(key, text))  # type: ignore[misc]
+    texts = {words.get("entity"), *(c for k, c in named if k == "censored"), *_of_rows(case)}
+    known = [str(v) for v in variables]
+    frame = file.frame.copy()
+    if "y" in words:
+        first = columns[0]
+        if first in (c for _, c in named):
+            raise file.error(f"the first column of a long table names the variables; it is {first!r}, which is named otherwise.")
+        for line, name in frame[first].items():
+            if str(name) not in known:
+                raise file.error(f"{str(name)!r} in column {first!r} is no variable of the model.{did_you_mean(name, known)} "
+                                 f"It has {listed(known)}.", line)  # fmt: skip
+        numbers = [words[k] for k in ("x", "y", "err") if words.get(k)]
+    else:
+        numbers = [c for c in columns if c not in texts]
+        readings = [c for c in numbers if c not in (words["x"], words.get("err"))]
+        for name in readings:
+            if known and name not in known:
+                raise file.error(f"the column {name!r} is no variable of the model.{did_you_mean(name, known)} It has "
+                                 f"{listed(known)}. Take columns out that are no observations; of a long table name "
+                                 "that of the values by `y`.")  # fmt: skip
+        if not readings:
+            raise file.error("there is no column of observations beside the others.")
+    for name in numbers:
+        frame[name] = file.numbers(name, missing=name != words["x"])
+    return frame, words
+
+
+def _of_rows(case: Case) -> list[str]:
+    """Return the columns that name parameters by row."""
+    given = case.said.get("cost", {}).get("noise_parms", [])
+    return [given] if isinstance(given, str) else list(given.values() if isinstance(given, dict) else given)
+
+
+def replicates(frame: pd.DataFrame, words: dict[str, Any], file: DataFile) -> list[str]:
+    """Return a sentence about rows of the same time, of the same variable and entity; nothing where there are none."""
+    if words["x"] is None:
+        return []
+    by = [words["x"], *([words["entity"]] if "entity" in words else []), *([frame.columns[0]] if "y" in words else [])]
+    n = int(np.count_nonzero(frame.duplicated(by)))
+    if not n:
+        return []
+    return [f"{file.path.name}: {n} of {len(frame)} rows are replicates, of a time that an earlier row has."]

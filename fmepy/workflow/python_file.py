@@ -1,0 +1,82 @@
+"""A model, cost or function of a Python file of the user."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fmepy.errors import did_you_mean
+from fmepy.workflow.toml import Section
+
+
+def split_name(section: Section) -> tuple[Path, str]:
+    """Return file and object of the key ``python`` of a section [model]; nothing is imported."""
+    text = str(section.data["python"])
+    file, _, name = text.rpartition(":")
+    if not file.endswith(".py") or not name.isidentifier():
+        raise section.error("python", f"`python` = {text!r} must name a file and what is in it, such as 'model.py:model'.")
+    path = section.beside(file)
+    if not path.is_file():
+        beside = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        raise section.error("python", f"there is no file {str(path)!r}.{did_you_mean(path.name, beside)}")
+    return path, name
+
+
+def read_python(section: Section) -> tuple[Any, list[Path]]:
+    """Return the object, and the files that were imported for it: the file and others of its folder.
+
+    The folder is put on Python's path, as it is when a file is run.
+
+    Raises
+    ------
+    ArgumentError
+        The file cannot be imported (with its line), or holds no such object.
+    """
+    import cloudpickle
+
+    path, name = split_name(section)
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = _imported(section, path)
+    if not hasattr(module, name):
+        public = [n for n in vars(module) if not n.startswith("_")]
+        raise section.error("python", f"{path.name} holds no {name!r}.{did_you_mean(name, public)}")
+    found = getattr(module, name)
+    if not callable(found):
+        raise section.error(
+            "python", f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(found).__name__}."
+        )
+    cloudpickle.register_pickle_by_value(module)  # workers know no module of this name
+    files = {path.resolve(): path}
+    for other in list(sys.modules.values()):
+        file = getattr(other, "__file__", None)
+        if file and Path(file).parent == Path(folder) and Path(file).suffix == ".py":
+            files.setdefault(Path(file).resolve(), Path(file))
+    return found, [files[key] for key in sorted(files, key=str)]
+
+
+def _imported(section: Section, path: Path) -> ModuleType:
+    """Return the module of a file, made anew."""
+    spec = importlib.util.spec_from_file_location(f"_fmepy_case_{path.stem}", path)
+    assert spec is not None, "its suffix is .py"
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickles look there
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a file of the user does, sys.exit among it
+        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+        for frame in traceback.extract_tb(error.__traceback__):
+            if Path(frame.filename) == path:
+                line = frame.lineno
+        where = f"{path}:{line}" if line else str(path)
+        said = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"
+        raise section.error("python", f"it cannot be imported: {where}: {said}") from None
+    return module

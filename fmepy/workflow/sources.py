@@ -1,0 +1,208 @@
+"""The model of a calibration file: equations, modules, or what a Python file holds; and the inputs that belong to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fmepy.models.base import Model
+from fmepy.models.difference import DifferenceModel
+from fmepy.models.ode import OdeModel
+from fmepy.models.steady import SteadyModel
+from fmepy.workflow.case import Case, model_kind
+from fmepy.workflow.data_file import DataFile, read_beside
+from fmepy.workflow.model_file import read_model, read_times
+from fmepy.workflow.placing import placed
+from fmepy.workflow.python_file import read_python, split_name
+from fmepy.workflow.toml import Section
+
+_CLASSES = {"ode": OdeModel, "difference": DifferenceModel, "steady": SteadyModel}
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What the section ``model`` holds.
+
+    Attributes
+    ----------
+    model : Model or None
+    cost : Cost, callable or None
+        Where a Python file holds a cost or a function.
+    files : list of Path
+        The files that it is made of, inputs among them.
+    tables : list of DataFile
+        Those of inputs that were read.
+    """
+
+    model: Any
+    cost: Any
+    files: list[Path]
+    tables: list[DataFile]
+
+
+def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = None) -> Source:
+    """Return the model of a file, with its parameters at the file's values.
+
+    What the conditions set in every entity needs no value of its own: the model has that of the first.
+
+    Raises
+    ------
+    ArgumentError
+        A mistake in it, with the line; Python that is not allowed, before anything is imported.
+    """
+    section = case.section.table("model")
+    kind = model_kind(section)
+    if kind == "python":
+        if not python:
+            split_name(section)
+            raise section.error("python", f"`python` = {section.data['python']!r} runs Python, which --no-python forbids.")
+        return _of_python(case, section)
+    inputs, tables = _inputs(case.section)
+    first = {} if conditions is None else conditions.iloc[0].to_dict()
+    values = {str(k): float(v) for k, v in first.items() if isinstance(v, (int, float)) and v == v}
+    values |= {p.name: p.start for p in case.parameters.values()}
+    if kind == "modules":
+        for name in inputs:
+            raise case.section.error(name, f"`{name}` are of models of equations; modules take series from their data.")
+        with placed(case.section, "model"):
+            model = read_model(section, constants=values)
+        return Source(model, None, _files_of_modules(section), [])
+    with placed(case.section, "model"):
+        model = _of_equations(case, section, kind, inputs, values)
+    return Source(model, None, [t.path for t in tables], tables)
+
+
+def _of_equations(
+    case: Case, section: Section, kind: str, inputs: dict[str, Any], values: Mapping[str, float]
+) -> Model:
+    """Return the model of equations; of the parameters it gets those whose names stand in it."""
+    words = {k: v for k, v in case.said["model"].items() if k not in ("equations", "kind")}
+    if "times" in words:
+        words["times"] = read_times(section)
+    if kind == "steady":
+        words.setdefault("state", None)
+    if "events" in inputs and kind != "ode":
+        raise case.section.error("events", f"a model of the kind {kind!r} has no events.")
+    if inputs and kind == "steady":
+        raise case.section.error("forcings", "a steady model has no forcings.")
+    text = case.said["model"]["equations"]
+    read = words_in(text, words, inputs.get("events"))
+    parms = {name: value for name, value in values.items() if name in read}
+    make: Any = _CLASSES[kind]
+    model: Model = make(text, parms=parms, **words, **inputs)
+    return model
+
+
+def words_in(*given: Any) -> set[str]:
+    """Return the names that stand in texts, and in the texts inside tables and lists."""
+    found: set[str] = set()
+    for value in given:
+        if isinstance(value, str):
+            found.update(re.findall(r"[^\W\d]\w*", re.sub(r"#[^\n]*", "", value)))
+        elif isinstance(value, Mapping):
+            found |= words_in(*value.values())
+        elif isinstance(value, list):
+            found |= words_in(*value)
+    return found
+
+
+def _of_python(case: Case, section: Section) -> Source:
+    for name in ("events", "forcings"):
+        if name in case.said:
+            raise case.section.error(name, f"`{name}` are of models of equations; a model of Python has its own.")
+    found, files = read_python(section)
+    if not isinstance(found, Model):
+        if isinstance(found, type):
+            raise section.error("python", f"{section.data['python']!r} is a class; name a model made of it.")
+        cost_only = [k for k in ("cost", "conditions") if k in case.said]
+        for name in cost_only:
+            raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is of models. "
+                                     "What it is held against stands in its file.")  # fmt: skip
+        return Source(getattr(found, "model", None), found, files, [])
+    known = [str(n) for n in found.parms.index]
+    values = {p.name: p.start for p in case.parameters.values() if p.name in known}
+    with placed(case.section, "model", "parameters"):
+        return Source(found.replace(parms=values) if values else found, None, files, [])
+
+
+def _inputs(section: Section) -> tuple[dict[str, Any], list[DataFile]]:
+    """Return events and forcings, as models take them, and the tables that were read."""
+    inputs: dict[str, Any] = {}
+    tables = []
+    if "events" in section.data:
+        rows, table = read_rows(section, "events")
+        inputs["events"] = rows
+        tables += [table] if table else []
+    forcings = section.table("forcings")
+    for name in forcings.data:
+        one, table = _forcing(forcings.table(name), name)
+        inputs.setdefault("forcings", {})[name] = one
+        tables += [table] if table else []
+    return inputs, tables
+
+
+def read_rows(section: Section, key: str) -> tuple[list[dict[str, Any]], DataFile | None]:
+    """Return the rows of a table that is given in place or by a file; what is empty in a file is left out."""
+    given = section.data[key]
+    if isinstance(given, list):
+        for i, row in enumerate(given):
+            for name, value in row.items():
+                if not isinstance(value, (int, float, str)):
+                    raise section.error((key, i, name), f"`{name}` must be a number or a text; got {value!r}.")
+        return [dict(row) for row in given], None
+    table = read_beside(section, (key, "file"), given["file"])
+    cells = table.frame.astype(object).where(table.frame.notna(), None)
+    return [{str(k): v for k, v in row.items() if v is not None} for row in cells.to_dict("records")], table
+
+
+def _forcing(section: Section, name: str) -> tuple[Any, DataFile | None]:
+    """Return one forcing as models take it."""
+    given = section.data
+    how = given.get("interpolation", "linear")
+    if "file" in given:
+        for key in ("time", "value"):
+            if key in given:
+                raise section.error(key, f"the forcing {name!r} has a file; `{key}` is for one that is given in place.")
+        table = read_beside(section, "file", given["file"])
+        for key in ("time", "value"):
+            if key not in table.frame.columns:
+                raise table.error(f"a forcing needs the columns time and value; {key!r} is missing.")
+        numbers = {key: table.numbers(key, missing=False) for key in ("time", "value")}
+        others = [c for c in table.frame.columns if c not in numbers]
+        if others:  # the column of the entities
+            return (table.frame.assign(**numbers), how), table
+        _check_series(lambda i, said: table.error(said, int(table.frame.index[i])), name, numbers["time"])
+        return (numbers["time"].to_numpy(), numbers["value"].to_numpy(), how), table
+    for key in ("time", "value"):
+        if key not in given:
+            raise section.error((), f"the forcing {name!r} needs `file`, or `time` and `value`; `{key}` is missing.")
+    times, values = given["time"], given["value"]
+    if len(times) != len(values):
+        raise section.error("value", f"the forcing {name!r} has {len(times)} times and {len(values)} values.")
+    _check_series(lambda i, said: section.error(("time", i), said), name, pd.Series(times, dtype=float))
+    return (times, values, how), None
+
+
+def _check_series(error: Any, name: str, times: pd.Series[float]) -> None:
+    back = times.diff().iloc[1:].le(0).to_numpy()
+    if back.any():
+        i = int(back.argmax()) + 1
+        raise error(i, f"the times of the forcing {name!r} must increase; {times.iloc[i]:g} comes after "
+                    f"{times.iloc[i - 1]:g}.")  # fmt: skip
+
+
+def _files_of_modules(section: Section) -> list[Path]:
+    """Return all files of modules and data base."""
+    files: list[Path] = []
+    for key in ("modules", "data"):
+        for name in section.texts(key) or []:
+            path = section.beside(name)
+            files += sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    return files
+
+
