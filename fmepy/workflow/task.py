@@ -20,7 +20,9 @@ from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, did_you_mean
 from fmepy.fimlof.cost import FimlofCost
+from fmepy.models.base import Model
 from fmepy.models.steady import SteadyModel
+from fmepy.parameters.entities import split_local
 from fmepy.workflow.case import Case, Parameter
 from fmepy.workflow.data_file import DataFile
 from fmepy.workflow.observations import observed, read_data, replicates
@@ -139,7 +141,7 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         told.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
     return Task(
         case=case, data=frame, told=tuple(told), model=source.model, cost=cost, scale=scale,
-        scaled_model=transformed(source.model, scale) if scale and source.model is not None else source.model,
+        scaled_model=_scaled_model(source.model, scale),
         scaled_cost=transformed(cost, scale) if scale else cost,
         start=_on(scale, start), lower=_on(scale, lower), upper=_on(scale, upper),
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
@@ -214,7 +216,7 @@ def _cost_of_python(case: Case, source: Source) -> Any:
 
 def _in_file(case: Case, name: str) -> str:
     """Return the name in the file that a parameter of the cost has: its own, or that of all entities."""
-    return name if name in case.parameters else name.partition("[")[0]
+    return name if name in case.parameters else split_local(name)[0]
 
 
 def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str, Parameter]:
@@ -252,6 +254,16 @@ def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str,
             fitted[n] = replace(p, name=n, start=start, lower=float(lower), upper=float(upper))
     order = {name: i for i, name in enumerate(case.parameters)}
     return dict(sorted(fitted.items(), key=lambda item: order.get(_in_file(case, item[0]), len(order))))
+
+
+def _scaled_model(model: Any, scale: Mapping[str, str]) -> Any:
+    """Return the model on the scales, of those parameters that it has: local ones by the name that all share."""
+    if not isinstance(model, Model):
+        return model
+    known = [str(n) for n in model.parms.index]
+    own = {name if name in known else split_local(name)[0]: kind for name, kind in scale.items()}
+    own = {name: kind for name, kind in own.items() if name in known}
+    return transformed(model, own) if own else model
 
 
 def _on(scale: Mapping[str, str], values: pd.Series[float]) -> pd.Series[float]:
