@@ -91,7 +91,9 @@ def modFit(
     seed : int, Generator or None
         Source of randomness for SANN, Pseudo and starts.
     executor, progress
-        For several starts, see `run_many`. The results do not depend on the workers.
+        For several starts, see `run_many`. The results do not depend on the workers. Of one start a callable
+        `progress` gets (iterations, 0), as their number is open. One that has a method ``best`` is told the lowest cost
+        so far.
     checkpoint : path, optional
         For several starts: a folder in which what is done is kept. The same call with the same folder goes on where it
         was killed or interrupted, to the same result; another question is refused, and told in what it differs.
@@ -164,9 +166,23 @@ def modFit(
     if checkpoint is not None:
         raise ArgumentError("`checkpoint` keeps the fits from several starts; give starts= too, or leave it out.")
     try:
-        return one.result(one(objective.theta0, rng=as_rng(seed)))
+        return one.result(one(objective.theta0, rng=as_rng(seed), told=_teller(progress)))
     except Stopped as stop:
         return one.result(stop.partial)
+
+
+def _teller(progress: Any) -> Callable[[int, float], object] | None:
+    """Return what tells a callable `progress` of one search; None for nobody."""
+    if not callable(progress):
+        return None
+    best = getattr(progress, "best", None)
+
+    def told(done: int, value: float) -> None:
+        if best is not None:
+            best(value)
+        progress(done, 0)
+
+    return told
 
 
 def _evaluations(starts: int | pd.DataFrame, method: str | None) -> int:
@@ -212,7 +228,9 @@ class OneFit:
     hessian: bool
     several: bool
 
-    def __call__(self, start: Vector, rng: np.random.Generator) -> Found:
+    def __call__(
+        self, start: Vector, rng: np.random.Generator, told: Callable[[int, float], object] | None = None
+    ) -> Found:
         """Return what the search came to; raise `Stopped` with what there is at Ctrl-C."""
         start = np.asarray(start, dtype=float)
         objective = self.objective
@@ -220,7 +238,7 @@ class OneFit:
             objective = objective.alone(start, self.lower, self.upper)
         else:
             objective.begin(start, self.lower, self.upper)
-        problem = Problem(objective, start, self.lower, self.upper, self.prior, rng)
+        problem = Problem(objective, start, self.lower, self.upper, self.prior, rng, told=told)
         if METHODS[self.method].box:
             problem.need_finite_box(self.method)
         first = problem

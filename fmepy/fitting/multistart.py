@@ -70,6 +70,7 @@ def best_of(
             },
             read=partial(Found.of, n_par=objective.theta0.size),
             seeded=True,
+            seen=_watcher(progress),
             executor=executor,
             progress=progress,
             patience=_PATIENCE,
@@ -93,6 +94,22 @@ def best_of(
         failures=objective.failures + looked.failures + sum(found.failures for found in done),
         interrupted=runs.interrupted,
     )
+
+
+def _watcher(progress: Any) -> Callable[[dict[str, Any]], object] | None:
+    """Return what tells a progress that wants to know the lowest cost so far."""
+    best = getattr(progress, "best", None)
+    if best is None:
+        return None
+    least = np.inf
+
+    def seen(record: dict[str, Any]) -> None:
+        nonlocal least
+        if record["value"] < least:
+            least = record["value"]
+            best(least)
+
+    return seen
 
 
 def _question(one: OneFit, problem: Problem) -> dict[str, Any]:

@@ -98,6 +98,8 @@ class Problem:
         Parameters that scale noise.
     further : Rows or None
         Residuals beside those of the data: what holds a prediction near a value (`fmepy.fitting.refits`).
+    told : callable or None
+        Gets the number of iterations and the lowest cost so far, once an iteration.
     trace, best
         The cost by iteration; the lowest so far, with its parameters.
     """
@@ -109,6 +111,7 @@ class Problem:
     prior: Prior | None
     rng: np.random.Generator
     further: Rows | None = None
+    told: Callable[[int, float], object] | None = None
     scale: Vector = field(init=False)
     moving: BoolVector = field(init=False)
     is_least_squares: bool = field(init=False)
@@ -143,7 +146,9 @@ class Problem:
 
     def taken_up(self, theta: Vector) -> Problem:
         """Return the same problem from another start, its trace going on."""
-        again = Problem(self.objective, self.inside(theta), self.lower, self.upper, self.prior, self.rng, self.further)
+        again = Problem(
+            self.objective, self.inside(theta), self.lower, self.upper, self.prior, self.rng, self.further, self.told
+        )
         again.trace.extend(self.trace)
         return again
 
@@ -310,6 +315,8 @@ class Problem:
         self.noted = np.asarray(theta, dtype=float).tobytes()
         if value < self.best[0]:
             self.best = (float(value), np.array(theta, dtype=float))
+        if self.told is not None:
+            self.told(len(self.trace), self.best[0])
 
     def at_bound(self, theta: Vector) -> BoolVector:
         """Tell which parameters are on a bound: exactly (see `put_on_bounds`), or between two that are all but one."""

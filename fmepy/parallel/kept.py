@@ -132,6 +132,7 @@ class Kept:
         name: str = "tasks",
         read: Callable[[dict[str, Any]], Any] = dict,
         seeded: bool = False,
+        seen: Callable[[dict[str, Any]], object] | None = None,
         **words: Any,
     ) -> Runs:
         """Return what `fmepy.parallel.spread` does, running what is not kept yet.
@@ -151,6 +152,8 @@ class Kept:
             is damaged.
         seeded : bool
             True: the function is called with ``rng=``, each run with its own.
+        seen : callable, optional
+            Gets every new record as it comes.
         **words
             executor, progress, patience and the other words of `spread`.
 
@@ -162,14 +165,30 @@ class Kept:
         items = as_items(inputs)
         words["seed"] = self.rng if seeded else None
         if self.folder is None:
-            return _read_all(spread(function, items, **words), read)
+            return _read_all(spread(function, items, keep=_looked_at(None, seen), **words), read)
         book = _Book(self.folder, name, self.notes)
         book.check({**_plain(question), "number of tasks": len(items)})
         known = book.load(len(items), read)
         try:
-            return _read_all(spread(function, items, known=known, keep=book.keep, **words), read)
+            return _read_all(spread(function, items, known=known, keep=_looked_at(book.keep, seen), **words), read)
         finally:
             book.write()
+
+
+def _looked_at(
+    keep: Callable[[int, Outcome], object] | None, seen: Callable[[dict[str, Any]], object] | None
+) -> Callable[[int, Outcome], object] | None:
+    """Return what keeps an outcome and shows a record to who wants to see it."""
+    if seen is None:
+        return keep
+
+    def both(number: int, outcome: Outcome) -> None:
+        if keep is not None:
+            keep(number, outcome)
+        if outcome[0]:
+            seen(outcome[1])
+
+    return both
 
 
 def _read_all(runs: Runs, read: Callable[[dict[str, Any]], Any]) -> Runs:

@@ -135,9 +135,7 @@ def calibrate(
     >>> done.ok, done.fit.par.round(2).to_dict()
     (True, {'a': 1.09, 'b': 1.94})
     """
-    work = prepared(
-        Path(file), output=output, steps=steps, seed=seed, executor=executor, resume=resume, python=python
-    )
+    work = prepared(Path(file), output=output, steps=steps, seed=seed, executor=executor, resume=resume, python=python)
     work.do(Display(progress, aloud=progress is True))
     return calibration(work)
 
@@ -150,9 +148,7 @@ def calibration(work: Work) -> Calibration:
     return Calibration(work.exit == 0, work.files(), work.record, tuple(work.warnings), **found)
 
 
-def prepared(
-    file: Path, *, output: Any, steps: Any, seed: Any, executor: Any, resume: bool, python: bool
-) -> Work:
+def prepared(file: Path, *, output: Any, steps: Any, seed: Any, executor: Any, resume: bool, python: bool) -> Work:
     """Return what a file asks for, read and checked: nothing is run, and nothing written.
 
     Raises

@@ -169,14 +169,18 @@ def _parameter(section: Section, name: str, value: Any) -> Parameter:
         raise table.error("lower", f"`lower` of {name!r} is {p.lower:g}, `upper` {p.upper:g}: lower must be below upper. "
                           f"(A parameter that is fixed is a number: {name} = {p.start:g}.)")  # fmt: skip
     if not p.lower <= p.start <= p.upper:
-        raise table.error("start", f"`start` of {name!r} is {p.start:g}, outside its bounds {p.lower:g} to {p.upper:g}.")
+        raise table.error(
+            "start", f"`start` of {name!r} is {p.start:g}, outside its bounds {p.lower:g} to {p.upper:g}."
+        )
     least, most = {"": (-np.inf, np.inf), "log": (0.0, np.inf), "logit": (0.0, 1.0)}[p.scale]
     said = "above 0" if p.scale == "log" else "between 0 and 1"
     if not (least < p.start < most or not p.scale):
         raise table.error("start", f"`start` of {name!r} is {p.start:g}; on the scale {p.scale!r} it must be {said}.")
     for key in ("lower", "upper"):
         if key in value and not least <= value[key] <= most:
-            raise table.error(key, f"`{key}` of {name!r} is {value[key]:g}; on the scale {p.scale!r} values are {said}.")
+            raise table.error(
+                key, f"`{key}` of {name!r} is {value[key]:g}; on the scale {p.scale!r} values are {said}."
+            )
     return p
 
 
@@ -185,11 +189,17 @@ def _check_lengths(section: Section, sample: Mapping[str, Any]) -> None:
     niter, burnin = sample.get("niter", 1000), sample.get("burninlength", 0)
     if burnin >= niter:
         raise section.error(
-            "burninlength", f"`burninlength` = {burnin} leaves nothing of {niter} iterations; niter includes the burn-in."
+            "burninlength",
+            f"`burninlength` = {burnin} leaves nothing of {niter} iterations; niter includes the burn-in.",
         )
 
 
-_DEMANDS = {"converged": ("fit", "multistart"), "rhat": ("sample",), "ess": ("sample",), "max_collinearity": ("screen",)}
+_DEMANDS = {
+    "converged": ("fit", "multistart"),
+    "rhat": ("sample",),
+    "ess": ("sample",),
+    "max_collinearity": ("screen",),
+}
 
 
 def _check_demands(section: Section, require: Mapping[str, Any], steps: Mapping[str, Mapping[str, Any]]) -> None:
@@ -197,6 +207,8 @@ def _check_demands(section: Section, require: Mapping[str, Any], steps: Mapping[
     for name in require:
         needed = _DEMANDS[name]
         if not any(step in steps for step in needed):
-            raise section.error(name, f"`{name}` is demanded of the step {' or '.join(needed)}, which is not in the file.")
+            raise section.error(
+                name, f"`{name}` is demanded of the step {' or '.join(needed)}, which is not in the file."
+            )
     if "max_collinearity" in require and not steps["screen"].get("collin", True):
         raise section.error("max_collinearity", "`max_collinearity` is demanded, but the screen has collin = false.")

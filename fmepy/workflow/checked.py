@@ -75,4 +75,3 @@ def refuse_of_other_kinds(section: Section, kinds: Mapping[str, Mapping[str, Key
         if name not in kinds[kind]:
             others = [k for k, keys in kinds.items() if name in keys]
             raise section.error(name, f"`{name}` is no matter of {called}; it belongs to {listed(others)}.")
-

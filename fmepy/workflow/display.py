@@ -17,7 +17,7 @@ from typing import Any
 from fmepy.errors import ArgumentError, InterruptedWarning
 
 _PAUSE = 10.0  # seconds between lines of a log
-_UNITS = {"multistart": "start", "profile": "side", "sample": "iteration"}
+_UNITS = {"fit": "iteration", "multistart": "start", "profile": "side", "sample": "iteration"}
 _BAR = "{desc} {percentage:3.0f}%|{bar:24}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 
 
@@ -40,16 +40,17 @@ class Display:
         self._in_terminal = self._shows and sys.stderr.isatty()
         self._bar: Any = None
         self._step = self._best = ""
+        self._least = float("inf")
         self._began = self._told = self._first = 0.0
-        self._before = 0
+        self._before = self._done = 0
 
     def begins(self, step: str, size: str, best: float | None) -> None:
         """Tell that a step begins; `best` is the best cost so far, if there is one."""
-        self._step, self._best = step, ""
+        self._step, self._best, self._least = step, "", float("inf")
         if best is not None:
             self.best(best)
         self._began = self._told = time.monotonic()
-        self._first, self._before = 0.0, 0
+        self._first, self._before, self._done = 0.0, 0, 0
         if self._shows:
             self._print(f"{step}: {size}")
 
@@ -80,6 +81,9 @@ class Display:
 
     def __call__(self, done: int, total: int) -> None:
         """Tell that so much of the step is done."""
+        if done < self._done:  # told by two: by a chain that has ended, and by the parts of all
+            return
+        self._done = done
         if self._callback is not None:
             self._callback(done, total)
         if not self._shows:
@@ -90,8 +94,9 @@ class Display:
             self._line(done, total)
 
     def best(self, value: float) -> None:
-        """Take in the best cost so far of the step that runs."""
-        self._best = f"best {value:.6g}"
+        """Take in a cost; the best so far is shown."""
+        self._least = min(self._least, value)
+        self._best = f"best {self._least:.6g}"
 
     def _draw(self, done: int, total: int) -> None:
         if self._bar is None:
@@ -99,10 +104,10 @@ class Display:
 
             unit = _UNITS.get(self._step, "run")
             self._bar = tqdm(
-                total=total, initial=done, desc=self._step, unit=f" {unit}s", leave=False, bar_format=_BAR, file=sys.stderr,
-                dynamic_ncols=True,
+                total=total or None, initial=done, desc=self._step, unit=f" {unit}s", leave=False,
+                bar_format=_BAR if total else None, file=sys.stderr, dynamic_ncols=True,
             )  # fmt: skip
-        self._bar.total = total
+        self._bar.total = total or None
         self._bar.set_postfix_str(self._best, refresh=False)
         self._bar.update(done - self._bar.n)
 
@@ -110,13 +115,14 @@ class Display:
         now = time.monotonic()
         if not self._first:  # what an earlier run has done counts as done, not as quick
             self._first, self._before = now, done
-        if now - self._told < _PAUSE or done >= total:
+        if now - self._told < _PAUSE or done == total:
             return
         self._told = now
         rate = (done - self._before) / max(now - self._first, 1e-9)
-        left = f", {_length((total - done) / rate)} left" if rate > 0 else ""
+        left = f", {_length((total - done) / rate)} left" if rate > 0 and total else ""
         best = f", {self._best}" if self._best else ""
-        share = f"{done} of {total} {_UNITS.get(self._step, 'run')}s ({100 * done / total:.0f} %)"
+        of = f" of {total}" if total else ""
+        share = f"{done}{of} {_UNITS.get(self._step, 'run')}s" + (f" ({100 * done / total:.0f} %)" if total else "")
         self._print(f"{self._step}: {share}, {rate:.3g} a second{left}{best}")
 
     def _print(self, text: str) -> None:

@@ -163,5 +163,3 @@ def _read(file: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return table if isinstance(table, dict) else None
-
-

@@ -33,7 +33,9 @@ DATA = {
     "y": Key(_TEXT, "The column of values of a long table, whose first column names the variables."),
     "err": Key(_TEXT, "The column of standard errors of a long table."),
     "entity": Key(_TEXT, "The column that names the experiment (subject, batch) of a row."),
-    "censored": Key((str, dict), "The column of marks < and > beside limits of detection; by variable in a wide table."),
+    "censored": Key(
+        (str, dict), "The column of marks < and > beside limits of detection; by variable in a wide table."
+    ),
     "separator": Key(_TEXT, "What stands between columns; without it found, and told."),
     "decimal": Key(_TEXT, "The decimal mark; without it found, and told.", choices=(".", ",")),
     "encoding": Key(_TEXT, "The encoding; without it found (utf-8, utf-16, else cp1252), and told."),
@@ -84,7 +86,9 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
     from fmepy.models.steady import SteadyModel
 
     text = Key(_TEXT, "The model's equations: d(x)/dt = ..., next(x) = ..., x(0) = ..., name = ...", required=True)
-    times = Key((list, dict), "The times of the rows: a list, or a table of start, stop and step.", of=TIMES, items=Key(_NUMBER))
+    times = Key(
+        (list, dict), "The times of the rows: a list, or a table of start, stop and step.", of=TIMES, items=Key(_NUMBER)
+    )
     kind = Key(_TEXT, "What the equations are; without it 'difference' where next( stands, else 'ode'.",
                choices=("ode", "difference", "steady"))  # fmt: skip
     shared = {"state": {"kinds": _TABLE, "of": Key((float, str)), "required": False},

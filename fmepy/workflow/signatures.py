@@ -59,9 +59,7 @@ class Key:
     items: Key | None = None
 
 
-def arguments_of(
-    function: Callable[..., Any], leave_out: Iterable[str], **other: Mapping[str, Any]
-) -> dict[str, Key]:
+def arguments_of(function: Callable[..., Any], leave_out: Iterable[str], **other: Mapping[str, Any]) -> dict[str, Key]:
     """Return the keys of a function's arguments, in its order.
 
     Parameters
@@ -115,7 +113,9 @@ def _told(doc: str) -> dict[str, tuple[str, str]]:
     """Return type and first sentence of every parameter of a numpydoc docstring."""
     found = re.search(r"^Parameters\n-+\n(.*?)(?=^[A-Z]\w*\n-{3,}|\Z)", doc, re.DOTALL | re.MULTILINE)
     told = {}
-    for entry in re.finditer(r"^(\w[\w, *]*?) ?: ?([^\n]+)\n((?:[ \t]+[^\n]*\n?|\n)*)", found[1] if found else "", re.M):
+    for entry in re.finditer(
+        r"^(\w[\w, *]*?) ?: ?([^\n]+)\n((?:[ \t]+[^\n]*\n?|\n)*)", found[1] if found else "", re.M
+    ):
         text = " ".join(entry[3].split())
         first = re.split(r"(?<=[^.][a-z)`\"\]0-9])[.;] (?=[A-Z`\"])", text, maxsplit=1)[0]
         says = re.sub(r"`{1,2}", "", first)

@@ -34,7 +34,7 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
 
 def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> ModFit:
     """Return the fit, on the scale of the task."""
-    return modFit(task.scaled_cost, task.start, **bounded(task), **arguments, seed=doing.seed)
+    return modFit(task.scaled_cost, task.start, **bounded(task), **arguments, seed=doing.seed, progress=doing.progress)
 
 
 def bounded(task: Task) -> dict[str, Any]:

@@ -50,7 +50,10 @@ def tables(task: Task, result: ModFit) -> Tables:
     optima = pd.DataFrame() if result.multistart is None else result.multistart.optima
     if result.multistart is None:
         optima = result.starts[["optimum", "value", *map(str, result.par.index)]].assign(count=1)
-    return {"starts.csv": natural_columns(task, result, result.starts), "optima.csv": natural_columns(task, result, optima)}
+    return {
+        "starts.csv": natural_columns(task, result, result.starts),
+        "optima.csv": natural_columns(task, result, optima),
+    }
 
 
 def natural_columns(task: Task, fit: ModFit, table: pd.DataFrame) -> pd.DataFrame:

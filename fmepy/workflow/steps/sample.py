@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 NAME = "sample"
 NITER = 1000
 _RHAT, _ESS = 1.01, 400
+_LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
 
 
 def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -40,15 +43,38 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
 
 def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> ModMCMC:
     """Return the chain, on the scale of the task."""
-    how = {"executor": doing.executor, "progress": doing.progress}
-    if (doing.checkpoint / HEADER).exists():
-        return resume_mcmc(task.scaled_cost, doing.checkpoint, prior=task.chain_prior, **how)
     fit = best_fit(done)
     words: dict[str, Any] = {"niter": NITER, **_from_fit(fit, arguments, doing), **arguments}
-    return modMCMC(
-        task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(), prior=task.chain_prior,
-        seed=doing.seed, checkpoint=doing.checkpoint, checkpoint_every=doing.every, **how, **words,
-    )  # fmt: skip
+    how = {"executor": doing.executor, "progress": doing.progress, "prior": task.chain_prior}
+    n = words.get("chains", 1)
+    with _watched(doing, n, n * words["niter"]) if doing.executor is not None and n > 1 else nullcontext():
+        if (doing.checkpoint / HEADER).exists():
+            return resume_mcmc(task.scaled_cost, doing.checkpoint, **how)
+        return modMCMC(
+            task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(), seed=doing.seed,
+            checkpoint=doing.checkpoint, checkpoint_every=doing.every, **how, **words,
+        )  # fmt: skip
+
+
+@contextmanager
+def _watched(doing: Doing, chains: int, total: int) -> Iterator[None]:
+    """Tell how far chains in other processes are, by the parts of their checkpoints."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_LOOK):
+            parts = sum(1 for _ in doing.checkpoint.glob("chain-*.part-*.npz"))
+            doing.progress(min(max(parts - chains, 0) * doing.every, total), total)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    if callable(doing.progress):
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if thread.is_alive():
+            thread.join()
 
 
 def _from_fit(fit: ModFit, arguments: Mapping[str, Any], doing: Doing) -> dict[str, Any]:

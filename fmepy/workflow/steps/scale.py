@@ -11,6 +11,7 @@ import pandas as pd
 from fmepy.costs.mapped import transformed
 from fmepy.fitting.result import ModFit
 from fmepy.mcmc.result import ModMCMC
+from fmepy.parameters.entities import split_local
 from fmepy.parameters.maps import Elementwise
 
 if TYPE_CHECKING:
@@ -58,12 +59,21 @@ def estimates(task: Task, fit: ModFit) -> pd.DataFrame:
     with np.errstate(invalid="ignore"):
         se = np.sqrt(np.diag(natural_covariance(task, fit).to_numpy()))
     columns = {"lower": task.lower, "upper": task.upper, "start": task.start}
+    said = {name: task.case.parameters.get(split_local(str(name))[0]) for name in names}
+
+    def own(column: str, name: str, value: float) -> float:  # as it stands in the file, without rounding on the way
+        there = getattr(said[name], column, value)
+        return float(there) if np.isclose(there, value, rtol=1e-9, atol=0) else value
+
     return pd.DataFrame(
         {
             "parameter": [str(n) for n in names],
             "estimate": natural(task, fit.par).to_numpy(),
             "se": se,
-            **{column: natural(task, values)[names].to_numpy() for column, values in columns.items()},
+            **{
+                column: [own(column, n, v) for n, v in natural(task, values)[names].items()]
+                for column, values in columns.items()
+            },
             "at_bound": [str(n) in fit.at_bound for n in names],
         }
     )

@@ -44,9 +44,7 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     if not is_ours(f):
         f, words = _as_table(f, start.to_dict(), words)
     low, high = natural(task, task.lower).to_dict(), natural(task, task.upper).to_dict()
-    sens = sensFun(
-        f, start.to_dict(), lower=low, upper=high, executor=doing.executor, progress=doing.progress, **words
-    )
+    sens = sensFun(f, start.to_dict(), lower=low, upper=high, executor=doing.executor, progress=doing.progress, **words)
     names = list(sens.names)
     together = collin(sens, names).value if len(names) > 1 else 1.0
     sets = None
