@@ -1,0 +1,91 @@
+"""The report of a calibration: one HTML file that anybody can open, and that asks nothing of a network.
+
+`render` writes it. What stands in it is made of blocks (`page`), section by section, in plain sentences and tables from
+the results themselves; `report.html` lays it out, with the style and the script beside it. Pictures are inline SVG
+(`pictures`). Everything from a user's file is escaped by the template or by the writer of the SVG, and the page allows
+no script but its own, by its hash. The same results give the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from fmepy import __version__
+from fmepy.workflow.report.asked import data_section, task_section
+from fmepy.workflow.report.filtered import filter_section
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.fitted import fit_section, multistart_section
+from fmepy.workflow.report.identified import profile_section, screen_section
+from fmepy.workflow.report.page import Section
+from fmepy.workflow.report.reproduce import reproduce_section, unfinished_section, warnings_section
+from fmepy.workflow.report.sampled import ranges_section, sample_section, scenarios_section
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fmepy.workflow.task import Task
+
+_SECTIONS: dict[str, Callable[[Findings, Any], Section]] = {
+    "screen": screen_section, "fit": fit_section, "multistart": multistart_section, "profile": profile_section,
+    "sample": sample_section, "ranges": ranges_section, "scenarios": scenarios_section, "filter": filter_section,
+}  # fmt: skip
+
+
+def render(
+    task: Task,
+    results: Mapping[str, Any],
+    record: Mapping[str, Any],
+    warnings: Sequence[str],
+    tables: Mapping[str, pd.DataFrame],
+) -> str:
+    """Return the report as HTML.
+
+    Parameters
+    ----------
+    task : Task
+    results : mapping of str to result
+        Of the steps that ran, by name.
+    record : mapping
+        What ``run.json`` holds, see `fmepy.workflow.record`. Dates and durations, and nothing else of the page, come
+        from it.
+    warnings : sequence of str
+        What a reader must know, the gravest first.
+    tables : mapping of str to DataFrame
+        What the steps wrote, by the name of the file.
+
+    Returns
+    -------
+    str
+        A whole page; sections ``warnings task data``, one of each step that ran, ``reproduce``.
+    """
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    found = Findings(task, results, record, tables)
+    sections = [warnings_section(found, warnings), task_section(found), data_section(found)]
+    for name, make in _SECTIONS.items():
+        if results.get(name) is not None:
+            sections.append(make(found, results[name]))
+        elif found.step(name).get("state") in ("failed", "interrupted"):
+            sections.append(unfinished_section(name, name, found.step(name)))
+    sections.append(reproduce_section(found))
+    css, js = _own("report.css"), _own("report.js")
+    page = Environment(autoescape=True, undefined=StrictUndefined).from_string(_own("report.html"))
+    case = task.case
+    return page.render(
+        title=case.title or case.file.stem, description=case.description, sections=sections, version=__version__,
+        css=Markup(css), js=Markup(js), js_hash=_hash(js), date=str(record.get("started") or "")[:10],  # noqa: S704
+    )  # fmt: skip
+
+
+def _own(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """Return the hash by which a page allows its script."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")

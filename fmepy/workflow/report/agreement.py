@@ -1,0 +1,180 @@
+"""Where model and data agree and where they do not: deviations reading by reading, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.workflow.report.findings import Findings, first_few
+from fmepy.workflow.report.page import Draft, Pictures
+from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, WIDE, drawn
+from fmepy.workflow.report.tables import table_of
+from fmepy.workflow.report.words import count, number, percent
+
+SUSPICIOUS = 3.0
+"""Standard deviations from which a reading is told."""
+_FEWEST = 8  # readings of which something can be said together
+_PATTERN = 2.5  # standard errors of a correlation of neighbours that is told
+_FOLLOWS = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Deviations of the readings from a fit.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        One a reading: name, x, obs, mod (as compared), deviation in sds (`z`), entity.
+    kinds : dict of str to str
+        The transform by variable, of those that have one.
+    given : bool
+        Whether the errors of the readings were given or are part of the model; else `z` is in units of the spread of
+        each variable's own deviations.
+    """
+
+    rows: pd.DataFrame
+    kinds: dict[str, str]
+    given: bool
+
+    @property
+    def suspicious(self) -> pd.DataFrame:
+        """The readings beyond three sds, the worst first."""
+        rows = self.rows[self.rows["z"].abs() > SUSPICIOUS]
+        return rows.iloc[np.argsort(-rows["z"].abs().to_numpy(), kind="stable")]
+
+
+def agreement_of(found: Findings) -> Agreement | None:
+    """Return the deviations at the fit; None of costs that have no residuals of single readings."""
+    fit = found.fit
+    table = getattr(None if fit is None else fit.cost, "residuals", None)
+    if fit is None or not isinstance(table, pd.DataFrame) or not {"name", "obs", "mod", "res"} <= set(table.columns):
+        return None
+    rows = pd.DataFrame({k: table[k].to_numpy() for k in ("name", "x", "obs", "mod")})
+    rows["entity"] = [str(e) for e in table["entity"]] if "entity" in table else None
+    rows["x"] = rows["x"].fillna(0.0) if rows["x"].isna().all() else rows["x"]
+    cost = found.task.cost
+    given = bool(getattr(fit.cost, "is_likelihood", False)) or getattr(cost, "err", None) is not None
+    z = table["res"].to_numpy(dtype=float, copy=True)
+    if not given:
+        share = 1 - len(fit.names) / max(len(z), len(fit.names) + 1)
+        for _, own in rows.groupby("name", sort=False):
+            sd = np.sqrt(np.sum(z[own.index] ** 2) / (len(own) * share))
+            z[own.index] = z[own.index] / sd if sd > 0 else 0.0
+    rows["z"] = -z  # how far the reading is above the model
+    data = fit.data
+    kinds = {} if data is None else {str(n): k for n, k in zip(data.names, data.kinds, strict=True) if k}
+    return Agreement(rows, kinds, given)
+
+
+def say_agreement(draft: Draft, found: Findings, agreement: Agreement) -> None:
+    """Add how model and data agree to a section."""
+    rows = agreement.rows
+    summary, told = [], []
+    for name, own in rows.groupby("name", sort=False):
+        record, sentences = _of_variable(str(name), own, agreement)
+        summary.append(record)
+        told += sentences
+    draft.list(told)
+    draft.add(table_of(pd.DataFrame(summary), "Agreement by variable"))
+    suspicious = agreement.suspicious
+    unit = "the errors that were said of them" if agreement.given else "the spread of their variable's deviations"
+    if len(suspicious):
+        draft.say(
+            f"{count(len(suspicious), 'reading')} of {len(rows):,} {'lies' if len(suspicious) == 1 else 'lie'} more than "
+            f"three standard deviations from the model, in units of {unit}. About {number(0.0027 * len(rows), 2)} would by "
+            "chance. Look whether they were misread, or whether the model lacks what happened there.",
+            tone="bad",
+        )
+        table = suspicious.rename(
+            columns={"name": "variable", "x": found.x_name, "obs": "read", "mod": "model", "z": "deviation, sd"}
+        )
+        keep = [
+            "variable",
+            *([] if suspicious["entity"].isna().all() else ["entity"]),
+            found.x_name,
+            "read",
+            "model",
+            "deviation, sd",
+        ]
+        if agreement.kinds:
+            table = table.rename(columns={"read": "read (as compared)", "model": "model (as compared)"})
+            keep = [{"read": "read (as compared)", "model": "model (as compared)"}.get(k, k) for k in keep]
+        draft.add(table_of(table[keep], "Suspicious readings, the farthest first", file="residuals.csv"))
+    else:
+        draft.say(f"No reading lies more than three standard deviations from the model, in units of {unit}.")
+
+
+def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> tuple[dict[str, Any], list[str]]:
+    """Return a row of the table, and what is worth a sentence."""
+    n, gap = len(own), (own["obs"] - own["mod"]).to_numpy(dtype=float)
+    spread = float(np.sum((own["obs"] - own["obs"].mean()) ** 2))
+    explained = 1 - float(np.sum(gap**2)) / spread if spread > 0 else np.nan
+    typical, kind = float(np.sqrt(np.mean(gap**2))), agreement.kinds.get(name)
+    neighbours, limit = _neighbours(own)
+    beyond = int((own["z"].abs() > SUSPICIOUS).sum())
+    record = {
+        "variable": name, "readings": n, "explained, %": 100 * explained,
+        "typical deviation": typical, "mean deviation": float(gap.mean()), "neighbours alike": neighbours,
+        "beyond 3 sd": beyond,
+    }  # fmt: skip
+    size = percent(np.expm1(typical)) if kind == "log" and typical < 3 else number(typical, 2)
+    unit = (
+        " on the scale of square roots"
+        if kind == "sqrt"
+        else " in the logarithm"
+        if kind == "log" and typical >= 3
+        else ""
+    )
+    told = []
+    if n >= 3 and np.isfinite(explained):
+        how = "follows" if explained >= _FOLLOWS else "hardly follows"
+        share = f"{max(explained, 0) * 100:.0f} % of its variation" if explained > 0 else "no more than its mean would"
+        told.append(f"{name}: the model {how} the readings: it explains {share}; a typical deviation is {size}{unit}.")
+    if n >= _FEWEST and limit > 0 and neighbours > limit:
+        told.append(
+            f"{name}: deviations that follow each other are alike (correlation {neighbours:.2f}), so the misfit has a "
+            "pattern that errors of reading do not have: the model lacks something, and the standard errors are too small."
+        )
+    return record, told
+
+
+def _neighbours(own: pd.DataFrame) -> tuple[float, float]:
+    """Return the correlation of successive deviations, and beyond what it is more than chance."""
+    pairs, squares, n = 0.0, 0.0, 0
+    for _, series in own.groupby(own["entity"].fillna(""), sort=False):
+        z = series.sort_values("x", kind="stable")["z"].to_numpy(dtype=float)
+        pairs, squares, n = pairs + float(z[1:] @ z[:-1]), squares + float(z @ z), n + max(len(z) - 1, 0)
+    return (pairs / squares if squares > 0 else np.nan), (_PATTERN / np.sqrt(n) if n else np.nan)
+
+
+def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
+    """Return the deviations of each variable over x, those beyond three sds ringed."""
+    groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
+    shown, said = first_few([n for n, _ in groups], MOST_PANELS)
+
+    def draw(axes: Sequence[Any]) -> None:
+        for ax, (name, own) in zip(axes, groups, strict=False):
+            for level in (-SUSPICIOUS, SUSPICIOUS):
+                ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
+            ax.axhline(0.0, color="0.7", linewidth=0.8)
+            for k, (_, part) in enumerate(own.groupby(own["entity"].fillna(""), sort=False)):
+                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=f"C{k % 10}")
+            far = own[own["z"].abs() > SUSPICIOUS]
+            ax.plot(far["x"], far["z"], "o", markersize=9, markerfacecolor="none", markeredgecolor="C3")
+            top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))
+            ax.set(xlabel=found.x_name, ylabel="deviation, sd", ylim=(-top, top), title=name)
+            ax.title.set_fontsize("medium")
+
+    texts = [
+        f"Deviations of the readings of {n} from the model over {found.x_name}, in standard deviations." for n in shown
+    ]
+    return drawn(
+        "fit", draw, texts, size=WIDE if len(shown) == 1 else (PANEL[0], 2.6), panels=len(groups),
+        caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies beyond is "
+        f"ringed. Points should scatter without a pattern. {said}",
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""The section on the filter: what it could not predict, what it suspects, and what it expects next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fmepy.workflow.report.asked import filtered_pictures
+from fmepy.workflow.report.findings import Findings, attempt, first_few
+from fmepy.workflow.report.page import Draft, Section
+from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, WIDE, drawn
+from fmepy.workflow.report.tables import table_of
+
+_DIAGNOSED = 4  # variables whose four pictures are drawn
+
+
+def filter_section(found: Findings, result: Any) -> Section:
+    """Return whether model and data agree, reading by reading, and what follows the data."""
+    draft, flt = Draft(), result.result
+    draft.say(
+        "A Kalman filter predicts each reading from those before it, then learns from it. If model and noise are right, "
+        "what it could not predict is white noise of the size that the model says."
+    )
+    summary = flt.summary([k for k in found.par if k in flt.parms.index])
+    for title, sentences in summary.sections.items():
+        draft.head(title)
+        draft.list(sentences, tone="" if title != "The filter broke down" else "bad")
+    if flt.failure is not None:
+        return Section("filter", "The filter", tuple(draft.blocks))
+    if flt.smooth:
+        attempt(draft, "The picture of the states", lambda: filtered_pictures(found, "filter"))
+    names, said = first_few(list(flt.variables), MOST_PANELS)
+    texts = [
+        f"What the filter could not predict of {name}, in standard deviations, over {flt.xlabel}." for name in names
+    ]
+    attempt(draft, "The picture of the innovations", lambda: drawn(
+        "filter-innovations", lambda axes: flt.plot_innovations(names, axes=axes), texts,
+        size=WIDE if len(names) == 1 else PANEL,
+        caption=f"What each reading had that the filter did not predict, in standard deviations. {said}"))  # fmt: skip
+    if len(summary.frame):
+        frame = summary.frame.reset_index(names="variable")
+        heads = {"n": "readings", "mean_square": "mean square (1 is right)", "rho": "correlation of neighbours",
+                 "limit": "its limit", "time_constant": "time constant", "p_normal": "p, normal"}  # fmt: skip
+        draft.add(table_of(frame, "Innovations by variable", heads=heads))
+    flagged = flt.residuals[flt.residuals["flag"].astype(bool)]
+    if len(flagged):
+        columns = [
+            c for c in (flt.entity_column, "name", "x", "obs", "mod", "sd", "standardized", "AUXM") if c in flagged
+        ]
+        heads = {"name": "variable", "x": flt.xlabel, "obs": "read", "mod": "predicted", "standardized": "innovation, sd",
+                 "AUXM": "from all other data, sd"}  # fmt: skip
+        draft.add(table_of(flagged[columns], "Suspected readings", heads=heads, file="filter.csv"))
+    attempt(draft, "The diagnostics", lambda: _diagnostics(draft, flt))
+    if result.forecast is not None:
+        _forecast(draft, flt, result.forecast)
+    return Section("filter", "The filter: reading by reading", tuple(draft.blocks))
+
+
+def _diagnostics(draft: Draft, flt: Any) -> None:
+    names = list(flt.variables)[:_DIAGNOSED]
+    kinds = (
+        "innovations over time",
+        "their correlations by lag",
+        "their quantiles beside the normal ones",
+        "cumulative periodogram",
+    )
+    texts = [f"{name}: {kind}." for name in names for kind in kinds]
+    pictures = drawn(
+        "filter-diagnostics", lambda axes: flt.plot_diagnostics(names, axes=axes), texts, size=(3.6, 2.7),
+        captions=[t.rstrip(".") for t in texts],
+        caption="White noise keeps within the dashed lines in all of them." + (
+            f" Drawn are the first {_DIAGNOSED} of {len(flt.variables)} variables." if len(flt.variables) > _DIAGNOSED else ""),
+    )  # fmt: skip
+    draft.fold("Are the innovations white and normal? Four pictures", [pictures])
+
+
+def _forecast(draft: Draft, flt: Any, forecast: Any) -> None:
+    draft.head("Forecast")
+    draft.say(
+        f"What follows the last reading, with bands of {100 * forecast.level:g} %"
+        + (
+            ", the uncertainty of the parameters included."
+            if forecast.with_parameters
+            else ", for parameters taken as known."
+        )
+    )
+    known = [n for n in dict.fromkeys(str(n) for n in forecast.frame["name"]) if n not in flt.measured_states]
+    names, said = first_few(known, MOST_PANELS)
+    texts = [f"Forecast of {name} with its bands, after the last readings." for name in names]
+    attempt(draft, "The picture of the forecast", lambda: drawn(
+        "filter-forecast", lambda axes: forecast.plot(names, axes=axes), texts, size=WIDE if len(names) == 1 else PANEL,
+        caption=said))  # fmt: skip
+    draft.add(table_of(forecast.frame, "Forecast", file="forecast.csv", most=30))

@@ -1,0 +1,133 @@
+"""What the sections of the report are written from: the task, the results, and what follows from both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.fitting.profile_result import Profile
+from fmepy.fitting.result import ModFit
+from fmepy.workflow.report.page import Draft
+from fmepy.workflow.report.words import short
+from fmepy.workflow.steps import profile as profiles
+from fmepy.workflow.steps.base import FITS, best_fit
+from fmepy.workflow.steps.scale import natural
+from fmepy.workflow.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A calibration as the report tells it.
+
+    Attributes
+    ----------
+    task : Task
+    results : mapping of str to result
+        By step.
+    record : mapping
+        What ``run.json`` holds (`fmepy.workflow.record`).
+    tables : mapping of str to DataFrame
+        What is written, by the name of the file.
+    """
+
+    task: Task
+    results: Mapping[str, Any]
+    record: Mapping[str, Any]
+    tables: Mapping[str, pd.DataFrame]
+
+    @cached_property
+    def fit(self) -> ModFit | None:
+        """The fit, the better one of several; None where nothing was fitted."""
+        return best_fit(self.results) if any(self.results.get(name) is not None for name in FITS) else None
+
+    @cached_property
+    def par(self) -> dict[str, float]:
+        """The parameters of the fit, or else where it would begin, on their natural scale."""
+        values = natural(self.task, self.task.start if self.fit is None else self.fit.par)
+        return {str(name): float(value) for name, value in values.items()}
+
+    @property
+    def at(self) -> str:
+        """Where `par` is, in words."""
+        return "at the start values" if self.fit is None else "at the best fit"
+
+    def natural_profile(self, profile: Profile) -> Profile:
+        """Return profiles on the natural scale; there they have no quadratic approximation."""
+        if not self.task.scale:
+            return profile
+        frame, errors = profile.frame.copy(), profile.standard_error.copy()
+        own = profiles.tables(self.task, profile)["profile.csv"]
+        frame["value"] = own["value"].to_numpy()
+        errors[[n for n in errors.index if n in self.task.scale]] = np.nan
+        intervals = profiles.intervals(self.task, profile).set_index("parameter")
+        verdicts = pd.Series(profiles.sentences(self.task, profile))
+        return replace(profile, frame=frame, intervals=intervals, standard_error=errors, verdicts=verdicts)
+
+    def label(self, name: str) -> str:
+        """Return a parameter's name with its unit, as an axis bears it."""
+        unit = self.task.units.get(name) or self.task.units.get(name.split("[")[0], "")
+        return f"{short(name, 28)}, {short(unit, 20)}" if unit else name
+
+    def step(self, name: str) -> Mapping[str, Any]:
+        """Return what the record says of a step."""
+        steps: Mapping[str, Any] = self.record.get("steps") or {}
+        return steps.get(name) or {}
+
+    @cached_property
+    def readings(self) -> pd.DataFrame | None:
+        """The data that are compared, in their own units: name, x, obs, entity, sign of a limit; None if not known."""
+        comparison = getattr(self.task.cost, "comparison", None)
+        if comparison is not None:
+            out = pd.DataFrame({"name": list(comparison.names), "x": comparison.x})
+            out["obs"] = comparison.scale.back(comparison.obs)
+            out["entity"] = None if comparison.entities is None else [str(e) for e in comparison.entities]
+            out["limit"] = 0 if comparison.marks is None else comparison.marks
+            return out
+        if self.filtered is not None:
+            out = self.filtered.data_as_given
+            column = self.filtered.entity_column
+            out = out.assign(entity=None if column is None else out[column].map(str), limit=0)
+            return out[["name", "x", "obs", "entity", "limit"]]
+        return None
+
+    @property
+    def x_name(self) -> str:
+        """What the independent variable is called."""
+        comparison = getattr(self.task.cost, "comparison", None)
+        given = getattr(comparison, "x_name", None) or getattr(self.task.cost, "x", None)
+        if given:
+            return str(given)
+        return self.filtered.xlabel if self.filtered is not None else "x"
+
+    @cached_property
+    def filtered(self) -> Any:
+        """The filter at the fit, of costs that have one; None of others, and where it cannot be run."""
+        done = self.results.get("filter")
+        if done is not None:
+            return done.result
+        if not hasattr(self.task.cost, "filter"):
+            return None
+        try:
+            return self.task.cost.filter(self.par)
+        except Exception:  # a report is written of what failed, too
+            return None
+
+
+def attempt(draft: Draft, what: str, make: Callable[[], Any]) -> None:
+    """Add what `make` returns to a section, or say why it could not be made: no picture is worth a report."""
+    try:
+        draft.add(make())
+    except Exception as error:
+        draft.say(f"{what} could not be drawn: {error}", tone="small")
+
+
+def first_few(names: Sequence[str], most: int) -> tuple[list[str], str]:
+    """Return the names that are drawn, and what is said of the others."""
+    if len(names) <= most:
+        return list(names), ""
+    return list(names[:most]), f"Drawn are the first {most} of {len(names):,}."

@@ -1,0 +1,234 @@
+"""Pictures of the report: matplotlib's SVG, written into the page so that it follows the page's colours.
+
+Each panel is a picture of its own, so that they stand beside each other on a wide screen and below each other, with
+letters that can be read, on a narrow one. Texts stay texts, in the page's font. Colours are those of the page's style
+sheet (``--c0`` ... for matplotlib's cycle, ``--g0`` ... for greys), so that dark pages have dark pictures. Nothing
+depends on the clock, on a user's settings of matplotlib, or on chance: the same results give the same bytes.
+
+What matplotlib wrote is parsed and written again, element by element: names of a file reach the page as escaped text,
+and neither as mark-up nor as formulas.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+import numpy as np
+from markupsafe import Markup
+
+from fmepy.workflow.report.page import Picture, Pictures
+from fmepy.workflow.report.words import short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+MOST_PANELS = 24
+MOST_POINTS = 1500
+PANEL = (4.3, 3.0)
+WIDE = (8.8, 3.4)
+
+_CYCLE = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
+_STYLE = {
+    "svg.hashsalt": "fmepy", "svg.fonttype": "none", "text.parse_math": False, "font.family": "DejaVu Sans",
+    "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "font.size": 9.5,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "0.5", "axes.linewidth": 0.8,
+    "xtick.color": "0.4", "ytick.color": "0.4", "xtick.labelcolor": "0.2", "ytick.labelcolor": "0.2",
+    "axes.labelcolor": "0.1", "text.color": "0.1", "path.simplify": True, "legend.frameon": False,
+}  # fmt: skip
+_COLOURS = {colour: f"var(--c{k})" for k, colour in enumerate(_CYCLE)}
+_NUMBER = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
+_COLOUR = re.compile(r"#[0-9a-f]{6}")
+_REFERRED = re.compile(r"url\(#([^)]+)\)")
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_ROUNDED = {"d", "x", "y", "width", "height", "transform", "points", "x1", "x2", "y1", "y2", "cx", "cy", "r"}
+
+
+def drawn(
+    name: str,
+    draw: Callable[[Any], Any],
+    texts: Sequence[str],
+    *,
+    captions: Sequence[str] = (),
+    size: tuple[float, float] = PANEL,
+    caption: str = "",
+    panels: int | None = None,
+    finish: Callable[[Axes, int], object] | None = None,
+) -> Pictures:
+    """Return panels as pictures.
+
+    Parameters
+    ----------
+    name : str
+        Names the pictures; once in a page.
+    draw : callable
+        Gets an array of Axes, one a panel, and draws on them.
+    texts : sequence of str
+        What each panel shows, in words, for those who cannot see it: as many as there are panels.
+    captions : sequence of str
+        A line below each panel.
+    size : (float, float)
+        Of a panel, inches.
+    caption : str
+        A line below all of them.
+    panels : int, optional
+        How many `draw` needs, where that is more than are shown.
+    finish : callable of (Axes, int), optional
+        What is to be done to each panel after drawing.
+    """
+    with _our_style():
+        made = [_panel(size) for _ in range(max(panels or 0, len(texts)))]
+        axes: NDArray[np.object_] = np.empty(len(made), dtype=object)
+        axes[:] = made
+        draw(axes)
+        out, thinned = [], ""
+        for k, (ax, text) in enumerate(zip(made, texts, strict=False)):
+            thinned = _thinned(ax) or thinned
+            if finish is not None:
+                finish(ax, k)
+            below = captions[k] if k < len(captions) else ""
+            out.append(Picture(_inlined(_svg_of(ax), f"{name}-{k + 1}", text), below))
+    return Pictures(tuple(out), f"{caption} {thinned}".strip(), wide=size[0] > 1.5 * PANEL[0])
+
+
+@contextmanager
+def _our_style() -> Iterator[None]:
+    import matplotlib.style
+    from cycler import cycler
+
+    ours = {**_STYLE, "axes.prop_cycle": cycler(color=_CYCLE)}
+    with matplotlib.style.context(["default", ours]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # the reader's font has it
+        yield
+
+
+def _panel(size: tuple[float, float]) -> Axes:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasSVG(figure)
+    return figure.add_subplot()
+
+
+def _svg_of(ax: Axes) -> str:
+    from matplotlib.text import Text
+
+    figure: Figure = ax.get_figure(root=True)  # type: ignore[assignment]
+    for axis in (ax.xaxis, ax.yaxis):
+        _plain_labels(axis)
+    for text in figure.findobj(Text):
+        text.set_text(short(text.get_text()))
+        text.set_parse_math(False)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return _NOT_XML.sub("\ufffd", buffer.getvalue().decode("utf-8"))
+
+
+def _plain_labels(axis: Any) -> None:
+    """Let ticks be labelled with plain numbers, not formulas, and with names of a length that fits."""
+    from matplotlib.ticker import FixedFormatter, Formatter, LogFormatter
+
+    class Plain(Formatter):
+        """The numbers of a logarithmic axis, written out, where it would write them."""
+
+        def __init__(self, inner: LogFormatter) -> None:
+            self.inner = inner
+
+        def set_axis(self, axis: Any) -> None:
+            super().set_axis(axis)
+            self.inner.set_axis(axis)
+
+        def set_locs(self, locs: Any) -> None:
+            super().set_locs(locs)
+            self.inner.set_locs(locs)
+
+        def __call__(self, x: float, pos: Any = None) -> str:
+            return f"{x:g}" if self.inner(x, pos) else ""
+
+    for kind in ("major", "minor"):
+        formatter = getattr(axis, f"get_{kind}_formatter")()
+        if isinstance(formatter, LogFormatter):
+            getattr(axis, f"set_{kind}_formatter")(Plain(formatter))
+        elif isinstance(formatter, FixedFormatter):
+            formatter.seq = [short(str(s), 24) for s in formatter.seq]
+
+
+def _inlined(svg: str, name: str, text: str) -> Markup:
+    """Return an SVG as it stands in a page."""
+    root = ElementTree.fromstring(svg.encode("utf-8"))
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.endswith(("}metadata", "}style")):  # a style sheet in it would be that of the whole page
+                parent.remove(child)
+    referred = {r for e in root.iter() for v in e.attrib.values() for r in _REFERRED.findall(v)}
+    for element in root.iter():
+        element.tag = element.tag.split("}")[-1]
+        element.attrib = _attributes(element.attrib, name, referred)
+    width = float(root.attrib.get("viewBox", "0 0 300 200").split()[2]) * 4 / 3
+    root.attrib = {
+        "viewBox": root.attrib["viewBox"], "class": "picture", "role": "img", "aria-labelledby": f"{name}-title",
+        "style": f"max-width:{width:.0f}px",
+    }  # fmt: skip
+    title = ElementTree.Element("title", {"id": f"{name}-title"})
+    title.text = _NOT_XML.sub("\ufffd", text)
+    root.insert(0, title)
+    return Markup(ElementTree.tostring(root, encoding="unicode"))  # noqa: S704    # written element by element
+
+
+def _attributes(given: dict[str, str], name: str, referred: set[str]) -> dict[str, str]:
+    out = {}
+    for key, value in given.items():
+        key = key.split("}")[-1]  # xlink:href is href
+        if key == "id":
+            if value in referred or re.fullmatch(r"[mCp][0-9a-f_]{10,}", value):
+                out[key] = f"{name}-{value}"
+            continue
+        if key == "href" and value.startswith("#"):
+            value = f"#{name}-{value[1:]}"
+        elif key in _ROUNDED:
+            value = _NUMBER.sub(_rounded, value)
+        elif key in ("style", "clip-path", "fill", "stroke"):
+            value = _REFERRED.sub(lambda m: f"url(#{name}-{m[1]})", _COLOUR.sub(_page_colour, value))
+            value = re.sub(r"font: [\d.]+px [^;]*", lambda m: _font(m[0]), value)
+        out[key] = value
+    return out
+
+
+def _font(declared: str) -> str:
+    """Return a font's size alone; its family is the page's."""
+    size = re.search(r"[\d.]+px", declared)
+    return f"font-size: {size[0] if size else '10px'}"
+
+
+def _rounded(found: re.Match[str]) -> str:
+    text = f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text
+
+
+def _page_colour(found: re.Match[str]) -> str:
+    colour = found[0]
+    if colour in _COLOURS:
+        return _COLOURS[colour]
+    if colour[1:3] == colour[3:5] == colour[5:7]:
+        return f"var(--g{round(int(colour[1:3], 16) / 25.5)})"
+    return colour
+
+
+def _thinned(ax: Axes) -> str:
+    """Leave evenly spaced points of very many, and return what is to be said of it."""
+    said = ""
+    for line in ax.lines:
+        x, y = (np.asarray(v) for v in line.get_data(orig=True))
+        step = -(-x.size // MOST_POINTS)
+        if step > 1 and line.get_marker() not in ("None", None, "", " "):
+            line.set_data(x[::step], y[::step])
+            said = f"Of very many points one in {step} is drawn."
+    return said

@@ -1,0 +1,98 @@
+"""Numbers and names in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+MOST_NAMES = 8
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Return a number as a reader wants it: so many significant digits, no zeros behind them, no padded exponent.
+
+    Examples
+    --------
+    >>> number(0.024361), number(34.9142), number(12345.678), number(1.5e-7), number(float("inf"))
+    ('0.02436', '34.91', '12346', '1.5e-7', '∞')
+    """
+    value = float(value)
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    size = abs(value)
+    if size == 0 or (value == int(value) and size < 1e7):
+        return str(int(value))
+    if 1e-4 <= size < 1e7:
+        decimals = max(0, digits - 1 - math.floor(math.log10(size)))
+        text = f"{value:.{decimals}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return f"{mantissa}e{int(exponent)}"
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, two significant digits; what is beyond reason is said so.
+
+    Examples
+    --------
+    >>> percent(0.0123), percent(0.5), percent(25.0)
+    ('1.2 %', '50 %', 'more than 1000 %')
+    """
+    share = 100 * float(share)
+    if not math.isfinite(share):
+        return "–"
+    return "more than 1000 %" if share > 1000 else f"{number(share, 2)} %"
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    """Return how many of something.
+
+    Examples
+    --------
+    >>> count(1, "reading"), count(2500, "reading"), count(0, "datum", "data")
+    ('1 reading', '2,500 readings', '0 data')
+    """
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def names(given: Iterable[object], most: int = MOST_NAMES) -> str:
+    """Return names as a sentence lists them, of many the first.
+
+    Examples
+    --------
+    >>> names(["a"]), names(["a", "b", "c"]), names("abcd", most=2)
+    ('a', 'a, b and c', 'a, b and 2 more')
+    """
+    told = [str(name) for name in given]
+    if len(told) > most:
+        return f"{', '.join(told[:most])} and {len(told) - most} more"
+    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}" if told else "none"
+
+
+def have(given: Sequence[object], one: str, many: str) -> str:
+    """Return the word that fits the number of things."""
+    return one if len(given) == 1 else many
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words.
+
+    Examples
+    --------
+    >>> duration(0.41), duration(95), duration(7300)
+    ('0.4 s', '1 min 35 s', '2 h 2 min')
+    """
+    if seconds < 60:
+        return f"{number(seconds, 2 if seconds >= 10 else 1)} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def short(text: str, most: int = 40) -> str:
+    """Return a text cut where it is too long for a label."""
+    return text if len(text) <= most else text[: most - 1] + "…"
