@@ -85,7 +85,7 @@ from fmepy.sensitivity import (
 )
 
 if _typing.TYPE_CHECKING:
-    from fmepy import dmi
+    from fmepy import dmi, workflow
 
 __version__ = "0.1.0"
 
@@ -179,17 +179,20 @@ __all__ = [
     "steady_1d",
     "transformed",
     "transport_1d",
+    "workflow",
 ]
+
+_ROOMS = ("dmi", "workflow")
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Return the room of modular models, which is imported when it is asked for: a seventh of the import of all."""
+    """Return the rooms of modular models and of calibration files, which are imported when they are asked for."""
     from importlib import import_module
 
-    if name == "dmi":
-        return import_module("fmepy.dmi")
+    if name in _ROOMS:
+        return import_module(f"fmepy.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "dmi"})
+    return sorted({*globals(), *_ROOMS})

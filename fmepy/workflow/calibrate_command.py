@@ -44,7 +44,6 @@ def execute(given: argparse.Namespace) -> int:
         Path(given.file), output=given.out, steps=given.steps, seed=given.seed, executor=given.workers,
         resume=given.resume, python=not given.no_python,
     )  # fmt: skip
-    print("\n".join(work.described()), flush=True)
     try:
         work.do(Display(True, aloud=True))
     except KeyboardInterrupt:

@@ -80,7 +80,7 @@ def calibrate(
     python: bool = True,
     progress: Any = False,
 ) -> Calibration:
-    """Do what a calibration file asks for: run its steps, write tables and a report.
+    r"""Do what a calibration file asks for: run its steps, write tables and a report.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def calibrate(
     >>> import tempfile
     >>> from pathlib import Path
     >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "line.csv").write_text("time,y\\n0,1.1\\n1,2.9\\n2,5.2\\n3,6.8\\n")
+    >>> _ = (folder / "line.csv").write_text("time,y\n0,1.1\n1,2.9\n2,5.2\n3,6.8\n")
     >>> _ = (folder / "line.toml").write_text('''
     ... data = { file = "line.csv" }
     ... fit = {}

@@ -15,9 +15,9 @@ from typing import NoReturn
 
 from fmepy import __version__
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean
-from fmepy.workflow import map_modules, run_modules
+from fmepy.workflow import calibrate_command, map_modules, run_modules
 
-COMMANDS = (run_modules, map_modules)
+COMMANDS = (calibrate_command, run_modules, map_modules)
 ABOUT = """Run models that are described in files.
 
 A model of modules is described by a TOML file that names its modules, its data base, its times and its steps."""

@@ -28,7 +28,7 @@ def check_demands(case: Case) -> None:
 
 
 def judged(case: Case, done: Results) -> list[dict[str, Any]]:
-    """Return what was demanded, what was found, and whether the demand is met; None where the step was not asked for."""
+    """Return what was demanded and found, and whether that is met; None where the step was not asked for."""
     out = []
     for demand, wanted in case.require.items():
         if not any(done.get(step) is not None for step in STEPS_OF[demand]):

@@ -1,4 +1,4 @@
-"""The folder of a calibration: tables for the reader, and in ``.fmepy`` what is done, so that it need not be done again.
+"""The folder of a calibration: tables for the reader, and in ``.fmepy`` what is done, which is not done again.
 
 ::
 

@@ -20,9 +20,7 @@ from fmepy.workflow.toml import Section
 MOST_ROWS = 10_000_000
 
 
-def read_model(
-    section: Section, *, strict: bool = False, constants: Mapping[str, Any] | None = None
-) -> ModularModel:
+def read_model(section: Section, *, strict: bool = False, constants: Mapping[str, Any] | None = None) -> ModularModel:
     """Return the model that a table of a TOML file describes.
 
     Parameters

@@ -21,11 +21,15 @@ def read_data(case: Case) -> DataFile | None:
     how = {k: said[k] for k in ("separator", "decimal", "encoding") if k in said}
     table = case.section.table("data")
     if len(how.get("separator", ",")) != 1:
-        raise table.error("separator", f"`separator` must be one character, such as ';' or '\\t'; got {how['separator']!r}.")
+        raise table.error(
+            "separator", f"`separator` must be one character, such as ';' or '\\t'; got {how['separator']!r}."
+        )
     return read_beside(table, "file", said["file"], **how)
 
 
-def observed(case: Case, file: DataFile, variables: Iterable[str], *, needs_time: bool) -> tuple[pd.DataFrame, dict[str, Any]]:
+def observed(
+    case: Case, file: DataFile, variables: Iterable[str], *, needs_time: bool
+) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the observations, numbers as numbers, and the arguments of a cost that name their columns.
 
     Raises
@@ -54,7 +58,9 @@ def observed(case: Case, file: DataFile, variables: Iterable[str], *, needs_time
     if "y" in words:
         first = columns[0]
         if first in (c for _, c in named):
-            raise file.error(f"the first column of a long table names the variables; it is {first!r}, which is named otherwise.")
+            raise file.error(
+                f"the first column of a long table names the variables; it is {first!r}, which is named otherwise."
+            )
         for line, name in frame[first].items():
             if str(name) not in known:
                 raise file.error(f"{str(name)!r} in column {first!r} is no variable of the model.{did_you_mean(name, known)} "

@@ -85,4 +85,6 @@ def _place(section: Section, tables: Sequence[str], error: ArgumentError) -> Key
 
 def _deepest(place: Key, value: object, names: Sequence[str]) -> Key:
     """Return the place of the first of some names inside a table, else that of the table."""
-    return (*place, next(n for n in names if n in value)) if isinstance(value, dict) and set(names) & set(value) else place
+    return (
+        (*place, next(n for n in names if n in value)) if isinstance(value, dict) and set(names) & set(value) else place
+    )

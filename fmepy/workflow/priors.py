@@ -77,7 +77,9 @@ def read_prior(section: Section, parameter: Parameter) -> Any:
         whole = isinstance(getattr(stats, str(name), None), stats.rv_discrete)
         hint = " It is one of whole numbers." if whole else did_you_mean(name, known)
         some = "norm, lognorm, uniform, gamma, beta, halfnorm, truncnorm"
-        raise table.error("dist", f"`dist={name!r}` is no distribution of numbers of scipy.stats.{hint} Some are {some}.")
+        raise table.error(
+            "dist", f"`dist={name!r}` is no distribution of numbers of scipy.stats.{hint} Some are {some}."
+        )
     dist = getattr(stats, name)
     shapes = [s.strip() for s in (dist.shapes or "").split(",") if s.strip()]
     arguments = [*shapes, "loc", "scale"]
@@ -87,7 +89,9 @@ def read_prior(section: Section, parameter: Parameter) -> Any:
             raise table.error(key, f"`{key}` of a prior must be a number; got {value!r}.")
     missing = [s for s in shapes if s not in given]
     if missing:
-        raise table.error((), f"the distribution {name!r} needs {listed(missing)}; its arguments are {listed(arguments)}.")
+        raise table.error(
+            (), f"the distribution {name!r} needs {listed(missing)}; its arguments are {listed(arguments)}."
+        )
     if given.get("scale", 1) <= 0 or not dist._argcheck(*(given[s] for s in shapes)):
         raise table.error((), f"there is no distribution {name!r} of {_said(given)}. (A scale is above 0.)")
     frozen = dist(**given)
@@ -98,9 +102,7 @@ def read_prior(section: Section, parameter: Parameter) -> Any:
     return frozen
 
 
-def priors_on(
-    scales: Mapping[str, str], natural: Mapping[str, Any], *, jacobian: bool
-) -> dict[str, Any] | None:
+def priors_on(scales: Mapping[str, str], natural: Mapping[str, Any], *, jacobian: bool) -> dict[str, Any] | None:
     """Return priors by name on the scales on which parameters are fitted; None where there are none."""
     found = {n: ScaledPrior(d, scales[n], jacobian) if n in scales else d for n, d in natural.items()}
     return found or None

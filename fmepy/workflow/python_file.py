@@ -18,7 +18,9 @@ def split_name(section: Section) -> tuple[Path, str]:
     text = str(section.data["python"])
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
-        raise section.error("python", f"`python` = {text!r} must name a file and what is in it, such as 'model.py:model'.")
+        raise section.error(
+            "python", f"`python` = {text!r} must name a file and what is in it, such as 'model.py:model'."
+        )
     path = section.beside(file)
     if not path.is_file():
         beside = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
@@ -49,7 +51,8 @@ def read_python(section: Section) -> tuple[Any, list[Path]]:
     found = getattr(module, name)
     if not callable(found):
         raise section.error(
-            "python", f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(found).__name__}."
+            "python",
+            f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(found).__name__}.",
         )
     cloudpickle.register_pickle_by_value(module)  # workers know no module of this name
     files = {path.resolve(): path}

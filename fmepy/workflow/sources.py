@@ -60,7 +60,9 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
     if kind == "python":
         if not python:
             split_name(section)
-            raise section.error("python", f"`python` = {section.data['python']!r} runs Python, which --no-python forbids.")
+            raise section.error(
+                "python", f"`python` = {section.data['python']!r} runs Python, which --no-python forbids."
+            )
         return _of_python(case, section)
     inputs, tables = _inputs(case.section)
     first = {} if conditions is None else conditions.iloc[0].to_dict()
@@ -204,5 +206,3 @@ def _files_of_modules(section: Section) -> list[Path]:
             path = section.beside(name)
             files += sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     return files
-
-

@@ -127,15 +127,23 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         cost = _cost_of_python(case, source)
     else:
         if file is None:
-            raise case.section.error((), 'the table [data] is missing: data = { file = "observations.csv", x = "time" }.')
-        frame, words = observed(case, file, source.model.var_names, needs_time=not isinstance(source.model, SteadyModel))
+            raise case.section.error(
+                (), 'the table [data] is missing: data = { file = "observations.csv", x = "time" }.'
+            )
+        frame, words = observed(
+            case, file, source.model.var_names, needs_time=not isinstance(source.model, SteadyModel)
+        )
         told += replicates(frame, words, file)
         cost = _cost(case, source.model, file, frame, words, conditions)
         frame = frame.reset_index(drop=True)
     of = _fitted(case, source, cost, told)
     scale = {name: p.scale for name, p in of.items() if p.scale}
-    natural = {n: read_prior(case.section.table("parameters").table(_in_file(case, n)), p) for n, p in of.items() if p.prior}
-    start, lower, upper = (pd.Series({n: getattr(p, k) for n, p in of.items()}, dtype=float) for k in ("start", "lower", "upper"))
+    natural = {
+        n: read_prior(case.section.table("parameters").table(_in_file(case, n)), p) for n, p in of.items() if p.prior
+    }
+    start, lower, upper = (
+        pd.Series({n: getattr(p, k) for n, p in of.items()}, dtype=float) for k in ("start", "lower", "upper")
+    )
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
         told.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
@@ -157,7 +165,9 @@ def _conditions(case: Case) -> tuple[pd.DataFrame | None, DataFile | None]:
         return None, None
     section = case.section
     if "entity" not in case.said.get("data", {}):
-        raise section.error("conditions", "`conditions` need `entity` in [data]: the column that names the entity of a row.")
+        raise section.error(
+            "conditions", "`conditions` need `entity` in [data]: the column that names the entity of a row."
+        )
     rows, table = read_rows(section, "conditions")
     if not rows:
         raise section.error("conditions", "`conditions` hold no row.")
@@ -282,7 +292,9 @@ def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
         "model": {k: said.get(k) for k in ("model", "events", "forcings")},
         "data": said.get("data"),
         "cost": {k: said.get(k) for k in ("cost", "conditions")},
-        "parameters": [[p.name, p.start, p.fitted, p.lower, p.upper, p.scale, p.prior] for p in case.parameters.values()],
+        "parameters": [
+            [p.name, p.start, p.fitted, p.lower, p.upper, p.scale, p.prior] for p in case.parameters.values()
+        ],
     }
     hashes = {}
     for part, what in parts.items():

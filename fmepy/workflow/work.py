@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 import platform
-import re
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from fmepy.workflow import plan
 from fmepy.workflow.demands import judged
 from fmepy.workflow.display import Display, heard
 from fmepy.workflow.folder import CalibrationFolder
+from fmepy.workflow.placing import placed_error
 from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS, Doing, Tables, best_fit
 from fmepy.workflow.steps.fit import best_tables
@@ -261,13 +261,11 @@ class Work:
             self._stopped = "not begun, as the disk is full."
             self._display.tell(record["error"])
             return
-        key = re.match(r"`(\w+)[`=]", str(error))
-        place = (name, key[1]) if key and key[1] in self.case.steps[name] else (name,)
-        said = _said(error, self.case.file.parent)
-        file = str(self.case.file)
-        told = said if said.startswith(file) else str(self.case.section.error(place, f"{name} failed: {said}"))
-        record["error"] = told.removeprefix(file).partition(": ")[2]
-        self._display.tell(told)
+        told = _said(error, self.case.file.parent)
+        if not told.startswith(f"{self.case.file}:"):
+            told = str(placed_error(self.case.section, (name,), ArgumentError(told), None))
+        record["error"] = told
+        self._display.tell(f"{name} failed. {told}")
 
     # --- the end
 

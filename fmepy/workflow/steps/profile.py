@@ -52,7 +52,7 @@ def tables(task: Task, result: Profile) -> Tables:
     names = [str(n) for n in result.par.index]
     frame = frame.set_axis([*_HEAD, *(n if n not in _HEAD else f"{n}_" for n in names)], axis=1)
     values = natural(task, frame.iloc[:, len(_HEAD) :].set_axis(names, axis=1))
-    frame.isetitem(list(range(len(_HEAD), frame.shape[1])), values)
+    frame = pd.concat([frame.iloc[:, : len(_HEAD)], values.set_axis(frame.columns[len(_HEAD) :], axis=1)], axis=1)
     for name in frame["parameter"].unique():
         mine = frame["parameter"] == name
         frame.loc[mine, "value"] = natural(task, frame.loc[mine, ["value"]].set_axis([name], axis=1)).iloc[:, 0]
@@ -69,10 +69,9 @@ def intervals(task: Task, result: Profile) -> pd.DataFrame:
 
 def sentences(task: Task, result: Profile) -> dict[str, str]:
     """Return the sentence on every parameter, its numbers on the parameter's own scale."""
-    own = intervals(task, result).set_index("parameter")
+    own = intervals(task, result).to_dict("records")
     out = {}
-    for name, said in result.verdicts.items():
-        row = own.loc[name]
+    for row, (name, said) in zip(own, result.verdicts.items(), strict=True):
         word = str(said).split(":")[0]
         ends = f"{row['estimate']:.5g}, {100 * row['level']:g} % between {row['lower']:.5g} and {row['upper']:.5g}"
         out[str(name)] = f"{word}: {ends}." if task.scale.get(str(name)) else str(said)

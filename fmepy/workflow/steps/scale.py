@@ -55,11 +55,11 @@ def estimates(task: Task, fit: ModFit) -> pd.DataFrame:
 
     ``lower`` and ``upper`` are the bounds of the search, as in the file.
     """
-    names = list(fit.par.index)
+    names = [str(n) for n in fit.par.index]
     with np.errstate(invalid="ignore"):
         se = np.sqrt(np.diag(natural_covariance(task, fit).to_numpy()))
     columns = {"lower": task.lower, "upper": task.upper, "start": task.start}
-    said = {name: task.case.parameters.get(split_local(str(name))[0]) for name in names}
+    said = {name: task.case.parameters.get(split_local(name)[0]) for name in names}
 
     def own(column: str, name: str, value: float) -> float:  # as it stands in the file, without rounding on the way
         there = getattr(said[name], column, value)
@@ -67,14 +67,14 @@ def estimates(task: Task, fit: ModFit) -> pd.DataFrame:
 
     return pd.DataFrame(
         {
-            "parameter": [str(n) for n in names],
+            "parameter": names,
             "estimate": natural(task, fit.par).to_numpy(),
             "se": se,
             **{
-                column: [own(column, n, v) for n, v in natural(task, values)[names].items()]
+                column: [own(column, n, v) for n, v in zip(names, natural(task, values)[names], strict=True)]
                 for column, values in columns.items()
             },
-            "at_bound": [str(n) in fit.at_bound for n in names],
+            "at_bound": [n in fit.at_bound for n in names],
         }
     )
 

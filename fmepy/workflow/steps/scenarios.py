@@ -50,9 +50,9 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
 
 def _table(task: Task, arguments: Mapping[str, Any]) -> pd.DataFrame:
     """Return the table that the file names, read as its data are."""
-    from fmepy.workflow.data_file import read_table
+    from fmepy.workflow.data_file import read_beside
 
-    return read_table(task.case.section, (NAME, "table"), arguments["table"])
+    return read_beside(task.case.section, (NAME, "table"), arguments["table"]).frame.reset_index(drop=True)
 
 
 def _parts(task: Task, table: pd.DataFrame) -> tuple[str | None, dict[str, pd.DataFrame]]:
@@ -76,7 +76,7 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     words: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
     fit = best_fit(done)
     if done.get("sample") is not None:
-        source, draws = "the chain", natural_chain(task, done["sample"])
+        source, draws = "the chain", natural_chain(task, done["sample"]).pars
     else:
         source, draws = _of_fit(task, fit, words["num"], doing.seed)
     by, parts = _parts(task, _table(task, arguments))
@@ -86,7 +86,7 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
         model = of_entities[label] if by is not None else task.model
         own = [str(n) for n in model.parms.index]
         values = {str(n): float(v) for n, v in natural(task, fit.par).items() if str(n) in own}
-        given = draws[[c for c in draws.columns if c in own]] if isinstance(draws, pd.DataFrame) else draws
+        given = None if draws is None else draws[[c for c in draws.columns if c in own]]
         found[label] = scenarios(
             model, rows, parms=values, parInput=given, seed=doing.seed, executor=doing.executor,
             progress=doing.progress, **words,

@@ -40,11 +40,12 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
 def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Screened:
     """Return sensitivities at the start, and the collinearity of sets of parameters."""
     words = {k: v for k, v in arguments.items() if k != "collin" and k not in _OF_COLLIN}
-    start, f = natural(task, task.start), task.cost
+    own = natural(task, task.start)
+    start, f = dict(zip(map(str, own.index), own.tolist(), strict=True)), task.cost
     if not is_ours(f):
-        f, words = _as_table(f, start.to_dict(), words)
+        f, words = _as_table(f, start, words)
     low, high = natural(task, task.lower).to_dict(), natural(task, task.upper).to_dict()
-    sens = sensFun(f, start.to_dict(), lower=low, upper=high, executor=doing.executor, progress=doing.progress, **words)
+    sens = sensFun(f, start, lower=low, upper=high, executor=doing.executor, progress=doing.progress, **words)
     names = list(sens.names)
     together = collin(sens, names).value if len(names) > 1 else 1.0
     sets = None
@@ -54,7 +55,7 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
 
 
 def _as_table(f: Any, start: dict[str, float], words: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return a function of the user's that gives residuals as one that gives a table; relative to residuals is nothing."""
+    """Return a function of the user's that gives residuals as one of a table; what is relative to them says nothing."""
     first = f(dict(start))
     if isinstance(first, ModCost) or np.ndim(first) != 1 or hasattr(first, "columns"):
         return f, words
