@@ -118,11 +118,9 @@ def read_case(path: str | Path) -> Case:
     if not parameters and "python" not in said["model"]:
         raise section.error(("parameters",), "the table [parameters] is missing or empty: name = 1.0 is fixed, "
                             "name = { start = 1.0 } is fitted.")  # fmt: skip
-    require = said.get("require", {})
-    _check_demands(section.table("require"), require, steps)
     return Case(
         section=section, said=said, title=said.get("title", ""), description=said.get("description", ""),
-        parameters=parameters, steps=steps, require=require, run=said.get("run", {}),
+        parameters=parameters, steps=steps, require=said.get("require", {}), run=said.get("run", {}),
     )  # fmt: skip
 
 
@@ -192,23 +190,3 @@ def _check_lengths(section: Section, sample: Mapping[str, Any]) -> None:
             "burninlength",
             f"`burninlength` = {burnin} leaves nothing of {niter} iterations; niter includes the burn-in.",
         )
-
-
-_DEMANDS = {
-    "converged": ("fit", "multistart"),
-    "rhat": ("sample",),
-    "ess": ("sample",),
-    "max_collinearity": ("screen",),
-}
-
-
-def _check_demands(section: Section, require: Mapping[str, Any], steps: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse demands on steps that are not there."""
-    for name in require:
-        needed = _DEMANDS[name]
-        if not any(step in steps for step in needed):
-            raise section.error(
-                name, f"`{name}` is demanded of the step {' or '.join(needed)}, which is not in the file."
-            )
-    if "max_collinearity" in require and not steps["screen"].get("collin", True):
-        raise section.error("max_collinearity", "`max_collinearity` is demanded, but the screen has collin = false.")

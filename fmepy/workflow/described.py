@@ -1,0 +1,62 @@
+"""What a file asks for, in lines: data, model, parameters, and the steps with how much there is to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import listed
+from fmepy.models.base import Model
+from fmepy.workflow.steps import STEPS
+from fmepy.workflow.task import Task
+
+MOST_PARAMETERS = 40
+
+
+def described(task: Task, steps: Sequence[str] | None = None) -> list[str]:
+    """Return the lines that ``fmepy check`` prints.
+
+    Parameters
+    ----------
+    task : Task
+    steps : sequence of str, optional
+        Those of the file's that are meant; default all.
+    """
+    case, data = task.case, task.data
+    lines = [str(case.file) + (f": {case.title}" if case.title else "")]
+    if "data" in case.said:
+        lines.append(f"data        {case.said['data']['file']}: {len(data)} rows; columns {', '.join(map(str, data.columns))}")
+    first = str(task.model if isinstance(task.model, Model) else "a function of Python").splitlines()[0]
+    lines.append(f"model       {first}")
+    lines.append(f"cost        {str(task.cost).splitlines()[0] if hasattr(task.cost, 'parms') else 'a function of Python'}")
+    fixed = [f"{p.name} = {p.start:g}" for p in case.parameters.values() if not p.fitted]
+    lines.append(f"parameters  {len(task.start)} fitted, {len(fixed)} fixed" + (f" ({', '.join(fixed[:12])}"
+                 + (", ..." if len(fixed) > 12 else "") + ")" if fixed else ""))  # fmt: skip
+    lines += [f"  {line}" for line in _parameters(task)]
+    chosen = list(case.steps) if steps is None else list(steps)
+    lines.append(f"steps       {', '.join(chosen) if chosen else 'none: this checks the file, and no more'}")
+    lines += [f"  {name:<10} {STEPS[name].size(task, case.steps[name])}" for name in chosen]
+    if case.require:
+        lines.append(f"require     {', '.join(f'{k} = {str(v).lower()}' for k, v in case.require.items())}")
+    return lines
+
+
+def _parameters(task: Task) -> list[str]:
+    """Return a line a fitted parameter: start, bounds, scale and prior, on the natural scale."""
+    from fmepy.workflow.steps.scale import natural
+
+    names = list(task.start.index)
+    start, lower, upper = (natural(task, values) for values in (task.start, task.lower, task.upper))
+    table = pd.DataFrame({"start": start, "lower": lower, "upper": upper}, index=names)
+    lines = []
+    for name in names[:MOST_PARAMETERS]:
+        p = task.case.parameters.get(name) or task.case.parameters.get(name.partition("[")[0])
+        row = table.loc[name]
+        bounds = [f"{word} {value:g}" for word, value in (("from", row["lower"]), ("to", row["upper"])) if np.isfinite(value)]
+        said = [f"{row['start']:g}", *([" ".join(bounds)] if bounds else []), *([f"scale {p.scale}"] if p and p.scale else []),
+                *([f"prior {p.prior['dist']}"] if p and p.prior else []), *([p.unit] if p and p.unit else [])]  # fmt: skip
+        lines.append(f"{name:<10} {'; '.join(said)}")
+    more = names[MOST_PARAMETERS:]
+    return lines + ([f"... and {len(more)} more: {listed(more, 3)}"] if more else [])
