@@ -15,13 +15,19 @@ from typing import NoReturn
 
 from fmepy import __version__
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean
-from fmepy.workflow import calibrate_command, map_modules, run_modules
+from fmepy.workflow import calibrate_command, check_file, map_modules, new_folder, print_schema, run_modules
 
-COMMANDS = (calibrate_command, run_modules, map_modules)
-ABOUT = """Run models that are described in files.
+COMMANDS = (new_folder, check_file, calibrate_command, print_schema, run_modules, map_modules)
+ABOUT = """Calibrate and run models that are described in files.
+
+A calibration file (TOML) says what the data are, the model, its parameters, and the steps: screen, fit, multistart,
+profile, sample, ranges, scenarios, filter. `fmepy calibrate` does them, and writes tables and a report.
 
 A model of modules is described by a TOML file that names its modules, its data base, its times and its steps."""
 MORE = """examples:
+  fmepy new lynx                   a folder lynx/ with a calibration file that runs, to begin from
+  fmepy check lynx/lynx.toml       what it asks for; mistakes, with their lines; runs nothing
+  fmepy calibrate lynx/lynx.toml   do it; the report is lynx/lynx_report/report.html
   fmepy map market.toml            which module gives what to which; what is missing
   fmepy run market.toml            run it; tables and a picture go to the folder market/
 

@@ -49,7 +49,7 @@ def _parameters(task: Task) -> list[str]:
 
     names = list(task.start.index)
     start, lower, upper = (natural(task, values) for values in (task.start, task.lower, task.upper))
-    table = pd.DataFrame({"start": start, "lower": lower, "upper": upper}, index=names)
+    table = pd.DataFrame({"start": start, "lower": lower[task.lower > -np.inf], "upper": upper[task.upper < np.inf]})
     lines = []
     for name in names[:MOST_PARAMETERS]:
         p = task.case.parameters.get(name) or task.case.parameters.get(name.partition("[")[0])
