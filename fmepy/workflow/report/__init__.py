@@ -20,7 +20,7 @@ from fmepy.workflow.report.filtered import filter_section
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.fitted import fit_section, multistart_section
 from fmepy.workflow.report.identified import profile_section, screen_section
-from fmepy.workflow.report.page import Section
+from fmepy.workflow.report.page import Draft, Section
 from fmepy.workflow.report.reproduce import reproduce_section, unfinished_section, warnings_section
 from fmepy.workflow.report.sampled import ranges_section, sample_section, scenarios_section
 
@@ -66,20 +66,38 @@ def render(
     from markupsafe import Markup
 
     found = Findings(task, results, record, tables)
-    sections = [warnings_section(found, warnings), task_section(found), data_section(found)]
+    sections = [task_section(found), data_section(found)]
     for name, make in _SECTIONS.items():
         if results.get(name) is not None:
-            sections.append(make(found, results[name]))
+            sections.append(_made(name, make, found))
         elif found.step(name).get("state") in ("failed", "interrupted"):
             sections.append(unfinished_section(name, name, found.step(name)))
-    sections.append(reproduce_section(found))
+    sections = [
+        warnings_section(found, warnings),
+        *sections,
+        reproduce_section(found),
+    ]  # it tells what the others found
     css, js = _own("report.css"), _own("report.js")
     page = Environment(autoescape=True, undefined=StrictUndefined).from_string(_own("report.html"))
     case = task.case
     return page.render(
         title=case.title or case.file.stem, description=case.description, sections=sections, version=__version__,
-        css=Markup(css), js=Markup(js), js_hash=_hash(js), date=str(record.get("started") or "")[:10],  # noqa: S704
+        steps=tuple(_SECTIONS), css=Markup(css), js=Markup(js), js_hash=_hash(js),
+        date=str(record.get("started") or "")[:10],
     )  # fmt: skip
+
+
+def _made(name: str, make: Callable[[Findings, Any], Section], found: Findings) -> Section:
+    """Return the section of a step; of one that cannot be told, why."""
+    try:
+        return make(found, found.results[name])
+    except Exception as error:  # results that were hours in the making are not left untold for one of them
+        draft = Draft()
+        told = f"This section could not be written: {type(error).__name__}: {error}"
+        draft.say(told, tone="bad")
+        draft.say(str(found.step(name).get("verdict") or ""))
+        found.doubt(name, told)
+        return Section(name, name, tuple(draft.blocks))
 
 
 def _own(name: str) -> str:

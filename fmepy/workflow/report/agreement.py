@@ -11,9 +11,9 @@ import pandas as pd
 
 from fmepy.workflow.report.findings import Findings, first_few
 from fmepy.workflow.report.page import Draft, Pictures
-from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, WIDE, drawn
+from fmepy.workflow.report.pictures import MOST_PANELS, drawn
 from fmepy.workflow.report.tables import table_of
-from fmepy.workflow.report.words import count, number, percent
+from fmepy.workflow.report.words import count, have, number, percent
 
 SUSPICIOUS = 3.0
 """Standard deviations from which a reading is told."""
@@ -71,22 +71,25 @@ def agreement_of(found: Findings) -> Agreement | None:
     return Agreement(rows, kinds, given)
 
 
-def say_agreement(draft: Draft, found: Findings, agreement: Agreement) -> None:
-    """Add how model and data agree to a section."""
+def say_agreement(draft: Draft, found: Findings, agreement: Agreement) -> list[str]:
+    """Add how model and data agree to a section, and return what speaks against the model."""
     rows = agreement.rows
-    summary, told = [], []
+    summary, told, doubts = [], [], []
     for name, own in rows.groupby("name", sort=False):
-        record, sentences = _of_variable(str(name), own, agreement)
+        record, sentences, against = _of_variable(str(name), own, agreement)
         summary.append(record)
-        told += sentences
+        told += [*sentences, *against]
+        doubts += against
     draft.list(told)
     draft.add(table_of(pd.DataFrame(summary), "Agreement by variable"))
     suspicious = agreement.suspicious
     unit = "the errors that were said of them" if agreement.given else "the spread of their variable's deviations"
     if len(suspicious):
         draft.say(
-            f"{count(len(suspicious), 'reading')} of {len(rows):,} {'lies' if len(suspicious) == 1 else 'lie'} more than "
-            f"three standard deviations from the model, in units of {unit}. About {number(0.0027 * len(rows), 2)} would by "
+            f"{count(len(suspicious), 'reading')} of {len(rows):,} {'lies' if len(suspicious) == 1 else 'lie'} "
+            f"more than "
+            f"three standard deviations from the model, in units of {unit}. About "
+            f"{number(0.0027 * len(rows), 2)} would by "
             "chance. Look whether they were misread, or whether the model lacks what happened there.",
             tone="bad",
         )
@@ -107,19 +110,27 @@ def say_agreement(draft: Draft, found: Findings, agreement: Agreement) -> None:
         draft.add(table_of(table[keep], "Suspicious readings, the farthest first", file="residuals.csv"))
     else:
         draft.say(f"No reading lies more than three standard deviations from the model, in units of {unit}.")
+    if len(suspicious):
+        n = count(len(suspicious), "reading")
+        doubts.append(
+            f"{n} of {len(rows):,} {have(list(suspicious.index), 'lies', 'lie')} more than three standard deviations "
+            f"from the model."
+        )
+    return doubts
 
 
-def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> tuple[dict[str, Any], list[str]]:
-    """Return a row of the table, and what is worth a sentence."""
+def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return a row of the table, what is worth a sentence, and what speaks against the model."""
     n, gap = len(own), (own["obs"] - own["mod"]).to_numpy(dtype=float)
     spread = float(np.sum((own["obs"] - own["obs"].mean()) ** 2))
     explained = 1 - float(np.sum(gap**2)) / spread if spread > 0 else np.nan
     typical, kind = float(np.sqrt(np.mean(gap**2))), agreement.kinds.get(name)
     neighbours, limit = _neighbours(own)
     beyond = int((own["z"].abs() > SUSPICIOUS).sum())
+    mean = float(gap.mean()) if abs(gap.mean()) > 1e-6 * typical else 0.0  # what a fit makes zero
     record = {
         "variable": name, "readings": n, "explained, %": 100 * explained,
-        "typical deviation": typical, "mean deviation": float(gap.mean()), "neighbours alike": neighbours,
+        "typical deviation": typical, "mean deviation": mean, "neighbours alike": neighbours,
         "beyond 3 sd": beyond,
     }  # fmt: skip
     size = percent(np.expm1(typical)) if kind == "log" and typical < 3 else number(typical, 2)
@@ -130,17 +141,21 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> tuple[di
         if kind == "log" and typical >= 3
         else ""
     )
-    told = []
+    told: list[str] = []
+    against: list[str] = []
     if n >= 3 and np.isfinite(explained):
         how = "follows" if explained >= _FOLLOWS else "hardly follows"
         share = f"{max(explained, 0) * 100:.0f} % of its variation" if explained > 0 else "no more than its mean would"
-        told.append(f"{name}: the model {how} the readings: it explains {share}; a typical deviation is {size}{unit}.")
-    if n >= _FEWEST and limit > 0 and neighbours > limit:
-        told.append(
-            f"{name}: deviations that follow each other are alike (correlation {neighbours:.2f}), so the misfit has a "
-            "pattern that errors of reading do not have: the model lacks something, and the standard errors are too small."
+        (told if explained >= _FOLLOWS else against).append(
+            f"{name}: the model {how} the readings: it explains {share}; a typical deviation is {size}{unit}."
         )
-    return record, told
+    if n >= _FEWEST and limit > 0 and neighbours > limit:
+        against.append(
+            f"{name}: deviations that follow each other are alike (correlation {neighbours:.2f}), so the misfit has a "
+            "pattern that errors of reading do not have: the model lacks something, and the standard errors are "
+            "too small."
+        )
+    return record, told, against
 
 
 def _neighbours(own: pd.DataFrame) -> tuple[float, float]:
@@ -174,7 +189,8 @@ def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
         f"Deviations of the readings of {n} from the model over {found.x_name}, in standard deviations." for n in shown
     ]
     return drawn(
-        "fit", draw, texts, size=WIDE if len(shown) == 1 else (PANEL[0], 2.6), panels=len(groups),
-        caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies beyond is "
+        "fit", draw, texts, panels=len(groups),
+        caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies "
+            "beyond is "
         f"ringed. Points should scatter without a pattern. {said}",
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fmepy.workflow.report.findings import Findings, attempt, first_few
 from fmepy.workflow.report.page import Cell, Code, Draft, Facts, Pictures, Section, Table
-from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, WIDE, drawn
+from fmepy.workflow.report.pictures import MOST_PANELS, drawn
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import count, names, number, short
 
@@ -28,6 +28,7 @@ ASKED = {
     "filter": "Follow the data with a Kalman filter, reading by reading, and test what it could not predict",
 }
 _STATES = {"done": "done", "failed": "failed", "interrupted": "interrupted", "not run": "not run"}
+_KINDS = {"ode": "differential equations", "difference": "difference equations, step by step"}
 _COSTS = {
     "SimulationCost": "The model is run from its start to its end and compared with the readings",
     "PredictionErrorCost": "The model predicts each reading from the readings before it, and these predictions are "
@@ -63,7 +64,7 @@ def task_section(found: Findings) -> Section:
 
 def _glance(found: Findings) -> Table:
     rows = []
-    asked: Mapping[str, Any] = found.record.get("asked") or dict.fromkeys(found.results, {})
+    asked: Mapping[str, Any] = found.record.get("asked") or {key: {} for key in found.results}
     for name in asked:
         step = found.step(name)
         state = _STATES.get(str(step.get("state", "done")), str(step.get("state")))
@@ -80,9 +81,8 @@ def _model_sentence(model: Any) -> str:
         return "The model and its comparison with data are a Python function that the file names."
     states, outputs = _texts(getattr(model, "states", ())), _texts(getattr(model, "var_names", ()))
     kind = getattr(getattr(model, "definition", None), "kind", "")
-    what = {
-        "ode": "differential equations", "difference": "difference equations, step by step",
-    }.get(str(kind), "equations whose steady state is sought" if "Steady" in type(model).__name__ else "equations")  # fmt: skip
+    other = "equations whose steady state is sought" if "Steady" in type(model).__name__ else "equations"
+    what = _KINDS.get(str(kind), other)
     parts = [f"The model consists of {what}"]
     if states:
         parts.append(f" for {count(len(states), 'state')}: {names(states)}")
@@ -168,7 +168,8 @@ def data_section(found: Findings) -> Section:
     file = _data_file(found.task.case.section.data)
     if data is not None and len(data.columns):
         draft.say(
-            f"{count(len(data), 'row')} and {count(len(data.columns), 'column')} were read{f' from {file}' if file else ''}."
+            f"{count(len(data), 'row')} and {count(len(data.columns), 'column')} were "
+            f"read{f' from {file}' if file else ''}."
         )
     draft.list(found.task.told)
     readings = found.readings
@@ -214,15 +215,14 @@ def _beside(found: Findings, readings: pd.DataFrame) -> Pictures | None:
         shown, said = first_few(labels, MOST_PANELS)
         texts = [f"{cost.entity} {label}: readings as points and {curve} over {found.x_name}." for label in shown]
         return drawn(
-            "data", lambda axes: cost.plot(found.par, axes=axes), texts, size=(3.4, 2.6), panels=len(labels),
+            "data", lambda axes: cost.plot(found.par, axes=axes, xlabel=found.x_name), texts, panels=len(labels),
             caption=f"Points: readings. Lines: {curve}. A panel for each {short(str(cost.entity))}. {said}",
         )  # fmt: skip
     variables = list(cost.comparison.group_names)
     shown, said = first_few(variables, MOST_PANELS)
     texts = [f"{name} over {found.x_name}: readings as points and {curve}." for name in shown]
-    size = WIDE if len(variables) == 1 else PANEL
     return drawn(
-        "data", lambda axes: cost.plot(found.par, axes=axes), texts, size=size, panels=len(variables),
+        "data", lambda axes: cost.plot(found.par, axes=axes, xlabel=found.x_name), texts, panels=len(variables),
         caption=f"Points: readings. Lines: {curve}. {said}",
     )  # fmt: skip
 
@@ -234,7 +234,7 @@ def filtered_pictures(found: Findings, name: str) -> Pictures:
     shown, said = first_few([n for n in known if n not in flt.measured_states], MOST_PANELS)
     texts = [f"{n} over {flt.xlabel}: readings, and the course that the filter finds with all data." for n in shown]
     return drawn(
-        name, lambda axes: flt.plot(shown, axes=axes), texts, size=WIDE if len(shown) == 1 else PANEL,
+        name, lambda axes: flt.plot(shown, axes=axes), texts,
         caption="Points: readings. Line and band: what model and data together say, and how surely. Rings: readings "
         f"that are suspected. {said}",
     )  # fmt: skip

@@ -7,8 +7,9 @@ from typing import Any
 from fmepy.workflow.report.asked import filtered_pictures
 from fmepy.workflow.report.findings import Findings, attempt, first_few
 from fmepy.workflow.report.page import Draft, Section
-from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, WIDE, drawn
+from fmepy.workflow.report.pictures import MOST_PANELS, drawn
 from fmepy.workflow.report.tables import table_of
+from fmepy.workflow.report.words import count
 
 _DIAGNOSED = 4  # variables whose four pictures are drawn
 
@@ -17,13 +18,21 @@ def filter_section(found: Findings, result: Any) -> Section:
     """Return whether model and data agree, reading by reading, and what follows the data."""
     draft, flt = Draft(), result.result
     draft.say(
-        "A Kalman filter predicts each reading from those before it, then learns from it. If model and noise are right, "
+        "A Kalman filter predicts each reading from those before it, then learns from it. If model and noise "
+        "are right, "
         "what it could not predict is white noise of the size that the model says."
     )
     summary = flt.summary([k for k in found.par if k in flt.parms.index])
     for title, sentences in summary.sections.items():
         draft.head(title)
         draft.list(sentences, tone="" if title != "The filter broke down" else "bad")
+    if not summary.agrees:
+        found.doubt(
+            "filter", "Model and data disagree, as the filter's tests say." if flt.failure is None else flt.failure
+        )
+    flags = int(flt.residuals["flag"].astype(bool).sum())
+    if flags:
+        found.doubt("filter", f"{count(flags, 'reading')} {'is' if flags == 1 else 'are'} suspected.")
     if flt.failure is not None:
         return Section("filter", "The filter", tuple(draft.blocks))
     if flt.smooth:
@@ -34,7 +43,6 @@ def filter_section(found: Findings, result: Any) -> Section:
     ]
     attempt(draft, "The picture of the innovations", lambda: drawn(
         "filter-innovations", lambda axes: flt.plot_innovations(names, axes=axes), texts,
-        size=WIDE if len(names) == 1 else PANEL,
         caption=f"What each reading had that the filter did not predict, in standard deviations. {said}"))  # fmt: skip
     if len(summary.frame):
         frame = summary.frame.reset_index(names="variable")
@@ -46,8 +54,8 @@ def filter_section(found: Findings, result: Any) -> Section:
         columns = [
             c for c in (flt.entity_column, "name", "x", "obs", "mod", "sd", "standardized", "AUXM") if c in flagged
         ]
-        heads = {"name": "variable", "x": flt.xlabel, "obs": "read", "mod": "predicted", "standardized": "innovation, sd",
-                 "AUXM": "from all other data, sd"}  # fmt: skip
+        heads = {"name": "variable", "x": flt.xlabel, "obs": "read", "mod": "predicted"}
+        heads |= {"standardized": "innovation, sd", "AUXM": "from all other data, sd"}
         draft.add(table_of(flagged[columns], "Suspected readings", heads=heads, file="filter.csv"))
     attempt(draft, "The diagnostics", lambda: _diagnostics(draft, flt))
     if result.forecast is not None:
@@ -56,7 +64,7 @@ def filter_section(found: Findings, result: Any) -> Section:
 
 
 def _diagnostics(draft: Draft, flt: Any) -> None:
-    names = list(flt.variables)[:_DIAGNOSED]
+    names, said = first_few(list(flt.variables), _DIAGNOSED)
     kinds = (
         "innovations over time",
         "their correlations by lag",
@@ -67,8 +75,7 @@ def _diagnostics(draft: Draft, flt: Any) -> None:
     pictures = drawn(
         "filter-diagnostics", lambda axes: flt.plot_diagnostics(names, axes=axes), texts, size=(3.6, 2.7),
         captions=[t.rstrip(".") for t in texts],
-        caption="White noise keeps within the dashed lines in all of them." + (
-            f" Drawn are the first {_DIAGNOSED} of {len(flt.variables)} variables." if len(flt.variables) > _DIAGNOSED else ""),
+        caption=f"White noise keeps within the dashed lines in all of them. {said}",
     )  # fmt: skip
     draft.fold("Are the innovations white and normal? Four pictures", [pictures])
 
@@ -87,6 +94,6 @@ def _forecast(draft: Draft, flt: Any, forecast: Any) -> None:
     names, said = first_few(known, MOST_PANELS)
     texts = [f"Forecast of {name} with its bands, after the last readings." for name in names]
     attempt(draft, "The picture of the forecast", lambda: drawn(
-        "filter-forecast", lambda axes: forecast.plot(names, axes=axes), texts, size=WIDE if len(names) == 1 else PANEL,
+        "filter-forecast", lambda axes: forecast.plot(names, axes=axes), texts,
         caption=said))  # fmt: skip
-    draft.add(table_of(forecast.frame, "Forecast", file="forecast.csv", most=30))
+    draft.add(table_of(forecast.frame[forecast.frame["name"].isin(known)], "Forecast", file="forecast.csv", most=30))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,12 +33,20 @@ class Findings:
         What ``run.json`` holds (`fmepy.workflow.record`).
     tables : mapping of str to DataFrame
         What is written, by the name of the file.
+    doubts : list of (str, str)
+        What sections found that speaks against relying on the results, in a sentence, with the section's name; the
+        first section of the page tells it.
     """
 
     task: Task
     results: Mapping[str, Any]
     record: Mapping[str, Any]
     tables: Mapping[str, pd.DataFrame]
+    doubts: list[tuple[str, str]] = field(default_factory=list)
+
+    def doubt(self, section: str, sentence: str) -> None:
+        """Keep a sentence for the first section."""
+        self.doubts.append((section, sentence))
 
     @cached_property
     def fit(self) -> ModFit | None:

@@ -11,14 +11,15 @@ from fmepy.workflow.report.agreement import agreement_of, residual_pictures, say
 from fmepy.workflow.report.asked import filtered_pictures
 from fmepy.workflow.report.findings import Findings, attempt
 from fmepy.workflow.report.page import Draft, Pictures, Section, Table
-from fmepy.workflow.report.pictures import drawn
+from fmepy.workflow.report.pictures import SINGLE, drawn
 from fmepy.workflow.report.tables import table_of
-from fmepy.workflow.steps.scale import estimates
 from fmepy.workflow.report.words import count, have, names, number, percent
+from fmepy.workflow.steps.scale import estimates, interval
 
 _LOOSE = 0.5
 _ALIKE = 0.95
 _MOST_BARS = 40
+_WIDEST = 200.0
 _MOST_CORRELATED = 20
 
 
@@ -35,28 +36,41 @@ def say_fit(draft: Draft, found: Findings) -> None:
     """Add what is to be said of the best fit."""
     fit: Any = found.fit
     draft.say(_how_it_ended(fit), tone="" if fit.converged else "bad")
+    section = "fit" if found.results.get("fit") is not None else "multistart"
+    if not fit.converged:
+        found.doubt(section, _how_it_ended(fit))
     if not fit.converged or fit.failures:
         draft.say(fit.message)
     if fit.failures:
         draft.say(f"{count(fit.failures, 'run')} of the model failed on the way, and counted as infinitely bad.")
     draft.say(_on_size(fit))
-    table = estimates(found.task, fit)
+    ends = interval(found.task, fit)
+    table = estimates(found.task, fit).assign(**{"from": ends["lower"].to_numpy(), "to": ends["upper"].to_numpy()})
     draft.head("Estimates and their uncertainty")
-    draft.list(_on_estimates(found, table, fit))
+    loose, others = _on_estimates(found, table, fit)
+    for sentence in loose:
+        found.doubt(section, sentence)
+    draft.list([*loose, *others])
     draft.add(_estimate_table(found, table))
     attempt(draft, "The picture of the estimates", lambda: _bars(found, table))
     draft.add(_correlations(fit))
     draft.head("Agreement with the data")
     agreement = agreement_of(found)
     if agreement is not None and len(agreement.rows):
-        say_agreement(draft, found, agreement)
+        for sentence in say_agreement(draft, found, agreement):
+            found.doubt(section, sentence)
         attempt(draft, "The picture of the deviations", lambda: residual_pictures(found, agreement))
     elif found.filtered is not None:
         summary = found.filtered.summary([k for k in found.par if k in found.filtered.parms.index])
         for title in ("Do model and data agree?", "Suspected data", "Jumps of states"):
             if title in summary.sections:
-                draft.list(summary.sections[title])
+                draft.list(
+                    f"{title.rstrip('?')}: {s}" if title != "Do model and data agree?" else s
+                    for s in summary.sections[title]
+                )
         if "filter" not in found.results:
+            if not summary.agrees:
+                found.doubt(section, "Model and data disagree, as the filter's tests say.")
             attempt(draft, "The picture of the filter", lambda: filtered_pictures(found, "fit"))
     else:
         draft.say(
@@ -75,7 +89,10 @@ def _how_it_ended(fit: Any) -> str:
             f"The search was interrupted after {n} and {runs} of the model: these are the best values so far ({worth})."
         )
     if not fit.converged:
-        return f"The search did NOT converge, after {n} and {runs} of the model: do not take these values for estimates ({worth})."
+        return (
+            f"The search did NOT converge, after {n} and {runs} of the model: do not take these values for "
+            f"estimates ({worth})."
+        )
     return f"The search converged after {n} and {runs} of the model ({worth}; method {fit.method})."
 
 
@@ -94,8 +111,9 @@ def _on_size(fit: Any) -> str:
     return told
 
 
-def _on_estimates(found: Findings, table: pd.DataFrame, fit: Any) -> list[str]:
-    out = []
+def _on_estimates(found: Findings, table: pd.DataFrame, fit: Any) -> tuple[list[str], list[str]]:
+    """Return what speaks against the estimates, and what else there is to say of them."""
+    out, others = [], []
     bound = [str(p) for p, b in zip(table["parameter"], table["at_bound"], strict=True) if _says_bound(b)]
     if bound:
         out.append(
@@ -107,13 +125,14 @@ def _on_estimates(found: Findings, table: pd.DataFrame, fit: Any) -> list[str]:
     loose = known[known > _LOOSE].sort_values(ascending=False)
     if len(loose):
         out.append(
-            f"Hardly determined: {names([f'{n} (± {percent(v)})' for n, v in loose.items()])}. Their standard error is more "
+            f"Hardly determined: {names([f'{n} (± {percent(v)})' for n, v in loose.items()])}. Their standard "
+            f"error is more "
             "than half of the estimate."
         )
     good = known[known <= _LOOSE]
     if len(good):
-        out.append(f"Best determined is {good.idxmin()}, to ± {percent(good.min())}" + (
-            f"; of the others {good.idxmax()} is known least, to ± {percent(good.max())}." if len(good) > 1 else "."))  # fmt: skip
+        least = f"; of the others {good.idxmax()} is known least, to ± {percent(good.max())}" if len(good) > 1 else ""
+        others.append(f"Best determined is {good.idxmin()}, to ± {percent(good.min())}{least}.")
     without = [
         str(p)
         for p, s in zip(table["parameter"], table["se"], strict=True)
@@ -121,15 +140,17 @@ def _on_estimates(found: Findings, table: pd.DataFrame, fit: Any) -> list[str]:
     ]
     if without:
         out.append(
-            f"No standard error could be given for {names(without)}: the data do not determine {have(without, 'it', 'them')} alone."
+            f"No standard error could be given for {names(without)}: the data do not determine "
+            f"{have(without, 'it', 'them')} alone."
         )
     pairs = _alike(fit)
     if pairs:
-        out.append(
-            f"Hard to tell apart: {names([f'{a} and {b} (correlation {r:.2f})' for a, b, r in pairs], 5)}. A change of one can be "
+        others.append(
+            f"Hard to tell apart: {names([f'{a} and {b} (correlation {r:.2f})' for a, b, r in pairs], 5)}. A "
+            f"change of one can be "
             "made up for by the other."
         )
-    return out
+    return out, others
 
 
 def _says_bound(value: Any) -> bool:
@@ -144,48 +165,50 @@ def _alike(fit: Any) -> list[tuple[str, str, float]]:
 
 
 def _estimate_table(found: Findings, table: pd.DataFrame) -> Table:
-    shown = table.copy()
-    shown["parameter"] = shown["parameter"].map(str)
-    shown.insert(3, "± %", 100 * shown["se"] / shown["estimate"].abs())
-    for what, told in (("unit", found.task.units), ("what it is", found.task.descriptions)):
-        texts = [told.get(n) or told.get(n.split("[")[0], "") for n in shown["parameter"]]
-        if any(texts):
-            shown[what] = texts
-    shown["at_bound"] = [(str(b) if isinstance(b, str) else "yes") if _says_bound(b) else "" for b in shown["at_bound"]]
-    if not shown["at_bound"].any():
-        shown = shown.drop(columns="at_bound")
-    heads = {"se": "standard error", "lower": "95 % from", "upper": "to", "at_bound": "on a bound"}
+    told = [str(n) for n in table["parameter"]]
+    shown = pd.DataFrame({"parameter": told, "estimate": table["estimate"], "standard error": table["se"]})
+    shown["± %"] = 100 * shown["standard error"] / shown["estimate"].abs().replace(0.0, np.nan)
+    shown["95 % from"], shown["to"] = table["from"], table["to"]
+    bound = ["yes" if _says_bound(b) else "" for b in table["at_bound"]]
+    if any(bound):
+        shown["on a bound"] = bound
+    for what, texts in (("unit", found.task.units), ("what it is", found.task.descriptions)):
+        own = [texts.get(n) or texts.get(n.split("[")[0], "") for n in told]
+        if any(own):
+            shown[what] = own
 
     def tone(row: Any, column: str) -> str:
-        return "bad" if column == "± %" and row["± %"] > 100 * _LOOSE else ""
+        return "bad" if (column == "± %" and row["± %"] > 100 * _LOOSE) or column == "on a bound" else ""
 
-    return table_of(shown, "Estimates", heads=heads, file="estimates.csv", most=200, tone=tone)
+    return table_of(shown, "Estimates", file="estimates.csv", most=200, tone=tone)
 
 
 def _bars(found: Findings, table: pd.DataFrame) -> Pictures | None:
     """Return each estimate with its interval, relative to the estimate, so that all have one axis."""
-    ends = table[["lower", "upper"]].to_numpy(dtype=float)
+    ends = table[["from", "to"]].to_numpy(dtype=float)
     rows = table[np.isfinite(ends).all(axis=1) & (table["estimate"] != 0)]
     if not len(rows) or len(rows) > _MOST_BARS:
         return None
     size = rows["estimate"].abs()
-    low, high = (100 * ((rows[end] - rows["estimate"]) / size).to_numpy(dtype=float) for end in ("lower", "upper"))
+    low, high = (100 * ((rows[end] - rows["estimate"]) / size).to_numpy(dtype=float) for end in ("from", "to"))
     labels = [str(n) for n in rows["parameter"]]
 
     def draw(axes: Any) -> None:
         ax, at = axes[0], np.arange(len(rows))
-        limit = 1.08 * min(float(max(-low.min(), high.max())), 200.0)
+        limit = 1.08 * min(float(max(-low.min(), high.max())), _WIDEST)
         ax.axvline(0.0, color="0.6", linewidth=0.8)
         ax.hlines(at, np.maximum(low, -limit), np.minimum(high, limit), color="C0", linewidth=3, alpha=0.55)
         ax.plot(np.zeros(len(rows)), at, "o", color="C0", markersize=5)
         ax.set_yticks(at, labels)
         ax.set(xlabel="95 % interval, in per cent of the estimate", xlim=(-limit, limit), ylim=(len(rows) - 0.4, -0.6))
 
+    clipped = " Bars that reach an edge go on." if max(-low.min(), high.max()) > _WIDEST else ""
     text = "95 % interval of each estimate, in per cent of it: " + names(
         [f"{n} {number(a, 2)} to +{number(b, 2)}" for n, a, b in zip(labels, low, high, strict=True)], 20
     )
-    return drawn("fit-intervals", draw, [f"{text}."], size=(7.0, 1.1 + 0.27 * len(rows)),
-                 caption="From the curvature of the fit at its best point; profiles and chain tell it without that.")  # fmt: skip
+    return drawn("fit-intervals", draw, [f"{text}."], size=(SINGLE[0], 1.1 + 0.27 * len(rows)),
+                 caption=f"From the curvature of the fit at its best point; profiles and chain tell it without "
+                     f"that.{clipped}")  # fmt: skip
 
 
 def _correlations(fit: Any) -> Any:
@@ -208,7 +231,8 @@ def multistart_section(found: Findings, result: Any) -> Section:
     """Return the optima found, and whether a better one may have been missed."""
     draft, many = Draft(), result.multistart
     draft.say(
-        "A search can end in a place that is best only among its neighbours. So it was begun anew from many points spread "
+        "A search can end in a place that is best only among its neighbours. So it was begun anew from many "
+        "points spread "
         "over the bounds: where most searches come to the same best value, that can be trusted."
     )
     if many is None:
@@ -216,7 +240,12 @@ def multistart_section(found: Findings, result: Any) -> Section:
         _fit_of_starts(draft, found)
         return Section("multistart", "Was the best fit found?", tuple(draft.blocks))
     n, reached = len(many.starts), int(many.reached)
-    draft.say(f"{reached} of {count(n, 'start')} came to the best value.", tone="bad" if reached < 2 and n > 1 else "")
+    alone = reached < 2 and n > 1
+    draft.say(f"{reached} of {count(n, 'start')} came to the best value.", tone="bad" if alone else "")
+    if alone:
+        found.doubt(
+            "multistart", f"Only {reached} of {n} searches came to the best value: a better one may have been missed."
+        )
     draft.list(_said(many))
     texts = [
         f"Values of {n} searches in rising order; {reached} of them are at the lowest step.",
@@ -229,7 +258,8 @@ def multistart_section(found: Findings, result: Any) -> Section:
 
     attempt(draft, "The picture of the starts", lambda: drawn(
         "multistart", draw, texts, captions=["How good each search became, the best first: each step is an optimum.",
-                                             "Where each search ended: lines that lie together came to the same place."]))  # fmt: skip
+                                             "Where each search ended: lines that lie together came to the same "
+                                                 "place."]))  # fmt: skip
     optima = found.tables.get("optima.csv")
     if optima is not None and len(optima):
         draft.add(table_of(optima, "The optima that were found, the best first", file="optima.csv", most=12))

@@ -10,7 +10,7 @@ import pandas as pd
 from fmepy.sensitivity.identifiability import identifiability
 from fmepy.workflow.report.findings import Findings, attempt, first_few
 from fmepy.workflow.report.page import Draft, Pictures, Section
-from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, WIDE, drawn
+from fmepy.workflow.report.pictures import MOST_PANELS, SINGLE, drawn
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import count, have, names, number, percent, short
 
@@ -28,21 +28,25 @@ def screen_section(found: Findings, result: Any) -> Section:
     """Return how strongly the data respond to the parameters, and which of them they tell apart."""
     draft, sens = Draft(), result.sensitivities
     draft.say(
-        "Before anything is fitted: how much do the readings change when a parameter changes, and could a change of one "
+        "Before anything is fitted: how much do the readings change when a parameter changes, and could a "
+        "change of one "
         "parameter be made up for by changes of others? This holds at the start values, and near them."
     )
     summary = sens.summary().frame
     strength = pd.Series(summary["L2"].to_numpy(dtype=float), index=[str(n) for n in sens.names])
-    draft.list(_on_strength(strength), tone="")
-    draft.list(_on_collinearity(result, sens))
+    dead = [str(n) for n in strength.index[~(strength > 0)]]
+    if dead:
+        found.doubt("screen", f"The readings do not depend on {names(dead)}.")
+    if not result.together < APART:
+        found.doubt("screen", "The data cannot tell all of the parameters apart.")
+    draft.list([*_on_strength(strength, dead), *_on_collinearity(result, sens)])
     texts = [f"Bars: the importance of {names(strength.index)} for the readings, the largest on top."]
     if len(strength) <= _MOST_BARS:
         attempt(draft, "The picture of importance", lambda: _importance(sens, texts))
     if len(strength) <= _MOST_LINES:
-        attempt(draft, "The picture of sensitivities", lambda: _courses(sens))
+        attempt(draft, "The picture of sensitivities", lambda: _courses(sens, found.x_name))
     table = pd.DataFrame({"parameter": strength.index, "importance": strength.to_numpy()})
-    table["change of the readings"] = [percent(v) for v in strength]
-    table = table.sort_values("importance", ascending=False, kind="stable").drop(columns="change of the readings")
+    table = table.sort_values("importance", ascending=False, kind="stable")
     draft.add(
         table_of(
             table, "Importance of each parameter: the mean relative response of the readings (L2)", file="screen.csv"
@@ -53,18 +57,19 @@ def screen_section(found: Findings, result: Any) -> Section:
     return Section("screen", "What the data can tell apart", tuple(draft.blocks))
 
 
-def _on_strength(strength: pd.Series) -> list[str]:
-    dead = [str(n) for n in strength.index[~(strength > 0)]]
+def _on_strength(strength: pd.Series, dead: list[str]) -> list[str]:
     out = []
     if dead:
         out.append(
-            f"The readings do not depend on {names(dead)} at all: nothing in the data can say anything of {have(dead, 'it', 'them')}."
+            f"The readings do not depend on {names(dead)} at all: nothing in the data can say anything of "
+            f"{have(dead, 'it', 'them')}."
         )
     live = strength[strength > 0]
     if len(live) > 1:
         first, last = str(live.idxmax()), str(live.idxmin())
         out.append(
-            f"The readings respond most to {first}, and least to {last}: {number(live.max() / live.min(), 2)} times less "
+            f"The readings respond most to {first}, and least to {last}: {number(live.max() / live.min(), 2)} "
+            f"times less "
             "for the same relative change."
         )
     return out
@@ -79,11 +84,13 @@ def _on_collinearity(result: Any, sens: Any) -> list[str]:
         return [f"{told}. Below about {DOUBTFUL:g} the data can tell all of them apart."]
     if gamma < APART:
         return [
-            f"{told}. Between {DOUBTFUL:g} and {APART:g} they can be estimated together, but only loosely: a change of one is "
+            f"{told}. Between {DOUBTFUL:g} and {APART:g} they can be estimated together, but only loosely: a "
+            f"change of one is "
             f"made up for by others to within {percent(1 / gamma)}."
         ]
     out = [
-        f"{told}, above {APART:g}: the data cannot tell all of them apart. A change of one parameter can be made up for by "
+        f"{told}, above {APART:g}: the data cannot tell all of them apart. A change of one parameter can be "
+        f"made up for by "
         f"changes of the others to within {percent(1 / gamma) if np.isfinite(gamma) else 'nothing'} of its effect, so "
         "that estimates of all of them will be uncertain together. Fix some, or measure something else."
     ]
@@ -106,17 +113,18 @@ def _importance(sens: Any, texts: list[str]) -> Pictures:
 
     height = 1.3 + 0.26 * len(sens.names)
     return drawn(
-        "screen-importance", lambda axes: plot_ranking(sens, ax=axes[0], xlabel="importance (L2)"), texts, size=(7.0, height),
+        "screen-importance", lambda axes: plot_ranking(sens, ax=axes[0], xlabel="importance (L2)"), texts,
+        size=(SINGLE[0], height),
         caption="Importance: how strongly the readings respond to a relative change of the parameter.",
     )  # fmt: skip
 
 
-def _courses(sens: Any) -> Pictures:
+def _courses(sens: Any, x: str) -> Pictures:
     shown, said = first_few(list(sens.var), MOST_PANELS)
-    texts = [f"Sensitivity of {name} to each parameter over {sens.xname}." for name in shown]
+    texts = [f"Sensitivity of {name} to each parameter over {x}." for name in shown]
     return drawn(
-        "screen", lambda axes: sens.plot(shown, axes=axes), texts, size=WIDE if len(shown) == 1 else PANEL,
-        captions=[] if len(shown) == 1 else shown,
+        "screen", lambda axes: sens.plot(shown, axes=axes), texts,
+        finish=lambda ax, k: ax.set_xlabel(x),
         caption="Relative change of a variable for a relative change of each parameter. Lines of the same shape belong "
         f"to parameters that cannot be told apart there. {said}",
     )  # fmt: skip
@@ -159,7 +167,11 @@ def profile_section(found: Findings, result: Any) -> Section:
     groups: dict[str, list[str]] = {}
     for name, kind in kinds.items():
         groups.setdefault(kind, []).append(name)
-    draft.list(f"{_KINDS.get(kind, kind).capitalize()}: {names(members, 20)}." for kind, members in groups.items())
+    said = {kind: f"{_KINDS.get(kind, kind).capitalize()}: {names(members, 20)}." for kind, members in groups.items()}
+    draft.list(said.values())
+    for kind, sentence in said.items():
+        if kind != "identifiable":
+            found.doubt("profile", sentence)
     if profile.message:
         draft.say(profile.message)
     if len(profile.failures):
@@ -181,7 +193,8 @@ def profile_section(found: Findings, result: Any) -> Section:
     )
     shown, said = first_few(told, MOST_PANELS)
     texts = [
-        f"Profile of {n}: how much worse the best fit becomes as {n} is held at other values; it is {_KINDS.get(kinds[n], kinds[n])}."
+        f"Profile of {n}: how much worse the best fit becomes as {n} is held at other values; it is "
+        f"{_KINDS.get(kinds[n], kinds[n])}."
         for n in shown
     ]
     attempt(

@@ -33,6 +33,14 @@ class Bullets:
 
 
 @dataclass(frozen=True)
+class Links:
+    """Sentences one below another, each behind a link to the section that says more."""
+
+    items: tuple[tuple[str, str], ...]
+    kind: str = "links"
+
+
+@dataclass(frozen=True)
 class Heading:
     """A heading inside a section."""
 
@@ -115,7 +123,7 @@ class Folded:
     kind: str = "folded"
 
 
-Block = Text | Bullets | Heading | Table | Pictures | Code | Facts | Folded
+Block = Text | Bullets | Links | Heading | Table | Pictures | Code | Facts | Folded
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,6 @@ class Section:
     name: str
     title: str
     blocks: tuple[Block, ...]
-    label: str = ""
     tone: str = ""
 
 
@@ -148,6 +155,10 @@ class Draft:
             told = [*told[:most], f"and {len(told) - most} more, all of them in run.json"]
         if told:
             self.blocks.append(Bullets(tuple(told), tone))
+
+    def links(self, items: Iterable[tuple[str, str]]) -> None:
+        """Add sentences, each behind the name of the section that says more."""
+        self.blocks.append(Links(tuple(items)))
 
     def add(self, *blocks: Block | None) -> None:
         """Add blocks, those that there are."""

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 24
 MOST_POINTS = 1500
-PANEL = (4.3, 3.0)
-WIDE = (8.8, 3.4)
+PANEL, PAIR, SINGLE = (3.5, 2.6), (4.6, 3.0), (5.8, 3.2)
+"""Inches of panels that stand three in a row, two, and alone."""
 
+_MOST_LETTERS = 60
+_TICKS = 5
+_LETTER = 0.075  # inches
 _CYCLE = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
 _STYLE = {
     "svg.hashsalt": "fmepy", "svg.fonttype": "none", "text.parse_math": False, "font.family": "DejaVu Sans",
@@ -57,7 +60,7 @@ def drawn(
     texts: Sequence[str],
     *,
     captions: Sequence[str] = (),
-    size: tuple[float, float] = PANEL,
+    size: tuple[float, float] | None = None,
     caption: str = "",
     panels: int | None = None,
     finish: Callable[[Axes, int], object] | None = None,
@@ -75,7 +78,7 @@ def drawn(
     captions : sequence of str
         A line below each panel.
     size : (float, float)
-        Of a panel, inches.
+        Of a panel, inches; by default what suits their number.
     caption : str
         A line below all of them.
     panels : int, optional
@@ -83,6 +86,8 @@ def drawn(
     finish : callable of (Axes, int), optional
         What is to be done to each panel after drawing.
     """
+    if size is None:
+        size = SINGLE if len(texts) == 1 else PAIR if len(texts) == 2 else PANEL
     with _our_style():
         made = [_panel(size) for _ in range(max(panels or 0, len(texts)))]
         axes: NDArray[np.object_] = np.empty(len(made), dtype=object)
@@ -95,7 +100,7 @@ def drawn(
                 finish(ax, k)
             below = captions[k] if k < len(captions) else ""
             out.append(Picture(_inlined(_svg_of(ax), f"{name}-{k + 1}", text), below))
-    return Pictures(tuple(out), f"{caption} {thinned}".strip(), wide=size[0] > 1.5 * PANEL[0])
+    return Pictures(tuple(out), f"{caption} {thinned}".strip(), wide=len(out) == 1)
 
 
 @contextmanager
@@ -124,12 +129,26 @@ def _svg_of(ax: Axes) -> str:
     figure: Figure = ax.get_figure(root=True)  # type: ignore[assignment]
     for axis in (ax.xaxis, ax.yaxis):
         _plain_labels(axis)
+    _fewer_ticks(ax, figure.get_size_inches()[0])
     for text in figure.findobj(Text):
-        text.set_text(short(text.get_text()))
+        text.set_text(short(text.get_text(), _MOST_LETTERS))
         text.set_parse_math(False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return _NOT_XML.sub("\ufffd", buffer.getvalue().decode("utf-8"))
+
+
+def _fewer_ticks(ax: Axes, width: float) -> None:
+    """Keep the labels of the horizontal axis apart."""
+    from matplotlib.ticker import FixedFormatter, MaxNLocator
+
+    locator, formatter = ax.xaxis.get_major_locator(), ax.xaxis.get_major_formatter()
+    if isinstance(locator, MaxNLocator):
+        locator.set_params(nbins=_TICKS if width < SINGLE[0] else 2 * _TICKS)
+    if isinstance(formatter, FixedFormatter) and sum(map(len, formatter.seq)) * _LETTER > 0.7 * width:
+        ax.tick_params(axis="x", rotation=35)
+        for label in ax.get_xticklabels():
+            label.set_horizontalalignment("right")
 
 
 def _plain_labels(axis: Any) -> None:
@@ -180,7 +199,7 @@ def _inlined(svg: str, name: str, text: str) -> Markup:
     title = ElementTree.Element("title", {"id": f"{name}-title"})
     title.text = _NOT_XML.sub("\ufffd", text)
     root.insert(0, title)
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # noqa: S704    # written element by element
+    return Markup(ElementTree.tostring(root, encoding="unicode"))  # written element by element
 
 
 def _attributes(given: dict[str, str], name: str, referred: set[str]) -> dict[str, str]:

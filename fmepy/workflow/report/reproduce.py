@@ -14,20 +14,22 @@ from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import count, duration
 
 _MOST_LETTERS = 100_000
-_NAMED = ("file", "output", "command", "title", "description", "asked", "require", "versions", "hashes", "steps", "demands",
-          "warnings", "ok", "exit", "started", "ended", "seconds", "seed", "workers", "system")  # fmt: skip
+_NAMED = (
+    "file output command title description asked require versions hashes steps demands warnings ok exit started ended "
+    "seconds seed workers system"
+).split()
 
 
 def warnings_section(found: Findings, warnings: Sequence[str]) -> Section:
     """Return what a reader must know before anything else."""
     draft = Draft()
     demands = list(found.record.get("demands") or [])
-    missed = [d for d in demands if not d.get("met")]
-    told = list(dict.fromkeys([*(str(d.get("said") or d.get("demand")) for d in missed), *map(str, warnings)]))
-    ended = {name: str(step.get("state", "")) for name, step in (found.record.get("steps") or {}).items()}
-    failed = [n for n, state in ended.items() if state in ("failed", "interrupted")]
-    left = [n for n, state in ended.items() if state == "not run" and n in (found.record.get("asked") or {})]
-    if told or failed or left:
+    missed = [d for d in demands if d.get("met") is False]
+    told, doubts = list(dict.fromkeys(map(str, warnings))), found.doubts
+    steps = found.record.get("steps") or {}
+    failed = [n for n, step in steps.items() if step.get("state") in ("failed", "interrupted")]
+    left = [n for n, step in steps.items() if step.get("state") == "not run"]
+    if told or failed or left or doubts:
         draft.list(told)
         said = []
         if failed:
@@ -35,28 +37,36 @@ def warnings_section(found: Findings, warnings: Sequence[str]) -> Section:
         if left:
             said.append(f"Asked for, but not run: {', '.join(left)}.")
         draft.say(*said)
-        n = len(told) + (0 if told else len(failed))
+        if doubts:
+            draft.say("The results themselves say:" if not told else "Beside these, the results themselves say:")
+            draft.links(doubts)
+        n = len(told) + len(doubts) + (0 if told else len(failed))
         title = f"Before you rely on this: {count(max(n, 1), 'warning')}"
     else:
         title = "No warnings"
         draft.say(
-            "All steps that were asked for came to their end, and none of them gave a reason for doubt. What each of them "
+            "All steps that were asked for came to their end, and none of them gave a reason for doubt. What "
+            "each of them "
             "found, and how surely, stands below."
         )
     if demands:
-        met = len(demands) - len(missed)
-        draft.say(f"Of {count(len(demands), 'demand')} that the file makes (require), {met} {'is' if met == 1 else 'are'} met.",
+        met = sum(bool(d.get("met")) for d in demands)
+        draft.say(f"Of {count(len(demands), 'demand')} that the file makes (require), {met} "
+            f"{'is' if met == 1 else 'are'} met.",
                   tone="bad" if missed else "")  # fmt: skip
-        rows = [{"demand": str(d.get("demand")), "wanted": _plain(d.get("wanted")), "found": _plain(d.get("found")),
-                 "met": bool(d.get("met"))} for d in demands]  # fmt: skip
+        met_words = {None: "not judged", True: "yes", False: "no"}
+        rows = [
+            {"demand": str(d.get("demand")), "wanted": _plain(d.get("wanted")), "found": _plain(d.get("found")),
+             "met": met_words[d.get("met")]} for d in demands
+        ]  # fmt: skip
         draft.add(
             table_of(
                 pd.DataFrame(rows),
                 "Demands of the file",
-                tone=lambda row, c: "bad" if c == "met" and not row["met"] else "",
+                tone=lambda row, c: "bad" if c == "met" and row["met"] == "no" else "",
             )
         )
-    return Section("warnings", title, tuple(draft.blocks), tone="bad" if told or failed or left else "good")
+    return Section("warnings", title, tuple(draft.blocks), tone="bad" if told or failed or left or doubts else "good")
 
 
 def _plain(value: Any) -> str:

@@ -12,9 +12,9 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.montecarlo.ranges import PREDICTION, RangeSummary
 from fmepy.workflow.report.findings import Findings, attempt, first_few
 from fmepy.workflow.report.page import Draft, Pictures, Section
-from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, WIDE, drawn
+from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, drawn
 from fmepy.workflow.report.tables import table_of
-from fmepy.workflow.report.words import count, names, number, percent, short
+from fmepy.workflow.report.words import count, names, percent, short
 from fmepy.workflow.steps.scale import natural_chain
 
 _MOST_DRAWN = 400  # draws of a chain in the picture of its course
@@ -39,7 +39,8 @@ def sample_section(found: Findings, result: Any) -> Section:
         else f"{percent(float(rate.min()))} to {percent(float(rate.max()))}"
     )
     draft.say(
-        f"{count(n, 'chain')} of {int(chain.iterations.max()):,} iterations, {chain.burninlength:,} of them thrown away; "
+        f"{count(n, 'chain')} of {int(chain.iterations.max()):,} iterations, {chain.burninlength:,} of them "
+        f"thrown away; "
         f"{count(len(chain.pars), 'draw')} were kept. Accepted were {accepted} of the moves."
     )
     if chain.message:
@@ -48,6 +49,7 @@ def sample_section(found: Findings, result: Any) -> Section:
     if summary.advice:
         draft.say("Do not rely on the sample yet:", tone="bad")
         draft.list(summary.advice, tone="bad")
+        found.doubt("sample", f"The sample is not to be relied on yet: {summary.advice[0]}")
     else:
         draft.say("Nothing speaks against the sample: the chains agree, and they are long enough.", tone="good")
     draft.list(_on_pairs(chain))
@@ -67,7 +69,8 @@ def sample_section(found: Findings, result: Any) -> Section:
     attempt(draft, "The picture of the sample", lambda: drawn(
         "sample", lambda axes: chain.hist(which=shown, axes=axes), texts,
         finish=lambda ax, k: ax.set_xlabel(found.label(shown[k])), size=(3.4, 2.3),
-        caption=f"How often each value was drawn: the wider, the less the data say of the parameter. {said}"))  # fmt: skip
+        caption=f"How often each value was drawn: the wider, the less the data say of the parameter. {said}",
+    ))  # fmt: skip
     draft.fold("The course of the chains", [_courses(found, chain, shown)])
     if 1 < len(told) <= _MOST_CORRELATED:
         frame = chain.pars.corr().round(3)
@@ -143,12 +146,16 @@ def ranges_section(found: Findings, result: Any) -> Section:
         else "parameter values from the ranges of the file"
     )
     draft.say(
-        f"The model was run at {result.num:,} {source}. Half of its curves lie within the dark band, nine of ten within "
+        f"The model was run at {result.num:,} {source}. Half of its curves lie within the dark band, nine of "
+        f"ten within "
         "the light one; the line is the median."
     )
     if PREDICTION in kinds:
         draft.say("The bands contain the errors of reading, too: they say where a new reading will be.")
-        draft.list(_coverage(found, result))
+        coverage, is_low = _coverage(found, result)
+        draft.list([coverage])
+        if is_low:
+            found.doubt("ranges", coverage)
     else:
         draft.say(
             "They say where the true curve may be, not where a reading may be: readings scatter around it, and may lie "
@@ -156,7 +163,8 @@ def ranges_section(found: Findings, result: Any) -> Section:
         )
     if result.failures:
         draft.say(
-            f"{count(result.failures, 'run')} of the model failed, and {'is' if result.failures == 1 else 'are'} left out.",
+            f"{count(result.failures, 'run')} of the model failed, and "
+            f"{'is' if result.failures == 1 else 'are'} left out.",
             tone="bad",
         )
     if result.interrupted:
@@ -171,11 +179,13 @@ def ranges_section(found: Findings, result: Any) -> Section:
 
     def draw(axes: Any) -> None:
         for ax, (label, part, name) in zip(axes, drawn_panels, strict=False):
-            part.plot(which=[name], quant=True, obs=_readings(found, label if many else None, name, part), axes=[ax])
+            seen = _readings(found, label if many else None, name, part)
+            part.plot(which=[name], quant=True, obs=seen, axes=[ax])
+            if len(part.frame[part.frame["var"] == name]) > 1:
+                ax.set_xlabel(found.x_name)
 
-    size = WIDE if len(panels) == 1 else PANEL
     attempt(draft, "The picture of the bands", lambda: drawn(
-        "ranges", draw, texts, size=size, captions=titles if len(panels) > 1 else [], caption=said))  # fmt: skip
+        "ranges", draw, texts, captions=titles if many else [], caption=said))  # fmt: skip
     table = found.tables.get("ranges.csv")
     if table is not None:
         draft.fold(
@@ -197,8 +207,8 @@ def _readings(found: Findings, label: str | None, name: str, part: RangeSummary)
     )
 
 
-def _coverage(found: Findings, result: Any) -> list[str]:
-    """Return how many of the readings lie within the band that nine of ten should lie in."""
+def _coverage(found: Findings, result: Any) -> tuple[str, bool]:
+    """Return how many of the readings lie within the band that nine of ten should lie in, and whether too few do."""
     inside = total = 0
     for label, part in result.parts.items():
         for name in part.predicted:
@@ -208,19 +218,22 @@ def _coverage(found: Findings, result: Any) -> list[str]:
             if seen is None or len(x) < 2:
                 continue
             at = seen["x"].to_numpy(dtype=float)
-            own, obs = (at >= x[0]) & (at <= x[-1]), seen["obs"].to_numpy(dtype=float)
+            slack = 1e-9 * max(abs(x[0]), abs(x[-1]))
+            own, obs = (at >= x[0] - slack) & (at <= x[-1] + slack), seen["obs"].to_numpy(dtype=float)
             low, high = (np.interp(at, x, rows[q].to_numpy(dtype=float)) for q in ("q05", "q95"))
             inside += int(((obs >= low) & (obs <= high))[own].sum())
             total += int(own.sum())
     if not total:
-        return []
+        return "", False
     share, spread = inside / total, np.sqrt(_BAND * (1 - _BAND) / total)
-    told = f"{inside} of {count(total, 'reading')} ({percent(share)}) lie within the light band, which should hold {percent(_BAND)}"
+    told = (
+        f"{inside} of {count(total, 'reading')} ({percent(share)}) lie within the light band, which should "
+        f"hold {percent(_BAND)}"
+    )
     if share < _BAND - 3 * spread:
-        return [f"{told}: fewer than chance allows. The bands are too narrow, or the model misfits."]
-    return [
-        f"{told}: {'as it should be' if share <= _BAND + 3 * spread else 'more than needed; the errors may be overstated'}."
-    ]
+        return f"{told}: fewer than chance allows. The bands are too narrow, or the model misfits.", True
+    verdict = "as it should be" if share <= _BAND + 3 * spread else "more than needed; the errors may be overstated"
+    return f"{told}: {verdict}.", False
 
 
 def scenarios_section(found: Findings, result: Any) -> Section:
@@ -232,7 +245,8 @@ def scenarios_section(found: Findings, result: Any) -> Section:
     draft.say(
         f"The model was run under {count(len(scenarios), 'assumption')}: {names(scenarios, 12)}. "
         + (
-            f"Each was run at the same {n:,} parameter sets (from {result.source}), so that they can be compared set by "
+            f"Each was run at the same {n:,} parameter sets (from {result.source}), so that they can be "
+                f"compared set by "
             "set: lines are medians, bands hold nine of ten curves."
             if n > 1 else "Each was run at the estimates alone: how uncertain they are is not in it."
         )
@@ -251,8 +265,8 @@ def scenarios_section(found: Findings, result: Any) -> Section:
             summary.plot(which=[name], axes=[ax])
 
     attempt(draft, "The picture of the scenarios", lambda: drawn(
-        "scenarios", draw, texts, size=WIDE if len(panels) == 1 else PANEL,
-        captions=titles if len(panels) > 1 else [], caption=said))  # fmt: skip
+        "scenarios", draw, texts,
+        captions=titles if len(result.parts) > 1 else [], caption=said))  # fmt: skip
     for label, part in list(result.parts.items())[:12]:
         of = f", {result.by} {short(label)}" if len(result.parts) > 1 else ""
         draft.add(

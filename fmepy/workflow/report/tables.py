@@ -15,7 +15,7 @@ from fmepy.workflow.report.words import number
 MOST_ROWS = 60
 MOST_COLUMNS = 24
 _MOST_LETTERS = 300
-Tone = Callable[[Mapping[str, Any], str], str]
+Tone = Callable[[Mapping[Any, Any], str], str]
 
 
 def table_of(
