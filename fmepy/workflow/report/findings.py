@@ -97,7 +97,7 @@ class Findings:
             out["limit"] = 0 if comparison.marks is None else comparison.marks
             return out
         if self.filtered is not None:
-            out = self.filtered.data_as_given
+            out = pd.DataFrame(self.filtered.data_as_given)
             column = self.filtered.entity_column
             out = out.assign(entity=None if column is None else out[column].map(str), limit=0)
             return out[["name", "x", "obs", "entity", "limit"]]

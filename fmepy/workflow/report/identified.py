@@ -167,9 +167,9 @@ def profile_section(found: Findings, result: Any) -> Section:
     groups: dict[str, list[str]] = {}
     for name, kind in kinds.items():
         groups.setdefault(kind, []).append(name)
-    said = {kind: f"{_KINDS.get(kind, kind).capitalize()}: {names(members, 20)}." for kind, members in groups.items()}
-    draft.list(said.values())
-    for kind, sentence in said.items():
+    by_kind = {k: f"{_KINDS.get(k, k).capitalize()}: {names(members, 20)}." for k, members in groups.items()}
+    draft.list(by_kind.values())
+    for kind, sentence in by_kind.items():
         if kind != "identifiable":
             found.doubt("profile", sentence)
     if profile.message:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,10 +13,10 @@ from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import count, duration
 
 _MOST_LETTERS = 100_000
-_NAMED = (
-    "file output command title description asked require versions hashes steps demands warnings ok exit started ended "
-    "seconds seed workers system"
-).split()
+_NAMED = {
+    "file", "output", "command", "title", "description", "asked", "require", "versions", "hashes", "steps", "demands",
+    "warnings", "ok", "exit", "started", "ended", "seconds", "seed", "workers", "system",
+}  # fmt: skip
 
 
 def warnings_section(found: Findings, warnings: Sequence[str]) -> Section:
@@ -115,9 +114,7 @@ def reproduce_section(found: Findings) -> Section:
         )
     other = {str(k): str(v) for k, v in record.items() if k not in _NAMED and v not in (None, "", [], {})}
     draft.add(_facts(other))
-    text = _text(found.task.case.section.file)
-    if text:
-        draft.fold("The file, as it was", [Code(text)])
+    draft.fold("The file, as it was", [Code(_cut(found.task.case.section.text))])
     return Section("reproduce", "How to make the same again", tuple(draft.blocks))
 
 
@@ -138,10 +135,6 @@ def _steps(steps: Mapping[str, Any]) -> pd.DataFrame | None:
     return pd.DataFrame(rows) if rows else None
 
 
-def _text(file: Path) -> str:
-    """Return the text of the file, of a very long one its beginning."""
-    try:
-        text = Path(file).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+def _cut(text: str) -> str:
+    """Return a text, of a very long one its beginning."""
     return text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "\n… (the rest stands in the file)"

@@ -98,5 +98,5 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return "–"
-    text = number(value) if isinstance(value, (float, np.floating)) else str(value)
+    text = number(float(value)) if isinstance(value, (float, np.floating)) else str(value)
     return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
