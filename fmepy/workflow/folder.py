@@ -108,6 +108,8 @@ class CalibrationFolder:
     def keep(self, step: str, result: Any, record: Mapping[str, Any]) -> None:
         """Keep the result of a step, and forget its checkpoint."""
         place = self.inside / step
+        (place / "step.json").unlink(missing_ok=True)  # of the result before
+        shutil.rmtree(place / "result", ignore_errors=True)
         result.save(place / "result")
         self.write_json(place / "step.json", record)
         (place / "begun.json").unlink(missing_ok=True)
