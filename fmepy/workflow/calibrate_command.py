@@ -38,12 +38,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from fmepy.workflow.calibration import prepared
+    from fmepy.workflow.described import described
     from fmepy.workflow.display import Display
+    from fmepy.workflow.told import show_diagnostics
 
-    work = prepared(
-        Path(given.file), output=given.out, steps=given.steps, seed=given.seed, executor=given.workers,
-        resume=given.resume, python=not given.no_python,
-    )  # fmt: skip
+    with show_diagnostics():
+        work = prepared(
+            Path(given.file), output=given.out, steps=given.steps, seed=given.seed, executor=given.workers,
+            resume=given.resume, python=not given.no_python,
+        )  # fmt: skip
+    print("\n".join(described(work.task, work.names)), flush=True)
     try:
         work.do(Display(True, aloud=True))
     except KeyboardInterrupt:

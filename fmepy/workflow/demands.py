@@ -22,8 +22,8 @@ def check_demands(case: Case) -> None:
         if not any(step in case.steps for step in steps):
             raise case.section.error(
                 ("require", demand),
-                f"`{demand}` is a demand on the step {' or '.join(map(repr, steps))}, which is not in the file. Add a "
-                f"line `{steps[0]} = {{}}`, or leave the demand out.",
+                f"`{demand}` is demanded of the step {' or '.join(steps)}, which is not in the file. Add a line "
+                f"`{steps[0]} = {{}}`, or leave the demand out.",
             )
 
 

@@ -19,10 +19,14 @@ EXAMPLES = {
     "theoph": "theophylline: twelve subjects, conditions, a parameter of each subject's own",
     "ccl4": "carbon tetrachloride: four chambers, a prior, scenarios",
 }
-MORE = "examples:\n" + "\n".join(f"  {name:<8} {says}" for name, says in EXAMPLES.items()) + """
+MORE = (
+    "examples:\n"
+    + "\n".join(f"  {name:<8} {says}" for name, says in EXAMPLES.items())
+    + """
 
   fmepy new study                  folder study/ with study.toml
   fmepy new dose --from theoph"""
+)
 _FOLDER = Path(__file__).parent / "examples"
 
 
@@ -44,7 +48,9 @@ def execute(given: argparse.Namespace) -> int:
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
-        raise ArgumentError(f"{str(folder)!r} is there already; nothing is written over. Choose another name.") from None
+        raise ArgumentError(
+            f"{str(folder)!r} is there already; nothing is written over. Choose another name."
+        ) from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ArgumentError(f"The folder {str(folder)!r} cannot be made: {why}.") from None

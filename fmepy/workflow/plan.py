@@ -49,7 +49,7 @@ def chosen(case: Case, asked: Iterable[str] | None) -> list[str]:
             raise ArgumentError(f"there is no step {name!r}.{did_you_mean(name, STEPS)} Steps are {listed(STEPS)}.")
         if name not in case.steps:
             raise ArgumentError(
-                f"{case.file} has no step {name!r}; it has {listed(case.steps)}. Add a line `{name} = {{}}` to the file."
+                f"{case.file} has no step {name!r}; it has {listed(case.steps)}. Add a line `{name} = {{}}` to it."
             )
     wanted = set(names)
     for name in reversed(STEPS):  # a step needs earlier ones only

@@ -34,7 +34,10 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
 
 def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> ModFit:
     """Return the fit, on the scale of the task."""
-    return modFit(task.scaled_cost, task.start, **bounded(task), **arguments, seed=doing.seed, progress=doing.progress)
+    fit = modFit(task.scaled_cost, task.start, **bounded(task), **arguments, seed=doing.seed, progress=doing.progress)
+    if not fit.converged or fit.at_bound:
+        doing.remember(fit.message)
+    return fit
 
 
 def bounded(task: Task) -> dict[str, Any]:

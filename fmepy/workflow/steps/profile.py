@@ -10,7 +10,7 @@ import pandas as pd
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.profiles import profile
 from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
-from fmepy.workflow.steps.scale import natural
+from fmepy.workflow.steps.scale import check_named, natural
 
 if TYPE_CHECKING:
     from fmepy.workflow.task import Task
@@ -32,7 +32,8 @@ def size(task: Task, arguments: Mapping[str, Any]) -> str:
 
 
 def check(task: Task, arguments: Mapping[str, Any]) -> None:
-    """Refuse nothing."""
+    """Refuse parameters that are not fitted."""
+    check_named(task, NAME, "which", arguments.get("which"), task.start.index)
 
 
 def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Profile:
@@ -40,10 +41,13 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     words = dict(arguments)
     if (asked := words.get("prediction")) is not None:  # TOML has no tuples
         words["prediction"] = [tuple(a) for a in asked] if isinstance(asked[0], list) else tuple(asked)
-    return profile(
+    found = profile(
         task.scaled_cost, best_fit(done), **words, prior=task.fit_prior, executor=doing.executor,
         progress=doing.progress, checkpoint=doing.checkpoint,
     )  # fmt: skip
+    if found.message:
+        doing.remember(found.message)
+    return found
 
 
 def tables(task: Task, result: Profile) -> Tables:

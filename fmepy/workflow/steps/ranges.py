@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError
 from fmepy.fitting.reading import SCALES, sds_of_draws, transforms
 from fmepy.mcmc.result import ModMCMC
 from fmepy.montecarlo.ranges import PREDICTION, RangeSummary, SensRange, sensRange
 from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
 from fmepy.workflow.steps.results import Bands
-from fmepy.workflow.steps.scale import models, natural, natural_chain, with_parts
+from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
 
 if TYPE_CHECKING:
     from fmepy.workflow.task import Task
@@ -41,6 +42,10 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
         raise task.case.section.error(
             (NAME,), "`ranges` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead."
         )
+    if is_model(task.model):
+        check_named(task, NAME, "sensvar", arguments.get("sensvar"), task.model.var_names)
+        for key in _DRAWN:
+            check_named(task, NAME, key, arguments.get(key), task.model.parms.index)
     if arguments.get("with_error") and not needs(arguments):
         raise task.case.section.error(
             (NAME, "with_error"), "`with_error` adds the noise that the chain found; with parRange or parMean there is "
@@ -87,7 +92,7 @@ def _part(progress: Any, k: int, n: int) -> Any:
 def _with_error(
     task: Task, runs: SensRange, chain: ModMCMC, model: Any, done: Results, rng: np.random.Generator
 ) -> SensRange:
-    """Return the runs with one draw of the noise of a reading at each point, on the scale on which data are compared."""
+    """Return the runs with one draw of the noise of a reading at each point, on the scale of the comparison."""
     rows = runs.pset
     sig = None if chain.sig is None else chain.sig.iloc[rows]
     variables, Y = list(runs.var), runs.values.transpose(0, 2, 1)

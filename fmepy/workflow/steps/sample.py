@@ -49,11 +49,15 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     n = words.get("chains", 1)
     with _watched(doing, n, n * words["niter"]) if doing.executor is not None and n > 1 else nullcontext():
         if (doing.checkpoint / HEADER).exists():
-            return resume_mcmc(task.scaled_cost, doing.checkpoint, **how)
-        return modMCMC(
-            task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(), seed=doing.seed,
-            checkpoint=doing.checkpoint, checkpoint_every=doing.every, **how, **words,
-        )  # fmt: skip
+            chain = resume_mcmc(task.scaled_cost, doing.checkpoint, **how)
+        else:
+            chain = modMCMC(
+                task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(), seed=doing.seed,
+                checkpoint=doing.checkpoint, checkpoint_every=doing.every, **how, **words,
+            )  # fmt: skip
+    if chain.message:
+        doing.remember(chain.message)
+    return chain
 
 
 @contextmanager

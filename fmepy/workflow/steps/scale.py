@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from fmepy.costs.mapped import transformed
+from fmepy.errors import did_you_mean, listed
 from fmepy.fitting.result import ModFit
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.entities import split_local
@@ -23,7 +24,7 @@ Labelled = TypeVar("Labelled", pd.Series, pd.DataFrame)
 
 
 def natural(task: Task, values: Labelled) -> Labelled:
-    """Return parameters on their own scale: a Series by name, or a table with a column each; others stay as they are."""
+    """Return parameters on their own scale: a Series by name, or a table with a column each; others stay."""
     names = [str(n) for n in (values.index if isinstance(values, pd.Series) else values.columns)]
     own = np.atleast_2d(values.to_numpy(dtype=float)).copy()
     with np.errstate(over="ignore"):
@@ -105,6 +106,17 @@ def scaled(task: Task, model: Any) -> Any:
     """Return a model as a function of the parameters on the scale on which they are fitted."""
     kinds = {name: kind for name, kind in task.scale.items() if name in model.parms.index}
     return transformed(model, kinds) if kinds else model
+
+
+def check_named(task: Task, step: str, key: str, given: Any, known: Iterable[Any]) -> None:
+    """Refuse names in an argument of a step that nobody bears, with the line and the nearest; positions may stand."""
+    names = [given] if isinstance(given, str) else list(given or ())
+    there = [str(k) for k in known]
+    for name in names:
+        if isinstance(name, str) and name not in there:
+            raise task.case.section.error(
+                (step, key), f"`{key}` names {name!r}; there are {listed(there)}.{did_you_mean(name, there)}"
+            )
 
 
 def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.scenario_table import read_scenarios
 from fmepy.montecarlo.scenarios import scenarios
 from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
 from fmepy.workflow.steps.results import WhatIf
-from fmepy.workflow.steps.scale import models, natural, natural_chain, with_parts
+from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
 
 if TYPE_CHECKING:
     from fmepy.workflow.task import Task
@@ -39,6 +40,8 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
     error = task.case.section.error
     if task.model is None:
         raise error((NAME,), "`scenarios` runs a model; the file's function f(p) is a cost. Name a Model instead.")
+    if is_model(task.model):
+        check_named(task, NAME, "sensvar", arguments.get("sensvar"), task.model.var_names)
     by, parts = _parts(task, _table(task, arguments))
     for label, rows in parts.items():
         model = models(task)[1][label] if by is not None else task.model
@@ -75,10 +78,7 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     """Return the runs of all scenarios, of the chain's draws, or of the fit's covariance where there is no chain."""
     words: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
     fit = best_fit(done)
-    if done.get("sample") is not None:
-        source, draws = "the chain", natural_chain(task, done["sample"]).pars
-    else:
-        source, draws = _of_fit(task, fit, words["num"], doing.seed)
+    source, draws = _draws(task, done, words["num"], doing.seed)
     by, parts = _parts(task, _table(task, arguments))
     of_entities = models(task)[1]
     found = {}
@@ -99,8 +99,11 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     return WhatIf(found, by, source)
 
 
-def _of_fit(task: Task, fit: Any, num: int, seed: int) -> tuple[str, pd.DataFrame | None]:
-    """Return draws of the estimates inside their bounds, where there is a covariance."""
+def _draws(task: Task, done: Results, num: int, seed: int) -> tuple[str, pd.DataFrame | None]:
+    """Return draws of the chain, or else of the estimates inside their bounds, where there is a covariance."""
+    if done.get("sample") is not None:
+        return "the chain", natural_chain(task, done["sample"]).pars
+    fit = best_fit(done)
     C = fit.cov_scaled
     if not np.isfinite(C.to_numpy()).all():
         return "the fit", None

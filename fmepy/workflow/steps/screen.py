@@ -13,7 +13,7 @@ from fmepy.sensitivity.collin import collin
 from fmepy.sensitivity.sensfun import sensFun
 from fmepy.workflow.steps.base import Doing, Results, Tables
 from fmepy.workflow.steps.results import Screened
-from fmepy.workflow.steps.scale import natural
+from fmepy.workflow.steps.scale import check_named, natural
 
 if TYPE_CHECKING:
     from fmepy.workflow.task import Task
@@ -34,7 +34,9 @@ def size(task: Task, arguments: Mapping[str, Any]) -> str:
 
 
 def check(task: Task, arguments: Mapping[str, Any]) -> None:
-    """Refuse nothing."""
+    """Refuse unknown parameters."""
+    for key in ("senspar", "parset"):
+        check_named(task, NAME, key, arguments.get(key), task.start.index)
 
 
 def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Screened:
