@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 import fmepy as fme
+from fmepy.workflow.steps import results as steps
 
 __all__ = ["SAMPLES"]
 
@@ -80,6 +81,7 @@ def some_fail(p):
 
 SAMPLES: dict[str, Callable[[], Any]] = {
     "BadData": lambda: fme.screen_bad_data(filtered_cost()),
+    "Bands": lambda: steps.Bands({"1": ranges().summary(), "2": ranges().summary()}, "Tank", 8, 0, "the chain"),
     "BoundaryFit": lambda: fme.fit_boundary(model(), data(), {"r": 0.8, "N0": 2.0}, strategy="particular"),
     "ChainSummary": lambda: chain().summary(),
     "Collin": lambda: fme.collin(sensitivities()),
@@ -87,6 +89,7 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "FilterResult": lambda: filtered_cost().filter(),
     "FilterSummary": lambda: filtered_cost().filter().summary(),
     "FitComparison": lambda: fme.compare_fits({"all": fit(), "r": fme.modFit(cost(), {"r": 0.8})}),
+    "Filtering": lambda: steps.Filtering(filtered_cost().filter(), filtered_cost().filter().forecast(2)),
     "Forecast": lambda: filtered_cost().filter().forecast(3),
     "GlobalIndices": lambda: fme.global_indices(some_fail, {"a": (0, 0.5)}, num=8, seed=1),
     "Identifiability": lambda: fme.identifiability(sensitivities()),
@@ -109,10 +112,12 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "Runs": lambda: fme.run_many(lambda p: {"twice": 2 * p, "half": (p / 2, None)}, [1, 2**70, 3.0]),
     "ScenarioSummary": lambda: what_if().summary(),
     "Scenarios": lambda: what_if().difference("base"),
+    "Screened": lambda: steps.Screened(sensitivities(), fme.collin(sensitivities()), 3.5),
     "SensFun": sensitivities,
     "SensFunSummary": lambda: sensitivities().summary(),
     "SensRange": lambda: fme.sensRange(some_fail, {"a": 0.1}, parRange={"a": (0, 1)}, num=6, dist="grid"),
     "SteadyState": lambda: fme.steady({"N": 1.0}, lambda t, y, p: (2.0 - y, {"twice": 2 * y[0]})),
     "SumsqTest": lambda: filtered_cost().filter().sumsq_test(),
+    "WhatIf": lambda: steps.WhatIf({"": what_if()}, None, "the chain"),
 }
 """By name of the class; a new result class has its line here."""
