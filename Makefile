@@ -14,13 +14,13 @@ export MPLBACKEND = Agg
 .PHONY: calibrate test test-all test-without-pydiffsol lint bench docs clean help
 
 help:
-	@echo "make calibrate   fit the predator-prey model to the pelts of hare and lynx; results/lynx_hare/"
+	@echo "make calibrate   fit the predator-prey model to the pelts of hare and lynx; results/lynx_hare/report.html"
 	@echo "make test        the tests          make test-all   with the slow ones"
 	@echo "make lint        ruff and mypy      make bench      benchmarks/results.md"
 	@echo "make docs        docs/_build/       make clean      remove what the others made"
 
 calibrate: $(VENV)/.installed
-	$(BIN)/python vignettes/lynx_hare.py
+	$(BIN)/fmepy calibrate fmepy/workflow/examples/lynx/lynx.toml --out results/lynx_hare
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --doctest-modules -n $(WORKERS)

@@ -144,7 +144,7 @@ def test_a_vignette_needs_no_optional_package(path):
 
 
 def hare_and_lynx(found: dict[str, Any], folder: Path) -> None:
-    """The sum of squares by scipy alone, and the files that `make calibrate` promises."""
+    """The sum of squares by scipy alone, and the files that are promised."""
     fit = found["fit"]
     q, pelts = np.exp(fit.par), datasets.load("lynx_hare")
 
@@ -156,7 +156,7 @@ def hare_and_lynx(found: dict[str, Any], folder: Path) -> None:
     ssr = np.sum((np.log(path) - np.log(pelts[["Hare", "Lynx"]].to_numpy())) ** 2)
     assert fit.ssr == pytest.approx(ssr, rel=1e-4)
 
-    output = folder / "results" / "lynx_hare"
+    output = folder / "results" / "hare_and_lynx"
     pictures = {p.name for p in output.iterdir() if p.suffix in (".png", ".svg")}
     assert pictures == {f"{stem}{end}" for stem in ("first_guess", "fit", "phases") for end in (".png", ".svg")}
     rows = {p.stem: len(pd.read_csv(p)) for p in output.glob("*.csv")}

@@ -9,7 +9,8 @@ initial values are fitted; we look at what they are worth, and at what the fitte
 The estimates agree with the posterior means of Carpenter 2018 (Stan case study "Predator-Prey Population Dynamics: the
 Lotka-Volterra model in Stan"): alpha 0.55, beta 0.028, gamma 0.80, delta 0.024.
 
-``make calibrate`` runs this script; tables and pictures go to the folder ``results/lynx_hare``.
+Tables and pictures go to the folder ``results/hare_and_lynx``. ``make calibrate`` asks the same of one file of TOML, with
+chains and profiles on top, and writes a report.
 """
 
 import textwrap
@@ -22,7 +23,7 @@ from scipy import stats
 
 import fmepy as fme
 
-output = Path("results/lynx_hare")
+output = Path("results/hare_and_lynx")
 output.mkdir(parents=True, exist_ok=True)
 
 # %%
