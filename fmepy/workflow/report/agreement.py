@@ -145,7 +145,7 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> tuple[di
     against: list[str] = []
     if n >= 3 and np.isfinite(explained):
         how = "follows" if explained >= _FOLLOWS else "hardly follows"
-        share = f"{max(explained, 0) * 100:.0f} % of its variation" if explained > 0 else "no more than its mean would"
+        share = f"{number(100 * explained, 3)} % of its variation" if explained > 0 else "no more than its mean would"
         (told if explained >= _FOLLOWS else against).append(
             f"{name}: the model {how} the readings: it explains {share}; a typical deviation is {size}{unit}."
         )

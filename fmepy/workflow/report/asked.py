@@ -48,11 +48,9 @@ def task_section(found: Findings) -> Section:
     draft.say(_model_sentence(found.task.model), _cost_sentence(found.task.cost))
     draft.add(_equations(case.section.data.get("model")))
     draft.head("Parameters")
-    fixed = len(case.parameters) - len(case.fitted)
-    draft.say(
-        f"{count(len(case.fitted), 'parameter')} of the file {'is' if len(case.fitted) == 1 else 'are'} to be "
-        f"estimated{f', {fixed} keep the value that the file gives' if fixed else ''}."
-    )
+    n, fixed = len(case.fitted), len(case.parameters) - len(case.fitted)
+    rest = f", {fixed} {'keeps' if fixed == 1 else 'keep'} the value that the file gives" if fixed else ""
+    draft.say(f"{count(n, 'parameter')} of the file {'is' if n == 1 else 'are'} to be estimated{rest}.")
     if found.task.scale:
         draft.say(
             f"On a logarithmic or logistic scale are searched: {names(found.task.scale)}. All numbers of this report "
@@ -230,12 +228,14 @@ def _beside(found: Findings, readings: pd.DataFrame) -> Pictures | None:
 def filtered_pictures(found: Findings, name: str) -> Pictures:
     """Return pictures of the states and outputs of a filter, with bands and data."""
     flt = found.filtered
-    known = [str(c) for c in flt.smoothed.columns if c not in ("time", flt.entity_column)]
+    kind = "smoothed" if flt.smooth else "filtered"
+    known = [str(c) for c in getattr(flt, kind).columns if c not in ("time", flt.entity_column)]
     shown, said = first_few([n for n in known if n not in flt.measured_states], MOST_PANELS)
-    texts = [f"{n} over {flt.xlabel}: readings, and the course that the filter finds with all data." for n in shown]
+    texts = [f"{n} over {flt.xlabel}: readings, and the course that the filter finds." for n in shown]
     return drawn(
-        name, lambda axes: flt.plot(shown, axes=axes), texts,
-        caption="Points: readings. Line and band: what model and data together say, and how surely. Rings: readings "
+        name, lambda axes: flt.plot(shown, kind, axes=axes), texts,
+        caption="Points: readings. Line and band: what model and data together say, and how surely"
+        f"{'' if flt.smooth else ', from the data until then'}. Rings: readings "
         f"that are suspected. {said}",
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ _DIAGNOSED = 4  # variables whose four pictures are drawn
 
 def filter_section(found: Findings, result: Any) -> Section:
     """Return whether model and data agree, reading by reading, and what follows the data."""
-    draft, flt = Draft(), result.result
+    draft, flt = Draft(), found.filtered
     draft.say(
         "A Kalman filter predicts each reading from those before it, then learns from it. If model and noise "
         "are right, "

@@ -114,16 +114,17 @@ class Findings:
 
     @cached_property
     def filtered(self) -> Any:
-        """The filter at the fit, of costs that have one; None of others, and where it cannot be run."""
+        """The filter at the fit, of costs that have one; None of others, and where it cannot be run.
+
+        It is run anew, for a result that was kept in a file holds numbers only.
+        """
         done = self.results.get("filter")
-        if done is not None:
-            return done.result
         if not hasattr(self.task.cost, "filter"):
-            return None
+            return None if done is None else done.result
         try:
-            return self.task.cost.filter(self.par)
+            return self.task.cost.filter(self.par, smooth=True if done is None else done.result.smooth)
         except Exception:  # a report is written of what failed, too
-            return None
+            return None if done is None else done.result
 
 
 def attempt(draft: Draft, what: str, make: Callable[[], Any]) -> None:

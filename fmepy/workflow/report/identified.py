@@ -53,7 +53,8 @@ def screen_section(found: Findings, result: Any) -> Section:
         )
     )
     if result.collinearity is not None:
-        draft.add(*_collinearity_tables(result.collinearity.frame))
+        tables = _collinearity_tables(result.collinearity.frame)
+        draft.fold("Pairs and sets of parameters: which can be told apart", tables)
     return Section("screen", "What the data can tell apart", tuple(draft.blocks))
 
 
@@ -200,10 +201,11 @@ def profile_section(found: Findings, result: Any) -> Section:
     attempt(
         draft, "The picture of the profiles",
         lambda: drawn(
-            "profile", lambda axes: profile.plot(shown, axes=axes), texts,
+            "profile", lambda axes: profile.plot(shown, axes=axes, legpos=None), texts,
             finish=lambda ax, k: ax.set_xlabel(found.label(shown[k])),
-            caption="The lower the curve, the better the fit. Where it crosses the dashed line the interval ends; a "
-            f"curve that does not reach it leaves the interval open. {said}",
+            caption="The lower the line with points, the better the fit; the dot is the best one. Where the line "
+            "crosses the dashed one the interval ends (red); where it does not reach it, the interval is open. Grey: what the "
+            f"curvature at the best fit alone would say. {said}",
         ),
     )  # fmt: skip
     draft.fold("What is to be said of each of them", [_sentences(profile, told)])

@@ -37,6 +37,7 @@ PANEL, PAIR, SINGLE = (3.5, 2.6), (4.6, 3.0), (5.8, 3.2)
 
 _MOST_LETTERS = 60
 _TICKS = 5
+_MOST_TICK = 24
 _LETTER = 0.075  # inches
 _CYCLE = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
 _STYLE = {
@@ -140,12 +141,13 @@ def _svg_of(ax: Axes) -> str:
 
 def _fewer_ticks(ax: Axes, width: float) -> None:
     """Keep the labels of the horizontal axis apart."""
-    from matplotlib.ticker import FixedFormatter, MaxNLocator
+    from matplotlib.ticker import FixedLocator, MaxNLocator
 
-    locator, formatter = ax.xaxis.get_major_locator(), ax.xaxis.get_major_formatter()
+    locator = ax.xaxis.get_major_locator()
     if isinstance(locator, MaxNLocator):
         locator.set_params(nbins=_TICKS if width < SINGLE[0] else 2 * _TICKS)
-    if isinstance(formatter, FixedFormatter) and sum(map(len, formatter.seq)) * _LETTER > 0.7 * width:
+    letters = sum(len(label.get_text()) for label in ax.get_xticklabels())
+    if isinstance(locator, FixedLocator) and letters * _LETTER > 0.7 * width:
         ax.tick_params(axis="x", rotation=35)
         for label in ax.get_xticklabels():
             label.set_horizontalalignment("right")
@@ -153,7 +155,7 @@ def _fewer_ticks(ax: Axes, width: float) -> None:
 
 def _plain_labels(axis: Any) -> None:
     """Let ticks be labelled with plain numbers, not formulas, and with names of a length that fits."""
-    from matplotlib.ticker import FixedFormatter, Formatter, LogFormatter
+    from matplotlib.ticker import FixedLocator, Formatter, LogFormatter
 
     class Plain(Formatter):
         """The numbers of a logarithmic axis, written out, where it would write them."""
@@ -176,8 +178,10 @@ def _plain_labels(axis: Any) -> None:
         formatter = getattr(axis, f"get_{kind}_formatter")()
         if isinstance(formatter, LogFormatter):
             getattr(axis, f"set_{kind}_formatter")(Plain(formatter))
-        elif isinstance(formatter, FixedFormatter):
-            formatter.seq = [short(str(s), 24) for s in formatter.seq]
+    if isinstance(axis.get_major_locator(), FixedLocator):
+        texts = [label.get_text() for label in axis.get_ticklabels()]
+        if max(map(len, texts), default=0) > _MOST_TICK:
+            axis.set_ticklabels([short(text, _MOST_TICK) for text in texts])
 
 
 def _inlined(svg: str, name: str, text: str) -> Markup:

@@ -95,7 +95,7 @@ def reproduce_section(found: Findings) -> Section:
         draft.add(Code(str(record["command"]), "Type this:"))
     pairs = {
         "File": record.get("file"), "Results in": record.get("output"), "Seed": record.get("seed"),
-        "Workers": record.get("workers"), "Begun": record.get("started"), "Ended": record.get("ended"),
+        "Workers": record.get("workers"), "Begun": _time(record.get("started")), "Ended": _time(record.get("ended")),
         "Took": duration(record["seconds"]) if isinstance(record.get("seconds"), (int, float)) else None,
         "System": record.get("system"),
     }  # fmt: skip
@@ -128,11 +128,16 @@ def _steps(steps: Mapping[str, Any]) -> pd.DataFrame | None:
         seconds = step.get("seconds")
         rows.append({
             "step": str(name), "state": f"{step.get('state', 'done')}{', kept' if step.get('kept') else ''}",
-            "begun": str(step.get("started") or "–"),
+            "begun": _time(step.get("started")) or "–",
             "took": duration(seconds) if isinstance(seconds, (int, float)) else "–",
             "files": ", ".join(map(str, step.get("files") or [])),
         })  # fmt: skip
     return pd.DataFrame(rows) if rows else None
+
+
+def _time(told: Any) -> str:
+    """Return a time as people write it."""
+    return str(told or "").replace("T", " ", 1).replace("+00:00", " UTC")
 
 
 def _cut(text: str) -> str:
