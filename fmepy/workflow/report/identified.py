@@ -204,8 +204,8 @@ def profile_section(found: Findings, result: Any) -> Section:
             "profile", lambda axes: profile.plot(shown, axes=axes, legpos=None), texts,
             finish=lambda ax, k: ax.set_xlabel(found.label(shown[k])),
             caption="The lower the line with points, the better the fit; the dot is the best one. Where the line "
-            "crosses the dashed one the interval ends (red); where it does not reach it, the interval is open. Grey: what the "
-            f"curvature at the best fit alone would say. {said}",
+            "crosses the dashed one the interval ends (red); where it does not reach it, the interval is open. Grey: "
+            f"what the curvature at the best fit alone would say. {said}",
         ),
     )  # fmt: skip
     draft.fold("What is to be said of each of them", [_sentences(profile, told)])
