@@ -334,12 +334,15 @@ class Prior:
         True if the whole prior is of that kind.
     constant : float
         ``minus2log(theta) - sum of squares of those residuals`` when `all_normal`.
+    parts : tuple of (int, callable) or None
+        Position and log density of every parameter, where they are independent; None of a function of them all.
     """
 
     minus2log: Callable[[Vector], float]
     normal: tuple[tuple[int, float, float], ...]
     all_normal: bool
     constant: float
+    parts: tuple[tuple[int, Callable[[float], float]], ...] | None = None
 
 
 def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
@@ -377,4 +380,5 @@ def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
         return float(sum(-2.0 * float(d.logpdf(theta[i])) for i, d in parts))
 
     constant = sum(np.log(2 * np.pi * sd**2) for _, _, sd in normal)
-    return Prior(minus2log, normal, len(normal) == len(parts), float(constant))
+    each = tuple((i, d.logpdf) for i, d in parts)
+    return Prior(minus2log, normal, len(normal) == len(parts), float(constant), each)

@@ -164,7 +164,7 @@ def _parameter(section: Section, name: str, value: Any) -> Parameter:
         if np.isnan(getattr(p, key)):
             raise table.error(key, f"`{key}` of {name!r} is nan; leave it out where there is no bound.")
     if not p.lower < p.upper:
-        raise table.error("lower", f"`lower` of {name!r} is {p.lower:g}, `upper` {p.upper:g}: lower must be below upper. "
+        raise table.error("lower", f"`lower` of {name!r} is {p.lower:g}, `upper` {p.upper:g}: it must be below. "
                           f"(A parameter that is fixed is a number: {name} = {p.start:g}.)")  # fmt: skip
     if not p.lower <= p.start <= p.upper:
         raise table.error(

@@ -7,8 +7,8 @@ import sys
 
 NAME = "check"
 HELP = "read a calibration file, say what it asks for, run nothing"
-ABOUT = """Read a calibration file and all that it names (data, modules, Python), and print what it asks for: the rows and
-columns of the data, model, cost, parameters, and the steps with how much there is to run.
+ABOUT = """Read a calibration file and all that it names (data, modules, Python), and print what it asks for: the rows
+and columns of the data, model, cost, parameters, and the steps with how much there is to run.
 
 Nothing is run and nothing is written. A Python file that the model names is imported; nothing in it is called."""
 MORE = """what was found in the data (separator, encoding, decimal comma, replicates) is told on stderr.
@@ -18,7 +18,9 @@ exit code 2: a mistake, which is told with its file and line."""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("file", metavar="FILE.toml", help="the calibration file")
-    parser.add_argument("--no-python", action="store_true", help="refuse a file that names Python, before it is imported")
+    parser.add_argument(
+        "--no-python", action="store_true", help="refuse a file that names Python, before it is imported"
+    )
 
 
 def execute(given: argparse.Namespace) -> int:

@@ -47,10 +47,11 @@ def _value(section: Section, place: Place, value: Any, key: Key) -> Any:
         _check_limits(section, place, name, value, key)
     if isinstance(value, list) and key.items is not None:
         return [_value(section, (*place, i), item, key.items) for i, item in enumerate(value)]
-    if isinstance(value, dict) and isinstance(key.of, Mapping):
-        return checked(section.inside(place, value), key.of)
-    if isinstance(value, dict) and key.of is not None:
-        return {k: _value(section, (*place, k), item, key.of) for k, item in value.items()}
+    if isinstance(value, dict):
+        if isinstance(key.of, Key):
+            return {k: _value(section, (*place, k), item, key.of) for k, item in value.items()}
+        if key.of is not None:
+            return checked(section.inside(place, value), key.of)
     return value
 
 

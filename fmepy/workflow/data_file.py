@@ -54,6 +54,11 @@ class DataFile:
         """Return the error about a line of the file, by default that of the header."""
         return ArgumentError(f"{self.path}:{self.header if line is None else line}: {message}")
 
+    @property
+    def lines(self) -> list[int]:
+        """The line of every row."""
+        return [int(line) for line in self.frame.index.tolist()]
+
     def numbers(self, name: str, *, missing: bool = True, hint: str = "") -> pd.Series[float]:
         """Return a column as numbers.
 
@@ -64,7 +69,8 @@ class DataFile:
         """
         column = self.frame[name]
         texts = not pd.api.types.is_numeric_dtype(column)
-        for line, cell in column.items() if texts or not missing else ():
+        cells = zip(self.lines, column.tolist(), strict=True)
+        for line, cell in cells if texts or not missing else ():
             if cell is None or cell != cell:
                 if not missing:
                     raise self.error(f"the value in column {name!r} is missing.{hint}", line)
@@ -134,11 +140,22 @@ def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
         try:
             return codecs.decode(raw, encoding).removeprefix("\ufeff"), []
         except (LookupError, TypeError):
-            known = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252", "latin-1", "cp1250", "cp437", "mac-roman")
+            known = (
+                "utf-8",
+                "utf-16",
+                "utf-16-le",
+                "utf-16-be",
+                "utf-32",
+                "cp1252",
+                "latin-1",
+                "cp1250",
+                "cp437",
+                "mac-roman",
+            )
             raise ArgumentError(f"`encoding` = {encoding!r} is not known.{did_you_mean(encoding, known)}") from None
         except ValueError as error:
             line = raw[: getattr(error, "start", 0)].count(b"\n") + 1
-            raise ArgumentError(f"{path}:{line}: this is no text in {encoding!r}. Leave `encoding` out to have it found."
+            raise ArgumentError(f"{path}:{line}: this is no text in {encoding!r}. Without `encoding` it is found."
                                 ) from None  # fmt: skip
     if raw.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise ArgumentError(f"{path} is a workbook or an archive, no text; save the table as CSV.")

@@ -27,10 +27,14 @@ def described(task: Task, steps: Sequence[str] | None = None) -> list[str]:
     case, data = task.case, task.data
     lines = [str(case.file) + (f": {case.title}" if case.title else "")]
     if "data" in case.said:
-        lines.append(f"data        {case.said['data']['file']}: {len(data)} rows; columns {', '.join(map(str, data.columns))}")
+        lines.append(
+            f"data        {case.said['data']['file']}: {len(data)} rows; columns {', '.join(map(str, data.columns))}"
+        )
     first = str(task.model if isinstance(task.model, Model) else "a function of Python").splitlines()[0]
     lines.append(f"model       {first}")
-    lines.append(f"cost        {str(task.cost).splitlines()[0] if hasattr(task.cost, 'parms') else 'a function of Python'}")
+    lines.append(
+        f"cost        {str(task.cost).splitlines()[0] if hasattr(task.cost, 'parms') else 'a function of Python'}"
+    )
     fixed = [f"{p.name} = {p.start:g}" for p in case.parameters.values() if not p.fitted]
     lines.append(f"parameters  {len(task.start)} fitted, {len(fixed)} fixed" + (f" ({', '.join(fixed[:12])}"
                  + (", ..." if len(fixed) > 12 else "") + ")" if fixed else ""))  # fmt: skip
@@ -54,9 +58,13 @@ def _parameters(task: Task) -> list[str]:
     for name in names[:MOST_PARAMETERS]:
         p = task.case.parameters.get(name) or task.case.parameters.get(name.partition("[")[0])
         row = table.loc[name]
-        bounds = [f"{word} {value:g}" for word, value in (("from", row["lower"]), ("to", row["upper"])) if np.isfinite(value)]
-        said = [f"{row['start']:g}", *([" ".join(bounds)] if bounds else []), *([f"scale {p.scale}"] if p and p.scale else []),
-                *([f"prior {p.prior['dist']}"] if p and p.prior else []), *([p.unit] if p and p.unit else [])]  # fmt: skip
+        bounds = [
+            f"{word} {value:g}" for word, value in (("from", row["lower"]), ("to", row["upper"])) if np.isfinite(value)
+        ]
+        said = [f"{row['start']:g}", " ".join(bounds)]
+        if p is not None:
+            said += [f"scale {p.scale}" if p.scale else "", f"prior {p.prior['dist']}" if p.prior else "", p.unit]
+        said = [part for part in said if part]
         lines.append(f"{name:<10} {'; '.join(said)}")
     more = names[MOST_PARAMETERS:]
     return lines + ([f"... and {len(more)} more: {listed(more, 3)}"] if more else [])

@@ -18,12 +18,14 @@ STEPS = ("screen", "fit", "multistart", "profile", "sample", "ranges", "scenario
 """The steps, in the order in which they run."""
 STARTS = 8
 """Of a section ``multistart`` that says no number."""
+_STARTS_SAY = f"The number of starts, that of the file among them; without it {STARTS}."
 SCALES = ("log", "logit")
 SOURCES = ("equations", "modules", "python")
 """What a model is made of: one of these."""
 _TEXT, _FLAG, _WHOLE, _NUMBER, _TABLE, _LIST = (str,), (bool,), (int,), (float,), (dict,), (list,)
 _NAMES: dict[str, Any] = {"kinds": (str, list), "items": Key(_TEXT)}
 _COUNT: dict[str, Any] = {"kinds": _WHOLE, "least": 1, "most": 1e9}
+_A_COUNT = Key(**_COUNT)
 _NO_FILE = ("args", "kwargs", "executor", "progress", "seed", "checkpoint", "jac", "f", "p", "lower", "upper", "prior")
 """Arguments of steps that are no matter of their section: they come from the parameters, the data, or ``run``."""
 
@@ -91,9 +93,9 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
     )
     kind = Key(_TEXT, "What the equations are; without it 'difference' where next( stands, else 'ode'.",
                choices=("ode", "difference", "steady"))  # fmt: skip
-    shared = {"state": {"kinds": _TABLE, "of": Key((float, str)), "required": False},
+    shared: dict[str, Any] = {"state": {"kinds": _TABLE, "of": Key((float, str)), "required": False},
               "outputs": {"kinds": _TABLE, "of": Key(_TEXT)}}  # fmt: skip
-    tolerances = {"atol": {"kinds": (float, list, dict)}, "rtol": {"least": 0}}
+    tolerances: dict[str, Any] = {"atol": {"kinds": (float, list, dict)}, "rtol": {"least": 0}}
     given = ("rhs", "step", "parms", "forcings", "events", "times")
     ode = arguments_of(OdeModel, (*given, "algebraic"), history={"kinds": _TABLE, "of": Key((float, str))},
                        bandwidth={"kinds": (int, list)}, **shared, **tolerances)  # fmt: skip
@@ -145,12 +147,13 @@ def step_keys() -> dict[str, Mapping[str, Key]]:
 
     method = {"kinds": _TEXT, "choices": tuple(METHODS)}
     names = {k: _NAMES for k in ("sensvar", "senspar", "parset", "which")}
-    inside = {"least": 0, "most": 1, "open": True}
+    inside: dict[str, Any] = {"least": 0, "most": 1, "open": True}
     fit = arguments_of(modFit, (*_NO_FILE, "starts"), method=method)
     counts = ("niter", "outputlength", "updatecov", "ntrydr", "chains")
     numbers = {"kinds": (float, list), "items": Key(_NUMBER)}
     sample = arguments_of(
-        modMCMC, (*_NO_FILE, "checkpoint_every"), method={"choices": tuple(SAMPLERS)}, jump={"kinds": (float, list, dict)},
+        modMCMC, (*_NO_FILE, "checkpoint_every"), method={"choices": tuple(SAMPLERS)},
+        jump={"kinds": (float, list, dict)},
         wvar0=numbers, n0=numbers, burninlength={**_COUNT, "least": 0}, covscale={"least": 0, "open": True},
         **dict.fromkeys(counts, _COUNT),
     )  # fmt: skip
@@ -169,21 +172,20 @@ def step_keys() -> dict[str, Mapping[str, Key]]:
             **arguments_of(sensFun, (*_NO_FILE, "func", "parms", "map"), sensvar=names["sensvar"],
                            senspar=names["senspar"], tiny={"least": 0, "open": True}),
             **arguments_of(collin, (*_NO_FILE, "sensfun"), parset=names["parset"], which=names["which"],
-                           N={"kinds": (int, list), "items": Key(**_COUNT)}),
+                           N={"kinds": (int, list), "items": _A_COUNT}),
         },
         "fit": fit,
-        "multistart": {"starts": Key(says=f"The number of starts, that of the file among them; without it {STARTS}.",
-                                     **{**_COUNT, "least": 2}), **fit},
-        "profile": arguments_of(profile, (*_NO_FILE, "fit"), method=method, which=names["which"], num={**_COUNT, "least": 3},
-                                level=inside, prediction={"kinds": _LIST}),
+        "multistart": {"starts": replace(_A_COUNT, least=2, says=_STARTS_SAY), **fit},
+        "profile": arguments_of(profile, (*_NO_FILE, "fit"), method=method, which=names["which"], level=inside,
+                                num={**_COUNT, "least": 3}, prediction={"kinds": _LIST}),
         "sample": sample,
         "ranges": {**ranges, "with_error": Key(_FLAG, "Whether ranges are also of readings, with their errors.")},
         "scenarios": what_if,
         "filter": {
             "smooth": Key(_FLAG, "Whether states are also smoothed; without it true."),
-            "steps": Key(says="The number of steps of a forecast after the data; without it none.", **_COUNT),
+            "steps": replace(_A_COUNT, says="The number of steps of a forecast after the data; without it none."),
             "level": Key(_NUMBER, "Of the forecast's bands; without it 0.95.", **inside),
-            "max_lag": Key(says="The number of lags of the innovations' correlations; without it 10.", **_COUNT),
+            "max_lag": replace(_A_COUNT, says="The number of lags of the innovations' correlations; without it 10."),
         },
     }  # fmt: skip
 
@@ -204,6 +206,7 @@ def united(kinds: Mapping[str, Mapping[str, Key]]) -> dict[str, Key]:
 def file_keys() -> dict[str, Key]:
     """Return what a file may hold, its tables with what they may hold."""
     steps = {name: Key(_TABLE, _STEPS_SAY[name], of=keys) for name, keys in step_keys().items()}
+    rows = Key((list, dict), of=TABLE_FILE, items=Key(_TABLE))
     return {
         "title": Key(_TEXT, "The title of the report."),
         "description": Key(_TEXT, "What it is about, for the report."),
@@ -214,8 +217,8 @@ def file_keys() -> dict[str, Key]:
             _TABLE, "Parameters: a number is fixed, a table is fitted.", required=True,
             of=Key((float, dict), of=PARAMETER),
         ),
-        "conditions": Key((list, dict), "A row an entity: the entity, then parameters that are set for it.", of=TABLE_FILE, items=Key(_TABLE)),
-        "events": Key((list, dict), "Changes of states: var, time or root, value, method; and the entity.", of=TABLE_FILE, items=Key(_TABLE)),
+        "conditions": replace(rows, says="A row an entity: the entity, then parameters that are set for it."),
+        "events": replace(rows, says="Changes of states: var, time or root, value, method; and the entity."),
         "forcings": Key(_TABLE, "Time series as inputs, by name.", of=Key(_TABLE, of=FORCING)),
         **steps,
         "require": Key(_TABLE, "What must be met; else the exit code is 1.", of=REQUIRE),

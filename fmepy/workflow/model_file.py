@@ -94,7 +94,8 @@ def read_times(section: Section) -> Vector:
     """Return the times of the rows, checked: a list as it stands, or start, start + step, ... to stop."""
     given = section.data["times"]
     if isinstance(given, list):
-        return np.array(given, dtype=float)
+        listed: Vector = np.array(given, dtype=np.float64)
+        return listed
     start, stop, step = numbers = [float(given[key]) for key in TIMES]
     if not np.isfinite(numbers).all() or step <= 0 or stop < start:
         raise section.error("times", f"`times` must go from start up to stop by a positive step; got {given}.")
@@ -106,5 +107,5 @@ def read_times(section: Section) -> Vector:
         raise section.error(
             ("times", "stop"), f"`stop` must lie a whole number of steps after `start`, such as {near:g}."
         )
-    times: Vector = start + step * np.arange(round(rows) + 1)
+    times: Vector = np.asarray(start + step * np.arange(round(rows) + 1), dtype=np.float64)
     return times

@@ -10,7 +10,7 @@ from fmepy.errors import ArgumentError, did_you_mean, listed
 
 NAME = "new"
 HELP = "write a commented calibration file that runs, with its data"
-ABOUT = """Make a folder with a calibration file that runs, its data beside it, and a comment in each section: something to begin
+ABOUT = """Make a folder with a calibration file that runs, its data beside it, and a comment in each section, to begin
 from."""
 EXAMPLES = {
     "lynx": "hare and lynx: two populations, fitted, screened, profiled and sampled",

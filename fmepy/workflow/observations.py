@@ -61,10 +61,11 @@ def observed(
             raise file.error(
                 f"the first column of a long table names the variables; it is {first!r}, which is named otherwise."
             )
-        for line, name in frame[first].items():
+        for line, name in zip(file.lines, frame[first].tolist(), strict=True):
             if str(name) not in known:
-                raise file.error(f"{str(name)!r} in column {first!r} is no variable of the model.{did_you_mean(name, known)} "
-                                 f"It has {listed(known)}.", line)  # fmt: skip
+                near = did_you_mean(name, known)
+                why = f"{str(name)!r} in column {first!r} is no variable of the model.{near} It has {listed(known)}."
+                raise file.error(why, line)
         numbers = [words[k] for k in ("x", "y", "err") if words.get(k)]
     else:
         numbers = [c for c in columns if c not in texts]

@@ -11,8 +11,8 @@ from fmepy.workflow.signatures import Key
 
 NAME = "schema"
 HELP = "print the JSON schema of calibration files, for editors"
-ABOUT = """Print the JSON schema of calibration files. Editors that know it complete keys, explain them, and underline what is
-wrong while one types."""
+ABOUT = """Print the JSON schema of calibration files. Editors that know it complete keys, explain them, and underline
+what is wrong while one types."""
 MORE = """  fmepy schema > calibration.schema.json
 and, as the first line of a file, for editors that use Taplo (VS Code's Even Better TOML):
   #:schema calibration.schema.json"""
@@ -63,8 +63,9 @@ def _of_kind(kind: type, key: Key) -> dict[str, Any]:
         found |= {w: v for w, v in zip(words, (key.least, key.most), strict=True) if abs(v) != float("inf")}
     if kind is list and key.items is not None:
         found["items"] = _one(key.items)
-    if kind is dict and isinstance(key.of, Mapping):
-        found |= _table(key.of)
-    elif kind is dict and key.of is not None:
-        found["additionalProperties"] = _one(key.of)
+    if kind is dict:
+        if isinstance(key.of, Key):
+            found["additionalProperties"] = _one(key.of)
+        elif key.of is not None:
+            found |= _table(key.of)
     return found

@@ -97,8 +97,10 @@ def read_prior(section: Section, parameter: Parameter) -> Any:
     frozen = dist(**given)
     if not np.isfinite(frozen.logpdf(parameter.start)):
         low, high = frozen.support()
-        raise section.error("start", f"`start` of {parameter.name!r} is {parameter.start:g}, where its prior has no density; "
-                            f"that of {name!r} lies between {low:g} and {high:g}.")  # fmt: skip
+        where = f"that of {name!r} lies between {low:g} and {high:g}."
+        raise section.error(
+            "start", f"`start` of {parameter.name!r} is {parameter.start:g}, where its prior has no density; {where}"
+        )
     return frozen
 
 

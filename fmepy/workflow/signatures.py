@@ -1,8 +1,8 @@
 """What a file may say of the arguments of a function: their names and kinds come from its signature and docstring.
 
 So a file can hold what the function takes, in its words, and nothing has to be said twice: the kind of a value is that
-of the annotation, or of the type in the docstring (``{"none", "std"}``: one of these; ``mapping``: a table; ``sequence``:
-a list); the sentence is the docstring's first.
+of the annotation, or of the type in the docstring (``{"none", "std"}``: one of these; ``mapping``: a table;
+``sequence``: a list); the sentence is the docstring's first.
 """
 
 from __future__ import annotations

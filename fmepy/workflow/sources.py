@@ -1,4 +1,4 @@
-"""The model of a calibration file: equations, modules, or what a Python file holds; and the inputs that belong to it."""
+"""The model of a calibration file: equations, modules, or what a Python file holds; and its inputs."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
         for name in inputs:
             raise case.section.error(name, f"`{name}` are of models of equations; modules take series from their data.")
         with placed(case.section, "model"):
-            model = read_model(section, constants=values)
-        return Source(model, None, _files_of_modules(section), [])
+            modular = read_model(section, constants=values)
+        return Source(modular, None, _files_of_modules(section), [])
     with placed(case.section, "model"):
         model = _of_equations(case, section, kind, inputs, values)
     return Source(model, None, [t.path for t in tables], tables)
@@ -178,7 +178,7 @@ def _forcing(section: Section, name: str) -> tuple[Any, DataFile | None]:
         others = [c for c in table.frame.columns if c not in numbers]
         if others:  # the column of the entities
             return (table.frame.assign(**numbers), how), table
-        _check_series(lambda i, said: table.error(said, int(table.frame.index[i])), name, numbers["time"])
+        _check_series(lambda i, said: table.error(said, table.lines[i]), name, numbers["time"])
         return (numbers["time"].to_numpy(), numbers["value"].to_numpy(), how), table
     for key in ("time", "value"):
         if key not in given:

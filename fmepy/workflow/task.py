@@ -175,7 +175,7 @@ def _conditions(case: Case) -> tuple[pd.DataFrame | None, DataFile | None]:
     for i, row in enumerate(rows):
         if first not in row:
             error = section.error(("conditions", i), f"the entity {first!r} is missing.")
-            raise table.error(f"the entity {first!r} is missing.", int(table.frame.index[i])) if table else error
+            raise table.error(f"the entity {first!r} is missing.", table.lines[i]) if table else error
     frame = pd.DataFrame(rows)
     return frame.rename(columns={first: case.said["data"]["entity"]}), table
 
@@ -255,13 +255,11 @@ def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str,
         told.append(f"Fitted, too: {', '.join(f'{n} from {own[n]:g}' for n in free)}.")
     fitted = {}
     for n in known:
-        p = case.parameters.get(_in_file(case, n))
-        if p is None and n in free:
-            p = Parameter(n, float(cost.parms[n]), fitted=True)
-        if p is not None and p.fitted:
-            start = float(cost.parms[n]) if n != p.name else p.start
-            lower, upper = max(p.lower, cost.lower[n]), min(p.upper, cost.upper[n])
-            fitted[n] = replace(p, name=n, start=start, lower=float(lower), upper=float(upper))
+        said = case.parameters.get(_in_file(case, n), Parameter(n, float(cost.parms[n]), fitted=n in free))
+        if said.fitted:
+            start = float(cost.parms[n]) if n != said.name else said.start
+            lower, upper = max(said.lower, cost.lower[n]), min(said.upper, cost.upper[n])
+            fitted[n] = replace(said, name=n, start=start, lower=float(lower), upper=float(upper))
     order = {name: i for i, name in enumerate(case.parameters)}
     return dict(sorted(fitted.items(), key=lambda item: order.get(_in_file(case, item[0]), len(order))))
 
@@ -278,11 +276,16 @@ def _scaled_model(model: Any, scale: Mapping[str, str]) -> Any:
 
 def _on(scale: Mapping[str, str], values: pd.Series[float]) -> pd.Series[float]:
     """Return natural values on the scales; the ends of a scale lie at infinity."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = {"log": np.log, "logit": lambda p: np.log(p) - np.log1p(-p)}
-        found = {n: float(logs[scale[n]](max(v, 0.0)) if n in scale else v) for n, v in values.items()}
-    ends = {n: np.inf if scale.get(n) == "logit" and values[n] >= 1 else v for n, v in found.items()}
-    return pd.Series(ends, dtype=float)
+    found = {}
+    with np.errstate(divide="ignore"):
+        for name, value in zip(map(str, values.index), values.tolist(), strict=True):
+            inside = max(value, 0.0)
+            if scale.get(name) == "log":
+                value = float(np.log(inside))
+            elif scale.get(name) == "logit":
+                value = float(np.log(inside) - np.log1p(-inside)) if inside < 1 else np.inf
+            found[name] = value
+    return pd.Series(found, dtype=float)
 
 
 def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
