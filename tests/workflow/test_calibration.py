@@ -581,3 +581,53 @@ def test_a_calibration_prints_what_it_came_to(whole):
     text = repr(whole)
     assert "fit: The fit by Marq converged" in text
     assert text.endswith("report.html")
+
+
+# --- entities, filters
+
+
+def test_entities_have_a_column_in_ranges_and_scenarios(tmp_path):
+    times = np.arange(6.0)
+    rows = [(tank, t, 5.0 * q**t + 0.01 * t) for tank, q in (("A 1", 0.8), ("B", 0.6)) for t in times]
+    pd.DataFrame(rows, columns=["tank", "time", "N"]).to_csv(tmp_path / "tanks.csv", index=False)
+    (tmp_path / "what_if.csv").write_text("tank,scenario,q\nB,as it is,\nB,slow,0.9\n")
+    (tmp_path / "tanks.toml").write_text(
+        'data = { file = "tanks.csv", entity = "tank" }\ncost = { entity_parms = ["q"] }\nfit = {}\n'
+        "sample = { niter = 100, wvar0 = 1 }\nranges = { num = 6, with_error = true }\n"
+        'scenarios = { table = "what_if.csv", num = 4 }\n'
+        '[model]\nequations = "next(N) = q * N"\nstate = { N = "N0" }\ntimes = [0, 1, 2, 3, 4, 5]\n'
+        "[parameters]\nq = { start = 0.7, lower = 0, upper = 1 }\nN0 = { start = 4, lower = 0 }\n"
+    )
+    done = fme.workflow.calibrate(tmp_path / "tanks.toml")
+    folder = done.report.parent
+    assert done.ok, done
+    assert set(pd.read_csv(folder / "estimates.csv")["parameter"]) == {"q[A 1]", "q[B]", "N0"}
+    bands = pd.read_csv(folder / "ranges.csv")
+    assert list(bands.columns[:3]) == ["tank", "x", "var"]
+    assert bands.groupby("tank").size().to_dict() == {"A 1": 6, "B": 6}
+    late = bands[bands["x"] == 5].set_index("tank")["Mean"]
+    assert late["B"] == pytest.approx(5 * 0.6**5, abs=0.1)
+    assert late["A 1"] == pytest.approx(5 * 0.8**5, abs=0.1)
+    what_if = pd.read_csv(folder / "scenarios.csv")
+    assert list(what_if.columns[:4]) == ["tank", "scenario", "x", "var"]
+    assert what_if.groupby(["tank", "scenario"]).size().to_dict() == {("B", "as it is"): 6, ("B", "slow"): 6}
+    assert what_if.query("scenario == 'slow' and x == 5")["Mean"].item() == pytest.approx(5 * 0.9**5, abs=0.1)
+
+
+def test_a_filter_writes_its_residuals_and_a_forecast(tmp_path):
+    level = np.cumsum(np.sin(np.arange(25.0) ** 2))
+    pd.DataFrame({"time": np.arange(25), "level": level + 0.3 * np.cos(7 * np.arange(25))}).to_csv(
+        tmp_path / "level.csv", index=False
+    )
+    (tmp_path / "level.toml").write_text(
+        'data = { file = "level.csv" }\nfit = {}\nfilter = { steps = 3 }\n[cost]\nkind = "fimlof"\n'
+        'process_noise = { level = "w" }\nmeasurement_noise = { level = "v" }\ninitial = "diffuse"\n'
+        '[model]\nequations = "next(level) = level\\nlevel(0) = 0"\ntimes = { start = 0, stop = 24, step = 1 }\n'
+        '[parameters]\nw = { start = 1, scale = "log" }\nv = { start = 0.5, scale = "log" }\n'
+    )
+    done = fme.workflow.calibrate(tmp_path / "level.toml")
+    assert done.ok, done
+    assert len(pd.read_csv(done.report.parent / "filter.csv")) == 25
+    assert done.filter.forecast["time"].tolist() == [25.0, 26.0, 27.0]
+    again = fme.workflow.calibrate(tmp_path / "level.toml")
+    assert again.filter.result.loglik == done.filter.result.loglik

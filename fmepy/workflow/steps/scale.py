@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.entities import entity_text
 from fmepy.costs.mapped import transformed
 from fmepy.errors import did_you_mean, listed
 from fmepy.fitting.result import ModFit
@@ -99,7 +100,7 @@ def models(task: Task) -> tuple[str | None, dict[str, Any]]:
     if of_entities is None:
         return None, {"": task.model}
     labels: Sequence[Any] = of_entities.column.labels
-    return str(task.cost.entity), {str(label): task.cost.model_of(label) for label in labels}
+    return str(task.cost.entity), {entity_text(label): task.cost.model_of(label) for label in labels}
 
 
 def scaled(task: Task, model: Any) -> Any:

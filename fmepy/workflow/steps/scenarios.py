@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.entities import entity_text
 from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.scenario_table import read_scenarios
 from fmepy.montecarlo.scenarios import scenarios
+from fmepy.parameters.entities import split_local
 from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
 from fmepy.workflow.steps.results import WhatIf
 from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
@@ -63,7 +65,7 @@ def _parts(task: Task, table: pd.DataFrame) -> tuple[str | None, dict[str, pd.Da
     by, of_entities = models(task)
     if by is None or by not in table.columns:
         return None, {"": table}
-    texts = table[by].map(str)
+    texts = table[by].map(entity_text)
     unknown = [t for t in texts if t not in of_entities]
     if unknown:
         raise task.case.section.error(
@@ -71,7 +73,13 @@ def _parts(task: Task, table: pd.DataFrame) -> tuple[str | None, dict[str, pd.Da
             f"the table of scenarios names {unknown[0]!r} in {by!r}, which the data do not have."
             f"{did_you_mean(unknown[0], of_entities)} There are {listed(of_entities)}.",
         )
-    return by, {t: table[texts == t].drop(columns=by) for t in dict.fromkeys(texts)}
+    parts = {}
+    for label in dict.fromkeys(texts):
+        local = {
+            split_local(str(n))[0]: str(n) for n in of_entities[label].parms.index if split_local(str(n))[1] == label
+        }
+        parts[label] = table[texts == label].drop(columns=by).rename(columns=local)
+    return by, parts
 
 
 def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> WhatIf:
@@ -81,6 +89,12 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     source, draws = _draws(task, done, words["num"], doing.seed)
     by, parts = _parts(task, _table(task, arguments))
     of_entities = models(task)[1]
+    local = sorted({split_local(str(n))[0] for n in fit.par.index if split_local(str(n))[1] is not None})
+    if by is None and local:
+        doing.remember(
+            f"{', '.join(local)} of `scenarios` stay at their start: they are fitted for each entity, and "
+            f"{arguments['table']} has no column {task.cost.entity!r}."
+        )
     found = {}
     for label, rows in parts.items():
         model = of_entities[label] if by is not None else task.model
