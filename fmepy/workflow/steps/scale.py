@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.entities import entity_text
 from fmepy.costs.mapped import transformed
 from fmepy.errors import did_you_mean, listed
 from fmepy.fitting.result import ModFit
 from fmepy.mcmc.result import ModMCMC
-from fmepy.parameters.entities import split_local
+from fmepy.parameters.entities import entity_text, split_local
 from fmepy.parameters.maps import Elementwise
 
 if TYPE_CHECKING:

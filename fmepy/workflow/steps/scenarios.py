@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.entities import entity_text
 from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.scenario_table import read_scenarios
 from fmepy.montecarlo.scenarios import scenarios
-from fmepy.parameters.entities import split_local
+from fmepy.parameters.entities import entity_text, split_local
 from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
 from fmepy.workflow.steps.results import WhatIf
 from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
