@@ -23,6 +23,7 @@ from fmepy.workflow.report.identified import profile_section, screen_section
 from fmepy.workflow.report.page import Draft, Section
 from fmepy.workflow.report.reproduce import reproduce_section, unfinished_section, warnings_section
 from fmepy.workflow.report.sampled import ranges_section, sample_section, scenarios_section
+from fmepy.workflow.report.words import readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,11 +81,12 @@ def render(
     css, js = _own("report.css"), _own("report.js")
     page = Environment(autoescape=True, undefined=StrictUndefined).from_string(_own("report.html"))
     case = task.case
-    return page.render(
+    written = page.render(
         title=case.title or case.file.stem, description=case.description, sections=sections, version=__version__,
         steps=tuple(_SECTIONS), css=Markup(css), js=Markup(js), js_hash=_hash(js),
         date=str(record.get("started") or "")[:10],
     )  # fmt: skip
+    return readable(written)
 
 
 def _made(name: str, make: Callable[[Findings, Any], Section], found: Findings) -> Section:

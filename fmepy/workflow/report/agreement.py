@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.types import Vector
 from fmepy.workflow.report.findings import Findings, first_few
 from fmepy.workflow.report.page import Draft, Pictures
 from fmepy.workflow.report.pictures import MOST_PANELS, drawn
@@ -34,7 +35,7 @@ class Agreement:
         The transform by variable, of those that have one.
     given : bool
         Whether the errors of the readings were given or are part of the model; else `z` is in units of the spread of
-        each variable's own deviations.
+        the variable's other deviations.
     """
 
     rows: pd.DataFrame
@@ -63,12 +64,18 @@ def agreement_of(found: Findings) -> Agreement | None:
     if not given:
         share = 1 - len(fit.names) / max(len(z), len(fit.names) + 1)
         for _, own in rows.groupby("name", sort=False):
-            sd = np.sqrt(np.sum(z[own.index] ** 2) / (len(own) * share))
-            z[own.index] = z[own.index] / sd if sd > 0 else 0.0
+            z[own.index] = _deleted(z[own.index], len(own) * share)
     rows["z"] = -z  # how far the reading is above the model
     data = fit.data
     kinds = {} if data is None else {str(n): k for n, k in zip(data.names, data.kinds, strict=True) if k}
     return Agreement(rows, kinds, given)
+
+
+def _deleted(gaps: Vector, df: float) -> Vector:
+    """Return deviations in units of the spread of the others: of few readings one wrong one would hide in its own."""
+    squares = float(gaps @ gaps)
+    rest = np.maximum(squares - gaps**2, 1e-12 * squares)
+    return gaps * np.sqrt(max(df - 1, 1.0) / rest) if squares > 0 else gaps
 
 
 def say_agreement(draft: Draft, found: Findings, agreement: Agreement) -> list[str]:
@@ -83,7 +90,11 @@ def say_agreement(draft: Draft, found: Findings, agreement: Agreement) -> list[s
     draft.list(told)
     draft.add(table_of(pd.DataFrame(summary), "Agreement by variable"))
     suspicious = agreement.suspicious
-    unit = "the errors that were said of them" if agreement.given else "the spread of their variable's deviations"
+    unit = (
+        "the errors that were said of them"
+        if agreement.given
+        else "the spread of the other deviations of their variable"
+    )
     if len(suspicious):
         draft.say(
             f"{count(len(suspicious), 'reading')} of {len(rows):,} {'lies' if len(suspicious) == 1 else 'lie'} "

@@ -23,7 +23,7 @@ import numpy as np
 from markupsafe import Markup
 
 from fmepy.workflow.report.page import Picture, Pictures
-from fmepy.workflow.report.words import short
+from fmepy.workflow.report.words import readable, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ _COLOURS = {colour: f"var(--c{k})" for k, colour in enumerate(_CYCLE)}
 _NUMBER = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 _REFERRED = re.compile(r"url\(#([^)]+)\)")
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_HREF = "{http://www.w3.org/1999/xlink}href"
 _ROUNDED = {"d", "x", "y", "width", "height", "transform", "points", "x1", "x2", "y1", "y2", "cx", "cy", "r"}
 
 
@@ -132,11 +132,11 @@ def _svg_of(ax: Axes) -> str:
         _plain_labels(axis)
     _fewer_ticks(ax, figure.get_size_inches()[0])
     for text in figure.findobj(Text):
-        text.set_text(short(text.get_text(), _MOST_LETTERS))
+        text.set_text(readable(short(text.get_text(), _MOST_LETTERS)))
         text.set_parse_math(False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return _NOT_XML.sub("\ufffd", buffer.getvalue().decode("utf-8"))
+    return readable(buffer.getvalue().decode("utf-8"))
 
 
 def _fewer_ticks(ax: Axes, width: float) -> None:
@@ -192,6 +192,7 @@ def _inlined(svg: str, name: str, text: str) -> Markup:
             if child.tag.endswith(("}metadata", "}style")):  # a style sheet in it would be that of the whole page
                 parent.remove(child)
     referred = {r for e in root.iter() for v in e.attrib.values() for r in _REFERRED.findall(v)}
+    referred |= {e.attrib[_HREF].removeprefix("#") for e in root.iter() if _HREF in e.attrib}
     for element in root.iter():
         element.tag = element.tag.split("}")[-1]
         element.attrib = _attributes(element.attrib, name, referred)
@@ -201,7 +202,7 @@ def _inlined(svg: str, name: str, text: str) -> Markup:
         "style": f"max-width:{width:.0f}px",
     }  # fmt: skip
     title = ElementTree.Element("title", {"id": f"{name}-title"})
-    title.text = _NOT_XML.sub("\ufffd", text)
+    title.text = readable(text)
     root.insert(0, title)
     return Markup(ElementTree.tostring(root, encoding="unicode"))  # written element by element
 
@@ -211,7 +212,7 @@ def _attributes(given: dict[str, str], name: str, referred: set[str]) -> dict[st
     for key, value in given.items():
         key = key.split("}")[-1]  # xlink:href is href
         if key == "id":
-            if value in referred or re.fullmatch(r"[mCp][0-9a-f_]{10,}", value):
+            if value in referred:
                 out[key] = f"{name}-{value}"
             continue
         if key == "href" and value.startswith("#"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 MOST_NAMES = 8
+_UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -91,6 +93,11 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def readable(text: str) -> str:
+    """Return a text with a mark in the place of each control character: pages and pictures can hold none."""
+    return _UNREADABLE.sub("\ufffd", text)
 
 
 def short(text: str, most: int = 40) -> str:

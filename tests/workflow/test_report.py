@@ -1,0 +1,467 @@
+"""The report: sections in order, true sentences, everything escaped, the same bytes; and what a browser makes of it."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+import fmepy as fme
+from fmepy.workflow.report import render
+from fmepy.workflow.report.page import Cell
+from fmepy.workflow.report.tables import MOST_ROWS, table_of
+from fmepy.workflow.report.words import number
+from tests.workflow import browser
+
+T = np.arange(12.0)
+N = 10 * 0.8**T * np.exp(0.05 * np.cos(5 * T))
+STEPS = """
+screen = {}
+fit = {}
+multistart = { starts = 3 }
+profile = { num = 5 }
+sample = { niter = 300, burninlength = 100, chains = 2, wvar0 = 1, updatecov = 50 }
+ranges = { num = 20, with_error = true }
+scenarios = { table = "what_if.csv", num = 10 }
+"""
+MODEL = '''
+[model]
+equations = """
+    next(N) = q * N - c
+    N(0) = A
+"""
+times = { start = 0, stop = 11, step = 1 }
+[parameters]
+q = { start = 0.7, lower = 0.1, upper = 0.99 }
+A = { start = 8, lower = 1, upper = 50, scale = "log", unit = "g" }
+c = 0.0
+'''
+HEAD = """
+title = "Decay"
+description = "What is left."
+data = { file = "decay.csv", x = "day" }
+cost = { transform = "log" }"""
+WHOLE = HEAD + STEPS + MODEL
+EVIL = "<script>alert(\"1\")</script> & $x^2$ 'q' </title>"
+HOSTILE = f"""
+title = '''{EVIL}'''
+description = '''{EVIL} <img src=x onerror=alert(1)>'''
+data = {{ file = "decay.csv", x = "day", entity = "who" }}
+fit = {{}}
+scenarios = {{ table = "what_if.csv", num = 3 }}
+[model]
+equations = "next(N) = q * N"
+state = {{ N = 10 }}
+times = {{ start = 0, stop = 11, step = 1 }}
+[parameters.q]
+start = 0.7
+description = '''{EVIL}'''
+unit = '''{EVIL}'''
+"""
+ORDER = [
+    "warnings",
+    "task",
+    "data",
+    "screen",
+    "fit",
+    "multistart",
+    "profile",
+    "sample",
+    "ranges",
+    "scenarios",
+    "reproduce",
+]
+
+
+class Page(HTMLParser):
+    """What a page holds: elements with their attributes, ids, and the text of each section."""
+
+    VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts, self._open, self.balanced = [], {}, [], True
+        self.feed(text)
+        self.balanced = self.balanced and not self._open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self._open.append((tag, dict(attrs).get("id") if tag == "section" else None))
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if not self._open or self._open.pop()[0] != tag:
+            self.balanced = False
+
+    def handle_data(self, data):
+        for tag, name in self._open:
+            if tag == "section":
+                self.texts[name] = self.texts.get(name, "") + data
+
+    def all(self, tag):
+        return [attrs for t, attrs in self.tags if t == tag]
+
+
+def made(folder, text, data=None, what_if="scenario,q\nas it is,\nless,0.7\n"):
+    """Return what the report of a file is written from."""
+    table = pd.DataFrame({"day": T, "N": N}) if data is None else data
+    table.to_csv(folder / "decay.csv", index=False)
+    (folder / "what_if.csv").write_text(what_if, encoding="utf-8")
+    (folder / "decay.toml").write_text(text, encoding="utf-8")
+    given = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fmepy.workflow.report.render", lambda *inputs: given.append(inputs) or "")
+        fme.workflow.calibrate(folder / "decay.toml")
+    return given[0]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("whole"), WHOLE)
+
+
+@pytest.fixture(scope="module")
+def text(inputs):
+    return render(*inputs)
+
+
+@pytest.fixture(scope="module")
+def page(text):
+    return Page(text)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    parts = [pd.DataFrame({"who": who, "day": T[:6], "N": N[:6]}) for who in (EVIL, "<b>two</b>")]
+    what_if = f'scenario,q\n"{EVIL.replace(chr(34), chr(34) * 2)}",\n<i>less</i>,0.5\n'
+    return made(tmp_path_factory.mktemp("hostile"), HOSTILE, pd.concat(parts), what_if)
+
+
+def with_fit(inputs, **changes):
+    """Return the inputs with another fit, and no other."""
+    task, results, record, warnings, tables = inputs
+    changed = {"fit": replace(results["fit"], **changes)}
+    return task, changed, record, warnings, tables
+
+
+def test_the_sections_stand_in_their_order(page):
+    assert [a["id"] for a in page.all("section")] == ORDER
+    assert page.balanced
+
+
+def test_nothing_failed_on_the_way(text):
+    assert "could not be" not in text
+
+
+def test_ids_are_there_once_and_links_lead_to_them(page):
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    links = {a["href"] for _, a in page.tags if "href" in a}
+    assert links
+    assert not {link for link in links if link.removeprefix("#") not in ids}
+
+
+def test_nothing_is_asked_of_a_network_and_nothing_runs_but_the_script_of_the_page(page, text):
+    assert len(page.all("script")) == 1
+    assert not [a for _, a in page.tags if "src" in a or any(k.startswith("on") for k in a)]
+    assert not re.search(r"(?:url\(|@import|href=.)\s*[\"']?(?:https?:)?//", text)
+    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+
+
+def test_the_same_results_give_the_same_bytes_whatever_the_settings_and_from_files(inputs, text, tmp_path):
+    task, results, *rest = inputs
+    loaded = {name: fme.load(result.save(tmp_path / name)) for name, result in results.items()}
+    with matplotlib.rc_context({"lines.linewidth": 7.0, "svg.fonttype": "path", "axes.facecolor": "red"}):
+        assert render(task, loaded, *rest) == text
+
+
+def test_dates_and_durations_stand_in_the_head_and_in_reproduce_only(inputs):
+    task, _, record, *rest = inputs
+    results: dict[str, object] = {}
+    text = render(task, results, record, *rest)
+    later = dict(
+        record, started="2031-07-08T09:10:11+00:00", ended="2031-07-08T09:10:12+00:00", seconds=987.0, workers=77
+    )
+    other = render(task, results, later, *rest)
+    cut = [re.sub(r'<p class="kicker">[^<]*</p>', "", t).split('<section id="reproduce"')[0] for t in (text, other)]
+    assert cut[0] == cut[1]
+    assert "2031-07-08 09:10:11 UTC" in other
+
+
+def test_every_picture_has_a_text_and_follows_the_colours_of_the_page(page, text):
+    pictures = re.findall(r"<svg .*?</svg>", text, flags=re.DOTALL)
+    assert len(pictures) > 12
+    for svg in pictures:
+        root = ElementTree.fromstring(svg)
+        title = root[0]
+        assert title.tag == "title"
+        assert title.text
+        assert root.attrib["aria-labelledby"] == title.attrib["id"]
+        assert root.attrib["role"] == "img"
+        styles = " ".join(e.attrib.get("style", "") for e in root.iter())
+        assert "var(--" in styles
+        assert not re.search(r"#(?:000000|ffffff|1f77b4)", styles)
+
+
+def test_estimates_are_told_with_their_errors(inputs, page):
+    estimates = inputs[4]["estimates.csv"].set_index("parameter")
+    told = page.texts["fit"]
+    for name in ("q", "A"):
+        assert number(estimates["estimate"][name]) in told
+        assert number(estimates["se"][name]) in told
+    assert "The search converged" in told
+
+
+def test_numbers_are_of_the_natural_scale(inputs, page):
+    fit = inputs[1]["fit"]
+    assert np.isclose(fit.par["A"], np.log(10), rtol=0.1)  # it is fitted as a logarithm
+    assert "Well determined: q and A" in page.texts["profile"]
+    for section in ("profile", "sample", "multistart"):
+        assert re.search(r"(?:9|10)\.\d", page.texts[section])
+
+
+def test_a_fit_that_did_not_converge_is_the_first_thing_told(inputs):
+    page = Page(render(*with_fit(inputs, converged=False, message="It went nowhere.")))
+    assert "did NOT converge" in page.texts["warnings"]
+    assert "did NOT converge" in page.texts["fit"]
+    assert "It went nowhere." in page.texts["fit"]
+
+
+def test_a_parameter_on_a_bound_is_told_first(inputs):
+    page = Page(render(*with_fit(inputs, at_bound=("q",))))
+    assert "q lies on a bound" in page.texts["warnings"]
+
+
+def test_a_reading_far_off_is_told_with_its_place(tmp_path):
+    n = N.copy()
+    n[7] *= 3
+    simple = WHOLE.replace(STEPS, "\nfit = {}\n")
+    page = Page(render(*made(tmp_path, simple, pd.DataFrame({"day": T, "N": n}))))
+    assert "1 reading of 12 lies more than three standard deviations from the model" in page.texts["warnings"]
+    assert "Suspicious readings" in page.texts["fit"]
+
+
+def test_warnings_and_missed_demands_stand_first(inputs):
+    task, _results, record, _, tables = inputs
+    demand = {"demand": "rhat", "wanted": 1.01, "found": 1.3, "met": False, "said": "the largest R-hat is 1.3"}
+    page = Page(render(task, {}, dict(record, demands=[demand]), ["Demanded and missed: R-hat"], tables))
+    assert "Demanded and missed: R-hat" in page.texts["warnings"]
+    assert "1.3" in page.texts["warnings"]
+    assert [a["id"] for a in page.all("section")] == ["warnings", "task", "data", "reproduce"]
+
+
+def test_without_warnings_that_is_said(inputs):
+    task, _results, record, _, tables = inputs
+    page = Page(render(task, {}, record, [], tables))
+    assert "No warnings" in page.texts["warnings"]
+
+
+def test_a_step_that_failed_has_a_section(inputs):
+    task, results, record, warnings, tables = inputs
+    steps = dict(record["steps"], sample={"state": "failed", "error": "The <model> broke.", "warnings": []})
+    left = {k: v for k, v in results.items() if k == "fit"}
+    page = Page(render(task, left, dict(record, steps=steps), warnings, tables))
+    assert "The <model> broke." in page.texts["sample"]
+    assert "sample" in page.texts["warnings"]
+
+
+def test_a_section_that_breaks_leaves_the_others(inputs):
+    task, results, *rest = inputs
+    page = Page(render(task, {"profile": object(), "fit": results["fit"]}, *rest))
+    assert "could not be written" in page.texts["profile"]
+    assert "could not be written" in page.texts["warnings"]
+    assert "The search converged" in page.texts["fit"]
+
+
+def test_what_a_file_says_is_text_wherever_it_stands(hostile):
+    text = render(*hostile)
+    page = Page(text)
+    assert page.balanced
+    assert len(page.all("script")) == 1
+    assert not page.all("img")
+    assert not page.all("b")
+    assert not page.all("i")
+    assert text.count("alert(") == text.count("alert(&") + text.count("alert(1)&") + text.count('alert("1")&lt;')
+    assert html.escape(EVIL, quote=False) in html.unescape(text).replace("&", "&amp;").replace("<", "&lt;").replace(
+        ">", "&gt;"
+    )
+    assert page.texts["task"].count(EVIL) >= 2
+
+
+def test_formulas_and_signs_that_are_no_text_do_not_reach_a_picture(inputs):
+    task, results, *rest = inputs
+    odd = replace(task, units={"q": "$\\frac{$ \x00\x08", "A": "$x^2$"})
+    text = render(odd, {name: results[name] for name in ("fit", "profile")}, *rest)
+    assert "could not be" not in text
+    assert "\x00" not in text
+    assert any(
+        "$x^2$" in (e.text or "")
+        for svg in re.findall(r"<svg .*?</svg>", text, flags=re.DOTALL)
+        for e in ElementTree.fromstring(svg).iter("text")
+    )
+
+
+def test_the_file_stands_in_the_report(page):
+    assert "next(N) = q * N - c" in page.texts["reproduce"]
+    assert "next(N) = q * N - c" in page.texts["task"]
+
+
+def test_a_filter_is_told_with_its_own_flags(tmp_path):
+    flow = np.array(
+        [1120.0, 1160, 963, 1210, 1160, 1160, 813, 1230, 3370, 1140, 995, 935, 1110, 994, 1020, 960, 1180, 799]
+    )
+    pd.DataFrame({"year": np.arange(1871, 1871 + len(flow)), "flow": flow}).to_csv(tmp_path / "decay.csv", index=False)
+    toml = """
+        data = { file = "decay.csv", x = "year" }
+        filter = { steps = 3 }
+        fit = {}
+        [cost]
+        kind = "fimlof"
+        process_noise = { level = "sd_w" }
+        measurement_noise = { flow = "sd_v" }
+        initial = "diffuse"
+        [model]
+        equations = "next(level) = level"
+        state = { level = 1000 }
+        outputs = { flow = "level" }
+        times = { start = 1871, stop = 1888, step = 1 }
+        [parameters]
+        sd_w = 20.0
+        sd_v = { start = 100, lower = 10 , upper = 200 }
+    """
+    task, results, record, warnings, tables = made(tmp_path, toml, pd.read_csv(tmp_path / "decay.csv"))
+    text = render(task, results, record, warnings, tables)
+    page = Page(text)
+    assert "could not be" not in text
+    assert "flow at year 1879" in page.texts["filter"]
+    assert "Forecast" in page.texts["filter"]
+    assert "suspected" in page.texts["warnings"]
+
+
+def test_long_tables_are_cut_and_that_is_told():
+    table = table_of(pd.DataFrame({"x": np.arange(1e5)}), "Many", file="many.csv")
+    assert len(table.rows) == MOST_ROWS
+    assert table.note == f"Shown are the first {MOST_ROWS} of 100,000 rows; all of it is in many.csv."
+    wide = table_of(pd.DataFrame(np.zeros((2, 500))), "Wide")
+    assert len(wide.columns) == len(wide.rows[0]) == 24
+    assert "of 500 columns" in wide.note
+
+
+def test_numbers_have_the_digits_that_tell_them_apart():
+    table = table_of(
+        pd.DataFrame({"x": [1900.1, 1900.2], "y": [np.nan, np.inf], "z": [True, None], "w": ["a", 1.5]}), "t"
+    )
+    assert [row[0].text for row in table.rows] == ["1900.1", "1900.2"]
+    assert [row[1] for row in table.rows] == [Cell("–"), Cell("∞", "Infinity")]
+    assert [row[2].text for row in table.rows] == ["yes", "–"]
+    assert [is_number for _, is_number in table.columns] == [True, True, False, False]
+
+
+def test_huge_data_make_no_huge_report(tmp_path):
+    n = 4000
+    day = np.sort(np.random.default_rng(1).uniform(0, 11, n))
+    data = pd.DataFrame({"day": day, "N": 10 * np.exp(-0.2 * day)})
+    simple = WHOLE.replace(STEPS, "\nfit = {}\n").replace("next(N) = q * N - c", "d(N)/dt = -q * N - c")
+    text = render(*made(tmp_path, simple, data))
+    assert len(text) < 700_000
+    assert "Of very many points one in" in text
+    assert "of 4,000 rows" in text
+
+
+# ------------------------------------------------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    path = browser.found()
+    if path is None:
+        pytest.skip("no Chromium is installed: the report is not tried in a browser")
+    one = browser.Browser(path)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def shown(chromium, text, tmp_path_factory):
+    """Return a browser that shows the report, and the file."""
+    path = tmp_path_factory.mktemp("shown") / "report.html"
+    path.write_text(text, encoding="utf-8")
+    chromium.open(path)
+    return chromium, path
+
+
+def column(chromium, place):
+    return chromium.of(
+        f"[...[...document.querySelectorAll('#task table')].at(-1).tBodies[0].rows].map(r => "
+        f"r.cells[{place}].textContent)"
+    )
+
+
+def test_a_browser_loads_it_from_disk_without_requests_and_complaints(shown):
+    chromium, path = shown
+    assert chromium.requests() == [path.as_uri()]
+    assert chromium.complaints() == []
+    assert chromium.of("[...document.querySelectorAll('main > section')].map(s => s.id)") == ORDER
+
+
+def test_a_click_sorts_by_number_and_the_second_the_other_way(shown):
+    chromium, path = shown
+    chromium.open(path)
+    heads = chromium.of(
+        "[...[...document.querySelectorAll('#task table')].at(-1).tHead.rows[0].cells].map(c => c.textContent)"
+    )
+    at = heads.index("start or value")
+    head = f"#task .scroll:last-of-type th:nth-child({at + 1})"
+    assert column(chromium, at) == ["0.7", "8", "0"]
+    chromium.click(head)
+    assert column(chromium, at) == ["0", "0.7", "8"]
+    chromium.click(head)
+    assert column(chromium, at) == ["8", "0.7", "0"]
+    bound = heads.index("lower bound")
+    head = f"#task .scroll:last-of-type th:nth-child({bound + 1})"
+    for expected in (["0.1", "1", "–"], ["1", "0.1", "–"]):  # what is empty stays at the end
+        chromium.click(head)
+        assert column(chromium, bound) == expected
+
+
+def test_keys_sort_too(shown):
+    chromium, path = shown
+    chromium.open(path)
+    chromium.of("[...document.querySelectorAll('#task table')].at(-1).querySelector('th button').focus()")
+    chromium.press("Enter", 13)
+    assert column(chromium, 0) == ["A", "c", "q"]
+    assert (
+        chromium.of("[...document.querySelectorAll('#task table')].at(-1).querySelector('th').ariaSort") == "ascending"
+    )
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_page_is_wider_than_a_narrow_screen(shown, dark):
+    chromium, path = shown
+    chromium.open(path, width=400, dark=dark)
+    chromium.of("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert chromium.of("document.documentElement.scrollWidth") <= 400
+    paper = chromium.of("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") != dark
+
+
+def test_a_hostile_file_runs_nothing_in_a_browser(chromium, hostile, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(render(*hostile), encoding="utf-8")
+    chromium.open(path, width=400)
+    assert chromium.of("document.title") == EVIL
+    assert chromium.complaints() == []
+    assert chromium.requests() == [path.as_uri()]
+    assert chromium.of("document.scripts.length") == 1
+    assert chromium.of("document.documentElement.scrollWidth") <= 400
