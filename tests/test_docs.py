@@ -48,3 +48,12 @@ def test_every_page_is_in_the_contents():
         line.strip() for block in re.findall(r"```\{toctree\}(.*?)```", index, re.DOTALL) for line in block.split("\n")
     }
     assert {p.removesuffix(".md") for p in PAGES} - {"index"} <= listed
+
+
+def test_the_page_of_calibrations_names_every_key_of_a_file_and_every_step():
+    from fmepy.workflow import keys
+
+    page = (ROOT / "docs" / "calibrate.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))
+    wanted = {*keys.file_keys(), *keys.DATA, *keys.RUN, *keys.REQUIRE, *keys.PARAMETER, *keys.STEPS, *keys.SOURCES}
+    assert not wanted - told
