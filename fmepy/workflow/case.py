@@ -105,6 +105,7 @@ def read_case(path: str | Path) -> Case:
     _check_model(section.table("model"))
     kind = said.get("cost", {}).get("kind", "simulation")
     refuse_of_other_kinds(section.table("cost"), cost_keys(), kind, f"a cost of the kind {kind!r}")
+    checked(section.table("cost"), cost_keys()[kind])
     for name in STEPS:  # what only some functions need was let through above
         if name in said:
             checked(section.table(name), step_keys()[name])

@@ -89,7 +89,11 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
 
     text = Key(_TEXT, "The model's equations: d(x)/dt = ..., next(x) = ..., x(0) = ..., name = ...", required=True)
     times = Key(
-        (list, dict), "The times of the rows: a list, or a table of start, stop and step.", of=TIMES, items=Key(_NUMBER)
+        (list, dict),
+        "The times of the rows: a list, or a table of start, stop and step.",
+        of=TIMES,
+        items=Key(_NUMBER),
+        required=True,
     )
     kind = Key(_TEXT, "What the equations are; without it 'difference' where next( stands, else 'ode'.",
                choices=("ode", "difference", "steady"))  # fmt: skip

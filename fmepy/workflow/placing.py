@@ -21,7 +21,9 @@ _WORDS = (
 
 
 @contextmanager
-def placed(section: Section, *tables: str, data: DataFile | None = None) -> Iterator[None]:
+def placed(
+    section: Section, *tables: str, data: DataFile | None = None, rows: DataFile | None = None
+) -> Iterator[None]:
     """Raise errors of what is done inside as errors of the file: at the line of the argument that they speak of.
 
     Parameters
@@ -32,18 +34,24 @@ def placed(section: Section, *tables: str, data: DataFile | None = None) -> Iter
         The sections in which arguments stand, those that come first are looked at first; the first is where an error
         that speaks of none belongs.
     data : DataFile, optional
-        Whose rows errors speak of.
+        Whose rows errors speak of, by their labels.
+    rows : DataFile, optional
+        The same by their positions: events.
     """
     try:
         yield
     except ArgumentError as error:
-        raise placed_error(section, tables, error, data) from error
+        raise placed_error(section, tables, error, data, rows) from error
     except FmepyError as error:  # a model that cannot be run at its start, where that is tried
         raise section.error(tables[0], str(error)) from error
 
 
 def placed_error(
-    section: Section, tables: Sequence[str], error: ArgumentError, data: DataFile | None = None
+    section: Section,
+    tables: Sequence[str],
+    error: ArgumentError,
+    data: DataFile | None = None,
+    rows: DataFile | None = None,
 ) -> ArgumentError:
     """Return an error of the package as one of the file."""
     text = str(error)
@@ -59,6 +67,12 @@ def placed_error(
         return ArgumentError(f"{section.file}:{line}: {text[said.end() :]}")
     if at_row and data is not None and int(at_row[1]) in data.frame.index:
         return data.error(text.replace(at_row[0], f"line {at_row[1]}"), int(at_row[1]))
+    at_event = re.match(r"`events`, row (\d+): |`events\[(\d+)\]", text)
+    if at_event and place[:1] == ("events",):
+        i = int(at_event[1] or at_event[2])
+        if rows is not None:
+            return rows.error(text.removeprefix(at_event[0] if at_event[1] else ""), rows.lines[i])
+        place = ("events", i)
     return section.error(place, text)
 
 

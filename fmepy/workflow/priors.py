@@ -92,9 +92,9 @@ def read_prior(section: Section, parameter: Parameter) -> Any:
         raise table.error(
             (), f"the distribution {name!r} needs {listed(missing)}; its arguments are {listed(arguments)}."
         )
-    if given.get("scale", 1) <= 0 or not dist._argcheck(*(given[s] for s in shapes)):
-        raise table.error((), f"there is no distribution {name!r} of {_said(given)}. (A scale is above 0.)")
     frozen = dist(**given)
+    if given.get("scale", 1) <= 0 or np.isnan(frozen.support()).any():
+        raise table.error((), f"there is no distribution {name!r} of {_said(given)}. (A scale is above 0.)")
     if not np.isfinite(frozen.logpdf(parameter.start)):
         low, high = frozen.support()
         where = f"that of {name!r} lies between {low:g} and {high:g}."

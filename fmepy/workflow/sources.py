@@ -74,7 +74,8 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
         with placed(case.section, "model"):
             modular = read_model(section, constants=values)
         return Source(modular, None, _files_of_modules(section), [])
-    with placed(case.section, "model"):
+    events = next((t for t in tables if isinstance(case.said.get("events"), dict)), None)  # events are read first
+    with placed(case.section, "model", rows=events):
         model = _of_equations(case, section, kind, inputs, values)
     return Source(model, None, [t.path for t in tables], tables)
 

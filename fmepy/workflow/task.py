@@ -28,6 +28,7 @@ from fmepy.workflow.data_file import DataFile
 from fmepy.workflow.observations import observed, read_data, replicates
 from fmepy.workflow.placing import placed
 from fmepy.workflow.priors import priors_on, read_prior
+from fmepy.workflow.settings import check_settings
 from fmepy.workflow.sources import Source, read_rows, read_source, words_in
 
 
@@ -147,7 +148,7 @@ def read_task(case: Case, *, python: bool = True) -> Task:
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
         told.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
-    return Task(
+    task = Task(
         case=case, data=frame, told=tuple(told), model=source.model, cost=cost, scale=scale,
         scaled_model=_scaled_model(source.model, scale),
         scaled_cost=transformed(cost, scale) if scale else cost,
@@ -157,6 +158,12 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         descriptions={n: p.description for n, p in case.parameters.items() if p.description},
         inputs=_hashes(case, files),
     )  # fmt: skip
+    if not of and case.steps:
+        raise case.section.error(
+            "parameters", "nothing is fitted: a parameter that is a table, name = { start = 1.0 }, is."
+        )
+    check_settings(task)
+    return task
 
 
 def _conditions(case: Case) -> tuple[pd.DataFrame | None, DataFile | None]:

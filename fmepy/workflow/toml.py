@@ -85,9 +85,14 @@ class Section:
         where = (*self._path, *key)
         if line and where in self._scanner.texts:
             return self._scanner.texts[where] + line - 1
-        while where and where not in self._scanner.lines:  # a whole that is not written in one place
+        while where:
+            if where in self._scanner.lines:
+                return self._scanner.lines[where]
+            inside = [at for k, at in self._scanner.lines.items() if k[: len(where)] == where]
+            if inside:  # a whole that is written in parts, such as [[x]]: the first of them
+                return min(inside)
             where = where[:-1]
-        return self._scanner.lines.get(where, 0)
+        return 0
 
     def check(self, known: Iterable[str]) -> None:
         """Refuse keys that are not known, naming the nearest."""
