@@ -9,8 +9,8 @@ initial values are fitted; we look at what they are worth, and at what the fitte
 The estimates agree with the posterior means of Carpenter 2018 (Stan case study "Predator-Prey Population Dynamics: the
 Lotka-Volterra model in Stan"): alpha 0.55, beta 0.028, gamma 0.80, delta 0.024.
 
-Tables and pictures go to the folder ``results/hare_and_lynx``. ``make calibrate`` asks the same of one file of TOML, with
-chains and profiles on top, and writes a report.
+Tables and pictures go to the folder ``results/hare_and_lynx``. ``make calibrate`` asks the same of one file of TOML,
+with chains and profiles on top, and writes a report.
 """
 
 import textwrap
