@@ -48,20 +48,8 @@ from fmepy.types import BoolVector, Matrix, UserParameters, Vector
 class _Block:
     """Parts of a sum that are evaluated together.
 
-    Attributes
-    ----------
-    bound : bound cost
-        Gives the residuals of the parts, one after the other.
-    map : Selected
-        From the sum's theta to that of `bound`; what is not among the sum's parameters is held.
-    mapped : bound cost
-        Both together.
-    parts : tuple of int
-        Their positions in the sum.
-    costs : tuple of cost
-        The parts themselves.
-    pieces : tuple of CostData
-        That of every part.
+    `bound` gives the residuals of the parts, one after the other; `map` goes from the sum's theta to that of `bound`
+    (what is not among the sum's parameters is held); `mapped` is both together. `parts` are positions in the sum.
     """
 
     def __init__(
@@ -295,11 +283,10 @@ class SumCost(AddableCost):
 
     Examples
     --------
-    >>> from fmepy.costs.simulation import SimulationCost
-    >>> from fmepy.models.ode import OdeModel
-    >>> model = OdeModel("d(A)/dt = -k*A", state={"A": 2.0}, times=[0, 1, 2], parms={"k": 0.5})
+    >>> import fmepy as fme
+    >>> model = fme.OdeModel("d(A)/dt = -k*A", state={"A": 2.0}, times=[0, 1, 2], parms={"k": 0.5})
     >>> first, second = ({"time": [1, 2], "A": readings} for readings in ([1.2, 0.7], [1.3, 0.8]))
-    >>> both = SimulationCost(model, first) + SimulationCost(model, second)
+    >>> both = fme.SimulationCost(model, first) + fme.SimulationCost(model, second)
     >>> both().var[["name", "N", "SSR"]].round(4)
        name  N     SSR
     0  A[0]  2  0.0014
