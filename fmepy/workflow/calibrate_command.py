@@ -53,6 +53,6 @@ def execute(given: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"Interrupted. What is done is kept; go on with\n  {work.command} --resume", file=sys.stderr)
         return 130
-    if work.folder.has("report.html"):
+    if work.reported:
         print(work.folder.path / "report.html", flush=True)
     return work.exit

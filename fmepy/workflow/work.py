@@ -44,6 +44,8 @@ class Work:
         What a reader should know first.
     exit : int
         The exit code.
+    reported : bool
+        Whether the report is written.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Work:
         self.record: dict[str, Any] = {}
         self.warnings: list[str] = []
         self.exit = 0
+        self.reported = False
         self._inputs: dict[str, str] = {}  # by step whose result is there
         self._kept: set[str] = set()  # steps of which an earlier run has a result of the same inputs
         self._steps: dict[str, dict[str, Any]] = {}
@@ -290,6 +293,7 @@ class Work:
             results = {name: self.results[name] for name in self.names if name in self.results}
             html = render(self.task, results, self.record, self.warnings, self.tables)
             self.folder.write_text("report.html", html)
+            self.reported = True
         except OSError as error:
             self.exit = 1
             self._display.tell(f"The report cannot be written: {error.strerror or error}.")

@@ -399,6 +399,15 @@ def test_impossible_steps_are_refused_before_anything_runs(file, capsys, text, s
     assert not (file.parent / "decay_report").joinpath("estimates.csv").exists()
 
 
+def test_one_number_has_no_sensitivities_to_look_at(tmp_path, capsys):
+    (tmp_path / "one.py").write_text("def f(p):\n    return (p['a'] - 1) ** 2 + (p['b'] - 2) ** 2\n")
+    (tmp_path / "one.toml").write_text(
+        'screen = {}\n[model]\npython = "one.py:f"\n[parameters]\na = { start = 0.5 }\nb = { start = 0.5 }\n'
+    )
+    assert run(tmp_path / "one.toml") == 1
+    assert "one.toml:1: `screen` looks at what the model gives" in capsys.readouterr().err
+
+
 def test_after_multistart_the_fit_is_the_best_of_both(tmp_path):
     (tmp_path / "two.py").write_text("def f(p):\n    x = p['x']\n    return (x**2 - 1)**2 + 0.3 * x\n")
     file = tmp_path / "two.toml"
@@ -478,13 +487,15 @@ def test_an_error_of_a_users_function_names_its_line(tmp_path, capsys):
     assert (tmp_path / "own_report/report.html").exists()
 
 
-def test_what_needs_a_step_that_failed_is_not_run(file, capsys):
-    edit(file, TOML, SHORT.replace("fit = {}", 'fit = { method = "Pseudo" }').replace(", upper = 0.99", ""))
-    assert run(file) == 1
-    told = capsys.readouterr().err
-    assert "decay.toml:4: method='Pseudo'" in told
-    record = json.loads((file.parent / "decay_report/run.json").read_text())
-    assert record["steps"]["sample"]["state"] == "not run"
+def test_what_needs_a_step_that_failed_is_not_run(tmp_path, capsys):
+    (tmp_path / "own.py").write_text(PYTHON.replace("calls > 1", "calls > 0"))
+    (tmp_path / "own.toml").write_text(
+        'fit = {}\nsample = { niter = 500 }\n[model]\npython = "own.py:cost"\n[parameters]\na = { start = 0.5 }\n'
+    )
+    assert run(tmp_path / "own.toml") == 1
+    assert "fit failed. " in capsys.readouterr().err
+    record = json.loads((tmp_path / "own_report/run.json").read_text())
+    assert [step["state"] for step in record["steps"].values()] == ["failed", "not run"]
     assert record["steps"]["sample"]["error"] == "sample needs fit, which failed."
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import is_ours
+from fmepy.errors import ArgumentError
 from fmepy.sensitivity.collin import collin
 from fmepy.sensitivity.sensfun import sensFun
 from fmepy.workflow.steps.base import Doing, Results, Tables
@@ -59,6 +60,11 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
 def _as_table(f: Any, start: dict[str, float], words: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return a function of the user's that gives residuals as one of a table; what is relative to them says nothing."""
     first = f(dict(start))
+    if np.ndim(first) == 0 and not isinstance(first, ModCost):
+        raise ArgumentError(
+            "`screen` looks at what the model gives for every datum, and the function gives one number. Return the "
+            "residuals, or leave `screen` out."
+        )
     if isinstance(first, ModCost) or np.ndim(first) != 1 or hasattr(first, "columns"):
         return f, words
     x = np.arange(1.0, len(first) + 1)
@@ -80,8 +86,6 @@ def verdict(task: Task, result: Screened) -> str:
     n, g = len(ranks), result.together
     if n == 1:
         return "One parameter is fitted, to which the data respond."
-    said = "not be told apart by these data" if g > _HIGH else "be told apart by these data"
-    return (
-        f"All {n} fitted parameters together have a collinearity of {g:.3g} (above {_HIGH:g} they can hardly be "
-        f"estimated together): they can {said}."
-    )
+    size = f"a collinearity of {g:.3g}" if np.isfinite(g) else "an infinite collinearity"
+    said = "these data cannot tell them apart" if g > _HIGH else "these data can tell them apart"
+    return f"The {n} fitted parameters together have {size} (to be estimated together, at most {_HIGH:g}): {said}."
