@@ -54,6 +54,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "only_warn_on_example_error": False,
     "write_computation_times": False,
+    "min_reported_time": float("inf"),
     "capture_repr": (),
 }
 

@@ -52,9 +52,11 @@ assert year == 1899
 assert np.isclose(shocks[year], -3.2337, rtol=1e-3)
 
 # %%
-# The diagnostics as a picture: innovations over time, their distribution and their correlations.
+# The diagnostics as a picture: innovations over time, their correlations, their quantiles beside normal ones, and how
+# their variance is spread over frequencies; white noise keeps within the lines.
 
-wanders.plot_diagnostics()
+_, panels = plt.subplots(2, 2, figsize=(8, 6), layout="constrained")
+wanders.plot_diagnostics(axes=panels)
 plt.show()
 
 # %%
