@@ -32,6 +32,13 @@ def test_a_stop_without_reset_ends_the_solve_at_the_crossing():
     assert len(solution.ts) == 3  # 0, 1, crossing
 
 
+def test_a_stop_that_is_not_reached_changes_nothing():
+    times = np.linspace(0, 5, 7)
+    plain = solve(DECAY, [1, 0], times).ys
+    for far in (2.0, np.inf):
+        np.testing.assert_array_equal(solve(DECAY + "stop_i { o - abs(x) }\n", [1, far], times).ys, plain)
+
+
 def test_the_earliest_of_several_stops_ends_the_solve():
     code = DECAY.replace("-0.5 * w0", "-0.01 * x") + "stop_i { 50.2 - t, t - 49.9 }\n"
     assert solve(code, [1, 0], [0, 100]).ts[-1] == pytest.approx(49.9, rel=1e-9)

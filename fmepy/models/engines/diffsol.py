@@ -42,11 +42,23 @@ MOST_POWER = 16
 MOST_BLENDED = 5_000
 """Parts of expressions, each in every branch in which it stands, up to which choices are written as sums: they double
 with each choice that stands in both branches of another."""
-MOST_WORK = 10_000_000
+MOST_WORK = 4_000_000
 """Steps times equations, some seconds, beyond which a run is given back: the solver has no limit of its own, and cannot
 be interrupted."""
+TRIED = 50
+"""Part of these steps (one in so many) that are made before a run is given back for those that are still to come."""
+GROWN = 100.0
+"""Growth beyond which a run is stopped and its rest looked into: of the largest state at the start, or of atol/rtol."""
+MORE = 10.0
+"""The same of the largest state of runs that came to their end."""
+FIRST_PIECE, LONGER = 1e-6, 4.0
+"""The first piece of what is looked into, part of the whole; how much longer the next may be."""
+A_PIECE = 10_000
+"""Steps that a piece should take."""
 FAST = 3e4
 """Rates that would change a state by more than this many times its size over the run are looked into first."""
+FASTER = 10.0
+"""Rates that grow by this factor with time alone: all of the run is looked into."""
 NEAR = 3.0
 """Parameters within this factor of those of a run that came to its end are not looked into again."""
 MOST_ENDS = 64
@@ -193,8 +205,9 @@ class _Blender:
 def diffsl_code(system: System) -> str:
     """Return a system as DiffSL, of z in units of the states' scales.
 
-    Its inputs are the system's, then the offsets of the watched switches, then z(start) / scale, then the scales. The
-    scales are inputs so that models that differ in nothing but their size share what is compiled.
+    Its inputs are the system's, then the offsets of the watched switches, then z(start) / scale, then the scales, then
+    the size of the states at which a run stops. The scales are inputs so that models that differ in nothing but their
+    size share what is compiled.
 
     Raises
     ------
@@ -239,16 +252,17 @@ def diffsl_code(system: System) -> str:
     rates = [f"({_write(e, names)} / a{i % n_states})" for i, e in enumerate(reduced[:n])]
     inputs = [f"q{i} = 1.0" for i in range(len(system.inputs))]
     inputs += [f"o{i} = 0.0" for i in range(len(watched))] + [f"i{i} = 1.0" for i in range(n)]
-    inputs += [f"a{i} = 1.0" for i in range(n_states)]
+    inputs += [f"a{i} = 1.0" for i in range(n_states)] + ["g = 1.0"]
     text = [f"in_i {{ {', '.join(inputs)} }}", f"u_i {{ {', '.join(f'x{i} = i{i}' for i in range(n))} }}", *lines]
     if system.algebraic:
         is_algebraic = [i % n_states in system.algebraic for i in range(n)]
         text.append(f"dudt_i {{ {', '.join(f'd{i} = 0.0' for i in range(n))} }}")
         text.append(f"M_i {{ {', '.join('0.0' if a else f'd{i}' for i, a in enumerate(is_algebraic))} }}")
     text.append(f"F_i {{ {', '.join(rates)} }}")
-    if watched:
-        stops = (f"{_write(e, names)} - o{i}" for i, e in enumerate(reduced[n:]))
-        text.append(f"stop_i {{ {', '.join(stops)} }}")
+    stops = [f"{_write(e, names)} - o{i}" for i, e in enumerate(reduced[n:])]
+    sizes = (f"abs(x{i})" for i in range(n_states))
+    size_left = f"g - ({' + '.join(sizes)})"
+    text.append(f"stop_i {{ {', '.join([*stops, size_left])} }}")
     return "\n".join(text) + "\n"
 
 
@@ -338,22 +352,22 @@ class DiffsolStepper:
         self._moving = np.ones(len(system.z))
         self._moving.reshape(-1, system.n_states)[:, system.algebraic] = 0.0  # these have no rate
         self._near = np.full((2, self._n_parameters), np.nan)  # between these, runs come to their end
+        self._largest = 0.0  # state of those
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
         solver, end = self._solver, float(times[-1])
-        packed = np.concatenate((inputs, z / self._scales, self._of_states))
+        packed = self._packed(inputs, z)
         with solver.lock:
-            solver.begin(self.rtol, self.atol, start)
             p = inputs[: self._n_parameters]
             try:
-                if not (is_known := _between(p, self._near)):
-                    self._refuse_endless(start, packed, end)
-                solution = solver.call("solve_dense", packed, times)
+                is_known = _between(p, self._near)
+                solution = self._solved("solve_dense", start, packed, times, is_known)
             except RuntimeError as error:
                 found = _TIME.search(str(error))
                 reached = float(found.group(1)) if found else None
                 why = str(error).removeprefix("ODE solver error: ")
+                packed[-1] = np.inf
                 if exploded := reached is not None and self._explodes(start, z, packed, reached, end):
                     why = "a state runs to infinity"
                 raise SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded) from None
@@ -372,59 +386,107 @@ class DiffsolStepper:
     def steps(self, start: float, z: Vector, inputs: Vector, times: Vector) -> int:
         """Return how many steps `advance` takes; it raises what that raises."""
         self.advance(start, z, inputs, times)
-        packed = np.concatenate((inputs, z / self._scales, self._of_states))
         with self._solver.lock:
-            self._solver.begin(self.rtol, self.atol, start)
-            return len(self._solver.call("solve", packed, float(times[-1])).ts)
+            return len(self._solved("solve", start, self._packed(inputs, z), float(times[-1]), True).ts)
+
+    def _packed(self, inputs: Vector, z: Vector) -> Vector:
+        """Return the inputs of `diffsl_code`, the last of which stops a run that grows by far."""
+        z = z / self._scales
+        n = len(self._of_states)
+        grown = max(GROWN * max(sum(map(abs, z[:n].tolist())), self.atol / self.rtol), MORE * self._largest)
+        return np.concatenate((inputs, z, self._of_states, [grown]))
+
+    def _solved(self, how: str, start: float, packed: Vector, times: Any, is_known: bool) -> Any:
+        """Return what a method of pydiffsol gives of a run.
+
+        A run that grows by far is begun again, and not stopped, once its rest has been found to end.
+        """
+        solver, end = self._solver, float(times if how == "solve" else times[-1])
+        if not is_known:
+            self._refuse_endless(start, packed, end)
+        solver.begin(self.rtol, self.atol, start)
+        solution = solver.call(how, packed, times)
+        if (reached := float(solution.ts[-1])) >= end:
+            return solution
+        z, n = solution.ys[:, -1], len(self._of_states)
+        if np.abs(z[:n]).sum() < packed[-1] * (1 - JUST_BEFORE):  # a switch
+            return solution
+        self._refuse_long(reached, z, packed, end)
+        solver.begin(self.rtol, self.atol, start)
+        packed[-1] = np.inf
+        solution = solver.call(how, packed, times)
+        self._largest = max(self._largest, float(np.abs(solution.ys[:n]).sum(axis=0).max()))
+        return solution
 
     def _refuse_endless(self, start: float, packed: Vector, end: float) -> None:
         """Refuse a run of far too many steps (SimulationError), such as 1e9 oscillations, before it begins.
 
-        Where the rates are fast, at the start or later on, the beginning of the run is tried.
+        Where the rates are fast, at the start or later on, the beginning of the run is tried, unless it is that of
+        states that came to their end already.
         """
         n, span = len(self._of_states), end - start
-        z = packed[-len(self._scales) - n : -n]
+        z = packed[-len(self._scales) - n - 1 : -n - 1]
         size = np.abs(z) + self.atol / self.rtol
         parts = (0.0, 0.13, 0.37, 0.71)
         speeds = [
-            np.abs(self._moving * self._solver.call("rhs", packed, start + part * span, z)) / size for part in parts
+            float(np.max(np.abs(self._moving * self._solver.call("rhs", packed, start + part * span, z)) / size))
+            for part in parts
         ]
-        if np.max(speeds) * span > FAST:
-            self._try_beginning(start, packed, end)
+        if max(speeds) * span > FAST:
+            system, _, _, method = self._arguments
+            if system.names:
+                near = _compiled(diffsl_code(system.without_sensitivities), method).ended.get((self.rtol, end))
+                if near is not None and _between(packed[: self._n_parameters], near):
+                    return
+            self._refuse_long(start, z, packed, end, 1.0 if max(speeds) > FASTER * speeds[0] else 1e-2)
 
-    def _try_beginning(self, start: float, packed: Vector, end: float) -> None:
-        """Refuse a run of whose beginning, a hundred times longer each time, one part takes too many steps.
+    def _refuse_long(self, start: float, z: Vector, packed: Vector, end: float, part: float = 1.0) -> None:
+        """Refuse a run (SimulationError) of too many steps from z at `start` to its end.
 
-        Its first steps say nothing: a stiff run too begins with short ones. Of a system with sensitivities the states
-        alone are tried, which take about as many steps in less time, and not where they have come to their end already.
+        It is tried up to a part of it, or as long as it does not look short, piece by piece, each as long as promises
+        `A_PIECE` steps; the first say nothing, for a stiff run too begins with short steps. Of a system with
+        sensitivities the states alone are tried, which take about as many steps in less time. What else may go wrong
+        the run itself tells.
         """
         system, _, _, method = self._arguments
         solver, layout, n = self._solver, system.layout, system.n_states
         if system.names:
             solver = _compiled(diffsl_code(system.without_sensitivities), method)
             offsets = packed[layout.size : layout.size + system.n_watched]
-            z = packed[-len(self._scales) - n :][:n]
-            packed = np.concatenate((packed[: layout.scales.start], offsets, z, self._of_states))
-        most, span = MOST_WORK / len(self._scales), end - start
+            inputs = np.concatenate((packed[: layout.scales.start], offsets))
+        else:
+            inputs = packed[: layout.size + system.n_watched]
+        most, span, z = MOST_WORK / len(self._scales), end - start, z[:n]
+        packed = np.concatenate((inputs, z, self._of_states, [np.inf]))
         with solver.lock:
-            near = solver.ended.get((self.rtol, end))
-            if near is not None and _between(packed[: self._n_parameters], near):
-                return
-            solver.begin(self.rtol, self.atol, start)
-            for part in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2):
-                until = start + part * span
-                if not until > start:
-                    continue
+            slope = self._moving[:n] * solver.call("rhs", packed, start, z)
+            speed = float(np.max(np.abs(slope) / (np.abs(z) + self.atol / self.rtol)))
+            pieces = max(1 / FIRST_PIECE, min(speed * span, 1 / np.finfo(float).eps))  # of no number: the first
+            t, length, taken, steps, before = start, span / pieces, 0, 0.0, (start, z)
+            while t < start + part * span or (t < end and steps > most / TRIED):
+                until = min(t + length, end)
+                packed[len(inputs) : len(inputs) + n] = z
+                solver.begin(self.rtol, self.atol, t)
                 try:
-                    n_steps = len(solver.call("solve", packed, until).ts)
-                except (
-                    RuntimeError
-                ):  # "stop time is at the current state time": beside its first step there is no beginning
+                    piece = solver.call("solve", packed, until)
+                except RuntimeError as error:
+                    found = _TIME.search(str(error))
+                    if until == end or (found and float(found.group(1)) > t):
+                        return
+                    t, z = before  # no first step could be made from here
+                    length = LONGER * (until - t)
                     continue
-                if n_steps > most / 250 and n_steps / part > most:
+                if piece.ts[-1] < until:  # a switch
+                    return
+                n_steps = len(piece.ts)
+                taken += n_steps
+                steps = taken + n_steps * (end - until) / (until - t)
+                if taken > most / TRIED and steps > most:
                     raise SimulationError(
-                        f"the compiled solver would take {n_steps / part:.1g} steps, more than {most:.2g}", time=start
+                        f"the compiled solver would take {steps:.1g} steps, more than {most:.1g}", time=t
                     )
+                before = t, z
+                t, z, length = until, piece.ys[:, -1], length * min(LONGER, max(A_PIECE / n_steps, 0.5))
 
     def _explodes(self, start: float, began: Vector, packed: Vector, reached: float, end: float) -> bool:
         """Tell whether a state has exploded where a run gave up: the run again, until just before it."""

@@ -27,6 +27,8 @@ MOST_RETRIED = 50_000.0
 """Evaluations of the rates of one stretch that LSODA may spend on a run that another engine could not finish."""
 MOST_STEPS = 100_000
 """Internal steps of LSODA between two rows before a run counts as failed."""
+MOST_EVALUATIONS, FOR_A_ROW = 1_000_000, 200
+"""Evaluations of the rates in one stretch before it does: seconds of any model; so many more for each row."""
 MOST_IVP_STEPS = 20_000
 """Steps of the methods of solve_ivp, which are made in Python, in one stretch before a run counts as failed."""
 LOOK = 1000
@@ -103,8 +105,8 @@ class LsodaStepper:
         F(t, z, inputs).
     options : SolverOptions
         Its atol is that of all z; its bandwidth that of the Jacobian (lower, upper), of z in its order.
-    most_evaluations : float
-        Of the rates, in one stretch: the bound on the effort of a retry.
+    most_evaluations : float, optional
+        Of the rates, in one stretch; default `MOST_EVALUATIONS`, and `FOR_A_ROW` for each row.
     diagonal : (Structure, callable), optional
         Of z that are several blocks of states with one Jacobian: that Jacobian, of which its entries are given by
         ``f(t, states, inputs)``.
@@ -117,7 +119,7 @@ class LsodaStepper:
         self,
         rates: RatesOf,
         options: SolverOptions,
-        most_evaluations: float = np.inf,
+        most_evaluations: float | None = None,
         diagonal: tuple[Structure, RatesOf] | None = None,
     ) -> None:
         self.rates, self.options, self.most_evaluations = rates, options, most_evaluations
@@ -162,7 +164,8 @@ class LsodaStepper:
         options = self.options
         ml, mu = options.bandwidth or (None, None)
         longest = steps_of(float(times[-1]) - start, options.max_step)
-        most, evaluations = MOST_STEPS + longest, self.most_evaluations + 10 * longest
+        most, evaluations = MOST_STEPS + longest, self.most_evaluations or MOST_EVALUATIONS + FOR_A_ROW * len(times)
+        evaluations += 10 * longest
         raised: list[tuple[float, Exception]] = []
         plain = inputs.tolist()
         rates = _guarded("LSODA", self.rates, plain, start, float(times[-1]), raised, evaluations)
@@ -309,7 +312,7 @@ def _stepper(problem: Problem, options: SolverOptions) -> Stepper:
     return IvpStepper(problem, _of_all(problem, options), method)
 
 
-def _lsoda(problem: Problem, options: SolverOptions, most: float = np.inf) -> Stepper:
+def _lsoda(problem: Problem, options: SolverOptions, most: float | None = None) -> Stepper:
     options, jacobian, structure = _of_all(problem, options), problem.jacobian, problem.structure
     if jacobian is None or structure is None:
         return LsodaStepper(problem.rates, options, most)
@@ -329,7 +332,7 @@ def _retry(problem: Problem, options: SolverOptions) -> Stepper:  # by name, so 
     return _through(problem, options, MOST_RETRIED)
 
 
-def _through(problem: Problem, options: SolverOptions, most: float = np.inf) -> Stepper:
+def _through(problem: Problem, options: SolverOptions, most: float | None = None) -> Stepper:
     """Return LSODA that goes through switches, but stops at roots."""
     if problem.n_watched:
         return IvpStepper(problem, _of_all(problem, options), "LSODA")
@@ -349,4 +352,4 @@ RETRY = Engine("retry", ("lsoda",), _retry)
 """LSODA for runs that the others could not finish; it goes through switches as through anything else, so that it also
 gets along a switch that the run slides on. Not in the registry: nobody asks for it by name."""
 TAKEN_OVER = Engine("taken over", ("lsoda",), _through)
-"""The same for a fit that has left the others: without the bound on its effort, for there is no other opinion."""
+"""The same for a fit that has left the others: with more of an effort, for there is no other opinion."""
