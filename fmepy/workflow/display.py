@@ -123,7 +123,7 @@ class Display:
         best = f", {self._best}" if self._best else ""
         of = f" of {total}" if total else ""
         share = f"{done}{of} {_UNITS.get(self._step, 'run')}s" + (f" ({100 * done / total:.0f} %)" if total else "")
-        self._print(f"{self._step}: {share}, {rate:.3g} a second{left}{best}")
+        self._print(f"{self._step}: {share}, {rate:{'.0f' if rate >= 100 else '.3g'}} a second{left}{best}")
 
     def _print(self, text: str) -> None:
         if self._bar is not None:

@@ -115,20 +115,20 @@ class CalibrationFolder:
         (place / "begun.json").unlink(missing_ok=True)
         shutil.rmtree(place / "checkpoint", ignore_errors=True)
 
-    def begin(self, step: str, inputs: str, *, resume: bool) -> tuple[Path, str]:
-        """Return the place for a checkpoint of a step, and what is to be told of one that an earlier run has left."""
+    def begin(self, step: str, inputs: str, *, resume: bool) -> tuple[Path, bool, str]:
+        """Return the place for a checkpoint of a step, whether it goes on from one there, and what is told of that."""
         place = self.inside / step
         place.mkdir(exist_ok=True)
         checkpoint = place / "checkpoint"
         begun = _read(place / "begun.json")
         can_go_on = checkpoint.exists() and begun is not None and begun.get("inputs") == inputs
         if can_go_on and resume:
-            return checkpoint, ", from the last checkpoint"
+            return checkpoint, True, ", from the last checkpoint"
         (place / "begun.json").unlink(missing_ok=True)  # first: a checkpoint without it is nobody's
         if checkpoint.exists():
             shutil.rmtree(checkpoint)
         self.write_json(place / "begun.json", {"inputs": inputs})
-        return checkpoint, " (begins anew; --resume goes on from a checkpoint)" if can_go_on else ""
+        return checkpoint, False, " (begins anew; --resume goes on from a checkpoint)" if can_go_on else ""
 
     def mark(self) -> str:
         """Return of which fits the estimates are that were written last."""

@@ -152,6 +152,8 @@ def _text(path: Path) -> str:
         folder = path.parent
         beside = sorted(p.name for p in folder.glob("*.toml")) if folder.is_dir() else []
         raise ArgumentError(f"There is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
+    except ArgumentError:
+        raise
     except (OSError, ValueError) as error:
         raise ArgumentError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     try:

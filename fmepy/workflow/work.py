@@ -202,7 +202,7 @@ class Work:
     def _run(self, name: str, record: dict[str, Any], taken: Mapping[str, Any], warnings: list[str]) -> None:
         """Run a step, write its tables, and keep what it gives."""
         step, arguments, display = STEPS[name], self.case.steps[name], self._display
-        checkpoint, how = self.folder.begin(name, record["inputs"], resume=self.resume)
+        checkpoint, goes_on, how = self.folder.begin(name, record["inputs"], resume=self.resume)
         fits = {f: self.results[f] for f in FITS if f in taken}
         display.begins(name, step.size(self.task, arguments) + how, best_fit(fits).minimised if fits else None)
         record["started"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -213,7 +213,14 @@ class Work:
 
         every = self.case.run.get("checkpoint_every", _EVERY)
         doing = Doing(self.seed, self.executor, checkpoint, every, display.progress, remember)
-        result = step.run(self.task, arguments, taken, doing)
+        try:
+            result = step.run(self.task, arguments, taken, doing)
+        except ArgumentError as error:
+            if not (goes_on and str(error).startswith(("`checkpoint`", "The checkpoint"))):
+                raise
+            display.tell(f"warning: the checkpoint of {name} cannot be used, it begins anew: {error}")
+            self.folder.begin(name, record["inputs"], resume=False)
+            result = step.run(self.task, arguments, taken, doing)
         if getattr(result, "interrupted", False):
             raise KeyboardInterrupt
         tables = step.tables(self.task, result)

@@ -300,6 +300,17 @@ def test_a_checkpoint_of_other_inputs_is_not_taken(file, tmp_path):
     assert went_on.pars.equals(fme.workflow.calibrate(file, output=tmp_path / "other").sample.pars)
 
 
+def test_a_damaged_checkpoint_is_told_and_the_step_begins_anew(file, tmp_path, capsys):
+    edit(file, TOML, SHORT)
+    want = tables(fme.workflow.calibrate(file, output=tmp_path / "want").report.parent)
+    with pytest.raises(Killed):
+        fme.workflow.calibrate(file, progress=Stop(800, 510, Killed))
+    (tmp_path / "decay_report/.fmepy/sample/checkpoint/header.json").write_text("{")
+    assert run(file, "--resume") == 0
+    assert "the checkpoint of sample cannot be used, it begins anew" in capsys.readouterr().err
+    assert tables(tmp_path / "decay_report") == want
+
+
 def test_ctrl_c_is_130_and_says_how_to_go_on(file, capsys, monkeypatch):
     edit(file, TOML, SHORT)
     stop = Stop(800, 300, KeyboardInterrupt)
