@@ -160,15 +160,18 @@ def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
     if raw.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise ArgumentError(f"{path} is a workbook or an archive, no text; save the table as CSV.")
     marked = next((name for mark, name in _MARKS if raw.startswith(mark)), None)
+    at = 0
     for name in (marked,) if marked else ("utf-8", "cp1252"):
         try:
             text = raw.decode(name)
-        except UnicodeDecodeError:
+        except UnicodeDecodeError as error:
+            at = error.start
             continue
         if "\0" in text:
+            at = raw.index(b"\0")
             break
         return text, [] if name.startswith("utf-8") else [f"read as {name}"]
-    line = raw.partition(b"\0")[0].count(b"\n") + 1
+    line = raw[:at].count(b"\n") + 1
     raise ArgumentError(f"{path}:{line}: this is no text. Save the table as CSV in UTF-8, or say its `encoding`.")
 
 

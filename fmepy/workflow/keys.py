@@ -218,7 +218,7 @@ def file_keys() -> dict[str, Key]:
         "model": Key(_TABLE, "The model: equations, modules, or Python.", of=united(model_keys()), required=True),
         "cost": Key(_TABLE, "How model and data are compared.", of=united(cost_keys())),
         "parameters": Key(
-            _TABLE, "Parameters: a number is fixed, a table is fitted.", required=True,
+            _TABLE, "Parameters: a number is fixed, a table is fitted.",
             of=Key((float, dict), of=PARAMETER),
         ),
         "conditions": replace(rows, says="A row an entity: the entity, then parameters that are set for it."),

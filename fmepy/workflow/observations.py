@@ -28,9 +28,18 @@ def read_data(case: Case) -> DataFile | None:
 
 
 def observed(
-    case: Case, file: DataFile, variables: Iterable[str], *, needs_time: bool
+    case: Case, file: DataFile, variables: Iterable[str], *, at: float | None = None
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the observations, numbers as numbers, and the arguments of a cost that name their columns.
+
+    Parameters
+    ----------
+    case : Case
+    file : DataFile
+    variables : iterable of str
+        Of the model.
+    at : float, optional
+        The time of a steady state, whose observations need none.
 
     Raises
     ------
@@ -43,10 +52,10 @@ def observed(
     words["x"] = said.get("x", "time")
     columns = list(file.frame.columns)
     if "x" not in said and "time" not in columns:
-        if needs_time:
+        if at is None:
             raise table.error((), f"there is no column 'time' in {file.path.name}; name that of the times by `x`. "
                               f"It has {listed(columns)}.")  # fmt: skip
-        words["x"] = None
+        words["x"] = None  # of a steady state: see below
     marks = words.get("censored", [])
     named = [(k, words[k]) for k in ("x", "y", "err", "entity") if words.get(k) is not None]
     named += [("censored", c) for c in (marks.values() if isinstance(marks, dict) else [marks] if marks else [])]
@@ -79,6 +88,9 @@ def observed(
             raise file.error("there is no column of observations beside the others.")
     for name in numbers:
         frame[name] = file.numbers(name, missing=name != words["x"])
+    if words["x"] is None:  # every row is a reading of it, at the one time that there is
+        frame["time"] = at
+        words["x"] = "time"
     return frame, words
 
 

@@ -12,6 +12,9 @@ from typing import Any
 from fmepy.errors import did_you_mean
 from fmepy.workflow.toml import Section
 
+_BESIDE: set[str] = set()
+"""Modules that the last file imported from its own folder."""
+
 
 def split_name(section: Section) -> tuple[Path, str]:
     """Return file and object of the key ``python`` of a section [model]; nothing is imported."""
@@ -42,9 +45,15 @@ def read_python(section: Section) -> tuple[Any, list[Path]]:
 
     path, name = split_name(section)
     folder = str(path.parent.resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    for other in _BESIDE:  # of another case, or as they were before they were edited
+        sys.modules.pop(other, None)
+    _BESIDE.clear()
+    sys.path[:] = [folder, *(p for p in sys.path if p != folder)]
+    known = set(sys.modules)
+    importlib.invalidate_caches()
     module = _imported(section, path)
+    beside = {n: m for n, m in list(sys.modules.items()) if n not in known and _file_of(m).parent == Path(folder)}
+    _BESIDE.update(beside)
     if not hasattr(module, name):
         public = [n for n in vars(module) if not n.startswith("_")]
         raise section.error("python", f"{path.name} holds no {name!r}.{did_you_mean(name, public)}")
@@ -54,13 +63,14 @@ def read_python(section: Section) -> tuple[Any, list[Path]]:
             "python",
             f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(found).__name__}.",
         )
-    cloudpickle.register_pickle_by_value(module)  # workers know no module of this name
-    files = {path.resolve(): path}
-    for other in list(sys.modules.values()):
-        file = getattr(other, "__file__", None)
-        if file and Path(file).parent == Path(folder) and Path(file).suffix == ".py":
-            files.setdefault(Path(file).resolve(), Path(file))
-    return found, [files[key] for key in sorted(files, key=str)]
+    for one in (module, *beside.values()):  # workers know no modules of these names
+        cloudpickle.register_pickle_by_value(one)
+    return found, sorted({path.resolve(), *map(_file_of, beside.values())})
+
+
+def _file_of(module: ModuleType) -> Path:
+    file = getattr(module, "__file__", None)
+    return Path(file).resolve() if isinstance(file, str) else Path()
 
 
 def _imported(section: Section, path: Path) -> ModuleType:

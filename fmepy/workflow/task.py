@@ -126,14 +126,13 @@ def read_task(case: Case, *, python: bool = True) -> Task:
     if source.cost is not None:
         frame = pd.DataFrame() if file is None else file.frame.reset_index(drop=True)
         cost = _cost_of_python(case, source)
+        source = replace(source, model=getattr(cost, "model", None))
     else:
         if file is None:
             raise case.section.error(
                 (), 'the table [data] is missing: data = { file = "observations.csv", x = "time" }.'
             )
-        frame, words = observed(
-            case, file, source.model.var_names, needs_time=not isinstance(source.model, SteadyModel)
-        )
+        frame, words = observed(case, file, source.model.var_names, at=_time_of(source.model))
         told += replicates(frame, words, file)
         cost = _cost(case, source.model, file, frame, words, conditions)
         frame = frame.reset_index(drop=True)
@@ -164,6 +163,11 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         )
     check_settings(task)
     return task
+
+
+def _time_of(model: Model) -> float | None:
+    """Return the time of a steady state, None of other models."""
+    return float(model.times[0]) if isinstance(model, SteadyModel) else None
 
 
 def _conditions(case: Case) -> tuple[pd.DataFrame | None, DataFile | None]:
