@@ -368,6 +368,7 @@ def test_numbers_have_the_digits_that_tell_them_apart():
     assert [is_number for _, is_number in table.columns] == [True, True, False, False]
 
 
+@pytest.mark.slow
 def test_huge_data_make_no_huge_report(tmp_path):
     n = 4000
     day = np.sort(np.random.default_rng(1).uniform(0, 11, n))
@@ -456,6 +457,7 @@ def test_no_page_is_wider_than_a_narrow_screen(shown, dark):
     assert (paper == "rgb(255, 255, 255)") != dark
 
 
+@pytest.mark.slow
 def test_a_hostile_file_runs_nothing_in_a_browser(chromium, hostile, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(render(*hostile), encoding="utf-8")

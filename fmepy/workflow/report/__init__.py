@@ -23,7 +23,7 @@ from fmepy.workflow.report.identified import profile_section, screen_section
 from fmepy.workflow.report.page import Draft, Section
 from fmepy.workflow.report.reproduce import reproduce_section, unfinished_section, warnings_section
 from fmepy.workflow.report.sampled import ranges_section, sample_section, scenarios_section
-from fmepy.workflow.report.words import readable
+from fmepy.workflow.report.words import paragraphs, readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,8 +82,8 @@ def render(
     page = Environment(autoescape=True, undefined=StrictUndefined).from_string(_own("report.html"))
     case = task.case
     written = page.render(
-        title=case.title or case.file.stem, description=case.description, sections=sections, version=__version__,
-        steps=tuple(_SECTIONS), css=Markup(css), js=Markup(js), js_hash=_hash(js),
+        title=case.title or case.file.stem, description=paragraphs(case.description), sections=sections,
+        version=__version__, steps=tuple(_SECTIONS), css=Markup(css), js=Markup(js), js_hash=_hash(js),
         date=str(record.get("started") or "")[:10],
     )  # fmt: skip
     return readable(written)

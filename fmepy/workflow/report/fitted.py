@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from fmepy.workflow.report.page import Draft, Pictures, Section, Table
 from fmepy.workflow.report.pictures import SINGLE, drawn
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import count, have, names, number, percent
-from fmepy.workflow.steps.scale import estimates, interval
+from fmepy.workflow.steps.multistart import natural_columns
+from fmepy.workflow.steps.scale import estimates, interval, natural
 
 _LOOSE = 0.5
 _ALIKE = 0.95
@@ -254,7 +256,7 @@ def multistart_section(found: Findings, result: Any) -> Section:
 
     def draw(axes: Any) -> None:
         many.plot("waterfall", ax=axes[0])
-        many.plot("parameters", ax=axes[1])
+        _natural(found, result).plot("parameters", ax=axes[1])
 
     attempt(draft, "The picture of the starts", lambda: drawn(
         "multistart", draw, texts, captions=["How good each search became, the best first: each step is an optimum.",
@@ -268,6 +270,16 @@ def multistart_section(found: Findings, result: Any) -> Section:
         draft.fold("All starts", [table_of(starts, "Every start, and where its search ended", file="starts.csv")])
     _fit_of_starts(draft, found)
     return Section("multistart", "Was the best fit found?", tuple(draft.blocks))
+
+
+def _natural(found: Findings, fit: Any) -> Any:
+    """Return what came of many starts with the parameters on their own scale."""
+    task, many = found.task, fit.multistart
+    if not task.scale:
+        return many
+    lower, upper = (natural(task, end).where(np.isfinite(end), end) for end in (many.lower, many.upper))
+    scales = {name: "log" if task.scale.get(name) == "log" else how for name, how in many.scales.items()}
+    return replace(many, starts=natural_columns(task, fit, many.starts), lower=lower, upper=upper, scales=scales)
 
 
 def _fit_of_starts(draft: Draft, found: Findings) -> None:

@@ -43,7 +43,8 @@ def screen_section(found: Findings, result: Any) -> Section:
     texts = [f"Bars: the importance of {names(strength.index)} for the readings, the largest on top."]
     if len(strength) <= _MOST_BARS:
         attempt(draft, "The picture of importance", lambda: _importance(sens, texts))
-    if len(strength) <= _MOST_LINES:
+    readings = found.readings
+    if len(strength) <= _MOST_LINES and (readings is None or not readings["entity"].notna().any()):
         attempt(draft, "The picture of sensitivities", lambda: _courses(sens, found.x_name))
     table = pd.DataFrame({"parameter": strength.index, "importance": strength.to_numpy()})
     table = table.sort_values("importance", ascending=False, kind="stable")

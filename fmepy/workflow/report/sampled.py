@@ -178,9 +178,9 @@ def ranges_section(found: Findings, result: Any) -> Section:
     texts = [f"Bands of {t} over {found.x_name}, with the readings as points." for t in titles]
 
     def draw(axes: Any) -> None:
-        for ax, (label, part, name) in zip(axes, drawn_panels, strict=False):
+        for k, (ax, (label, part, name)) in enumerate(zip(axes, drawn_panels, strict=False)):
             seen = _readings(found, label if many else None, name, part)
-            part.plot(which=[name], quant=True, obs=seen, axes=[ax])
+            part.plot(which=[name], quant=True, obs=seen, axes=[ax], legpos="above" if k == 0 else None)
             if len(part.frame[part.frame["var"] == name]) > 1:
                 ax.set_xlabel(found.x_name)
 

@@ -85,7 +85,7 @@ def duration(seconds: float) -> str:
     Examples
     --------
     >>> duration(0.41), duration(95), duration(7300)
-    ('0.4 s', '1 min 35 s', '2 h 2 min')
+    ('0.4 s', '1 min 35 s', '2 h 1 min')
     """
     if seconds < 60:
         return f"{number(seconds, 2 if seconds >= 10 else 1)} s"
@@ -98,6 +98,17 @@ def duration(seconds: float) -> str:
 def readable(text: str) -> str:
     """Return a text with a mark in the place of each control character: pages and pictures can hold none."""
     return _UNREADABLE.sub("\ufffd", text)
+
+
+def paragraphs(text: str) -> list[str]:
+    r"""Return the paragraphs of a text, which empty lines part; within them lines end where the page ends them.
+
+    Examples
+    --------
+    >>> paragraphs("One and\ntwo.\n\nThree.")
+    ['One and two.', 'Three.']
+    """
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def short(text: str, most: int = 40) -> str:
