@@ -55,6 +55,11 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python    # the package alone; tests
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python    # without a network, what is installed will do
+	$(BIN)/python -m pip install --quiet --editable '.[docs]' || \
+	  $(BIN)/python -c 'import fmepy, furo, myst_parser, sphinx, sphinx_gallery'
+	@touch $@ $(VENV)/.installed
+
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@ $(VENV)/.installed
