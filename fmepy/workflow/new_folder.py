@@ -16,8 +16,8 @@ EXAMPLES = {
     "lynx": "hare and lynx: two populations, fitted, screened, profiled and sampled",
     "hiv": "HIV in the blood: a long table of two variables with errors, parameters on a log scale",
     "nile": "the Nile: a level that wanders, by a filter (FIMLOF), with forecasts",
-    "theoph": "theophylline: twelve subjects, conditions, a parameter of each subject's own",
-    "ccl4": "carbon tetrachloride: four chambers, a prior, scenarios",
+    "theoph": "theophylline: twelve subjects, an absorption of each one's own, scenarios",
+    "ccl4": "carbon tetrachloride: twelve chambers, conditions, a prior, profiles",
 }
 MORE = (
     "examples:\n"

@@ -13,6 +13,7 @@ from fmepy.workflow.toml import Key, Section
 _WORDS = (
     (r"`parms`", "[parameters]"),
     (r"`obs`", "the data"),
+    (r",? such as parms=\{[^}]*\}", ""),
     (r"\bparms=\{[^}]*\}", "[parameters]"),
     (r"\bin obs\b", "in the data"),
     (r"\bobs\[", "data["),

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fmepy.workflow import keys, new_folder
@@ -108,3 +109,23 @@ def test_the_example_of_hares_is_the_vignettes_fit():
     fit = fme.modFit(task.cost, task.start, lower=task.lower.to_dict(), upper=task.upper.to_dict())
     rates = fit.par[["alpha", "beta", "gamma", "delta"]]
     np.testing.assert_allclose(rates, [0.5402, 0.02717, 0.7964, 0.02369], rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("lynx", {"alpha": 0.5402, "beta": 0.02717, "gamma": 0.7964, "delta": 0.02369}),
+        ("hiv", {"bet": 2.1333e-5, "rho": 0.14339, "delt": 0.58778, "c": 5.8712, "lam": 80.942}),
+        ("nile", {"sd_w": np.sqrt(1469.1), "sd_v": np.sqrt(15099.0)}),
+        ("theoph", {"ke": 0.08486, "V": 31.671, "sd_v_conc": 1.0703}),
+        ("ccl4", {"KL": 0.03065, "sd_v_CP": 0.06297}),
+    ],
+)
+def test_an_example_runs_to_its_report(tmp_path, capsys, name, known):
+    assert main(["new", str(tmp_path / name), "--from", name]) == 0
+    assert main(["calibrate", str(tmp_path / name / f"{name}.toml")]) == 0, capsys.readouterr().err
+    folder = tmp_path / name / f"{name}_report"
+    assert capsys.readouterr().out.splitlines()[-1] == str(folder / "report.html")
+    estimates = pd.read_csv(folder / "estimates.csv", index_col="parameter")["estimate"]
+    np.testing.assert_allclose(estimates[list(known)], list(known.values()), rtol=2e-3)
