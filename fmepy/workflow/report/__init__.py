@@ -81,8 +81,9 @@ def render(
     css, js = _own("report.css"), _own("report.js")
     page = Environment(autoescape=True, undefined=StrictUndefined).from_string(_own("report.html"))
     case = task.case
+    title = " ".join(case.title.split()) or case.file.stem
     written = page.render(
-        title=case.title or case.file.stem, description=paragraphs(case.description), sections=sections,
+        title=title, description=paragraphs(case.description), sections=sections,
         version=__version__, steps=tuple(_SECTIONS), css=Markup(css), js=Markup(js), js_hash=_hash(js),
         date=str(record.get("started") or "")[:10],
     )  # fmt: skip
