@@ -17,6 +17,7 @@ from fmepy.types import Vector
 
 _SHOWN = 6  # states in a message
 _RUNAWAY = 1e6  # times the size of a start: states that grow without end
+_FADED = 1e-6  # of its start: a rate that changes by less, where the states change by their size, has faded away
 _NOTHING = 1e-6  # of the largest state: one that was pushed to zero
 
 
@@ -108,19 +109,39 @@ def come_to_rest(system: AtParameters, y: Vector, tol: Tolerances) -> tuple[AtPa
 
     The system comes back too: its Jacobian may turn out to depend on more than was known.
     """
-    found = rest_from(system, y, tol)
+    found = _unless_run_off(system, y, rest_from(system, y, tol))
     if found.converged or not np.isfinite(found.f).all():
         return system, found
     if isinstance(system.source, OfFunction) and system.misses(found.y, found.f):
         system = system.completed(found.y)
-        again = rest_from(system, y, tol)
+        again = _unless_run_off(system, y, rest_from(system, y, tol))
         if again.converged:
             return system, again
-    in_time = rest_in_time(system, y, tol, system.source.algebraic)
+    in_time = _unless_run_off(system, y, rest_in_time(system, y, tol, system.source.algebraic))
     if not in_time.converged and _largest(in_time.y) > _RUNAWAY * (_largest(y) + _largest(found.y)):
         found.why += "; where it runs on, states grow without end"
         return system, found
     return system, in_time
+
+
+def _unless_run_off(system: AtParameters, start: Vector, found: Found) -> Found:
+    """Return what was found, not as converged where a rate fades to nothing as its state runs to infinity.
+
+    At rest, what a rate is made of balances: it changes by about as much as it is at the start where the states change
+    by their own size. A rate such as 1 - x/(1 + x) does not, and is zero at 1e16 by rounding.
+    """
+    if not found.converged:
+        return found
+    far = np.abs(found.y) > _RUNAWAY * _largest(start)
+    if not far.any():
+        return found
+    with np.errstate(all="ignore"):
+        s, turns = system.structure, np.zeros(len(found.y))
+        np.add.at(turns, s.rows, np.abs(system.jacobian(found.y, found.f) * found.y[s.columns]))
+        faded = turns < _FADED * np.abs(system.rates(start))
+    if (far & faded).any():
+        found.converged, found.why = False, "it has not arrived"
+    return found
 
 
 def _largest(y: Vector) -> float:
@@ -129,7 +150,8 @@ def _largest(y: Vector) -> float:
 
 def why_not(system: AtParameters, found: Found, tol: Tolerances, name: Any, start: Vector) -> str:
     """Return why what was found from a start is no steady state, or an empty string."""
-    v = null_direction(system, found, system.rates)
+    is_far = not found.converged and 0 < _RUNAWAY * _largest(start) < _largest(found.y)
+    v = None if is_far else null_direction(system, found, system.rates)
     if v is not None:
         moved = [name(i) for i in np.argsort(-np.abs(v)) if abs(v[i]) > 0.05 * np.abs(v).max()][:_SHOWN]
         return (

@@ -265,3 +265,22 @@ def test_ode_1d_gives_outputs_of_one_value_a_cell():
     np.testing.assert_allclose(out["total"], out[["1", "2", "3", "4", "5"]].sum(axis=1))
     with pytest.raises(ModelError, match="make the column 'a1'"):
         fme.ode(np.ones(2), [0, 1], lambda t, y, p: (-y, {"a": y, "a1": 2.0}))
+
+
+@pytest.mark.parametrize(
+    ("rates", "start"),
+    [
+        (lambda t, y, p: 1 - y / (1 + y), [1.0]),  # zero by rounding from 1e16 on
+        (lambda t, y, p: 1 / y - 1, [-3.0]),
+        (lambda t, y, p: np.array([1 - y[0] / (0.5 + y[0]), y[0] / (1 + y[0]) - y[1]]), [1.0, 1.0]),
+    ],
+)
+def test_a_rate_that_fades_as_its_state_runs_to_infinity_is_no_rest(rates, start):
+    with pytest.raises(NoSteadyStateError, match="No steady state was found"):
+        fme.steady(start, rates)
+
+
+@pytest.mark.parametrize(("rates", "rest"), [(lambda t, y, p: 1e9 - y, 1e9), (lambda t, y, p: 1 - y / 1e12, 1e12)])
+def test_a_rest_that_is_far_away_is_found(rates, rest):
+    np.testing.assert_allclose(fme.steady([1.0], rates).state, rest)
+    np.testing.assert_allclose(fme.steady([0.0], rates).state, rest)
