@@ -52,8 +52,8 @@ _MOVING = {
     np.reshape, np.ravel, np.transpose, np.moveaxis, np.swapaxes, np.squeeze, np.expand_dims, np.roll, np.flip,
     np.fliplr, np.flipud, np.rot90, np.tile, np.repeat, np.split, np.array_split, np.hsplit, np.vsplit, np.take,
     np.broadcast_to, np.broadcast_arrays, np.atleast_1d, np.atleast_2d, np.copy, np.shape, np.ndim, np.size, np.block,
-    np.diff, np.ediff1d, np.sum, np.mean, np.average, np.cumsum, np.max, np.min, np.clip, np.gradient, np.trapezoid,
-    np.diagonal, np.pad,
+    np.diff, np.ediff1d, np.sum, np.mean, np.average, np.cumsum, np.max, np.min, np.clip, np.gradient,
+    np.diagonal, np.pad, getattr(np, "trapezoid", None),  # which numpy has from 2.0 on
 }  # fmt: skip
 """Functions of numpy that move entries, or are made of such and of ufuncs."""
 

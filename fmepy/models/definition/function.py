@@ -87,7 +87,7 @@ def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Gi
             if not given.trace:
                 raise TracingError("tracing was switched off")
             if rates.form == "vector" and len(rates.states) > given.most_states:
-                return _as_arrays(rates, time, given.kind, extra_names, bool(lags), *start)
+                return _as_arrays(rates, extra_names, given.kind == "ode" and not (lags or given.algebraic), *start)
             found = _traced(rates, time)
             assert found.rates is not None, "it was traced"
             if not _agree([at_present(e) for e in found.rates], rates, time, *start):
@@ -138,13 +138,11 @@ def _told(error: Exception) -> str:
     return str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
 
 
-def _as_arrays(
-    rates: RatesFunction, time: str, kind: str, extra_names: tuple[str, ...], has_lags: bool, *start: Any
-) -> Found:
-    """Return a vector function as loops over arrays; where there are none, as it is."""
+def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool, *start: Any) -> Found:
+    """Return a vector function as loops over arrays; where there are none, or may be none, as it is."""
     n = len(rates.states)
     as_it_is = "runs as it is (compiling it cell by cell would take longer than it saves)"
-    if has_lags or kind != "ode":
+    if not can_be:
         raise TracingError(f"a vector function of {n} states {as_it_is}")
     try:
         arrays = traced_arrays(rates, (n,))

@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
+from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, TracingError
-from fmepy.expressions.equations import symbol
+from fmepy.expressions.equations import symbol, symbols
 from fmepy.models.definition.tracing import SymbolArray, Traced, as_expression, call_traced, in_steps, traced
 from fmepy.models.ode import OdeModel
 
@@ -189,3 +190,20 @@ def test_what_grows_large_gets_a_name_in_steps():
 def test_a_tracing_error_names_the_line_of_the_users_function():
     with pytest.raises(TracingError, match=rf"line {plain_if.__code__.co_firstlineno + 1}, `if x > 1:`"):
         call_traced(plain_if, traced("t"), traced("x"), k=traced("k"))
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        lambda t, y, p: y * p["k"],
+        lambda t, y, p: p["k"] - p["k"] * y,
+        lambda t, y, p: np.maximum(y, p["k"]) - y.sum() / t,
+        lambda t, y, p: np.where(y > p["k"], y, p["k"]) ** 2,
+    ],
+)
+def test_arrays_and_single_symbols_mix_in_vector_functions(rates):
+    model = OdeModel(rates, state=[1.0, 0.3], times=[1.0, 2.0], parms={"k": 0.5})
+    assert model.equations is not None
+    function = scalar_function(symbols(("t",), ("1", "2"), ("k",)), model.equations.rates)
+    y = np.array([1.0, 0.3])
+    np.testing.assert_allclose(function([1.5], y, [0.5]), rates(1.5, y, {"k": 0.5}), rtol=1e-14)
