@@ -145,12 +145,12 @@ assert np.allclose(by_simulation.par, [325.450, 7.51166, 0.3], rtol=2e-3)
 # Fitted by a filter
 # ------------------
 # ``compiled`` turns the modules into one model of difference equations with the same step: the same numbers, and a
-# filter can follow it, for it knows what the next state is made of. Its time counts steps.
+# filter can follow it, for it knows what the next state is made of. It counts steps, of half a unit of time.
 steps = smooth_firm.compiled("difference")
 assert np.allclose(steps()[LEVELS], smooth_firm()[LEVELS], rtol=1e-10)
 likelihood = fme.FimlofCost(
-    steps, history.eval("time = 2 * time"), entity="firm", initial="data", process_noise=noise, noise_kind="per_step",
-    measurement_noise=sd,
+    steps, history.assign(step=history["time"] / 0.5).drop(columns="time"), x="step", entity="firm", initial="data",
+    process_noise=noise, noise_kind="per_step", measurement_noise=sd,
 )  # fmt: skip
 assert np.isclose(likelihood(), 2 * 8503.613 + 1800 * np.log(2 * np.pi), rtol=1e-6)  # of another program, at the truth
 by_filter = fme.modFit(likelihood, names, lower=lower)

@@ -26,7 +26,7 @@ from fmepy.costs.interpolation import merge_times, nearest_rows
 from fmepy.errors import ArgumentError, DataError, SimulationError
 from fmepy.expressions.equations import names_in
 from fmepy.models.apart import RunsApart
-from fmepy.models.base import bound_to, engine_of
+from fmepy.models.base import bound_to, engine_of, equations_hint
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.entity import EntityModel
 from fmepy.models.from_rest import opened, start_name
@@ -171,7 +171,7 @@ def _can_be_cut(model: Any) -> Any:
     if getattr(model, "definition", None) is None or not hasattr(model, "replace"):
         raise ArgumentError(
             f"Segments need a model whose initial values can be set, such as an OdeModel or a DifferenceModel; a "
-            f"{type(model).__name__} has none. Take segments=1."
+            f"{type(model).__name__} has none. Take segments=1.{equations_hint(model)}"
         )
     return model
 

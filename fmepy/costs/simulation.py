@@ -45,7 +45,7 @@ from fmepy.costs.runs import RunsOfCost
 from fmepy.costs.squares import BoundSimulation
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, ParameterError, check_choice
-from fmepy.models.base import Model
+from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
@@ -245,6 +245,7 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     def __post_init__(self) -> None:
         _check_model(self.model)
+        check_times_column(self.model, self.x)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
         table = as_table(self.obs)
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)

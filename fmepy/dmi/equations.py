@@ -5,7 +5,7 @@ another without end: what has grown large is kept as one shared part (`expressio
 grows as the number of statements does. Levels become states, what remembers too (`memory`), constants parameters,
 series forcings; tables become choices between straight lines, ``step`` a choice by time.
 
-The difference model's time counts steps: its row n is the system's time ``start + n h``, h being the step of all
+The difference model counts steps (`stepped`): its row n is the system's time ``start + n h``, h being the step of all
 modules; its states move by the rectangle rule, with the series and the time of the row before.
 """
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from fmepy.dmi.memory import Work, as_work, rate_of
 from fmepy.dmi.order import Graph, Layout, Piece
+from fmepy.dmi.stepped import SteppedModel
 from fmepy.dmi.tree import (
     Array,
     Binary,
@@ -130,7 +131,9 @@ def as_model(
         for called, at in ((name, knots), (before[name], knots + 1)):
             if called in found.equations.forcings:
                 forcings[called] = Forcing(called, at, f.values, f.method)
-    return DifferenceModel(found.equations, state=found.state, times=rows, parms=found.parms, forcings=forcings)
+    return SteppedModel(
+        found.equations, state=found.state, times=rows, parms=found.parms, forcings=forcings, clock=(start, step)
+    )
 
 
 def _check(system: System, kind: Kind, method: str) -> None:

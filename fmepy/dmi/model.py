@@ -146,6 +146,7 @@ class ModularModel(SimulatedModel):
     """
 
     engine = "llvm"
+    equations_hint = 'The equations of its modules are one: model.compiled("difference").'
     _arguments: dict[str, Any]
 
     def __init__(
@@ -282,8 +283,10 @@ class ModularModel(SimulatedModel):
         Parameters
         ----------
         kind : {"difference", "ode"}
-            A DifferenceModel with the fixed step `dt`, which filters (`FimlofCost`) take; or an OdeModel, whose levels
-            move continuously, whatever `dt` is. Both have exact sensitivities.
+            A DifferenceModel with the fixed step `dt`, which filters (`FimlofCost`) take: its rows are steps, in a
+            column ``step``, and so must be those of the observations (a system that starts at 0 with steps of 1 has
+            times as ever). Or an OdeModel, whose levels move continuously, whatever `dt` is. Both have exact
+            sensitivities.
 
         Raises
         ------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -18,6 +19,10 @@ from fmepy.errors import DataError
 from fmepy.parameters.names import normal_name
 from fmepy.types import Vector
 
+MOST_ROWS = 2_000_000
+"""Of one table of a SQLite file."""
+MOST_WORK = 1_000
+"""Millions of SQLite's instructions, some ten seconds, for one table or view."""
 _DATABASES = (".sqlite", ".sqlite3", ".db")
 
 
@@ -118,7 +123,8 @@ def file_sheets(path: Path, label: str) -> list[Sheet]:
 
 def _unreadable(error: OSError, path: Path, label: str) -> DataError:
     if isinstance(error, FileNotFoundError):
-        return DataError(f"There is no file {label!r} for the data base (looked for {path.absolute()}).")
+        looked = Path(error.filename or path).absolute()  # in a folder, a link that leads nowhere
+        return DataError(f"There is no file {label!r} for the data base (looked for {looked}).")
     return DataError(f"{label!r} of the data base cannot be read: {error.strerror or error}.")
 
 
@@ -130,6 +136,8 @@ def csv_sheet(path: Path, label: str) -> Sheet:
     DataError
         With file and line.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise DataError(f"{label!r} of the data base is no file.")
     text = _decoded(path.read_bytes(), label)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[list[str | None]] = []
@@ -202,10 +210,14 @@ def _sqlite_sheets(path: Path, label: str) -> list[Sheet]:
 
 
 def _sqlite_sheet(connection: sqlite3.Connection, name: str, label: str) -> Sheet:
+    asked = itertools.count(1)  # of a view it cannot be told beforehand whether it comes to an end
+    connection.set_progress_handler(lambda: int(next(asked) > MOST_WORK), 1_000_000)
     quoted = '"' + name.replace('"', '""') + '"'
     cursor = connection.execute(f"SELECT * FROM {quoted}")
     head = [column[0] for column in cursor.description]
-    rows = cursor.fetchall()
+    rows = cursor.fetchmany(MOST_ROWS + 1)
+    if len(rows) > MOST_ROWS:
+        raise DataError(f"{label}, table {name}: it has more than {MOST_ROWS} rows.")
     names = _column_names(head, f"{label}, table {name}")
     numbers = list(range(1, len(rows) + 1))
     if "time" in names:

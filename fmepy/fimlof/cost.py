@@ -41,7 +41,7 @@ from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.on_scale import with_equations
 from fmepy.fimlof.specification import Specification
 from fmepy.fimlof.specify import read_specification
-from fmepy.models.base import Model
+from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import marked
@@ -192,6 +192,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
 
     def __post_init__(self) -> None:
         _check_model(self.model)
+        check_times_column(self.model, self.x)
         check_choice(self.initial, ("known", "data", "diffuse"), "initial")
         positive_number(self.threshold, "threshold", " of standard deviations")
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)

@@ -24,6 +24,7 @@ from fmepy.expressions.equations import Equations, names_in, symbol
 from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
 from fmepy.filtering.statespace import StateSpace, build_state_space
 from fmepy.fimlof.specification import FIXED, Accumulator, Specification, definition_of
+from fmepy.models.base import equations_hint
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 
@@ -168,6 +169,7 @@ def _check_closed(model: Any, noises: Sequence[Noise], initial: str, asked: Sequ
             f"A filter follows the rates of a model, and a {type(model).__name__} offers none: it has no attribute "
             "`definition` (fmepy.models.base says what one is). Without process noise, from a known start, its own "
             "runs will do: pass process_noise={}, and no `initial`, `initial_sd`, `propagation`, `dt`, `noise_kind`."
+            f"{equations_hint(model)}"
         )
 
 

@@ -28,6 +28,7 @@ import pandas as pd
 
 from fmepy.errors import ModelError
 from fmepy.expressions.equations import Equations, symbol
+from fmepy.models.base import equations_hint
 from fmepy.models.corrected_function import CorrectedFunction
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
@@ -105,7 +106,7 @@ def check_modelled(model: Any, form: str) -> None:
         raise ModelError(
             f"Readings correct the states of a model, and a {type(model).__name__} does not say what it is made of: "
             "it has no attribute `definition`. Give the OdeModel or DifferenceModel itself; parameters of a cost are "
-            "transformed by fmepy.transformed(cost, ...)."
+            f"transformed by fmepy.transformed(cost, ...).{equations_hint(model)}"
         )
     d.check_plain("PredictionErrorCost")
     if form == "observer" and d.kind == "difference":

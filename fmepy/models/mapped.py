@@ -95,6 +95,11 @@ class Around:
         return str(getattr(self.inner, "x_name", "time"))
 
     @property
+    def x_note(self) -> str:
+        """What is said of observations with another column."""
+        return str(getattr(self.inner, "x_note", ""))
+
+    @property
     def times(self) -> Vector:
         """The model's times."""
         times: Vector = self.inner.times

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from fmepy.dmi import sheets
 from fmepy.dmi.database import Database, as_database
 from fmepy.dmi.items import item
 from fmepy.errors import ArgumentError, DataError
@@ -218,6 +221,58 @@ def test_bad_files_that_are_no_text_or_no_tables(tmp_path):
         Database(str(tmp_path / "a.xlsx"))
     with pytest.raises(DataError, match="no file or folder called ''"):
         Database("")
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("=SUM(A1:A3)", "'=SUM\\(A1:A3\\)' in column 'value' is no number"),
+        ("\"=cmd|' /C calc'!A0\"", "is no number"),
+        ("__import__('os').getcwd()", "is no number"),
+        ("9" * 5000, "in column 'value'; where there is no datum, leave the cell empty"),
+        ('"' + "x" * 200_000 + '"', "field larger than field limit"),
+        ("1\x00", "bytes that no text has"),
+        ('"1\nj,2', "this is no CSV"),
+    ],
+)
+def test_a_cell_is_a_number_and_nothing_that_is_computed(tmp_path, cell, said):
+    with pytest.raises(DataError, match=rf"bad.csv:\d: .*{said}"):
+        Database(written(tmp_path / "db", bad=f"name,value\nk,{cell}\n"))
+
+
+def test_what_is_no_file_and_links_that_lead_nowhere_or_round_and_round(tmp_path):
+    folder = tmp_path / "db"
+    folder.mkdir()
+    (folder / "good.csv").write_text("name,value\nk,1\n")
+    (folder / "round").symlink_to(folder)
+    assert Database(str(folder)).numbers == {"k": 1}
+    bad = folder / "bad.csv"
+    for make, said in (
+        (bad.mkdir, "bad.csv' of the data base is no file"),
+        (lambda: os.mkfifo(bad), "bad.csv' of the data base is no file"),
+        (lambda: bad.symlink_to(folder / "nowhere"), "There is no file .*bad.csv"),
+        (lambda: bad.symlink_to(bad), "cannot be read: Too many levels"),
+    ):
+        make()
+        with pytest.raises(DataError, match=said):
+            Database(str(folder))
+        bad.rmdir() if bad.is_dir() else bad.unlink()
+
+
+def test_sqlite_files_that_are_damaged_or_have_no_end(tmp_path, monkeypatch):
+    (tmp_path / "cut.sqlite").write_bytes(b"SQLite format 3\x00" + bytes(range(256)) * 20)
+    with pytest.raises(DataError, match="cannot be read as a SQLite file"):
+        Database(str(tmp_path / "cut.sqlite"))
+    monkeypatch.setattr(sheets, "MOST_ROWS", 1000)
+    monkeypatch.setattr(sheets, "MOST_WORK", 2)
+    for seen, said in (("r", "more than 1000 rows"), ("r WHERE value < 0", "interrupted")):
+        path = tmp_path / f"{said[:4]}.sqlite"
+        with closing(sqlite3.connect(path)) as c:
+            endless = "SELECT 'a', 1 UNION ALL SELECT name, value + 1 FROM r"
+            c.execute(f"CREATE VIEW q AS WITH RECURSIVE r(name, value) AS ({endless}) SELECT * FROM {seen}")
+            c.commit()
+        with pytest.raises(DataError, match=said):
+            Database(str(path))
 
 
 def test_a_bad_cell_of_a_sqlite_table_is_told_with_its_row(tmp_path):

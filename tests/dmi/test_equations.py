@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from fmepy.dmi.equations import as_model
+from fmepy.dmi.functions import FUNCTIONS
+from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, module
 from fmepy.dmi.variables import system_of
 from fmepy.errors import ModelError
@@ -50,7 +52,7 @@ def test_the_difference_model_makes_the_steps_of_the_system(difference):
     wanted = run(program, 16, series={"u": np.interp(np.arange(17) * 0.25, TIMES, U)}, **VALUES)
     assert wanted.failed == ""
     found = difference()
-    np.testing.assert_array_equal(found["time"], np.arange(17))
+    np.testing.assert_array_equal(found["step"], np.arange(17))
     np.testing.assert_allclose(found[list(program.columns)].to_numpy(), wanted.rows, rtol=1e-10, atol=1e-12)
 
 
@@ -137,3 +139,32 @@ def test_what_is_no_equation_is_refused_by_name(kind, texts, said):
 def test_a_system_that_moves_by_rk4_is_no_difference_model():
     with pytest.raises(ModelError, match="rectangle rule"):
         _model("difference", "d(x)/dt = 1\nx(0) = 1", values={}, outputs=(), method="rk4")
+
+
+SPECIAL = {
+    "where": "where(x > 1 and not x > 5, x, 2)", "clip": "clip(1, 2, x, k)", "step": "step(x, 0.5)",
+    "ramp": "ramp(k, 0.5, 1.5)", "pulse": "pulse(k, 0.25, 1)", "sum": "sum([x, k])", "dot": "dot([x, k], [1, 2])",
+    "table": "table(x, [0, 1, 2], [0, 2, 3])", "lag": "lag(x, 0.5, 1)", "rate": "rate(x)", "smooth": "smooth(k * t, 2)",
+    "delay1": "delay1(k + t, 2)", "delay3": "delay3(k + t, 2)", "min": "min(x, k, t)", "max": "max(x, k)",
+    "pow": "pow(x, k)", "asin": "asin(x / 9)", "acos": "acos(x / 9)", "tan": "tan(x / 9)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["ode", "difference"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_becomes_an_equation_or_is_refused_in_words(name, kind):
+    text = f"d(x)/dt = 0.1 * y - 0.5 * x\ny = {SPECIAL.get(name, f'{name}(x)')}\nx(0) = x0"
+    data = {"x0": 1.3} | ({"k": 0.7} if "k" in SPECIAL.get(name, "") else {})
+    model = ModularModel([Module("m", text)], data, times=np.arange(0, 3.25, 0.25), dt=0.25)
+    refused = {"lag", "rate"} | ({"pulse"} if kind == "ode" else set())
+    if name in refused:
+        with pytest.raises(ModelError, match=rf"{name}\(...\) .*module 'm', line 2"):
+            model.compiled(kind)
+        return
+    made = model.compiled(kind)
+    if kind == "difference":
+        np.testing.assert_allclose(made()[["x", "y"]], model()[["x", "y"]], rtol=1e-11)
+        _, S = made.bind(["x0"]).sensitivities(np.array([1.3]))
+        assert np.isfinite(S).all()
+        return
+    np.testing.assert_allclose(made()["x"], model.replace(dt=1 / 256)()["x"], rtol=1e-2)

@@ -323,13 +323,42 @@ def test_a_python_module_runs_among_the_others():
     assert not model.bind().runs_on_threads
 
 
+def in_steps(data):
+    return data.assign(step=data["time"] / 0.5).drop(columns="time")
+
+
+def test_times_of_the_system_are_not_held_against_steps(model, data):
+    steps = model.replace(dt=0.5).compiled("difference")
+    assert steps().columns[0] == "step"
+    said = r"`x='time'`: .* steps of 0.5, .*obs.assign\(step=obs\['time'\] / 0.5\)"
+    sd = {"N": 1.0, "P": 0.3}
+    for copy in (
+        steps,
+        steps.replace(parms={"r": 0.3}),
+        pickle.loads(pickle.dumps(steps)),
+        fme.transformed(steps, {"r": "log"}),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            fme.SimulationCost(copy, data)
+    for cost in (
+        lambda: fme.FimlofCost(steps, data, process_noise={"N": 1.0}, measurement_noise=sd),
+        lambda: fme.PredictionErrorCost(steps, data, gain={"N": {"N": 0.5}}),
+        lambda: fme.fit_boundary(steps, data, ["r"]),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            cost()
+    assert fme.PredictionErrorCost(steps, in_steps(data), x="step", gain={"N": {"N": 0.5}}).model is steps
+    daily = ModularModel([Module("m", "d(x)/dt = -k * x\nx(0) = 1")], {"k": 0.5}, times=range(5), dt=1)
+    assert daily.compiled("difference")().columns[0] == "time"
+
+
 def test_its_equations_give_the_same_numbers_and_can_be_filtered(model, data):
     fast = model.replace(dt=0.5)
     steps, course = fast.compiled("difference"), fast.compiled("ode")
     np.testing.assert_allclose(steps()[["N", "P", "eaten"]], fast()[["N", "P", "eaten"]], rtol=1e-12)
     assert set(steps.parms.index) >= {"r", "K", "a", "e", "m"}
-    rows = data.assign(time=2 * data["time"])  # its time counts steps
-    exact = fme.SimulationCost(steps, rows).bind(["r", "a"])
+    rows = in_steps(data)
+    exact = fme.SimulationCost(steps, rows, x="step").bind(["r", "a"])
     by_runs = fme.SimulationCost(fast, data).bind(["r", "a"])
     np.testing.assert_allclose(by_runs.jacobian(by_runs.theta0), exact.jacobian(exact.theta0), rtol=1e-5, atol=1e-6)
     fine = fast.replace(dt=0.5 / 64, method="rk4")
@@ -341,9 +370,9 @@ def test_its_equations_give_the_same_numbers_and_can_be_filtered(model, data):
 @pytest.mark.slow
 def test_its_equations_can_be_filtered(model, data):
     """Which modules themselves cannot; without process noise, from a known start, it is simulation."""
-    steps, rows = model.replace(dt=0.5).compiled("difference"), data.assign(time=2 * data["time"])
+    steps, rows = model.replace(dt=0.5).compiled("difference"), in_steps(data)
     sd = {"N": 1.0, "P": 0.3}
-    flt = fme.FimlofCost(steps, rows, process_noise={"N": 1e-9}, measurement_noise=sd)
+    flt = fme.FimlofCost(steps, rows, x="step", process_noise={"N": 1e-9}, measurement_noise=sd)
     own = fme.SimulationCost(model.replace(dt=0.5), data, measurement_noise=sd)
     assert flt() == pytest.approx(own().minus2loglik, rel=1e-8)
 
@@ -358,7 +387,10 @@ def test_series_of_its_equations_are_those_of_the_data_base():
 
 
 def test_costs_that_need_equations_refuse_it_by_name(model, data):
-    with pytest.raises(ArgumentError, match=r"ModularModel|compiled"):
+    hint = r'The equations of its modules are one: model.compiled\("difference"\)'
+    with pytest.raises((ArgumentError, ModelError), match=hint):
+        fme.fit_boundary(model, data, ["r"], segments=3)
+    with pytest.raises(ArgumentError, match=hint):
         fme.FimlofCost(model, data, process_noise={"N": 1.0}, measurement_noise={"N": 1.0, "P": 1.0})
-    with pytest.raises(ArgumentError, match=r"ModularModel|compiled"):
+    with pytest.raises(ModelError, match=hint):
         fme.PredictionErrorCost(model, data, gain={"N": {"N": 0.5}})
