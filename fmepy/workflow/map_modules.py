@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fmepy.workflow.model_file import read_model
+from fmepy.workflow.model_file import data_paths, read_model
 from fmepy.workflow.told import drawn, folder_for, show_diagnostics, written
 from fmepy.workflow.toml import Section
 
@@ -30,9 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     file = Path(given.file)
+    section = Section.read(file)
     with show_diagnostics():
-        model = read_model(Section.read(file))
-    folder = folder_for(file, given.output)
+        model = read_model(section)
+    folder = folder_for(file, given.output, data_paths(section))
     print(model.variable_map.to_string())
     files = [
         written(model.variable_map.reset_index(), folder / "variable_map.csv"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,11 @@ def read_data(section: Section) -> Database:
         except ArgumentError as error:
             raise parameters.error(key, str(error)) from None
     return found
+
+
+def data_paths(section: Section) -> list[Path]:
+    """Return the sources of the key ``data``."""
+    return [section.beside(name) for name in section.texts("data") or []]
 
 
 def read_times(section: Section) -> Vector:

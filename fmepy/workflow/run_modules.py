@@ -11,7 +11,7 @@ import pandas as pd
 
 from fmepy.dmi.model import ModularModel
 from fmepy.parallel.progress import Progress
-from fmepy.workflow.model_file import read_model
+from fmepy.workflow.model_file import data_paths, read_model
 from fmepy.workflow.told import drawn, folder_for, show_diagnostics, written
 from fmepy.workflow.toml import Section
 
@@ -49,9 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     file = Path(given.file)
+    section = Section.read(file)
     with show_diagnostics():
-        model = read_model(Section.read(file), strict=given.strict)
-    folder = folder_for(file, given.output)
+        model = read_model(section, strict=given.strict)
+    folder = folder_for(file, given.output, data_paths(section))
     with show_diagnostics():
         out = _run(model)
     done = {

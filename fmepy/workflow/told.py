@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,22 @@ def show_diagnostics() -> Iterator[None]:
         yield
 
 
-def folder_for(file: Path, output: str | None) -> Path:
+def folder_for(file: Path, output: str | None, data: Iterable[Path] = ()) -> Path:
     """Return the folder to write to, made: what was named, or that of the file's stem beside it.
 
     Raises
     ------
     ArgumentError
-        It cannot be made.
+        It cannot be made; it is one of the folders of `data`, and what is written would be read the next time.
     """
     folder = file.with_suffix("") if output is None else Path(output)
     if folder == file:  # a file without a suffix
         folder = file.with_name(f"{file.name}_outputs")
+    if any(folder.resolve() == d.resolve() for d in data):
+        raise ArgumentError(
+            f"The tables would be written to {str(folder)!r}, among the data, and be read as such the next time. Name "
+            "another folder: --output DIR."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -178,6 +178,15 @@ def test_wrong_arguments(case, capsys):
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["run", "map"])
+def test_nothing_is_written_among_the_data(case, capsys, command):
+    (case / "model.toml").rename(case / "db.toml")
+    assert run(command, case / "db.toml") == 2
+    assert "among the data" in capsys.readouterr().err
+    assert [p.name for p in (case / "db").iterdir()] == ["constants.csv"]
+    assert run(command, case / "db.toml", "--output", case / "out") == 0
+
+
 def test_a_run_that_fails_ends_with_1(case, capsys):
     edited(case, "prey.fme", "eaten\n", "eaten + N ** 9\n")
     assert run("run", case / "model.toml") == 1
