@@ -244,8 +244,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     _own: pd.Series = field(init=False)
 
     def __post_init__(self) -> None:
-        _check_model(self.model)
-        check_times_column(self.model, self.x)
+        _check_model(self.model, self.x)
         check_choice(self.interpolate, ("exact", "grid"), "interpolate")
         table = as_table(self.obs)
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
@@ -492,9 +491,9 @@ class SimulationCost(RunsOfCost, AddableCost):
         return Places(c.names, None if self.x is None else c.x, self.interpolate == "grid", c.x_name, runs)
 
 
-def _check_model(model: Any) -> None:
+def _check_model(model: Any, x: str | None) -> None:
     if isinstance(model, Model):
-        return
+        return check_times_column(model, x)
     advice = "In a function of your own, return modCost(output, obs) instead." if callable(model) else ""
     raise ArgumentError(
         f"`model` must be a fmepy model, such as an OdeModel; got {type(model).__name__}. {advice}".rstrip()
