@@ -34,7 +34,8 @@ from fmepy.filtering.run import Functions
 from fmepy.filtering.statespace import StateSpace
 from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, Tolerances
 from fmepy.models.engines.base import SolverOptions
-from fmepy.models.engines.diffsol import DiffsolStepper, NotCompilableError, is_available
+from fmepy.models.engines.diffsl import NotCompilableError
+from fmepy.models.engines.diffsol import DiffsolStepper, is_available
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.running.accuracy import RELATIVE
 from fmepy.models.running.forcings import Forcing
