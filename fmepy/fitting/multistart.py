@@ -176,7 +176,8 @@ def _told(
         missed=missed_share(int(np.sum(numbers > 0)), len(found)),
         above=pd.Series(above),
         scales=design.scales,
-        label="-2 log L" if problem.objective.is_scalar else "sum of squares",
+        label=("-2 log L" if problem.objective.is_scalar else "sum of squares")
+        + ("" if problem.prior is None else " with the prior"),
         lower=pd.Series(problem.lower, index=names),
         upper=pd.Series(problem.upper, index=names),
         interrupted=runs.interrupted,

@@ -137,7 +137,7 @@ class _Walk:
         while self.points[-1].tau < tau:
             here = self.points[-1]
             u = self._next(here)
-            if self.over is not None and u >= self.over.u:
+            if self.over is not None and u >= self.over.u * (1 - 1e-9):  # a place is what rounding makes of it
                 if not self._is_coarse(here, self.over):
                     self._keep(self.over)
                     continue

@@ -107,6 +107,7 @@ def test_with_a_prior_the_highest_posterior_is_the_best():
     assert fit.par["a"] < -1
     assert fit.minimised == fit.starts["value"].min() == fit.multistart.optima["value"].iloc[0]
     assert fit.starts["ssr"].min() < fit.deviance < fit.minimised
+    assert "(-2 log L with the prior)" in repr(fit.multistart)
 
 
 def test_a_start_that_fails_says_why():

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import brentq, minimize_scalar
-from scipy.stats import chi2, f, norm
+from scipy.stats import chi2, f, norm, t
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, InterruptedWarning, ParameterError
@@ -364,3 +364,17 @@ def test_which_must_be_names():
     fit = fme.modFit(lambda p: [p["a"] - 1, p["a"] - 2.0], {"a": 0.0})
     with pytest.raises(ArgumentError, match="a name or a list of names; got True"):
         fme.profile(lambda p: [p["a"] - 1, p["a"] - 2.0], fit, True)
+
+
+@pytest.mark.parametrize("c", [2.0519, 2.0692, 2.5536, 2.6])
+def test_a_first_step_too_far_is_halved_whatever_rounding_makes_of_its_place(c):
+    prior = {"a": t(5, c, 0.3)}  # not normal: nothing is known of the curvature, and the first step is a guess
+
+    def residuals(p):
+        return np.array([20 * (p["a"] - c), 10 * (p["b"] - 1), 5 * (p["a"] - c - 0.3 * (p["b"] - 1))])
+
+    bounds = {"lower": {"a": 0.0, "b": -np.inf}, "upper": {"a": 3.9, "b": np.inf}}
+    fit = modFit(residuals, {"a": c + 0.1, "b": 0.8}, prior=prior, **bounds)
+    found = profile(residuals, fit, ["a"], prior=prior, num=5, **bounds)
+    lower, upper = found.intervals.loc["a", ["lower", "upper"]]
+    assert upper - c == pytest.approx(c - lower, rel=1e-3)

@@ -395,6 +395,7 @@ def test_a_step_that_is_done_need_not_be_in_the_file(file):
         (SHORT, "", "no step is named"),
         (without(SHORT, "fit"), None, "decay.toml:4: the step 'sample' needs the step 'fit'"),
         (SHORT.replace("run =", "require = { max_collinearity = 10 }\nrun ="), None, "demanded of the step screen"),
+        (SHORT.replace("fit = {}", 'fit = {}\nscreen = { sensvar = ["A"] }'), None, "decay.toml:5: `sensvar` chooses"),
         (SHORT.replace("fit = {}", "fit = {}\nfilter = {}"), None, "decay.toml:5: `filter`"),
         (QUICK.replace("fit = {}", 'fit = {}\nscenarios = { table = "what_iff.csv" }'), None, "'what_if.csv'"),
         (QUICK.replace("fit = {}", "fit = {}\nranges = { parRange = { q = [0.1, 0.2] }, with_error = true }"), None,

@@ -73,6 +73,7 @@ def residuals_of(task: Task, fit: ModFit) -> pd.DataFrame | None:
 def verdict(task: Task, result: ModFit) -> str:
     """Return whether it converged, and where to."""
     value = f"-2 log L {result.minus2loglik:.6g}" if result.is_scalar else f"sum of squares {result.ssr:.6g}"
+    value += f", {result.minimised:.6g} with the prior" if result.with_prior else ""
     bound = f" On a bound: {', '.join(result.at_bound)}." if result.at_bound else ""
     if result.converged:
         return f"The fit by {result.method} converged: {value}.{bound}"

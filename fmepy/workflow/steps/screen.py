@@ -35,7 +35,12 @@ def size(task: Task, arguments: Mapping[str, Any]) -> str:
 
 
 def check(task: Task, arguments: Mapping[str, Any]) -> None:
-    """Refuse unknown parameters."""
+    """Refuse unknown parameters, and what a cost decides by itself."""
+    for key in ("sensvar", "map"):
+        if key in arguments and is_ours(task.cost):
+            raise task.case.section.error(
+                (NAME, key), f"`{key}` chooses columns of a model; the cost has its own, the data's. Leave it out."
+            )
     for key in ("senspar", "parset"):
         check_named(task, NAME, key, arguments.get(key), task.start.index)
 
