@@ -85,6 +85,12 @@ def split_names(app: Sphinx, what: str, name: str, thing: object, options: objec
     lines[first:last] = told
 
 
+def keep_sentences(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Keep napoleon from taking "Bounds: none for ..." of a property for its type and its description."""
+    if what == "property" and lines:
+        lines[0] = lines[0].replace(": ", " – ", 1)
+
+
 def drop_marks(app: Sphinx, doctree: nodes.document) -> None:
     """Drop from code what is said to ruff alone."""
     for block in doctree.findall(nodes.literal_block):
@@ -113,6 +119,7 @@ def say_thumbnails(app: Sphinx, doctree: nodes.document, page: str) -> None:
 def setup(app: Sphinx) -> None:
     """Let them have their turn."""
     app.connect("autodoc-process-docstring", split_names, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", keep_sentences, priority=400)
     app.connect("doctree-read", drop_marks)
     app.connect("doctree-read", say_pictures)
     app.connect("doctree-resolved", say_thumbnails)
