@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from scipy.integrate import odeint
@@ -12,11 +13,12 @@ from scipy.sparse import lil_array
 
 import fmepy as fme
 from benchmarks.row import Row, at_least, at_most
+from fmepy.boundary.shooting_segments import Segments
 
 SAMPLES, SEGMENTS, SD = 10_000, 100, 0.1
 TRUE = {"s": 10.0, "r": 28.0, "b": 8 / 3, "x0": -8.0, "y0": 7.0, "z0": 27.0}
-STEPS = 4  # of a search that is cut short, to be timed
-REPEATS = 5
+STEPS = 8  # of a search that is cut short, to be timed
+REPEATS = 10
 
 
 def lorenz(t, x, y, z, *, s=10.0, r=28.0, b=8 / 3):
@@ -41,19 +43,30 @@ def record() -> tuple[Any, dict[str, Any], np.ndarray]:
     return model, data, path
 
 
-def iteration(model: Any, data: dict[str, Any], path: np.ndarray, segments: int) -> float:
-    """Return the seconds of an iteration: the fastest of longer searches less that of shorter ones, from a path."""
+def iteration(model: Any, data: dict[str, Any], path: np.ndarray, segments: int) -> tuple[float, float]:
+    """Return the seconds from one run of all segments to the next, and those of a simulation, each in a fast search.
+
+    What comes before the first run of the segments and after the last one belongs to a fit, not to an iteration.
+    """
     begin = dict(zip(("time", "x", "y", "z"), (data["time"], *path.T), strict=True))
+    guess = {k: 1.05 * v for k, v in TRUE.items()}
+    bound, run_segments, ran, runs, between = model.bind(runs=1000), Segments.at, [], [], []
+    bound.simulate(bound.theta0)
 
-    def search(steps: int) -> tuple[float, int]:
-        guess = {k: 1.05 * v for k, v in TRUE.items()}
-        began = time.perf_counter()
-        fit = fme.fit_boundary(model, data, guess, segments=segments, err="err", max_iter=steps, path=begin)
-        return time.perf_counter() - began, fit.fit.evaluations
+    def at(*words: Any) -> Any:
+        ran.append(time.perf_counter())
+        return run_segments(*words)
 
-    pairs = [(search(1), search(1 + STEPS)) for _ in range(REPEATS)]
-    (short, few), (long, many) = (min(times) for times in zip(*pairs, strict=True))
-    return (long - short) / (many - few)
+    for _ in range(REPEATS):
+        ran.clear()
+        with patch.object(Segments, "at", at):
+            fme.fit_boundary(model, data, guess, segments=segments, err="err", max_iter=STEPS, path=begin)
+        between.append((ran[-1] - ran[0]) / (len(ran) - 1))
+        for _ in range(5):
+            began = time.perf_counter()
+            bound.simulate(bound.theta0)
+            runs.append(time.perf_counter() - began)
+    return min(between), min(runs)
 
 
 def of_scipy(data: dict[str, Any], path: np.ndarray) -> float:
@@ -89,14 +102,9 @@ def shooting() -> Row:
     fit = fme.fit_boundary(model, data, {k: 1.05 * v for k, v in TRUE.items()}, segments=SEGMENTS, err="err")
     assert fit.converged, fit.message
     assert max(abs(fit.par[k] - TRUE[k]) for k in "srb") < 0.01, fit.par
-    bound = model.bind(runs=1000)
-    bound.simulate(bound.theta0)
-    runs = []
-    for _ in range(5):
-        began = time.perf_counter()
-        bound.simulate(bound.theta0)
-        runs.append(time.perf_counter() - began)
-    half, ours, twice = (iteration(model, data, path, n) for n in (SEGMENTS // 2, SEGMENTS, 2 * SEGMENTS))
+    (half, _), (ours, simulation), (twice, _) = (
+        iteration(model, data, path, n) for n in (SEGMENTS // 2, SEGMENTS, 2 * SEGMENTS)
+    )
     theirs = of_scipy(data, path)
     return Row(
         f"multiple shooting, an iteration: {SAMPLES:,} samples in {SEGMENTS} segments, 3 states, 6 unknowns",
@@ -104,7 +112,7 @@ def shooting() -> Row:
         "least_squares with a sparse Jacobian, segments by odeint by hand",
         theirs,
         [
-            at_most(ours / min(runs), 10, "{:.1f} simulations"),
+            at_most(ours / simulation, 10, "{:.1f} simulations"),
             at_most(twice / half, 4, "{:.2f} times as long with four times the segments"),
             at_least(theirs / ours, 10, "{:.0f} x"),
         ],

@@ -230,8 +230,7 @@ def _closed(
             at = place[node]
             out[:, at : at + n] += M[:, k * n : (k + 1) * n]
         mine = records.own[record]
-        columns = n_x + np.where(mine < 0, records.n_par, mine)
-        np.add.at(out.T, columns, M[:, len(ends) * n : -1].T)
+        out[:, n_x + np.where(mine < 0, records.n_par, mine)] = M[:, len(ends) * n : -1]  # twice: of what nothing moves
         out[:, -1] = M[:, -1]
         return out
 
