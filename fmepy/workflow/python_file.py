@@ -14,6 +14,7 @@ from fmepy.workflow.toml import Section
 
 _BESIDE: set[str] = set()
 """Modules that the last file imported from its own folder."""
+_INSTALLED = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
 
 
 def split_name(section: Section) -> tuple[Path, str]:
@@ -34,7 +35,8 @@ def split_name(section: Section) -> tuple[Path, str]:
 def read_python(section: Section) -> tuple[Any, list[Path]]:
     """Return the object, and the files that were imported for it: the file and others of its folder.
 
-    The folder is put on Python's path, as it is when a file is run.
+    The folder is put on Python's path, as it is when a file is run. What a program that asks has imported of it is set
+    aside meanwhile: what is run, and what counts as an input, is what stands in the files now.
 
     Raises
     ------
@@ -44,16 +46,21 @@ def read_python(section: Section) -> tuple[Any, list[Path]]:
     import cloudpickle
 
     path, name = split_name(section)
-    folder = str(path.parent.resolve())
-    for other in _BESIDE:  # of another case, or as they were before they were edited
+    folder = path.parent.resolve()
+    theirs = {n: m for n, m in list(sys.modules.items()) if n not in _BESIDE and _is_beside(n, m, folder)}
+    for other in (*_BESIDE, *theirs):
         sys.modules.pop(other, None)
     _BESIDE.clear()
-    sys.path[:] = [folder, *(p for p in sys.path if p != folder)]
-    known = set(sys.modules)
+    sys.path[:] = [str(folder), *(p for p in sys.path if p != str(folder))]
     importlib.invalidate_caches()
-    module = _imported(section, path)
-    beside = {n: m for n, m in list(sys.modules.items()) if n not in known and _file_of(m).parent == Path(folder)}
-    _BESIDE.update(beside)
+    try:
+        module = _imported(section, path)
+        beside = {n: m for n, m in list(sys.modules.items()) if m is not module and _is_beside(n, m, folder)}
+        for one in (module, *beside.values()):  # workers know no modules of these names
+            cloudpickle.register_pickle_by_value(one)
+        _BESIDE.update(beside.keys() - theirs.keys())
+    finally:
+        sys.modules.update(theirs)
     if not hasattr(module, name):
         public = [n for n in vars(module) if not n.startswith("_")]
         raise section.error("python", f"{path.name} holds no {name!r}.{did_you_mean(name, public)}")
@@ -63,9 +70,20 @@ def read_python(section: Section) -> tuple[Any, list[Path]]:
             "python",
             f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(found).__name__}.",
         )
-    for one in (module, *beside.values()):  # workers know no modules of these names
-        cloudpickle.register_pickle_by_value(one)
     return found, sorted({path.resolve(), *map(_file_of, beside.values())})
+
+
+def is_own(file: str | Path, folder: Path) -> bool:
+    """Tell whether a file of Python is the user's: in a folder or below, and not of a library that lies there."""
+    path = Path(file)
+    if "site-packages" in path.parts or not path.is_file():
+        return False
+    above, of_folder = path.resolve().parents, (folder, *folder.parents)
+    return folder in above and not any(p in above and p not in of_folder for p in _INSTALLED)
+
+
+def _is_beside(name: str, module: Any, folder: Path) -> bool:
+    return name != "__main__" and isinstance(module, ModuleType) and is_own(_file_of(module), folder)
 
 
 def _file_of(module: ModuleType) -> Path:

@@ -18,6 +18,7 @@ from fmepy.workflow.demands import judged
 from fmepy.workflow.display import Display, heard
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.placing import placed_error
+from fmepy.workflow.python_file import is_own
 from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS, Doing, Tables, best_fit
 from fmepy.workflow.steps.fit import best_tables
@@ -346,19 +347,11 @@ def _said(error: BaseException, folder: Path) -> str:
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     cause: BaseException | None = error
     while cause is not None:
-        own = [f for f in traceback.extract_tb(cause.__traceback__) if _is_own(f.filename, folder)]
+        own = [f for f in traceback.extract_tb(cause.__traceback__) if is_own(f.filename, folder.resolve())]
         if own:
             return f"{own[-1].filename}:{own[-1].lineno}: {text}"
         cause = cause.__cause__ or cause.__context__
     return text
-
-
-def _is_own(filename: str, folder: Path) -> bool:
-    """Tell whether a file of Python is the user's: beside the calibration file, not in a library."""
-    path = Path(filename)
-    if not path.is_file() or "site-packages" in path.parts:
-        return False
-    return folder.resolve() in path.resolve().parents and Path(__file__).parents[1] not in path.resolve().parents
 
 
 def _sha(file: Path) -> str:

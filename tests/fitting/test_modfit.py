@@ -5,16 +5,19 @@ import pickle
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import lmfit
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import lognorm, norm
+from scipy.stats import lognorm, norm, t
 
 from fmepy.errors import ArgumentError, ConvergenceError, ParameterError, SimulationError
 from fmepy.fitting import ModFit, modFit
 from fmepy.fitting.methods.registry import METHODS
+from fmepy.fitting.problem import second_differences_of
+from fmepy.parameters.named import as_parameters, as_prior
 from tests.fitting.problems import PROBLEMS, case
 
 MONOD, BOD, LOGISTIC = PROBLEMS
@@ -295,6 +298,22 @@ def test_methods_agree_on_the_maximum_a_posteriori(method):
     other = modFit(line(X, Y), {"a": 0.1, "b": 0.5}, prior=prior, method=method)
     np.testing.assert_allclose(other.par, marq.par, rtol=1e-4)
     np.testing.assert_allclose(other.cov_scaled, marq.cov_scaled, rtol=1e-5)
+
+
+def test_the_hessian_holds_the_second_derivative_of_a_prior_that_is_not_normal():
+    prior = {"a": t(5, 1.0, 0.5)}  # at its mode -2 log density bends by 2 (5 + 1) / (5 0.5**2) = 9.6
+    fit = modFit(lambda p: np.array([2 * (p["a"] - 1), p["b"] - 2]), {"a": 1.2, "b": 1.0}, prior=prior)
+    np.testing.assert_allclose(fit.hessian, [[8 + 9.6, 0], [0, 2]], rtol=1e-3, atol=1e-3)
+
+
+def test_independent_priors_bend_by_themselves_as_together():
+    prior = as_prior({"a": t(5, 1.0, 0.5), "b": lognorm(0.3)}, as_parameters({"a": 1.0, "b": 1.0}))
+    box = {"lower": np.full(2, -np.inf), "upper": np.full(2, np.inf), "scale": np.ones(2), "inside": np.asarray}
+    theta = np.array([1.0, 1.1])
+    H = second_differences_of(SimpleNamespace(prior=prior, **box), theta)
+    together = second_differences_of(SimpleNamespace(prior=dataclasses.replace(prior, parts=None), **box), theta)
+    np.testing.assert_allclose(H, together, rtol=1e-4, atol=1e-4)
+    assert H[0, 0] == pytest.approx(9.6, rel=1e-3)
 
 
 def test_a_prior_that_is_not_normal_needs_a_scalar_method():

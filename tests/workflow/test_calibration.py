@@ -9,16 +9,21 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, FmepyError
 from fmepy.workflow import folder as folder_module
 from fmepy.workflow.command import main
 from fmepy.workflow.folder import CalibrationFolder
+from fmepy.workflow.steps import screen
+from fmepy.workflow.steps.results import Screened
+from fmepy.workflow.steps.scale import interval
 
 T = np.arange(12.0)
 N = 10 * 0.8**T * np.exp(0.05 * np.cos(5 * T))
@@ -654,3 +659,18 @@ def test_a_filter_writes_its_residuals_and_a_forecast(tmp_path):
     assert done.filter.forecast["time"].tolist() == [25.0, 26.0, 27.0]
     again = fme.workflow.calibrate(tmp_path / "level.toml")
     assert again.filter.result.loglik == done.filter.result.loglik
+
+
+def test_intervals_of_estimates_are_those_of_student_on_the_scale_of_the_fit():
+    x = np.arange(6.0)
+    fit = fme.modFit(lambda p: p["a"] + p["b"] * x - np.log(2 + x), {"a": 1.0, "b": 0.1})
+    half = stats.t.ppf(0.975, 4) * fit.std_error
+    ends = interval(SimpleNamespace(scale={"a": "log"}), fit)
+    np.testing.assert_allclose(ends.loc["b"], fit.par["b"] + np.array([-1, 1]) * half["b"])
+    np.testing.assert_allclose(ends.loc["a"], np.exp(fit.par["a"] + np.array([-1, 1]) * half["a"]))
+
+
+@pytest.mark.parametrize(("collinearity", "said"), [(19.0, "can tell them apart"), (21.0, "cannot tell them apart")])
+def test_the_verdict_of_screen_is_that_of_the_collinearity(collinearity, said):
+    sens = fme.sensFun(lambda p: {"x": [0, 1], "y": [p["a"], p["a"] * p["b"]]}, {"a": 1.0, "b": 2.0})
+    assert screen.verdict(None, Screened(sens, None, collinearity)).endswith(f"these data {said}.")

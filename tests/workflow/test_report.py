@@ -6,6 +6,7 @@ import html
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import matplotlib
@@ -15,7 +16,8 @@ import pytest
 
 import fmepy as fme
 from fmepy.workflow.report import render
-from fmepy.workflow.report.page import Cell
+from fmepy.workflow.report.agreement import agreement_of, say_agreement
+from fmepy.workflow.report.page import Cell, Draft
 from fmepy.workflow.report.tables import MOST_ROWS, table_of
 from fmepy.workflow.report.words import number
 from tests.workflow import browser
@@ -250,6 +252,33 @@ def test_a_reading_far_off_is_told_with_its_place(tmp_path):
     page = Page(render(*made(tmp_path, simple, pd.DataFrame({"day": T, "N": n}))))
     assert "1 reading of 12 lies more than three standard deviations from the model" in page.texts["warnings"]
     assert "Suspicious readings" in page.texts["fit"]
+
+
+def agreement(above):
+    """Return what the report makes of readings that lie so far above the model, one parameter being fitted."""
+    n = len(above)
+    table = pd.DataFrame({"name": "y", "x": np.arange(n), "obs": 5 + above, "mod": 5.0, "res": -above})
+    cost = SimpleNamespace(residuals=table, is_likelihood=False)
+    fit = SimpleNamespace(cost=cost, names=("a",), data=None)
+    found = SimpleNamespace(fit=fit, task=SimpleNamespace(cost=SimpleNamespace(err=None)), x_name="day")
+    made = agreement_of(found)
+    return made, say_agreement(Draft(), found, made)
+
+
+def test_deviations_are_in_units_of_the_spread_of_the_others():
+    above = np.array([0.1, -0.2, 0.05, 1.5, -0.1])
+    made, doubts = agreement(above)
+    others = (above @ above - above**2) / (5 - 1 - 1)  # variance of the others: one parameter, and itself
+    np.testing.assert_allclose(made.rows["z"], above / np.sqrt(others))
+    assert made.suspicious.index.tolist() == [3]
+    assert "1 reading of 5 lies more than three standard deviations from the model" in " ".join(doubts)
+
+
+def test_deviations_that_follow_each_other_are_alike_and_those_that_alternate_are_not():
+    x = np.arange(24)
+    pattern = "deviations that follow each other are alike"
+    assert pattern in " ".join(agreement(np.sin(2 * np.pi * x / 12))[1])
+    assert pattern not in " ".join(agreement((-1.0) ** x)[1])
 
 
 def test_warnings_and_missed_demands_stand_first(inputs):

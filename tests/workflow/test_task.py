@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import sys
 
 import numpy as np
 import pandas as pd
@@ -134,6 +136,23 @@ def test_python_names_a_model_a_cost_or_a_function(write, name):
     assert task_of(path).inputs["model"] != before, "what the file imports from beside it counts"
     with pytest.raises(ArgumentError, match="runs Python, which --no-python forbids"):
         task_of(path, python=False)
+
+
+def test_what_counts_of_a_python_file_is_what_it_imports_now_from_its_folder_and_below(write, monkeypatch):
+    code = "from helpers_of_a_case.rates import K\ndef f(p): return [p['a'] - K]\n"
+    path = write('model = { python = "case.py:f" }\nparameters = { a = { start = 1 } }\n', case_py=code)
+    folder = path.parent / "helpers_of_a_case"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "rates.py").write_text("K = 2.0\n")
+    monkeypatch.syspath_prepend(str(path.parent))
+    theirs = importlib.import_module("helpers_of_a_case.rates")  # as a program does that calls `calibrate`
+    before = task_of(path)
+    (folder / "rates.py").write_text("K = 30.0\n")
+    after = task_of(path)
+    assert (before.cost({"a": 0.0}), after.cost({"a": 0.0})) == ([-2.0], [-30.0])
+    assert before.inputs["model"] != after.inputs["model"]
+    assert sys.modules["helpers_of_a_case.rates"] is theirs
 
 
 def test_no_python_refuses_before_anything_is_imported(write, capsys):
