@@ -1,9 +1,9 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""The chain of segments of a record, made one stretch from its first node to its last; translated, see `compiled`.
+"""The segments of a record, made one stretch from its first node to its last; translated, see `compiled`.
 
-A stretch from node a to node c is rows in (dx_a, dx_c, dp, 1): constraints C, and triangular squares V. Where two meet,
-in node b, orthogonal matrices make the rows of both triangular, dx_b first; the first rows say what dx_b is in terms of
-the rest, and those below are the stretch from a to c. Everything stands transposed here: a column a row.
+A stretch from node a to node c is rows in (dx_a, dx_c, dp, 1): constraints C, and squares V. Where two meet, in node b,
+orthogonal matrices make the rows of both triangular, dx_b first; the first rows say what dx_b is in terms of the rest,
+and those below are the stretch from a to c. Everything stands transposed here: a column a row.
 """
 
 from __future__ import annotations
@@ -15,59 +15,86 @@ from fmepy.compiled.triangular import lower_factor
 from fmepy.types import Cube, IntVector, Matrix
 
 
-class Stack(NamedTuple):
-    """Rows of many squares, transposed, and room for the same made triangular: shape (n, w, n_row) and (n, w, w)."""
-
-    rows: Cube
-    made: Cube
-
-
 class Chain(NamedTuple):
-    """The stretches of all records.
+    """The segments of all records, and their steps.
 
     Attributes
     ----------
-    C : ndarray, shape (n_stretch, w, n_state) or (n_stretch, w, 0)
-        Constraints, transposed; at the end the first of a record holds those of the whole.
-    V : ndarray, shape (n_stretch, w, w)
-        Squares, transposed; so these.
-    begins : ndarray of int, shape (n_chain + 1,)
-        The first stretch of every record; at the end how many there are.
-    relation : ndarray, shape (n_stretch, n_state, w)
-        ``dx_b + relation (dx_a, dx_c, dp, -1) = 0`` of the node where a stretch begins, a being the record's first.
-    dx : ndarray, shape (n_stretch + n_chain, n_state)
-        The nodes' steps, record after record. `spread` is given the first and the last of each.
-    dp : ndarray, shape (n_chain, n_own)
+    rows, A, B, gap : ndarray
+        See `shooting_linear.Linear`.
+    begins : ndarray of int, shape (n_record + 1,)
+        The first segment of every record; at the end how many there are.
+    sigma : float
+        Scale of the defects; 0 where continuity is exact.
+    root : float
+        Of the damping.
+    C : ndarray, shape (n_record, w, n_state) or (n_record, w, 0), with w = 2 n_state + n_own + 1
+        The constraints of whole records, transposed: they come out, if there is more than one segment.
+    V : ndarray, shape (n_record, w, max(w, n_row + 2 n_state))
+        So the squares.
+    relation : ndarray, shape (n_segment, n_state, w)
+        ``dx_b + relation (dx_a, dx_c, dp, -1) = 0`` of the node where a segment begins, a being the record's first.
+    dx : ndarray, shape (n_segment, n_state)
+        The nodes' steps. `spread` is given the first and the last of each record.
+    dp : ndarray, shape (n_record, n_own)
     """
 
+    rows: Cube
+    A: Cube
+    B: Cube
+    gap: Matrix
+    begins: IntVector
+    sigma: float
+    root: float
     C: Cube
     V: Cube
-    begins: IntVector
     relation: Cube
     dx: Matrix
     dp: Matrix
 
 
-def triangular(stack: Stack) -> None:
-    """Make rows triangular, one square after the other; the rows are overwritten."""
-    w, m = stack.rows.shape[1], stack.rows.shape[2]
-    for s in range(stack.rows.shape[0]):
-        lower_factor(stack.rows[s], w, m)
-        for j in range(w):
-            for i in range(min(w, m)):
-                stack.made[s, j, i] = stack.rows[s, j, i]
-
-
-def _put(M, n, place, W, at):
-    """Write a stretch's columns into (dx_b, dx_a, dx_c, dp, 1), from `at` on; b is its end (1) or its begin (0)."""
-    w, rows = M.shape
-    for i in range(rows):
+def _continuity(chain, s, size, end, W, at):
+    """Write the constraints of a segment, divided by `size`, from column `at` on; see `_squares`."""
+    A, B, gap = chain.A[s], chain.B[s], chain.gap[s]
+    n, q = B.shape
+    for i in range(n):
+        for j in range(W.shape[0]):
+            W[j, at + i] = 0.0
         for j in range(n):
-            W[j, at + i] = M[place * n + j, i]
-            W[(2 - place) * n + j, at + i] = M[(1 - place) * n + j, i]
-            W[(1 + place) * n + j, at + i] = 0.0
-        for j in range(2 * n, w):
-            W[n + j, at + i] = M[j, i]
+            W[j, at + i] = A[i, j] / size
+        W[end + i, at + i] = -1.0 / size
+        for j in range(q):
+            W[end + n + j, at + i] = B[i, j] / size
+        W[end + n + q, at + i] = -gap[i] / size
+
+
+def _squares(chain, s, end, W, at):
+    """Write the squares of a segment from column `at` on: its start in the first rows, its end and dp from `end` on."""
+    rows = chain.rows[s]
+    m, n = rows.shape[0], chain.B.shape[1]
+    for i in range(m + n):
+        for j in range(W.shape[0]):
+            W[j, at + i] = 0.0
+    for i in range(m):
+        for j in range(n):
+            W[j, at + i] = rows[i, j]
+        for j in range(n, rows.shape[1]):
+            W[end + j, at + i] = rows[i, j]
+    for j in range(n):
+        W[j, at + m + j] = chain.root
+    if chain.sigma > 0.0:
+        _continuity(chain, s, chain.sigma, end, W, at + m + n)
+
+
+def _put(M, n, columns, W):
+    """Write the columns of a stretch that ends in b into (dx_b, dx_a, dx_c, dp, 1)."""
+    for i in range(columns):
+        for j in range(n):
+            W[j, i] = M[n + j, i]
+            W[n + j, i] = M[j, i]
+            W[2 * n + j, i] = 0.0
+        for j in range(2 * n, M.shape[0]):
+            W[n + j, i] = M[j, i]
 
 
 def _relate(W, n, relation):
@@ -80,54 +107,62 @@ def _relate(W, n, relation):
             relation[i, k] = total / W[i, i]
 
 
-def _kept(W, n, at, M):
+def _kept(W, n, at, columns, M):
     """Write what is left without dx_b, from column `at` on."""
     for j in range(M.shape[0]):
         for i in range(M.shape[1]):
-            M[j, i] = W[n + j, at + i]
+            M[j, i] = W[n + j, at + i] if at + i < columns else 0.0
 
 
 def condense(chain: Chain) -> None:
-    """Make one stretch of every record's."""
-    C, V = chain.C, chain.V
-    m, w, n = C.shape[2], V.shape[1], chain.relation.shape[1]
-    W, D = new(w + n, 2 * w), new(w + n, 2 * n)
+    """Make one stretch of every record's segments but the last, which ends nowhere."""
+    n, w, most = chain.B.shape[1], chain.V.shape[1], chain.V.shape[2]
+    leaf = chain.rows.shape[1] + n
+    if chain.sigma > 0.0:
+        leaf += n
+    W, D = new(w + n, most + leaf), new(w + n, 2 * n)
     for record in range(chain.begins.shape[0] - 1):
-        first = chain.begins[record]
-        for s in range(first + 1, chain.begins[record + 1]):
+        first, last = chain.begins[record], chain.begins[record + 1] - 1
+        if first == last:
+            continue
+        C, V = chain.C[record], chain.V[record]
+        columns = leaf
+        _squares(chain, first, n, V, 0)
+        if chain.sigma == 0.0:
+            _continuity(chain, first, 1.0, n, C, 0)
+        for s in range(first + 1, last):
             relation = chain.relation[s]
-            _put(V[first], n, 1, W, 0)
-            _put(V[s], n, 0, W, w)
-            if m == 0:
-                lower_factor(W, w + n, 2 * w)
+            _put(V, n, columns, W)
+            _squares(chain, s, 2 * n, W, columns)
+            both, columns = columns + leaf, w
+            if chain.sigma > 0.0:
+                lower_factor(W, w + n, both)
                 _relate(W, n, relation)
-                _kept(W, n, n, V[first])
+                _kept(W, n, n, both, V)
                 continue
-            _put(C[first], n, 1, D, 0)
-            _put(C[s], n, 0, D, n)
+            _put(C, n, n, D)
+            _continuity(chain, s, 1.0, 2 * n, D, n)
             lower_factor(D, w + n, 2 * n)
             _relate(D, n, relation)
-            _kept(D, n, n, C[first])
+            _kept(D, n, n, 2 * n, C)
             for k in range(w):
                 for j in range(n):
-                    for i in range(2 * w):
+                    for i in range(both):
                         W[n + k, i] -= relation[j, k] * W[j, i]
-            lower_factor(W[n:], w, 2 * w)
-            _kept(W, n, 0, V[first])
+            lower_factor(W[n:], w, both)
+            _kept(W, n, 0, both, V)
 
 
 def spread(chain: Chain) -> None:
     """Set the steps of the nodes between, from those of the first and last and of the unknowns."""
     dx, n, q = chain.dx, chain.dx.shape[1], chain.dp.shape[1]
     for record in range(chain.begins.shape[0] - 1):
-        begin = chain.begins[record]
-        node = begin + record  # a record has one node more than stretches
-        for s in range(chain.begins[record + 1] - 1, begin, -1):
-            b = s + record
+        first = chain.begins[record]
+        for s in range(chain.begins[record + 1] - 2, first, -1):
             for i in range(n):
                 total = -chain.relation[s, i, 2 * n + q]
                 for j in range(n):
-                    total += chain.relation[s, i, j] * dx[node, j] + chain.relation[s, i, n + j] * dx[b + 1, j]
+                    total += chain.relation[s, i, j] * dx[first, j] + chain.relation[s, i, n + j] * dx[s + 1, j]
                 for j in range(q):
                     total += chain.relation[s, i, 2 * n + j] * chain.dp[record, j]
-                dx[b, i] = -total
+                dx[s, i] = -total

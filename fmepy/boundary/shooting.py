@@ -270,7 +270,7 @@ def half_covariance(search: _Search) -> Matrix:
     felt = search.linear().felt()
     scale = search.scale / np.where(felt > 0, felt, 1.0)
     step = search.segments.linear(search.at, search.state_scale, scale, search.size).step(None, 0.0)
-    _, s, V = np.linalg.svd(step.squares)
+    _, s, V = np.linalg.svd(step.squares, full_matrices=False)
     out: Matrix = scale[:, None] * (step.basis @ (V.T / np.maximum(s, 1e-16 * s[0]))) / search.size
     return out
 

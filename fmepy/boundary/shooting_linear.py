@@ -27,17 +27,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from fmepy.boundary.condensed import Chain, Stack, condense, spread, triangular
+from fmepy.boundary.condensed import Chain, condense, spread
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Records:
     """Which segments are of which record, and which unknowns are in its equations.
 
@@ -54,17 +53,27 @@ class Records:
     own: IntVector
     n_par: int
 
-    @property
+    @cached_property
     def is_first(self) -> BoolVector:
         """Segments that begin a record."""
         first: BoolVector = np.append(True, np.diff(self.record) > 0)
         return first
 
-    @property
+    @cached_property
     def is_last(self) -> BoolVector:
         """Segments that end one."""
         last: BoolVector = np.append(np.diff(self.record) > 0, True)
         return last
+
+    @cached_property
+    def begins(self) -> IntVector:
+        """The first segment of every record; at the end how many there are."""
+        return np.append(np.flatnonzero(self.is_first), len(self.record))
+
+    @cached_property
+    def nodes(self) -> IntVector:
+        """The first and the last segment of every record."""
+        return np.flatnonzero(self.is_first | self.is_last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +99,6 @@ class Linear:
     gap: Matrix
     X0: Cube
     gap0: Matrix
-
-    @cached_property
-    def squares(self) -> Cube:
-        """The rows of every segment, triangular, shape (n_segment, w, w) with w = n_state + n_own + 1."""
-        lower: Cube = triangle(self.rows.transpose(0, 2, 1).copy()).transpose(0, 2, 1)
-        return lower
 
     def felt(self) -> Vector:
         """Return how much every unknown moves: the lengths of its columns, shape (n_par,)."""
@@ -150,8 +153,7 @@ class Step:
     dp : ndarray, shape (n_par,)
     dx : ndarray, shape (n_segment, n_state)
     squares : ndarray, shape (m, n_free)
-        With exact continuity: the triangular rows that are left when everything but a basis of what is free has been
-        eliminated.
+        With exact continuity: the rows that are left when everything but a basis of what is free has been eliminated.
     basis : ndarray, shape (n_par, n_free)
         What it is in the unknowns.
     """
@@ -167,115 +169,68 @@ class Step:
         return float(np.sqrt((self.dp**2).sum() + (self.dx**2).sum()))
 
 
-def triangle(rows: Cube) -> Cube:
-    """Return L of rows = LQ, lower triangular, shape (n, w, w), padded with zeros.
-
-    rows : shape (n, w, n_row), transposed: a row of R = L' a column
-    """
-    stack = Stack(np.ascontiguousarray(rows), np.zeros((*rows.shape[:2], rows.shape[1])))
-    words = packed(stack)
-    c_loop(triangular, "triangular squares")(address(words))
-    return stack.made
-
-
 def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, float]) -> Step:
-    records, (n, q) = linear.records, linear.B.shape[1:]
-    inner = ~records.is_last
-    n_stretch, n_record = int(inner.sum()), len(records.own)
-    C, V = _leaves(linear, np.flatnonzero(inner), sigma, root)
-    begins = np.searchsorted(records.record[inner], np.arange(n_record + 1)).astype(np.int64)
-    dx, own = np.zeros((len(inner), n)), np.zeros((n_record, q))
-    chain = Chain(C, V, begins, np.zeros((n_stretch, n, 2 * n + q + 1)), dx, own)
+    records, (m, n, q) = linear.records, linear.B.shape
+    w, n_record, columns = 2 * n + q + 1, len(records.own), linear.rows.shape[1] + 2 * n
+    chain = Chain(
+        linear.rows, linear.A, linear.B, linear.gap, records.begins, sigma or 0.0, root,
+        np.zeros((n_record, w, n if sigma is None else 0)), np.zeros((n_record, w, max(w, columns))),
+        np.zeros((m, n, w)), np.zeros((m, n)), np.zeros((n_record, q)),
+    )  # fmt: skip
     words = packed(chain)
     c_loop(condense, "the elimination of segments")(address(words))
-    dp, at_nodes, squares, basis = _closed(linear, chain, sigma, root, held)
-    own[:] = np.append(dp, 0.0)[records.own]
-    for kept, value in at_nodes.items():
-        dx[kept] = value
+    dp, chain.dx[records.nodes], squares, basis = _closed(linear, chain, held)
+    chain.dp[:] = np.append(dp, 0.0)[records.own]
     c_loop(spread, "the steps of segments")(address(words))
-    return Step(dp, dx, squares, basis)
+    return Step(dp, chain.dx, squares, basis)
 
 
-def _leaves(linear: Linear, s: IntVector, sigma: float | None, root: float) -> tuple[Cube, Cube]:
-    """Return constraints and squares of the segments `s`, those that another one follows, as stretches, transposed."""
-    n, q = linear.B.shape[1:]
-    w = 2 * n + q + 1
-    k = n + q + 1
-    C = np.empty((len(s), w, n))
-    C[:, :n], C[:, n : 2 * n] = linear.A[s].transpose(0, 2, 1), -np.eye(n)
-    C[:, 2 * n : -1], C[:, -1] = linear.B[s].transpose(0, 2, 1), -linear.gap[s]
-    V = np.zeros((len(s), w, k + n + (0 if sigma is None else n)))
-    lower = linear.squares[s].transpose(0, 2, 1)
-    V[:, :n, :k], V[:, 2 * n :, :k] = lower[:, :n], lower[:, n:]
-    V[:, :n, k : k + n] = root * np.eye(n)
-    if sigma is not None:
-        V[:, :, k + n :], C = C / sigma, C[:, :, :0].copy()
-    return C, triangle(V)
-
-
-def _closed(
-    linear: Linear, chain: Chain, sigma: float | None, root: float, held: dict[int, float]
-) -> tuple[Vector, dict[int, Vector], Matrix, Matrix]:
+def _closed(linear: Linear, chain: Chain, held: dict[int, float]) -> tuple[Vector, Matrix, Matrix, Matrix]:
     """Return the steps of the unknowns and of the nodes that are left, and the squares of what is free."""
-    records = linear.records
-    n, q = linear.B.shape[1:]
-    nodes = np.unique(np.concatenate([np.flatnonzero(records.is_first), np.flatnonzero(records.is_last)]))
-    place = {int(node): k * n for k, node in enumerate(nodes)}
-    n_x = n * len(nodes)
-    width = n_x + records.n_par + 1  # dx of the nodes, dp, and a column of what nothing moves
+    r, (n, n_par) = linear.records, linear.X0.shape[1:]
+    at = np.arange(n * len(r.nodes)).reshape(-1, n)
+    unknowns = at.size + np.arange(n_par)
+    nothing = at.size + n_par  # what nothing moves; behind it, what own = -1 stands for
+    squares: list[Matrix] = []
+    constraints: list[Matrix] = []
 
-    def placed(M: Matrix, record: int, *ends: int) -> Matrix:
-        out = np.zeros((len(M), width + 1))
-        for k, node in enumerate(ends):
-            at = place[node]
-            out[:, at : at + n] += M[:, k * n : (k + 1) * n]
-        mine = records.own[record]
-        out[:, n_x + np.where(mine < 0, records.n_par, mine)] = M[:, len(ends) * n : -1]  # twice: of what nothing moves
-        out[:, -1] = M[:, -1]
-        return out
+    def put(rows: list[Matrix], block: Matrix, *columns: IntVector) -> None:
+        rows.append(np.zeros((len(block), nothing + 2)))
+        rows[-1][:, np.concatenate([*columns, [nothing]])] = block
 
-    C, V = [], []
-    for record, (a, c) in enumerate(
-        zip(np.flatnonzero(records.is_first).tolist(), np.flatnonzero(records.is_last).tolist(), strict=True)
-    ):
+    ends = np.searchsorted(r.nodes, np.column_stack([r.begins[:-1], r.begins[1:] - 1]))
+    for record, (a, c) in enumerate(ends.tolist()):
+        own = np.where(r.own[record] < 0, nothing + 1, at.size + r.own[record])
         if a < c:
-            whole = chain.begins[record]
-            C.append(placed(chain.C[whole].T, record, a, c))
-            V.append(placed(chain.V[whole].T, record, a, c))
-        V.append(placed(linear.squares[c], record, c))
-        V.append(placed(np.concatenate([root * np.eye(n), np.zeros((n, q + 1))], axis=1), record, c))
-        begin = np.zeros((n, width + 1))
-        begin[:, place[a] : place[a] + n] = -np.eye(n)
-        begin[:, n_x : n_x + records.n_par], begin[:, -1] = linear.X0[record], -linear.gap0[record]
-        C.append(begin)
-    on_unknowns = np.zeros((records.n_par, width + 1))
-    on_unknowns[:, n_x : n_x + records.n_par] = root * np.eye(records.n_par)
-    squares, constraints = np.concatenate([*V, on_unknowns]), np.concatenate(C)
-    if sigma is not None:
-        squares, constraints = np.concatenate([squares, constraints / sigma]), constraints[:0]
-    free = np.delete(np.arange(width - 1), [n_x + i for i in held])
-    fixed = np.zeros(width - 1)
-    fixed[[n_x + i for i in held]] = list(held.values())
-    u, left, Z = _least(squares, constraints, free, fixed)
-    at_nodes = {node: u[at : at + n] for node, at in place.items()}
-    return u[n_x:], at_nodes, left, Z[n_x:]
+            put(squares, chain.V[record].T, at[a], at[c], own)
+            put(constraints, chain.C[record].T, at[a], at[c], own)
+        put(squares, linear.rows[r.nodes[c]], at[c], own)
+        put(constraints, np.column_stack([-np.eye(n), linear.X0[record], -linear.gap0[record]]), at[a], unknowns)
+    if chain.root:
+        damped = np.concatenate([at[ends[:, 1]].ravel(), unknowns])
+        put(squares, np.column_stack([chain.root * np.eye(len(damped)), np.zeros(len(damped))]), damped)
+    V, C = np.concatenate(squares)[:, :-1], np.concatenate(constraints)[:, :-1]
+    if chain.sigma:
+        V, C = np.concatenate([V, C / chain.sigma]), C[:0]
+    free = np.delete(np.arange(nothing), [at.size + i for i in held])
+    fixed = np.zeros(nothing)
+    fixed[[at.size + i for i in held]] = list(held.values())
+    u, left, Z = _least(V, C, free, fixed)
+    return u[at.size :], u[at], left, Z[at.size :]
 
 
 def _least(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vector) -> tuple[Vector, Matrix, Matrix]:
     """Return the solution of a dense least-squares problem with equality constraints, and its free directions."""
-    V, C = squares[:, : fixed.size], constraints[:, : fixed.size]
-    v, c = squares[:, -1] - V @ fixed, constraints[:, -1] - C @ fixed
-    V, C = V[:, free], C[:, free]
+    V, C = squares[:, free], constraints[:, free]
+    v, c = squares[:, -1] - squares[:, :-1] @ fixed, constraints[:, -1] - constraints[:, :-1] @ fixed
     m = len(C)
     if m:
         Q, R = np.linalg.qr(C.T, mode="complete")
         begin, Z = Q[:, :m] @ np.linalg.solve(R[:m].T, c), Q[:, m:]
     else:
         begin, Z = np.zeros(len(free)), np.eye(len(free))
-    left: Any = np.linalg.qr(np.column_stack([V @ Z, v - V @ begin]), mode="r")
-    k = Z.shape[1]
-    w = np.linalg.lstsq(left[:k, :k], left[:k, -1], rcond=1e-14)[0]
-    out, basis = fixed.copy(), np.zeros((fixed.size, k))
-    out[free] = begin + Z @ w
+    left = V @ Z
+    out, basis = fixed.copy(), np.zeros((fixed.size, Z.shape[1]))
+    out[free] = begin + Z @ np.linalg.lstsq(left, v - V @ begin, rcond=1e-14)[0]
     basis[free] = Z
-    return out, left[:k, :k], basis
+    return out, left, basis

@@ -311,7 +311,7 @@ class Segments:
         found = self._readings
         mod, r, squares = found.mod.copy(), found.r.copy(), found.squares.transpose(0, 2, 1).copy()
         ends = runs.rows[self._end][:, runs.places[:, :n]]  # shape (n_segment, 1 + n_dyn + n_state, n_state)
-        S_end = (ends[:, 1:] / runs.scales[:, :, None]).transpose(0, 2, 1)
+        S_end = (ends[:, 1:] / runs.scales[:, :, None]).transpose(0, 2, 1).copy()
         if not (all_finite(mod) and all_finite(squares.ravel()) and all_finite(S_end.ravel())):
             raise SimulationError("The model is not finite at an observation, or its sensitivities are not.")
         begin = np.array([y for y, _ in starts])

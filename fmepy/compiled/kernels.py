@@ -68,6 +68,8 @@ def packed(values: Any) -> Any:
 def _pack(values: Any, words: list[int]) -> None:
     for value in values:
         if isinstance(value, np.ndarray):
+            if not value.flags.c_contiguous:
+                raise KernelError(f"a kernel was given an array of shape {value.shape} that is not contiguous, by rows")
             words.append(value.__array_interface__["data"][0])
             words.extend(value.shape)
         elif isinstance(value, tuple):

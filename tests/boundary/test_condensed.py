@@ -5,24 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fmepy.boundary.condensed import Chain, Stack, condense, spread, triangular
+from fmepy.boundary.condensed import Chain, condense, spread
 from fmepy.boundary.reduced import Readings, reduce
 from fmepy.compiled.c_loops import address, c_loop, checked_loop
 from fmepy.compiled.kernels import packed
+from fmepy.compiled.triangular import lower_factor
 
 
-@pytest.mark.parametrize("is_exact", [True, False])
-def test_the_kernels_keep_to_their_arrays_and_do_as_python_does(is_exact):
+@pytest.mark.parametrize("n_row", [2, 5, 12])
+@pytest.mark.parametrize("sigma", [0.0, 0.3])
+def test_the_kernels_keep_to_their_arrays_and_do_as_python_does(sigma, n_row):
     rng = np.random.default_rng(1)
-    n, q, sizes = 2, 3, [4, 0, 1, 3]  # stretches of the records
+    n, q, sizes = 2, 3, [5, 1, 2, 4]  # segments of the records
     w, total = 2 * n + q + 1, sum(sizes)
-    C = rng.normal(size=(total, w, n if is_exact else 0))
-    V = np.tril(rng.normal(size=(total, w, w)))
+    rows, B, gap = (rng.normal(size=(total, *s)) for s in ((n_row, n + q + 1), (n, q), (n,)))
+    A = rng.normal(size=(total, n, n))
     begins = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    dx, dp = rng.normal(size=(total + len(sizes), n)), rng.normal(size=(len(sizes), q))
+    dx, dp = rng.normal(size=(total, n)), rng.normal(size=(len(sizes), q))
 
     def chain():
-        return Chain(C.copy(), V.copy(), begins, np.zeros((total, n, w)), dx.copy(), dp)
+        return Chain(
+            rows, A, B, gap, begins, sigma, 0.1, np.zeros((len(sizes), w, 0 if sigma else n)),
+            np.zeros((len(sizes), w, max(w, n_row + 2 * n))), np.zeros((total, n, w)), dx.copy(), dp,
+        )  # fmt: skip
 
     ends = []
     for way in (c_loop, checked_loop, None):
@@ -41,14 +46,12 @@ def test_the_kernels_keep_to_their_arrays_and_do_as_python_does(is_exact):
 
 
 @pytest.mark.parametrize("n_row", [3, 9])
-def test_squares_are_made_triangular_also_of_few_rows(n_row):
-    rows = np.random.default_rng(2).normal(size=(4, 5, n_row))
-    for way in (c_loop, checked_loop):
-        stack = Stack(rows.copy(), np.zeros((4, 5, 5)))
-        words = packed(stack)
-        way(triangular, "a test")(address(words))
-        assert not np.triu(stack.made, 1).any()
-        np.testing.assert_allclose(stack.made @ stack.made.transpose(0, 2, 1), rows @ rows.transpose(0, 2, 1))
+def test_rows_are_made_triangular_also_if_they_are_few(n_row):
+    rows = np.random.default_rng(2).normal(size=(5, n_row))
+    made = rows.copy()
+    lower_factor(made, 5, n_row)
+    assert not np.triu(made, 1).any()
+    np.testing.assert_allclose(made @ made.T, rows @ rows.T)
 
 
 def test_observations_are_reduced_to_what_they_say_of_their_segment():

@@ -111,3 +111,8 @@ def test_a_loop_is_compiled_again_when_a_kernel_in_it_changes(tmp_path, monkeypa
         for name in (f"{room}.whole", f"{room}.part", room):
             sys.modules.pop(name, None)
     assert caplog.text.count("Compiling a loop for the first time") == 2  # the last two are the same to the letter
+
+
+def test_an_array_that_is_not_contiguous_never_reaches_a_kernel():
+    with pytest.raises(KernelError, match=r"an array of shape \(3, 2\) that is not contiguous"):
+        packed((1, np.zeros((2, 3)).T))
