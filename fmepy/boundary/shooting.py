@@ -84,19 +84,18 @@ class _Search:
 
     # --- what is measured
 
-    @property
-    def scale(self) -> Vector:
-        """Sizes of the unknowns."""
+    def scale(self, at: Iterate) -> Vector:
+        """Return the sizes of the unknowns."""
         p, own = self.problem, dict(zip(self.segments.states, self.state_scale.tolist(), strict=True))
         least = 0.1 * p.scale
         for state, name in p.starts_of.items():
             for i, known in enumerate(p.names):
                 if known.partition("[")[0] == name:
                     least[i] = max(least[i], own[state])
-        return np.maximum(np.abs(self.at.theta), least)
+        return np.maximum(np.abs(at.theta), least)
 
-    def linear(self) -> Linear:
-        return self.segments.linear(self.at, self.state_scale, self.scale, self.size)
+    def linear(self, at: Iterate) -> Linear:
+        return self.segments.linear(at, self.state_scale, self.scale(at), self.size)
 
     def defect(self, at: Iterate) -> float:
         gap, gap0 = self.segments.gaps(at, self.state_scale)
@@ -119,23 +118,23 @@ class _Search:
 
     # --- steps
 
-    def step(self, linear: Linear, sigma: float | None, damping: float) -> Step:
+    def step(self, at: Iterate, linear: Linear, sigma: float | None, damping: float) -> Step:
         """Return the step inside the bounds: unknowns that it would take across are held there."""
-        p, scale, held = self.problem, self.scale, dict[int, float]()
+        p, scale, held = self.problem, self.scale(at), dict[int, float]()
         while True:
             step = linear.step(sigma, damping, held)
-            new = self.at.theta + step.dp * scale
+            new = at.theta + step.dp * scale
             out = [i for i in np.flatnonzero((new < p.lower) | (new > p.upper)).tolist() if i not in held]
             if not out:
                 return step
             bound = np.clip(new, p.lower, p.upper)
-            held |= {i: float((bound[i] - self.at.theta[i]) / scale[i]) for i in out}
+            held |= {i: float((bound[i] - at.theta[i]) / scale[i]) for i in out}
 
     def tried(self, step: Step) -> Iterate | None:
         """Return where a step leads, None where the model cannot be run."""
         check_stop()
         p = self.problem
-        theta = np.clip(self.at.theta + step.dp * self.scale, p.lower, p.upper)
+        theta = np.clip(self.at.theta + step.dp * self.scale(self.at), p.lower, p.upper)
         try:
             return self.segments.at(theta, self.at.X + step.dx * self.state_scale)
         except SimulationError as error:
@@ -146,7 +145,7 @@ class _Search:
     def take(self, step: Step, found: Iterate, sigma: float) -> None:
         """Note a step and go."""
         old, new = self.at.theta, found.theta
-        size = np.maximum(np.maximum(np.abs(old), np.abs(new)), 1e-4 * self.scale)
+        size = np.maximum(np.maximum(np.abs(old), np.abs(new)), 1e-4 * self.scale(self.at))
         correction = float((np.abs(new - old) / size).max())
         residual = float(np.sqrt(_square(self.at.r)))
         damping = self.damping if sigma else 0.0
@@ -163,7 +162,7 @@ class _Search:
         """Go down with soft continuity, until a step gains little."""
         self.size, self.damping = self.residual_size(), 1e-3
         while not self.is_used_up:
-            value, linear = self.value(self.at, sigma), self.linear()
+            value, linear = self.value(self.at, sigma), self.linear(self.at)
             gain = self._descend(linear, sigma, value)
             if gain < _SETTLED:
                 return
@@ -171,7 +170,7 @@ class _Search:
     def _descend(self, linear: Linear, sigma: float, value: float) -> float:
         """Take a step down; return how much of the value it gained, 0 where there is none."""
         while self.damping <= _MOST_DAMPING:
-            step = self.step(linear, sigma, self.damping)
+            step = self.step(self.at, linear, sigma, self.damping)
             if value - linear.predicted(step, sigma) < _SETTLED * value:
                 return 0.0
             if np.abs(step.dp).max() <= _LONGEST:
@@ -187,11 +186,15 @@ class _Search:
     def tighten(self) -> tuple[bool, str]:
         """Take exact steps while they bring the defects down; return whether it converged, and why it ended, if so."""
         self.size = self.residual_size()
+        ahead: tuple[Linear, Step] | None = None
         while not self.is_used_up:
-            linear = self.linear()
-            step = self.step(linear, None, 0.0)
-            found = None if np.abs(step.dp).max() > _LONGEST else self.tried(step)
-            if found is None or not (self._is_nearer(found) or self._is_contraction(step, found)):
+            linear, step = ahead or self._exact(self.at)
+            found, ahead = None if np.abs(step.dp).max() > _LONGEST else self.tried(step), None
+            if found is not None and not self._is_nearer(found):
+                ahead = self._exact(found)
+                if not self._is_contraction(step, found, ahead[1]):
+                    found = None
+            if found is None:
                 loose = undetermined(self)
                 return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}" if loose else ""
             effect = linear.effect(step) * self.size
@@ -226,16 +229,19 @@ class _Search:
         allowed = SOLVER_ERROR * self.segments.size_of_obs**2
         return before > DEFECT or grown <= max(0.1 * _square(self.at.r), allowed)
 
-    def _is_contraction(self, step: Step, found: Iterate) -> bool:
+    def _exact(self, at: Iterate) -> tuple[Linear, Step]:
+        """Return the linear problem and the exact step."""
+        linear = self.linear(at)
+        return linear, self.step(at, linear, None, 0.0)
+
+    def _is_contraction(self, step: Step, found: Iterate, ahead: Step) -> bool:
         """Tell whether the exact step from `found` is shorter (the natural monotonicity test; Deuflhard 2004, ch. 4).
 
         Near the end the defects say little: a step of length d leaves some of d^2, which is more than the last soft
         stage left, while all steps together come to their end.
         """
-        p = self.problem
-        at_bound = np.flatnonzero((found.theta <= p.lower) | (found.theta >= p.upper)).tolist()
-        linear = self.segments.linear(found, self.state_scale, self.scale, self.size)
-        return linear.step(None, 0.0, dict.fromkeys(at_bound, 0.0)).length <= _CONTRACTION * step.length
+        units = self.scale(found) / self.scale(self.at)
+        return ahead.length(units) <= _CONTRACTION * step.length()
 
     def search(self) -> tuple[bool, str]:
         """Go through the stages; return whether it converged, and why it ended."""
@@ -267,8 +273,8 @@ def _square(x: Any) -> float:
 
 def half_covariance(search: _Search) -> Matrix:
     """Return C with C C' = (J'J)^-1 of the unknowns, the starts of segments eliminated, shape (n_par, n_par)."""
-    felt = search.linear().felt()
-    scale = search.scale / np.where(felt > 0, felt, 1.0)
+    felt = search.linear(search.at).felt()
+    scale = search.scale(search.at) / np.where(felt > 0, felt, 1.0)
     step = search.segments.linear(search.at, search.state_scale, scale, search.size).step(None, 0.0)
     _, s, V = np.linalg.svd(step.squares, full_matrices=False)
     out: Matrix = scale[:, None] * (step.basis @ (V.T / np.maximum(s, 1e-16 * s[0]))) / search.size
@@ -298,11 +304,11 @@ def undetermined(search: _Search) -> str:
 
     An unknown is if it would be known better by a factor 1/SINGULAR, were all others and the path known.
     """
-    names, felt = np.array(search.problem.names), search.linear().felt()
+    names, felt = np.array(search.problem.names), search.linear(search.at).felt()
     dead = names[~(felt > _FELT)]
     if len(dead):
         return no_observation_depends_on(dead.tolist())
-    relative = np.linalg.norm(half_covariance(search), axis=1) / search.scale
+    relative = np.linalg.norm(half_covariance(search), axis=1) / search.scale(search.at)
     if (relative * felt * search.size <= 1 / SINGULAR).all():
         return ""
     return collinear(names[~(relative <= _TAKES_PART * relative.max())].tolist())

@@ -163,10 +163,9 @@ class Step:
     squares: Matrix
     basis: Matrix
 
-    @property
-    def length(self) -> float:
-        """The length of the step in all that moves, in units of its size."""
-        return float(np.sqrt((self.dp**2).sum() + (self.dx**2).sum()))
+    def length(self, units: Vector | float = 1.0) -> float:
+        """Return the length of the step in all that moves, in units of its size; of unknowns, times `units`."""
+        return float(np.sqrt(((self.dp * units) ** 2).sum() + (self.dx**2).sum()))
 
 
 def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, float]) -> Step:
