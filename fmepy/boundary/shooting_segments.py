@@ -319,16 +319,16 @@ class Segments:
 
     def trajectory(self, at: Iterate) -> pd.DataFrame:
         """Return the path at the model's times, of several experiments one below the other; NaN where it fails."""
-        tables, first, runs = [], np.flatnonzero(self.layout.is_first), self.runs
+        tables, first, apart = [], np.flatnonzero(self.layout.is_first), self.runs
         self.at(at.theta, at.X)
         for record, s in zip(self.records, first.tolist(), strict=True):
             times, model = record.closed.times, self.on_engine(record)
             Y = np.full((len(times), len(model.var_names)), np.nan)
             of = np.clip(np.searchsorted(record.cuts, times, side="right") - 1, 0, len(record.cuts) - 2)
             for k in np.unique(of).tolist():
-                asked, has = times[of == k], runs.bounds[s + k].times
+                asked, has = times[of == k], apart.bounds[s + k].times
                 if np.isin(asked, has).all():
-                    Y[of == k] = runs.rows[runs.first[s + k] + np.searchsorted(has, asked)][:, runs.places[0]]
+                    Y[of == k] = apart.rows[apart.first[s + k] + np.searchsorted(has, asked)][:, apart.places[0]]
                     continue
                 bound = bound_to(model, self.names, times=asked, start=float(record.cuts[k]))
                 with contextlib.suppress(SimulationError):

@@ -84,24 +84,29 @@ def step(rates, model, t, h, t_new, y, y_new, arg, k):
     rates(t_new, y_new, model, k7)
 
 
-def size_of_error(h, y, y_new, k, n_states, rtol, atol):
-    """Return the largest root mean square of error / (atol + rtol max(|y|, |y_new|)) over the blocks of n_states."""
+def size_of_error(h, y, y_new, k, n_states, rtol, atol, ratios):
+    """Return the largest root mean square of error / (atol + rtol max(|y|, |y_new|)) over the blocks of n_states.
+
+    The ratios are set first, in a loop that the compiler turns into one over several states at once.
+    """
     k1, k3, k4, k5, k6, k7 = k[0], k[2], k[3], k[4], k[5], k[6]
+    for i in range(len(y)):
+        ratios[i] = h * (
+            71.0 / 57600.0 * k1[i]
+            - 71.0 / 16695.0 * k3[i]
+            + 71.0 / 1920.0 * k4[i]
+            - 17253.0 / 339200.0 * k5[i]
+            + 22.0 / 525.0 * k6[i]
+            - 1.0 / 40.0 * k7[i]
+        )
+    for i in range(len(y)):
+        larger = abs(y[i]) if abs(y[i]) > abs(y_new[i]) else abs(y_new[i])
+        ratios[i] /= atol[i] + rtol * larger
     largest = 0.0
     for start in range(0, len(y), n_states):
         total = 0.0
         for i in range(start, start + n_states):
-            error = h * (
-                71.0 / 57600.0 * k1[i]
-                - 71.0 / 16695.0 * k3[i]
-                + 71.0 / 1920.0 * k4[i]
-                - 17253.0 / 339200.0 * k5[i]
-                + 22.0 / 525.0 * k6[i]
-                - 1.0 / 40.0 * k7[i]
-            )
-            larger = abs(y[i]) if abs(y[i]) > abs(y_new[i]) else abs(y_new[i])
-            ratio = error / (atol[i] + rtol * larger)
-            total += ratio * ratio
+            total += ratios[i] * ratios[i]
         if not total <= largest:  # also if it is NaN, which stays
             largest = total
     return math.sqrt(largest / n_states)
@@ -132,13 +137,15 @@ def first_step(rates, model, t, y, k1, span, rtol, atol, arg, k2):
 def prepare_dense(h, y, y_new, k, c):
     """Set the coefficients c, shape (4, n), of the polynomial within a step."""
     k1, k3, k4, k5, k6, k7 = k[0], k[2], k[3], k[4], k[5], k[6]
+    rise, bow, rest, last = c[0], c[1], c[2], c[3]
+    for i in range(len(y)):  # a loop for each, which the compiler turns into one over several states at once
+        rise[i] = y_new[i] - y[i]
     for i in range(len(y)):
-        rise = y_new[i] - y[i]
-        bow = h * k1[i] - rise
-        c[0, i] = rise
-        c[1, i] = bow
-        c[2, i] = rise - h * k7[i] - bow
-        c[3, i] = h * (
+        bow[i] = h * k1[i] - rise[i]
+    for i in range(len(y)):
+        rest[i] = rise[i] - h * k7[i] - bow[i]
+    for i in range(len(y)):
+        last[i] = h * (
             -12715105075.0 / 11282082432.0 * k1[i]
             + 87487479700.0 / 32700410799.0 * k3[i]
             - 10690763975.0 / 1880347072.0 * k4[i]
@@ -239,7 +246,7 @@ def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_ste
             break
         t_new = end if is_last else t + h
         step(rates, model, t, h, t_new, y, y_new, arg, k)
-        size = size_of_error(h, y, y_new, k, n_states, rtol, atol)
+        size = size_of_error(h, y, y_new, k, n_states, rtol, atol, c[0])
         if not size <= 1.0:
             h *= max(0.2, 0.9 * size**-0.17) if size < math.inf else 0.2
             rejected = True

@@ -70,8 +70,7 @@ class RunsApart:
                 self._run_alone(i, Theta[i])
             then(0, len(Theta))
             return
-        P = np.array([b.parameters_at(t) for b, t in zip(self.bounds, Theta, strict=True)])
-        for i in self._together.run(P, self.scales, then):
+        for i in self._together.run(Theta, self.scales, then):
             self._run_alone(i, Theta[i])
             then(i, i + 1)
 

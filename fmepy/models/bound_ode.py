@@ -195,10 +195,6 @@ class BoundOde(BoundDynamic):
         runner = self._runner(self._engines[0], "exact")
         return None if runner is None or self._definition.has_delays else runner.whole
 
-    def parameters_at(self, theta: Vector) -> Vector:
-        """Return all parameters of the model."""
-        return self._parameters(theta)
-
     def states_at(self, theta: Vector) -> Matrix:
         """Return the states alone, shape (n_time, n_state)."""
         return self._run(self._parameters(theta), "plain")[0][:, : len(self._definition.states)]

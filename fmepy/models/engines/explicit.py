@@ -185,18 +185,22 @@ class WholeRunsApart:
     """
 
     def __init__(self, runs: Sequence[WholeRuns]) -> None:
-        self._all, self._first = RunsOfCourses([r._runs for r in runs]), runs[0]
-        self.rows, self.places = self._all.rows, self._first._in_row
+        first = runs[0]
+        self._all, self._moved, self._scales = RunsOfCourses([r._runs for r in runs]), first._places, first._scales
+        self.rows, self.places = self._all.rows, first._in_row
+        self._inputs = np.zeros((len(runs), len(first._inputs)))
+        for row, r in zip(self._inputs, runs, strict=True):
+            _, _, d = r._given
+            row[: len(d.parms)] = d.parms
 
-    def run(self, P: Matrix, scales: Matrix, then: Callable[[int, int], None]) -> list[int]:
+    def run(self, Theta: Matrix, scales: Matrix, then: Callable[[int, int], None]) -> list[int]:
         """Write the rows of all runs, and their scales; return which runs did not come to their end.
 
-        P : shape (n_run, n_parameters), all parameters of the model
+        Theta : shape (n_run, n_par), of the parameters to which there are derivatives
         """
-        first = self._first
-        scales[:] = scales_of(P[:, first._places])
-        inputs = np.zeros((len(P), len(first._inputs)))
-        inputs[:, : P.shape[1]], inputs[:, first._scales] = P, scales
+        inputs = self._inputs
+        scales[:] = scales_of(Theta)
+        inputs[:, self._moved], inputs[:, self._scales] = Theta, scales
         told = self._all.run(inputs, then)
         return np.flatnonzero(told[:, 0] != status.DONE).tolist()
 
