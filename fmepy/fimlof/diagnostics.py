@@ -50,12 +50,10 @@ class Whitened:
         Repeated readings of one variable count as one, their sum over the root of their number.
     spacing : float
         Time from slot to slot; the median where it is not regular.
-    is_regular : bool
     """
 
     series: tuple[Matrix, ...]
     spacing: float
-    is_regular: bool
 
 
 def whitened(runs: Sequence[EntityRun], histories: Sequence[History], n_variables: int) -> Whitened:
@@ -76,7 +74,7 @@ def whitened(runs: Sequence[EntityRun], histories: Sequence[History], n_variable
         np.add.at(counts, (at[0][seen], at[1][seen]), 1.0)
         with np.errstate(invalid="ignore", divide="ignore"):
             series.append(np.where(counts > 0, W / np.sqrt(counts), np.nan))
-    return Whitened(tuple(series), dt if regular or not len(gaps) else float(np.median(gaps)), regular)
+    return Whitened(tuple(series), dt if regular or not len(gaps) else float(np.median(gaps)))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
