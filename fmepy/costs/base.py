@@ -413,9 +413,7 @@ def _summed(parts: tuple[Any, ...]) -> Any:
 
 def variances(data: CostData, r: Vector) -> dict[str, pd.Series]:
     """Return SSR / N by variable (names may repeat), of weighted residuals r: scaled, unscaled, unweighted."""
-    n = np.bincount(data.groups, minlength=len(data.group_names))
-    unscaled, unweighted = (
-        pd.Series(np.bincount(data.groups, weights=q**2, minlength=len(n)) / n, index=list(data.group_names))
-        for q in (r, r / data.weights)
-    )
-    return {"var_ms": unscaled * data.scales**2, "var_ms_unscaled": unscaled, "var_ms_unweighted": unweighted}
+    n, index = np.bincount(data.groups, minlength=len(data.group_names)), pd.Index(list(data.group_names))
+    unscaled, unweighted = (np.bincount(data.groups, weights=q**2, minlength=len(n)) / n for q in (r, r / data.weights))
+    found = {"var_ms": unscaled * data.scales**2, "var_ms_unscaled": unscaled, "var_ms_unweighted": unweighted}
+    return {name: pd.Series(values, index=index) for name, values in found.items()}

@@ -51,7 +51,8 @@ def is_model(f: Any) -> bool:
 
 def is_ours(f: Any) -> bool:
     """Tell whether `f` is a fmepy model or cost, and knows its parameters."""
-    return callable(getattr(f, "bind", None)) and hasattr(f, "parms")
+    # asked of the class first: a property gives a copy
+    return callable(getattr(f, "bind", None)) and (hasattr(type(f), "parms") or hasattr(f, "parms"))
 
 
 def _refuse_further(args: Any, kwargs: Any, what: str) -> None:

@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -116,8 +117,13 @@ def bound_to(thing: Any, names: Sequence[str] | None, *, runs: int = 1, **words:
 
 def runs_word(bind: Callable[..., Any], runs: int) -> dict[str, int]:
     """Return ``{"runs": runs}`` if there is anything to say and the function knows the word, else nothing."""
-    known = inspect.signature(bind).parameters if runs > 1 else {}
-    return {"runs": runs} if "runs" in known or any(p.kind is p.VAR_KEYWORD for p in known.values()) else {}
+    return {"runs": runs} if runs > 1 and _knows_runs(getattr(bind, "__func__", bind)) else {}
+
+
+@lru_cache(maxsize=64)  # reading a signature takes longer than most of what is bound
+def _knows_runs(function: Callable[..., Any]) -> bool:
+    known = inspect.signature(function).parameters
+    return "runs" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
 
 
 def engine_of(bound: Any) -> str:

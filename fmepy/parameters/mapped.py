@@ -92,12 +92,12 @@ class Mapped:
 
     def checked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
         """Return the names of parameters to be bound, as they are spelled here."""
-        return as_parameters(names if names is None else [str(n) for n in names], self.parms, argument="names").names
+        return as_parameters(names if names is None else [str(n) for n in names], self._parms, argument="names").names
 
     def inner_parms(self, parms: UserParameters) -> dict[str, float]:
         """Return the parameters of the model or cost itself, from what the user gave of the mapped ones."""
         map = self.map()
-        full = map.full(merge_parameters(self.parms, parms).to_numpy(dtype=float))
+        full = map.full(merge_parameters(self._parms, parms).to_numpy(dtype=float))
         return dict(zip(map.full_names, full.tolist(), strict=True))
 
     def replace(self, **arguments: Any) -> Any:

@@ -106,6 +106,8 @@ class Definition:
     states : tuple of str
     parms : Series
         All parameters and their values.
+    parameters : tuple of str
+        Their names.
     initial : tuple of (float or sympy.Expr)
         One for each state; expressions are of parameters alone.
     forcings : tuple of Forcing
@@ -147,10 +149,14 @@ class Definition:
     function: RatesFunction | None
     time: str
     given_outputs: Any = field(repr=False)
+    parameters: tuple[str, ...] = field(init=False, repr=False)
     algebraic: tuple[str, ...] = ()
     history: tuple[Any, ...] = ()
     roots: tuple[Root, ...] = ()
     arrays: Arrays | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", tuple(self.parms.index))  # asked thousands of times while a model runs
 
     def check_plain(self, asker: str) -> None:
         """Refuse (ModelError) what `asker` cannot have, for it takes every entry of the rates for a rate.
@@ -194,11 +200,6 @@ class Definition:
     def past(self) -> tuple[Any, ...]:
         """What each state was before the start."""
         return tuple(v if h is None else h for h, v in zip(self.history, self.initial, strict=True))
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters."""
-        return tuple(self.parms.index)
 
     @property
     def var_names(self) -> tuple[str, ...]:
