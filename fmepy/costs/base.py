@@ -379,12 +379,12 @@ class AddableCost:
     """
 
     def __add__(self, other: object) -> Any:
-        return _summed((self, other)) if isinstance(other, Cost) else NotImplemented
+        return _summed((self, other)) if isinstance(other, (AddableCost, Cost)) else NotImplemented
 
     def __radd__(self, other: object) -> Any:
         if isinstance(other, int) and other == 0:  # the start of sum([...])
             return self
-        return _summed((other, self)) if isinstance(other, Cost) else NotImplemented
+        return _summed((other, self)) if isinstance(other, (AddableCost, Cost)) else NotImplemented
 
     def repeats(self, other: object) -> bool:
         """Tell whether another cost holds the same model against the same data."""

@@ -250,8 +250,9 @@ class SimulationCost(RunsOfCost, AddableCost):
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = None if self.entity is None else read_entity_column(table, self.entity)
         by_row = read_row_parameters(table, self.noise_parms, {k: getattr(self, k) for k in _COLUMNS})
-        gone = [] if self.entity is None else [normal_name(self.entity)]
-        used = table.drop(columns=[*gone, *(() if by_row is None else {c.name for c in by_row.columns.values()})])
+        gone = set() if self.entity is None else {normal_name(self.entity)}
+        gone |= set() if by_row is None else {c.name for c in by_row.columns.values()}
+        used = table.drop(columns=list(gone)) if gone else table
         said = dict(self.measurement_noise) if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
         noisy, of_row = tuple(map(normal_name, said)), None if column is None else column.of_row
         observations = read_observations(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, combinations
 from typing import Any
@@ -42,7 +42,7 @@ from fmepy.models.base import bound_to, engine_of, keep_within, runs_word, tight
 from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, values_by_name
 from fmepy.parameters.scales import marked
-from fmepy.types import BoolVector, Matrix, UserParameters, Vector
+from fmepy.types import BoolVector, IntVector, Matrix, UserParameters, Vector
 
 
 class _Block:
@@ -87,18 +87,24 @@ class BoundSum(OfData):
             )
         )
         self._pieces = [pieces[k] for k in sorted(pieces)]
-        ends = np.cumsum([0, *(len(p) for p in self._pieces)])
-        self._rows = [np.concatenate([np.arange(ends[k], ends[k + 1]) for k in b.parts]) for b in blocks]
         in_order = len(blocks) == 1 and blocks[0].parts == tuple(range(len(self._pieces)))
         self._only = blocks[0].mapped if in_order else None  # one run gives everything, in the order of the parts
 
     @cached_property
+    def _rows(self) -> list[IntVector]:
+        """The rows of every block among all."""
+        ends = np.cumsum([0, *(len(p) for p in self._pieces)])
+        return [np.concatenate([np.arange(ends[k], ends[k + 1]) for k in b.parts]) for b in self._blocks]
+
+    @cached_property
     def data(self) -> CostData:
         """What is fixed of the data; which they are is not known if a part does not say."""
+        group_names = names_by_part([p.group_names for p in self._pieces])
+        if self._only is not None and not self.is_scalar:
+            return replace(cost_data(self._only), group_names=group_names)
         observed = joined([p.observed for p in self._pieces])
         if self.is_scalar:
             return KnownData.of_number(observed)
-        group_names = names_by_part([p.group_names for p in self._pieces])
         return KnownData(**joined_data(self._pieces) | {"group_names": group_names}, observed=observed)
 
     @property
@@ -155,6 +161,9 @@ class BoundSum(OfData):
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par)."""
         self._need_residuals("a Jacobian")
+        if self._only is not None and self._moving:
+            J: Matrix = self._only.jacobian(theta)
+            return J
         out = np.zeros((len(self.data), len(self.parameter_names)))
         for b, rows in zip(self._blocks, self._rows, strict=True):
             if b in self._moving:
@@ -303,7 +312,7 @@ class SumCost(AddableCost):
         if not parts:
             raise ArgumentError("A sum of costs needs at least one.")
         for part in parts:
-            if not isinstance(part, Cost):
+            if not isinstance(part, (AddableCost, Cost)):
                 raise ArgumentError(f"Only fmepy costs can be added; got {type(part).__name__}.")
         _check_transforms(parts)
         for a, b in combinations(parts, 2):
@@ -355,7 +364,7 @@ class SumCost(AddableCost):
             else:
                 bound = bound_to(part, asked, runs=runs, **words)
                 pieces = (cost_data(bound),)
-            values = pd.Series(np.asarray(bound.theta0, dtype=float), index=asked)
+            values = dict(zip(asked, bound.theta0, strict=True))
             selected = Selected.by_name(names, {n: n for n in mine}, values)
             blocks.append(_Block(bound, selected, members, costs, pieces))
         scored = any(b.bound.is_scalar for b in blocks) and all(
@@ -469,11 +478,12 @@ def _common_parameters(parts: Sequence[Any]) -> tuple[_Values, _Values, _Values,
     upper: dict[str, float] = {}
     differing = set()
     for part in parts:
+        low, high = part.lower.to_dict(), part.upper.to_dict()
         for name, value in part.parms.items():
             if values.setdefault(name, value) != value:
                 differing.add(name)
-            lower[name] = max(lower.get(name, -np.inf), part.lower[name])
-            upper[name] = min(upper.get(name, np.inf), part.upper[name])
+            lower[name] = max(lower.get(name, -np.inf), low[name])
+            upper[name] = min(upper.get(name, np.inf), high[name])
     own = {n: tuple(float(p.parms[n]) for p in parts if n in p.parms.index) for n in values if n in differing}
     return _without(values, differing), _without(lower, differing), _without(upper, differing), own
 

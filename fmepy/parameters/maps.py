@@ -281,12 +281,13 @@ class Selected:
         object.__setattr__(self, "taken", self.place[moving])
 
     @classmethod
-    def by_name(cls, names: Sequence[str], source: Mapping[str, str], values: pd.Series) -> Selected:
+    def by_name(
+        cls, names: Sequence[str], source: Mapping[str, str], values: Mapping[str, float] | pd.Series
+    ) -> Selected:
         """Return the map to the parameters of `values`, each from the one of `names` that `source` says, or held."""
-        own = tuple(str(k) for k in values.index)
-        at = {n: k for k, n in enumerate(names)}
+        own, at = {str(k): float(v) for k, v in values.items()}, {n: k for k, n in enumerate(names)}
         place = np.array([at[source[n]] if n in source else -1 for n in own], dtype=np.intp)
-        return cls(tuple(names), own, values.to_numpy(dtype=float, copy=True), place)
+        return cls(tuple(names), tuple(own), np.array(list(own.values())), place)
 
     @property
     def is_identity(self) -> bool:

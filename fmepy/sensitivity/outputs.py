@@ -181,7 +181,8 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: Runs) -> Outpu
     theta = objective.theta0
     if objective.is_scalar:
         return _of_likelihood(func, objective, positions)
-    order = _by_variable(objective.names)
+    names = objective.names
+    order = _by_variable(names)
     weights = objective.weights[order]
     compared = objective.modcost(theta)
     if isinstance(compared, ModCost):
@@ -200,7 +201,7 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: Runs) -> Outpu
     else:
         modelled = _Modelled(func, parms, user, positions, order, 1 / weights, obs, objective)
         derivatives = runs.differences(modelled, start, wanted, values, 1 / weights, box)
-    labels = tuple(objective.names[i] for i in order)
+    labels = tuple(names[i] for i in order)
     x = objective.x[order]
     return Outputs(tuple(wanted), start, labels, x, x, "x", values, 1 / weights, derivatives)
 
