@@ -13,7 +13,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
@@ -250,7 +250,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = None if self.entity is None else read_entity_column(table, self.entity)
         by_row = read_row_parameters(table, self.noise_parms, {k: getattr(self, k) for k in _COLUMNS})
-        gone = set() if self.entity is None else {normal_name(self.entity)}
+        gone: set[Hashable] = set() if self.entity is None else {normal_name(self.entity)}
         gone |= set() if by_row is None else {c.name for c in by_row.columns.values()}
         used = table.drop(columns=list(gone)) if gone else table
         said = dict(self.measurement_noise) if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
