@@ -7,6 +7,7 @@ and asks a question of it. Start with `OdeModel` (or any function of your own), 
 
 import typing as _typing
 
+from fmepy import command_line as _command_line  # noqa: F401    # the first: what it does is for the others' time
 from fmepy import datasets, errors
 from fmepy.boundary import BoundaryFit, fit_boundary
 from fmepy.costs import (

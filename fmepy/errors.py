@@ -21,6 +21,7 @@ Every message says what was wrong, what was given, and what to do.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -141,6 +142,17 @@ def listed(names: Iterable[object], most: int = 12) -> str:
     if not items:
         return "none"
     return ", ".join(items[:most]) + (f", ... ({len(items)} in all)" if len(items) > most else "")
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Return the names that stand more than once, sorted.
+
+    Examples
+    --------
+    >>> repeated(["b", "a", "b"])
+    ['b']
+    """
+    return sorted(name for name, n in Counter(names).items() if n > 1)
 
 
 def check_choice(value: object, choices: Iterable[str], argument: str) -> str:

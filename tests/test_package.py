@@ -30,7 +30,7 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [{"models"}],
     [{"compiled"}],
     [{"expressions"}, {"parallel"}],
-    [{"parameters", "numerics", "results", "checks", "errors", "types", "datasets", "datatools"}],
+    [{"parameters", "numerics", "results", "checks", "errors", "types", "datasets", "datatools", "command_line"}],
 ]
 
 

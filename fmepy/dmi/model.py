@@ -25,7 +25,7 @@ from fmepy.dmi.modules import AnyModule
 from fmepy.dmi.program import Program
 from fmepy.dmi.running import METHODS as SETTLED_BY
 from fmepy.dmi.variables import System, system_of
-from fmepy.errors import ModelError, check_choice, did_you_mean, listed
+from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.models.simulated import SimulatedModel
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
@@ -211,9 +211,8 @@ class ModularModel(SimulatedModel):
             wanted = [e for name in given for e in (self._elements(name) if name in variables else [name])]
         if not wanted:
             raise ModelError("`outputs` is empty, and so would be the table; no module gives a value to a variable.")
-        repeated = sorted({n for n in wanted if wanted.count(n) > 1}) if len(set(wanted)) < len(wanted) else []
-        if repeated:
-            raise ModelError(f"`outputs` names {listed(repeated)} more than once.")
+        if twice := repeated(wanted):
+            raise ModelError(f"`outputs` names {listed(twice)} more than once.")
         self.var_names = tuple(wanted)
         levels = {e for v in variables.values() if v.level for e in v.elements}
         self.states = tuple(n for n in wanted if n in levels)

@@ -13,7 +13,7 @@ from fmepy.checks import whole_number
 from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
 from fmepy.dmi.tree import FunctionStatement, Name, Shape, Statement
-from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
+from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed, repeated
 from fmepy.parameters.names import normal_name
 
 SUFFIX = ".fme"
@@ -441,8 +441,8 @@ def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
         if problem:
             raise ModelError(f"{where}: `{argument}`: {problem}.")
     out = tuple(normal_name(n) for n in names)
-    if len(set(out)) < len(out):
-        raise ModelError(f"{where}: `{argument}` names {listed(n for n in set(out) if out.count(n) > 1)} twice.")
+    if twice := repeated(out):
+        raise ModelError(f"{where}: `{argument}` names {listed(twice)} twice.")
     return out
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, did_you_mean, listed, repeated
 from fmepy.types import Matrix, Vector
 
 
@@ -107,9 +107,8 @@ def _check_columns(names: Sequence[str]) -> None:
         raise ArgumentError(
             "`func` returned no variable: the only column is x. If it is a variable, pass map=None (there is no x)."
         )
-    repeated = sorted({k for k in names if names.count(k) > 1})
-    if repeated:
-        raise ArgumentError(f"`func` returned more than one variable {listed(repeated)}.")
+    if twice := repeated(names):
+        raise ArgumentError(f"`func` returned more than one variable {listed(twice)}.")
 
 
 def _place(names: Sequence[str], map: int | str | None) -> int | None:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
-from fmepy.errors import ArgumentError, ParameterError, check_choice, listed
+from fmepy.errors import ArgumentError, ParameterError, check_choice, listed, repeated
 from fmepy.models.simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.normal import Norm, as_mean_and_covariance
 from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif, as_ranges
@@ -125,9 +125,8 @@ def _input_table(parInput: Any) -> pd.DataFrame:
     if table.shape[0] == 0 or table.shape[1] == 0:
         raise ParameterError(f"`parInput` is an empty table (shape {table.shape}); it needs one set per row.")
     names = [str(k) for k in table.columns]
-    repeated = sorted({k for k in names if names.count(k) > 1})
-    if repeated:
-        raise ParameterError(f"`parInput` has more than one column {listed(repeated)}.")
+    if twice := repeated(names):
+        raise ParameterError(f"`parInput` has more than one column {listed(twice)}.")
     try:
         values = table.to_numpy(dtype=float)
     except (TypeError, ValueError):

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng
-from fmepy.errors import ArgumentError, check_choice, listed
+from fmepy.errors import ArgumentError, check_choice, listed, repeated
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
@@ -238,9 +238,8 @@ class SensRange(Framed):
             return self._sampled_variances(var, rng)
         if isinstance(var, (Mapping, pd.Series)):
             names = [str(k) for k in var.keys()]  # noqa: SIM118    # a Series iterates over its values
-            repeated = sorted({k for k in names if names.count(k) > 1})
-            if repeated:
-                raise ArgumentError(f"`var` names {listed(repeated)} more than once; give one variance per variable.")
+            if twice := repeated(names):
+                raise ArgumentError(f"`var` names {listed(twice)} more than once; give one variance per variable.")
             found = check_names(names, self.var, argument="var", what="variable")
             given = dict(zip(found, (var[k] for k in var.keys()), strict=True))  # noqa: SIM118
         else:

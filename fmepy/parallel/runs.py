@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import seed_sequence
-from fmepy.errors import ArgumentError, listed
+from fmepy.errors import ArgumentError, listed, repeated
 from fmepy.parallel.worker import Outcome, Task
 from fmepy.parameters.named import generated_names
 from fmepy.results.saving import Saved
@@ -86,9 +86,8 @@ def as_items(inputs: Any) -> list[Any]:
             raise ArgumentError(f"`inputs`: a mapping must hold columns of equal length ({error}).") from None
     if isinstance(inputs, pd.DataFrame):
         columns = [str(c) for c in inputs.columns]
-        repeated = sorted({c for c in columns if columns.count(c) > 1})
-        if repeated:
-            raise ArgumentError(f"`inputs` has more than one column {listed(repeated)}.")
+        if twice := repeated(columns):
+            raise ArgumentError(f"`inputs` has more than one column {listed(twice)}.")
         if columns and tuple(columns) == generated_names(len(columns)):
             return list(inputs.to_numpy(dtype=float, copy=True))
         return [dict(zip(columns, row, strict=True)) for row in inputs.itertuples(index=False, name=None)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ParameterError, did_you_mean, listed
+from fmepy.errors import ParameterError, did_you_mean, listed, repeated
 from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
 from fmepy.types import UserBounds, UserParameters, Vector
@@ -174,9 +174,8 @@ def _refuse_differing(names: Iterable[str], own: pd.Series, beginning: str) -> N
 def _checked(names: tuple[str, ...], values: Vector, positional: bool, argument: str) -> Parameters:
     if not names:
         raise ParameterError(f"`{argument}` is empty; give at least one parameter.")
-    repeated = sorted({n for n in names if names.count(n) > 1})
-    if repeated:
-        raise ParameterError(f"`{argument}` names {listed(repeated)} more than once.")
+    if twice := repeated(names):
+        raise ParameterError(f"`{argument}` names {listed(twice)} more than once.")
     return Parameters(names, values, positional)
 
 

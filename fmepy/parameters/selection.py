@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
+from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed, repeated
 from fmepy.parameters.names import normal_name
 
 
@@ -52,6 +52,6 @@ def chosen(
         return out
     if not out:
         raise kind(f"`{argument}` is empty. There are {listed(known)}.")
-    if len(set(out)) < len(out):
-        raise kind(f"`{argument}` names {listed(sorted({n for n in out if out.count(n) > 1}))} more than once.")
+    if twice := repeated(out):
+        raise kind(f"`{argument}` names {listed(twice)} more than once.")
     return out

@@ -37,11 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    from fmepy.checks import whole_number
     from fmepy.workflow.calibration import prepared
     from fmepy.workflow.described import described
     from fmepy.workflow.display import Display
     from fmepy.workflow.told import show_diagnostics
 
+    for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
+        if (number := getattr(given, word)) is not None:
+            whole_number(number, f"--{word}", least, most)
     with show_diagnostics():
         work = prepared(
             Path(given.file), output=given.out, steps=given.steps, seed=given.seed, executor=given.workers,

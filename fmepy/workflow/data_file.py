@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, did_you_mean, listed, repeated
 from fmepy.workflow.toml import Key as Place
 from fmepy.workflow.toml import Section
 
@@ -221,9 +221,8 @@ def _names(path: Path, header: int, names: list[str], cells: list[tuple[int, lis
             f"{path}:{header}: a column has no name. Name it, or take it out (row numbers: R's row.names = FALSE, "
             "pandas' index=False)."
         )
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ArgumentError(f"{path}:{header}: there are two columns {twice!r}; name them apart.")
+    if twice := repeated(names):
+        raise ArgumentError(f"{path}:{header}: there are two columns {twice[0]!r}; name them apart.")
     return names
 
 

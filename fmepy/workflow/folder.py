@@ -3,6 +3,7 @@
 ::
 
     .fmepy/owner.json            who works here (fmepy.parallel.lock)
+    .fmepy/written.json          the tables that were written, with their sha256: nothing else is ever taken away
     .fmepy/fit/step.json         what the step came to, and the digest of all that this depends on; written last
     .fmepy/fit/result/           the result itself (result.save)
     .fmepy/sample/begun.json     of which inputs the checkpoint is
@@ -13,9 +14,10 @@ Every file is there whole or not at all, and a step counts as done only once its
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -144,6 +146,31 @@ class CalibrationFolder:
         """Write a table as CSV."""
         text = table.to_csv(index=False, lineterminator="\n")
         write_whole(self.path / name, lambda file: file.write(text.encode()))
+        self.note(name)
+
+    def note(self, name: str) -> None:
+        """Note that a file was written here."""
+        self.write_json(self.inside / "written.json", {**self._written(), name: self._sha(name)})
+
+    def take_away(self, current: Collection[str]) -> list[str]:
+        """Remove what was written here and is not among the files that count now, and return their names.
+
+        A file that somebody has changed since is not touched.
+        """
+        old = {name: sha for name, sha in self._written().items() if name not in current}
+        ours = [name for name, sha in old.items() if self.has(name) and self._sha(name) == sha]
+        for name in ours:
+            (self.path / name).unlink()
+        if old:
+            kept = {name: sha for name, sha in self._written().items() if name in current}
+            self.write_json(self.inside / "written.json", kept)
+        return ours
+
+    def _written(self) -> dict[str, Any]:
+        return _read(self.inside / "written.json") or {}
+
+    def _sha(self, name: str) -> str:
+        return hashlib.sha256((self.path / name).read_bytes()).hexdigest()
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text as UTF-8."""

@@ -113,7 +113,10 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
         "difference": {**start, "times": times, **arguments_of(DifferenceModel, given, **shared)},
         "steady": {**start, **arguments_of(SteadyModel, (*given, "grid"), **shared, **tolerances)},
         "modules": modules,
-        "python": {"python": Key(_TEXT, "A Model, a cost or a function f(p): file.py:object.", required=True)},
+        "python": {
+            "python": Key(_TEXT, "A Model, a cost or a function f(p): file.py:object.", required=True),
+            "inputs": Key(**_NAMES, says="Files and folders that it reads and that count as inputs, too."),
+        },
     }
 
 

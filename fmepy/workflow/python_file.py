@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import Any
 
 from fmepy.errors import did_you_mean
+from fmepy.workflow.reads import Reads, is_own
 from fmepy.workflow.toml import Section
 
 _BESIDE: set[str] = set()
 """Modules that the last file imported from its own folder."""
-_INSTALLED = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
 
 
 def split_name(section: Section) -> tuple[Path, str]:
@@ -32,8 +32,8 @@ def split_name(section: Section) -> tuple[Path, str]:
     return path, name
 
 
-def read_python(section: Section) -> tuple[Any, list[Path]]:
-    """Return the object, and the files that were imported for it: the file and others of its folder.
+def read_python(section: Section, reads: Reads) -> tuple[Any, list[Path]]:
+    """Return the object, and the files that it is made of: its own, and what that imports and reads.
 
     The folder is put on Python's path, as it is when a file is run. What a program that asks has imported of it is set
     aside meanwhile: what is run, and what counts as an input, is what stands in the files now.
@@ -54,7 +54,8 @@ def read_python(section: Section) -> tuple[Any, list[Path]]:
     sys.path[:] = [str(folder), *(p for p in sys.path if p != str(folder))]
     importlib.invalidate_caches()
     try:
-        module = _imported(section, path)
+        with reads.noted():
+            module = _imported(section, path)
         beside = {n: m for n, m in list(sys.modules.items()) if m is not module and _is_beside(n, m, folder)}
         for one in (module, *beside.values()):  # workers know no modules of these names
             cloudpickle.register_pickle_by_value(one)
@@ -70,16 +71,7 @@ def read_python(section: Section) -> tuple[Any, list[Path]]:
             "python",
             f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(found).__name__}.",
         )
-    return found, sorted({path.resolve(), *map(_file_of, beside.values())})
-
-
-def is_own(file: str | Path, folder: Path) -> bool:
-    """Tell whether a file of Python is the user's: in a folder or below, and not of a library that lies there."""
-    path = Path(file)
-    if "site-packages" in path.parts or not path.is_file():
-        return False
-    above, of_folder = path.resolve().parents, (folder, *folder.parents)
-    return folder in above and not any(p in above and p not in of_folder for p in _INSTALLED)
+    return found, sorted({path.resolve(), *map(_file_of, beside.values()), *reads.files()})
 
 
 def _is_beside(name: str, module: Any, folder: Path) -> bool:

@@ -19,6 +19,7 @@ from fmepy.workflow.data_file import DataFile, read_beside
 from fmepy.workflow.model_file import read_model, read_times
 from fmepy.workflow.placing import placed
 from fmepy.workflow.python_file import read_python, split_name
+from fmepy.workflow.reads import Reads
 from fmepy.workflow.toml import Section
 
 _CLASSES = {"ode": OdeModel, "difference": DifferenceModel, "steady": SteadyModel}
@@ -37,12 +38,15 @@ class Source:
         The files that it is made of, inputs among them.
     tables : list of DataFile
         Those of inputs that were read.
+    reads : Reads or None
+        What notes the files that a Python file reads.
     """
 
     model: Any
     cost: Any
     files: list[Path]
     tables: list[DataFile]
+    reads: Reads | None = None
 
 
 def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = None) -> Source:
@@ -73,7 +77,7 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
             raise case.section.error(name, f"`{name}` are of models of equations; modules take series from their data.")
         with placed(case.section, "model"):
             modular = read_model(section, constants=values)
-        return Source(modular, None, _files_of_modules(section), [])
+        return Source(modular, None, _files_of(section, "modules", "data"), [])
     events = next((t for t in tables if isinstance(case.said.get("events"), dict)), None)  # events are read first
     with placed(case.section, "model", rows=events):
         model = _of_equations(case, section, kind, inputs, values)
@@ -118,7 +122,9 @@ def _of_python(case: Case, section: Section) -> Source:
     for name in ("events", "forcings"):
         if name in case.said:
             raise case.section.error(name, f"`{name}` are of models of equations; a model of Python has its own.")
-    found, files = read_python(section)
+    reads = Reads(section.file.parent, split_name(section)[0].parent)
+    found, files = read_python(section, reads)
+    files += _files_of(section, "inputs")
     if not isinstance(found, Model):
         if isinstance(found, type):
             raise section.error("python", f"{section.data['python']!r} is a class; name a model made of it.")
@@ -126,11 +132,11 @@ def _of_python(case: Case, section: Section) -> Source:
         for name in cost_only:
             raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is of models. "
                                      "What it is held against stands in its file.")  # fmt: skip
-        return Source(getattr(found, "model", None), found, files, [])
+        return Source(getattr(found, "model", None), found, files, [], reads)
     known = [str(n) for n in found.parms.index]
     values = {p.name: p.start for p in case.parameters.values() if p.name in known}
     with placed(case.section, "model", "parameters"):
-        return Source(found.replace(parms=values) if values else found, None, files, [])
+        return Source(found.replace(parms=values) if values else found, None, files, [], reads)
 
 
 def _inputs(section: Section) -> tuple[dict[str, Any], list[DataFile]]:
@@ -199,11 +205,13 @@ def _check_series(error: Any, name: str, times: pd.Series[float]) -> None:
                     f"{times.iloc[i - 1]:g}.")  # fmt: skip
 
 
-def _files_of_modules(section: Section) -> list[Path]:
-    """Return all files of modules and data base."""
+def _files_of(section: Section, *keys: str) -> list[Path]:
+    """Return all files that keys name: modules, a data base, inputs of Python; of folders all that is in them."""
     files: list[Path] = []
-    for key in ("modules", "data"):
-        for name in section.texts(key) or []:
+    for key in keys:
+        for i, name in enumerate(section.texts(key) or []):
             path = section.beside(name)
+            if not path.exists():
+                raise section.error((key, i), f"there is no file or folder {str(path)!r}.")
             files += sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     return files

@@ -28,6 +28,7 @@ from fmepy.workflow.data_file import DataFile
 from fmepy.workflow.observations import observed, read_data, replicates
 from fmepy.workflow.placing import placed
 from fmepy.workflow.priors import priors_on, read_prior
+from fmepy.workflow.reads import Reads
 from fmepy.workflow.settings import check_settings
 from fmepy.workflow.sources import Source, read_rows, read_source, words_in
 
@@ -63,6 +64,8 @@ class Task:
     inputs : mapping of str to str
         ``model``, ``data``, ``cost``, ``parameters``: the sha256 of what each part says and of the files that it
         names. Titles, descriptions and units are in none of them.
+    reads : Reads or None
+        What notes the files that a Python file's functions read.
     """
 
     case: Case
@@ -81,6 +84,7 @@ class Task:
     units: Mapping[str, str]
     descriptions: Mapping[str, str]
     inputs: Mapping[str, str]
+    reads: Reads | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +159,7 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
         units={n: p.unit for n, p in case.parameters.items() if p.unit},
         descriptions={n: p.description for n, p in case.parameters.items() if p.description},
-        inputs=_hashes(case, files),
+        inputs=_hashes(case, files), reads=source.reads,
     )  # fmt: skip
     if not of and case.steps:
         raise case.section.error(
@@ -202,7 +206,8 @@ def _cost(
     make: Any = {"simulation": SimulationCost, "prediction_error": PredictionErrorCost, "fimlof": FimlofCost}[kind]
     if "censored" in words and "censored" not in signature(make).parameters:
         raise case.section.error(("data", "censored"), f"a cost of the kind {kind!r} takes no censored readings.")
-    own = {p.name: p.start for p in case.parameters.values() if p.name not in model.parms.index}
+    of_model = set(model.parms.index)
+    own = {p.name: p.start for p in case.parameters.values() if p.name not in of_model}
     given = {**said, **words, "parms": own or None, "conditions": conditions}
     try:
         with placed(case.section, "cost", "data", data=file):
@@ -245,10 +250,9 @@ def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str,
     if not isinstance(cost, Cost):
         return {p.name: p for p in case.parameters.values() if p.fitted}
     known = [str(n) for n in cost.parms.index]
-    section = case.section
+    section, used = case.section, {*known, *(_in_file(case, n) for n in known)}
     for p in case.parameters.values():
-        local = [n for n in known if _in_file(case, n) == p.name]
-        if not local and p.name not in known:
+        if p.name not in used:
             fixed_by = [k for k in ("conditions",) if k in case.said and p.name in source.model.parms.index]
             why = (
                 f"{p.name!r} is set by the conditions in every entity, so that nothing of it is left to "
@@ -258,18 +262,19 @@ def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str,
             )
             if p.fitted or not fixed_by:
                 raise section.error(("parameters", p.name), why)
-    own = {n: cost.parms[n] for n in known if _in_file(case, n) not in case.parameters}
-    free = [n for n in own if not case.parameters or n not in source.model.parms.index]
+    of_model = set(source.model.parms.index) if case.parameters else set()
+    free = [n for n in known if _in_file(case, n) not in case.parameters and n not in of_model]
+    values, lowest, highest = cost.parms, cost.lower, cost.upper
     if free and not case.parameters:
         told.append(f"There are no [parameters]: all {len(free)} are fitted, from the values that they have.")
     elif free:
-        told.append(f"Fitted, too: {', '.join(f'{n} from {own[n]:g}' for n in free)}.")
+        told.append(f"Fitted, too: {', '.join(f'{n} from {values[n]:g}' for n in free)}.")
     fitted = {}
     for n in known:
-        said = case.parameters.get(_in_file(case, n), Parameter(n, float(cost.parms[n]), fitted=n in free))
+        said = case.parameters.get(_in_file(case, n), Parameter(n, float(values[n]), fitted=n in free))
         if said.fitted:
-            start = float(cost.parms[n]) if n != said.name else said.start
-            lower, upper = max(said.lower, cost.lower[n]), min(said.upper, cost.upper[n])
+            start = float(values[n]) if n != said.name else said.start
+            lower, upper = max(said.lower, lowest[n]), min(said.upper, highest[n])
             fitted[n] = replace(said, name=n, start=start, lower=float(lower), upper=float(upper))
     order = {name: i for i, name in enumerate(case.parameters)}
     return dict(sorted(fitted.items(), key=lambda item: order.get(_in_file(case, item[0]), len(order))))

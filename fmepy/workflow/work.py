@@ -8,6 +8,7 @@ import os
 import platform
 import traceback
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ from fmepy.workflow.demands import judged
 from fmepy.workflow.display import Display, heard
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.placing import placed_error
-from fmepy.workflow.python_file import is_own
+from fmepy.workflow.reads import is_own
 from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS, Doing, Tables, best_fit
-from fmepy.workflow.steps.fit import best_tables
+from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
 from fmepy.workflow.task import Task
 
 _EVERY = 1000  # iterations of a chain between checkpoints
+FIT_FILE = "fit.json"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -69,6 +71,7 @@ class Work:
         self.exit = 0
         self.reported = False
         self._inputs: dict[str, str] = {}  # by step whose result is there
+        self._used: set[str] = set()  # steps whose results others took
         self._kept: set[str] = set()  # steps of which an earlier run has a result of the same inputs
         self._steps: dict[str, dict[str, Any]] = {}
         self._stopped = ""  # why no further step is begun
@@ -118,10 +121,12 @@ class Work:
                 if name in self.names:
                     raise
                 continue
-            if record is not None and record.get("inputs") == inputs:
+            read: dict[str, str] = {}
+            if self._is_of(record, inputs):
                 self._kept.add(name)
+                read = (record or {}).get("read", read)
             if name in self.names or name in self._kept:
-                known[name] = inputs
+                known[name] = _with_read(inputs, read)
         self._inputs = {name: known[name] for name in self._kept if name not in self.names}
 
     def _digest(self, name: str, arguments: Mapping[str, Any], known: Mapping[str, str]) -> str:
@@ -136,12 +141,20 @@ class Work:
                 files = "missing"
         return plan.inputs_of(self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files)
 
+    def _is_of(self, record: Mapping[str, Any] | None, inputs: str) -> bool:
+        """Tell whether a record is of these inputs, and of what the files that its step read hold now."""
+        if record is None or record.get("inputs") != inputs:
+            return False
+        folder = self.case.file.parent
+        return all(_sha(folder / file) == sha for file, sha in record.get("read", {}).items())
+
     def _taken(self, name: str) -> dict[str, Any] | None:
         """Return the results that a step takes; None where one that it needs has failed."""
         try:
             names = plan.providers(self.case, name, self.case.steps[name], lambda step: step in self._inputs)
         except ArgumentError:
             return None
+        self._used.update(names)
         return {other: self._result(other) for other in names}
 
     def _result(self, name: str) -> Any:
@@ -155,7 +168,8 @@ class Work:
         """Keep a step or run it; a failure is told, and ends those that need it."""
         self._steps[name] = record = {
             "state": "not run", "kept": False, "arguments": dict(self.case.steps[name]), "inputs": "",
-            "started": None, "seconds": 0.0, "verdict": "", "warnings": [], "files": [], "error": self._stopped,
+            "started": None, "seconds": 0.0, "verdict": "", "warnings": [], "files": [], "read": {},
+            "error": self._stopped,
         }  # fmt: skip
         if self._stopped:
             return
@@ -183,7 +197,7 @@ class Work:
     def _keeps(self, name: str, record: dict[str, Any]) -> bool:
         """Take the result of an earlier run, if there is one of the same inputs."""
         there = self.folder.record(name)
-        if there is None or there.get("inputs") != record["inputs"]:
+        if there is None or not self._is_of(there, record["inputs"]):
             return False
         try:
             result = self._result(name)
@@ -214,14 +228,19 @@ class Work:
 
         every = self.case.run.get("checkpoint_every", _EVERY)
         doing = Doing(self.seed, self.executor, checkpoint, every, display.progress, remember)
-        try:
-            result = step.run(self.task, arguments, taken, doing)
-        except ArgumentError as error:
-            if not (goes_on and str(error).startswith(("`checkpoint`", "The checkpoint"))):
-                raise
-            display.tell(f"warning: the checkpoint of {name} cannot be used, it begins anew: {error}")
-            self.folder.begin(name, record["inputs"], resume=False)
-            result = step.run(self.task, arguments, taken, doing)
+        reads = self.task.reads
+        with nullcontext() if reads is None else reads.noted():
+            try:
+                result = step.run(self.task, arguments, taken, doing)
+            except ArgumentError as error:
+                if not (goes_on and str(error).startswith(("`checkpoint`", "The checkpoint"))):
+                    raise
+                display.tell(f"warning: the checkpoint of {name} cannot be used, it begins anew: {error}")
+                self.folder.begin(name, record["inputs"], resume=False)
+                result = step.run(self.task, arguments, taken, doing)
+        if reads is not None:
+            folder = self.case.file.parent.resolve()
+            record["read"] = {os.path.relpath(f, folder): _sha(f) for f in reads.files(self.folder.path)}
         if getattr(result, "interrupted", False):
             raise KeyboardInterrupt
         tables = step.tables(self.task, result)
@@ -235,17 +254,18 @@ class Work:
         display.ends(f"done in {record['seconds']:.1f} s. {record['verdict']}")
 
     def _took(self, name: str, record: dict[str, Any], tables: Tables) -> None:
-        self._inputs[name], self.tables = record["inputs"], {**self.tables, **tables}
+        self._inputs[name] = _with_read(record["inputs"], record["read"])
+        self.tables = {**self.tables, **tables}
         record["files"] = list(tables)
 
     def _settle_fit(self) -> None:
         """Write the estimates of the best fit there is, unless they are written; wait for one that will be kept."""
         if any(name in self._kept and name in self.names and name not in self._steps for name in FITS):
             return
-        there = [name for name in FITS if name in self._inputs]
+        there = [name for name in FITS if name in self._inputs and name in self.case.steps]
         best = best_fit({name: self._result(name) for name in there})
         tables = best_tables(self.task, best)
-        files = [*tables, "fit.json"]
+        files = [*tables, FIT_FILE]
         self.tables.update(tables)
         first = self._steps[next(name for name in FITS if name in self._steps)]
         first["files"] = list(dict.fromkeys([*files, *first["files"]]))
@@ -254,8 +274,20 @@ class Work:
             return
         for file, table in tables.items():
             self.folder.write_table(file, table)
-        best.save(self.folder.path / "fit.json")
+        best.save(self.folder.path / FIT_FILE)
+        self.folder.note(FIT_FILE)
         self.folder.set_mark(mark)
+
+    def _clear(self) -> None:
+        """Take away tables of earlier runs that are no results of the file as it stands; they come back with it."""
+        steps = [name for name in self._inputs if name in self.case.steps or name in self._used]
+        records = [self._steps.get(name) or self.folder.record(name) or {} for name in steps]
+        current = {file for record in records for file in record.get("files", ())}
+        fits = {name: self._inputs[name] for name in FITS if name in steps}
+        if fits and self.folder.mark() == plan.digest(fits):
+            current |= {*BEST_TABLES, FIT_FILE}
+        if gone := self.folder.take_away(current):
+            self._display.tell(f"Taken away, as no results of this file as it stands: {', '.join(gone)}.")
 
     def _fails(self, name: str, record: dict[str, Any], error: Exception) -> None:
         """Keep and tell why a step failed."""
@@ -294,11 +326,15 @@ class Work:
             *(f"{name}: {w}" for name, step in self._steps.items() for w in step["warnings"]),
         ]
         self.exit = 1 if missed or failed else 0
+        if not self._stopped:
+            with suppress(OSError):  # of a file that another program holds
+                self._clear()
         self._write_record(demands)
         try:
             from fmepy.workflow.report import render
 
-            results = {name: self.results[name] for name in self.names if name in self.results}
+            told = {*self.names, *FITS} & {*self.case.steps}  # of fits the best counts, asked for now or not
+            results = {name: self.results[name] for name in STEPS if name in told and name in self.results}
             html = render(self.task, results, self.record, self.warnings, self.tables)
             self.folder.write_text("report.html", html)
             self.reported = True
@@ -352,6 +388,11 @@ def _said(error: BaseException, folder: Path) -> str:
             return f"{own[-1].filename}:{own[-1].lineno}: {text}"
         cause = cause.__cause__ or cause.__context__
     return text
+
+
+def _with_read(inputs: str, read: Mapping[str, str]) -> str:
+    """Return what stands for the inputs of a step and for the files that it read while it ran."""
+    return plan.digest([inputs, dict(read)]) if read else inputs
 
 
 def _sha(file: Path) -> str:

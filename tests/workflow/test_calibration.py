@@ -585,7 +585,7 @@ def test_output_counts_from_the_file_and_out_from_here(file, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--workers", "0"], "executor"),
+        (["--workers", "0"], "--workers"),
         (["--workers", "two"], "invalid int value"),
         (["--seed", "-1"], "seed"),
         (["--stepz", "fit"], "--steps"),

@@ -209,3 +209,22 @@ def test_it_runs_as_a_module_and_its_bar_is_for_terminals(case):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "21 rows of 2 variables" in done.stdout
+
+
+@pytest.mark.parametrize("called", ["-m", "/usr/bin/fmepy", "other.py"])
+def test_ctrl_c_during_the_first_import_ends_with_one_line(called):
+    code = f"""
+import sys
+class Stop:
+    def find_spec(self, name, *_):
+        if name == "numpy":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+sys.argv = [{called!r}]
+import fmepy
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if called == "other.py":  # a script of one's own is Python's matter
+        assert "Traceback" in run.stderr
+    else:
+        assert (run.returncode, run.stderr) == (130, "Interrupted.\n")

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, ParameterError, TracingError, did_you_mean, listed
+from fmepy.errors import ModelError, ParameterError, TracingError, did_you_mean, listed, repeated
 from fmepy.expressions.equations import names_in, symbol
 from fmepy.expressions.text import parse_expression
 from fmepy.models.definition.tracing import as_expression, call_traced, traced
@@ -95,9 +95,8 @@ def as_state(state: Any) -> dict[str, Any]:
         return {}
     if isinstance(state, Mapping | pd.Series):
         names = [normal_name(k) for k in state.keys()]  # noqa: SIM118  # a Series iterates over its values
-        repeated = sorted({n for n in names if names.count(n) > 1})
-        if repeated:
-            raise ModelError(f"`state` names {listed(repeated)} more than once.")
+        if twice := repeated(names):
+            raise ModelError(f"`state` names {listed(twice)} more than once.")
         values = list(state.values()) if isinstance(state, Mapping) else list(state)
     else:
         values = list(np.atleast_1d(np.asarray(state, dtype=object)))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fmepy.workflow.task import Task
 
 NAME = "fit"
+BEST_TABLES = ("estimates.csv", "residuals.csv")
 
 
 def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -52,8 +53,8 @@ def tables(task: Task, result: ModFit) -> Tables:
 
 def best_tables(task: Task, best: ModFit) -> Tables:
     """Return estimates.csv and residuals.csv of the fit that counts, after ``multistart`` the best of both."""
-    residuals = residuals_of(task, best)
-    return {"estimates.csv": estimates(task, best)} | ({} if residuals is None else {"residuals.csv": residuals})
+    made = (estimates(task, best), residuals_of(task, best))
+    return {name: table for name, table in zip(BEST_TABLES, made, strict=True) if table is not None}
 
 
 def residuals_of(task: Task, fit: ModFit) -> pd.DataFrame | None:

@@ -1,0 +1,22 @@
+"""Ctrl-C while the command ``fmepy`` is still being imported: one line and exit code 130, as ever after.
+
+The first import of the package, for it must be there before the others take their time.
+"""
+
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+
+
+def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    sys.stderr.write("Interrupted.\n")
+    sys.stderr.flush()
+    os._exit(130)  # nothing is begun that would have to be ended
+
+
+if sys.argv and (sys.argv[0] == "-m" or Path(sys.argv[0]).stem == "fmepy"):  # ``python -m fmepy``, ``fmepy``
+    sys.excepthook = _end
