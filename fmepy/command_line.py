@@ -18,5 +18,6 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
     os._exit(130)  # nothing is begun that would have to be ended
 
 
-if sys.argv and (sys.argv[0] == "-m" or Path(sys.argv[0]).stem == "fmepy"):  # ``python -m fmepy``, ``fmepy``
+_said = getattr(sys, "argv", [""])[0]
+if Path(_said).stem == "fmepy" or (_said == "-m" and "fmepy" in sys.orig_argv[:4]):
     sys.excepthook = _end

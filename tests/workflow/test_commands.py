@@ -211,8 +211,16 @@ def test_it_runs_as_a_module_and_its_bar_is_for_terminals(case):
     assert "21 rows of 2 variables" in done.stdout
 
 
-@pytest.mark.parametrize("called", ["-m", "/usr/bin/fmepy", "other.py"])
-def test_ctrl_c_during_the_first_import_ends_with_one_line(called):
+@pytest.mark.parametrize(
+    ("said", "begun_as", "is_ours"),
+    [
+        ("-m", ["-m", "fmepy", "check"], True),
+        ("/usr/bin/fmepy", ["/usr/bin/fmepy"], True),
+        ("-m", ["-m", "mine.fits"], False),  # a script or a package of one's own is Python's matter
+        ("other.py", ["other.py"], False),
+    ],
+)
+def test_ctrl_c_during_the_first_import_ends_with_one_line(said, begun_as, is_ours):
     code = f"""
 import sys
 class Stop:
@@ -220,11 +228,11 @@ class Stop:
         if name == "numpy":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Stop())
-sys.argv = [{called!r}]
+sys.argv, sys.orig_argv = [{said!r}], ["python", *{begun_as!r}]
 import fmepy
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    if called == "other.py":  # a script of one's own is Python's matter
-        assert "Traceback" in run.stderr
-    else:
+    if is_ours:
         assert (run.returncode, run.stderr) == (130, "Interrupted.\n")
+    else:
+        assert "Traceback" in run.stderr
