@@ -139,7 +139,7 @@ class Objective(AroundBound):
 
     def scaled_residuals(self, theta: Vector) -> Vector:
         """Return scales^(3/2) r: their sum of squares is FME's field `model`."""
-        r = self.residuals(theta)
+        r: Vector = self.residuals(theta)
         return r if self._factors is None else r * self._factors
 
     def scaled_jacobian(self, theta: Vector) -> Matrix:
@@ -233,9 +233,7 @@ class Objective(AroundBound):
     def begin(self, start: Vector, lower: Vector, upper: Vector) -> None:
         """Take derivatives inside these bounds from now on, with sizes and noise as at this start."""
         self.theta0, self.lower, self.upper = np.array(start, dtype=float), lower, upper
-        size = magnitudes(self.theta0, lower, upper)
-        self._smallest: Vector = np.where(self.theta0 == 0, size, 1e-3 * size)
-        self._widest: Vector = roomy_steps(np.full(size.size, np.inf), lower, upper)
+        self._range: tuple[Vector, Vector] | None = None
         self._differences = None
         self._jacobian_at = b""
         keep_within(self.bound, lower, upper)
@@ -276,7 +274,12 @@ class Objective(AroundBound):
 
     def steps(self, theta: Vector) -> Vector:
         """Return the step of first derivatives for every parameter, inside half of its box."""
-        return np.minimum(self.differences.step * np.maximum(np.abs(theta), self._smallest), self._widest)
+        if self._range is None:
+            size = magnitudes(self.theta0, self.lower, self.upper)
+            smallest = np.where(self.theta0 == 0, size, 1e-3 * size)
+            self._range = smallest, roomy_steps(np.full(size.size, np.inf), self.lower, self.upper)
+        smallest, widest = self._range
+        return np.minimum(self.differences.step * np.maximum(np.abs(theta), smallest), widest)
 
     def differentiate(self, function: Callable[[Vector], Any], theta: Vector) -> Matrix:
         """Return the derivatives of `function` at theta by differences, one column per parameter; inside the bounds.

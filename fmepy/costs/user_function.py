@@ -210,11 +210,12 @@ class BoundFunction(OfData):
             raise ArgumentError(f"`f` gives {bad} at the start {function.named(self.theta0)}. Give another start.")
         if not self.is_scalar:
             self.data = first.fixed if self.kind == "modcost" else KnownData.unweighted(self.first.size)
+        self._size = np.size(self.first)
 
     def residuals(self, theta: Vector) -> Vector:
         """Return the residuals, shape (n_obs,)."""
         kind, value = classify(self._function(theta))
-        if kind != self.kind or value.size != len(self.data):
+        if kind != self.kind or value.size != self._size:
             raise ArgumentError(
                 f"`f` returned {_told(kind, value)} at {self._function.named(theta)}, but "
                 f"{_told(self.kind, self.first)} at the start. The residuals must be of the same data at every "

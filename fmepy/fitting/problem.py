@@ -170,12 +170,7 @@ class Problem:
         r = self.objective.scaled_residuals(theta)
         if self._normal:
             r = np.concatenate([r, [(theta[i] - mean) / sd for i, mean, sd in self._normal]])
-        if self.further is not None:
-            r = np.concatenate([r, self.further.residuals(theta)])
-        value = float(r @ r)
-        if value < self.best[0] and self.is_least_squares:
-            self.best = (value, np.array(theta, dtype=float))
-        return r
+        return r if self.further is None else np.concatenate([r, self.further.residuals(theta)])
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return the derivatives of `residuals`."""
@@ -356,21 +351,22 @@ class Problem:
 
 def _offset(J: Matrix, r: Vector, free: BoolVector) -> float:
     n, p = J.shape
-    squares = float(r @ r)
-    if not squares > 0 or not free.any():
+    squares, some = float(r.dot(r)), free.tolist()
+    if not squares > 0 or not any(some):
         return 0.0
-    if not free.all():
+    if not all(some):
         J = J[:, free]
     length = np.sqrt(np.einsum("ij,ij->j", J, J))
-    J = J / np.where(length > 0, length, 1.0)
+    length[length == 0] = 1.0
+    J = J / length
     from scipy.linalg.lapack import dgelsy  # by orthogonal factors, of whatever rank
 
     m = J.shape[1]
     right = np.zeros((max(n, m), 1))
     right[:n, 0] = r
     _, x, *_ = dgelsy(J, right, np.zeros((m, 1), dtype=np.intc), 1e-10, 4 * m + n + 1)
-    along = J @ x[:m, 0]
-    return float((along @ along / (squares / max(n - p, 1))) ** 0.5)
+    along = J.dot(x[:m, 0])
+    return float((along.dot(along) * max(n - p, 1) / squares) ** 0.5)
 
 
 def second_differences_of(problem: Problem, theta: Vector) -> Matrix:

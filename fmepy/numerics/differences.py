@@ -145,20 +145,21 @@ def derivatives(
     """
     at, low, high, wide = theta.tolist(), lower.tolist(), upper.tolist(), steps.tolist()  # floats: arithmetic is by one
     sides: list[dict[float, tuple[float, Any]]] = [{} for _ in at]  # by offset: step taken, value
-    tried: set[tuple[int, float]] = set()
+    failed: set[tuple[int, float]] = set()
 
     def probe(wanted: list[tuple[int, float]]) -> None:
         places, points = [], []
         for j, offset in wanted:
             there = at[j] + offset
-            if low[j] <= there <= high[j] and there != at[j] and (j, offset) not in tried:
-                tried.add((j, offset))
+            if low[j] <= there <= high[j] and there != at[j] and (j, offset) not in failed:
                 point = theta.copy()
                 point[j] = there
                 places.append((j, offset, there - at[j]))
                 points.append(point)
         for (j, offset, step), value in zip(places, evaluate(points) if points else (), strict=True):
-            if value is not None:
+            if value is None:
+                failed.add((j, offset))
+            else:
                 sides[j][offset] = (step, np.asarray(value, dtype=float))
 
     if base is None and not central:
@@ -336,7 +337,7 @@ def _mean_squares(values: Matrix) -> list[float]:
     """Return the mean squares of a table, shape (7, n), and of its differences of the orders 1 to 6."""
     differences = _DIFFERENCING @ (values - values[0])  # the level goes first: its rounding is no noise
     by_order = np.add.reduceat((differences**2).sum(axis=1), _STARTS) / (_COUNTS * values.shape[1])
-    return [float((values**2).mean()), *by_order.tolist()]
+    return [float(np.vdot(values, values)) / values.size, *by_order.tolist()]
 
 
 def _noises(squares: list[float]) -> list[float]:

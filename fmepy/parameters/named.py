@@ -268,10 +268,10 @@ def as_bounds(
     low = _one_bound(lower, names, -np.inf, "lower")
     high = _one_bound(upper, names, np.inf, "upper")
     if declared[0] is not None:
-        low = np.where(np.isneginf(low), declared[0], low)
+        low = np.where(low == -np.inf, declared[0], low)
     if declared[1] is not None:
-        high = np.where(np.isposinf(high), declared[1], high)
-    for name, a, b in zip(names, low, high, strict=True):
+        high = np.where(high == np.inf, declared[1], high)
+    for name, a, b in zip(names, low.tolist(), high.tolist(), strict=True):
         if a > b:
             raise ParameterError(f"The bounds of {name!r} are crossed: lower {a:g} is above upper {b:g}.")
         if a == b:

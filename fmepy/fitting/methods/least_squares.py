@@ -66,9 +66,11 @@ class _Walk:
             r = self.problem.residuals(theta)
         except SimulationError:
             return np.full(self.n_res, _FAILED)
-        value = float(r @ r)
+        value = float(r.dot(r))
         if value < self.best_value:
             self.best, self.best_value = theta, value
+            if value < self.problem.best[0]:
+                self.problem.best = (value, theta)
         return r
 
     def infinite_residuals(self, q: Vector) -> Vector:
@@ -77,21 +79,19 @@ class _Walk:
         return np.full(self.n_res, np.inf) if r[0] == _FAILED else r
 
     def jacobian(self, q: Vector, *_: Any) -> Matrix:
-        theta = self.at(q)
-        if theta.tobytes() != self.problem.noted:  # scipy asks twice at a start
+        theta, problem = self.at(q), self.problem
+        r = problem.residuals(theta)
+        if theta.tobytes() != problem.noted:  # scipy asks twice at a start
             if self.left <= 0:
                 raise _LimitReachedError
             self.left -= 1
-            r = self.problem.residuals(theta)
-            before, now = self.problem.trace[-1:], float(r @ r)
-            self.problem.note(theta, now)
-            if before and now > before[0] * (1 - _SETTLED) and _offset(self.problem, theta, self.moving) < _ARRIVED:
+            before, now = problem.trace[-1:], float(r.dot(r))
+            problem.note(theta, now)
+            if before and now > before[0] * (1 - _SETTLED) and _offset(problem, theta, self.moving) < _ARRIVED:
                 raise _ArrivedError("The next Gauss-Newton step is below 2e-5 standard errors.")
-        J = self.problem.jacobian(theta)
+        J = problem.jacobian(theta)
         J = J if self.all_move else J[:, self.moving]
-        if not (
-            J.T @ self.problem.residuals(theta)
-        ).any():  # a plateau, or residuals of nothing: trf would go on forever
+        if not any(r.dot(J).tolist()):  # a plateau, or residuals of nothing: trf would go on forever
             raise _ArrivedError("The gradient is zero.")
         return J
 
