@@ -103,6 +103,9 @@ def compare_fits(
     the data are used. The scale may differ (`transform`). Of a function that returns residuals or a number only the
     number of data is known. After bad data have been set missing, fit all structures again to the cleaned data.
 
+    A sum of squares estimates the variance of the errors, too (`ModFit.error_estimated`). Beside fits that have theirs
+    among the parameters (`measurement_noise`, filters), `p` counts it.
+
     References
     ----------
     Akaike (1974). Schwarz (1978). Self and Liang (1987), JASA 82.
@@ -141,6 +144,8 @@ def compare_fits(
             )
     loglik = np.array([float(fit.loglik) + extra.get(name, 0.0) for name, fit in fits.items()])
     p = np.array([len(fit.par) for fit in fits.values()])
+    estimated = np.array([bool(getattr(fit, "error_estimated", False)) for fit in fits.values()])
+    p += estimated & ~estimated.all()
     aic = 2 * p - 2 * loglik
     bic = p * np.log(list(nobs.values())) - 2 * loglik
     weight = np.exp(-0.5 * (aic - aic.min()))
@@ -152,7 +157,7 @@ def compare_fits(
         },
         index=names,
     )
-    pairs = _nested(fits) if nested is None else _given_pairs(nested, names)
+    pairs = _nested(fits, dict(zip(names, p, strict=True))) if nested is None else _given_pairs(nested, names)
     rows = [_ratio(frame, small, large, _on_boundary(boundary, (small, large))) for small, large in pairs]
     return FitComparison(frame, pd.DataFrame(rows, columns=["small", "large", "LR", "df", "boundary", "p_value"]))
 
@@ -201,14 +206,14 @@ def _check_known(given: Mapping[str, Any], names: Sequence[str], argument: str) 
             )
 
 
-def _nested(fits: Mapping[str, Any]) -> list[Pair]:
-    """Return the pairs of which one has all parameters of the other, and the data on the same scale.
+def _nested(fits: Mapping[str, Any], p: Mapping[str, int]) -> list[Pair]:
+    """Return the pairs of which one has all parameters of the other and fewer, and the data on the same scale.
 
     Normal errors of the data are no special case of normal errors of their logarithms.
     """
     own = {name: set(map(str, fit.par.index)) for name, fit in fits.items()}
     scale = {name: Counter(getattr(getattr(fit, "data", None), "kinds", ())) for name, fit in fits.items()}
-    return [(a, b) for a in fits for b in fits if own[a] < own[b] and scale[a] == scale[b]]
+    return [(a, b) for a in fits for b in fits if own[a] < own[b] and p[a] < p[b] and scale[a] == scale[b]]
 
 
 def _given_pairs(nested: Sequence[Pair], names: Sequence[str]) -> list[Pair]:

@@ -377,6 +377,7 @@ def _result(one: OneFit, found: Found) -> ModFit:
         interrupted=found.interrupted,
         data=objective.data.observed,
         noise=said_noise(objective.f),
+        error_estimated=not (objective.is_scalar or _has_errors(objective)),
     )
 
 

@@ -38,10 +38,19 @@ _HELD = 1e-10  # relative width of a box in which nothing can be searched
 _BESIDE = 1e-8  # relative distance to a bound that is no distance
 
 
+_FOR_MORE = "; for more of them give control="
+
+
 def limit_reached(name: str, value: float, what: str = "iterations") -> str:
     """Return the sentence that a limit ended a search, with what to type for a higher one."""
     higher = f"{10 * value:.0f}" if value >= 1 else "1000"
-    return f"The limit of {value:.0f} {what} is reached; for more of them give control={{{name!r}: {higher}}}."
+    return f"The limit of {value:.0f} {what} is reached{_FOR_MORE}{{{name!r}: {higher}}}."
+
+
+def without_advice(message: str) -> str:
+    """Return why a search ended without what to type: its caller is no function that takes `control`."""
+    said, advice, _ = message.partition(_FOR_MORE)
+    return f"{said}." if advice else message
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -139,7 +139,9 @@ class _Walk:
             u = self._next(here)
             if self.over is not None and u >= self.over.u * (1 - 1e-9):  # a place is what rounding makes of it
                 if not self._is_coarse(here, self.over):
-                    self._keep(self.over)
+                    told = self._stood_again(here, self.over)
+                    if told:
+                        return told
                     continue
                 u = here.u + 0.5 * (self.over.u - here.u)
             if self.wall - here.u <= max(_SHORTEST * max(self.s.size, here.u), _NARROW * self.farthest):
@@ -163,6 +165,13 @@ class _Walk:
             if found.tau < tau and found.u >= self.farthest * (1 - 1e-12):
                 return self._at_the_end()
         return "crossed"
+
+    def _stood_again(self, here: _Point, over: _Point) -> str:
+        """Keep the place above the threshold, or what a re-fit from next to it comes to: that from afar may be lost."""
+        again = self._at(over.u, here)
+        self.over = None
+        self._keep(over if again is None or not here.u < again.u or again.tau >= over.tau else again)
+        return "" if self.side.better is None else "better"
 
     def _at_the_end(self) -> str:
         return "bound" if self.farthest < _DECADES * self.s.size else "decades"

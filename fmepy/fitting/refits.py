@@ -28,7 +28,7 @@ from fmepy.costs.objective import Objective
 from fmepy.errors import SimulationError
 from fmepy.fitting.leaving_zero import let_go
 from fmepy.fitting.methods.registry import METHODS
-from fmepy.fitting.problem import Outcome, Problem
+from fmepy.fitting.problem import Outcome, Problem, without_advice
 from fmepy.numerics.covariance import SINGULAR
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
@@ -183,7 +183,7 @@ class HeldParameter:
             theta, outcome = search.taken(problem)
             cost = problem.value(theta)
             if not outcome.converged:
-                return Refit(at, theta, cost, message=outcome.message)
+                return Refit(at, theta, cost, message=without_advice(outcome.message))
             slope, tangent = float(problem.gradient(theta)[self.j]), self._tangent(search, problem, theta)
         except SimulationError as error:
             return Refit(at, problem.start, np.inf, message=str(error))
@@ -258,7 +258,7 @@ class HeldPrediction:
             place, pull = self.value(theta), self.residuals(theta)
             cost = problem.value(theta) - float(pull @ pull)
             if not outcome.converged:
-                return Refit(place, theta, cost, message=outcome.message)
+                return Refit(place, theta, cost, message=without_advice(outcome.message))
             return Refit(
                 place, theta, cost, 2 * self.weight**2 * (self.aim - place), self._tangent(search, problem, theta)
             )

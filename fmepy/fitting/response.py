@@ -52,7 +52,7 @@ def silent(problem: Problem, theta: Vector, H: Matrix) -> tuple[list[int], list[
         suspected = moves <= 1e3 * _noise(problem, theta)
     dead, falling = [], []
     for j in np.flatnonzero(suspected & asked):
-        change = _changes(problem, theta, int(j), _PROBE * size[j])
+        change = changes(problem, theta, int(j), _PROBE * size[j])
         if change.size and change.min() < -_noise(problem, theta):
             falling.append(int(j))
         elif not change.size or change.max() <= _noise(problem, theta):
@@ -66,7 +66,7 @@ def _noise(problem: Problem, theta: Vector) -> float:
     return max(problem.noise, _ROUNDING) * abs(value) if np.isfinite(value) else 0.0
 
 
-def _changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
+def changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
     """Return how the cost changes by a step of one parameter to either side, inside the bounds."""
     here, found = problem.cost(theta), []
     for side in (step, -step):

@@ -106,6 +106,9 @@ class ModFit(Shown):
         How the parameters are transformed, by name; None for a function, which does not say.
     data : ObservedData or None
         Which data the likelihood is of; None for a function that returns residuals or a number.
+    error_estimated : bool
+        True if the variance of the errors was estimated with the parameters, by ``ssr / n``. `rank`, `aic` and `bic` do
+        not count it (R's AIC of an nls fit does, and is larger by 2).
     noise : SaidNoise or None
         What was said of the noise of readings, for `predict`; None of a sum of squares, and of a function.
 
@@ -155,6 +158,7 @@ class ModFit(Shown):
     interrupted: bool = False
     data: ObservedData | None = field(default=None, repr=False)
     noise: SaidNoise | None = field(default=None, repr=False)
+    error_estimated: bool = field(default=False, repr=False)
 
     @cached_property
     def par(self) -> pd.Series:

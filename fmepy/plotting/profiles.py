@@ -100,6 +100,7 @@ def _scale(ax: Axes, values: Any, estimate: float) -> None:
     """Use a logarithmic axis where a profile goes over decades."""
     size = abs(estimate)
     if size == 0 or np.abs(values).max() < _WIDE * size:
+        ax.locator_params(axis="x", nbins=5)  # so that numbers such as 0.00025 keep apart
         return
     if (values >= 0).all():  # zero itself, a bound, falls off
         ax.set_xscale("log")

@@ -232,3 +232,16 @@ def test_weights_that_are_no_errors_do_not_change_the_likelihood_and_other_scale
     tests = compare_fits(fits).tests
     assert set(tests["small"]) == {"k"}
     assert set(tests["large"]) == {"none", "std", "mean"}
+
+
+def test_one_model_costs_as_much_whichever_way_its_error_is_estimated():
+    squares, scored = simulation(), simulation(measurement_noise={"x": "estimate"})
+    assert squares.error_estimated
+    assert not scored.error_estimated
+    assert not simulation({**OBS, "sd": 0.2}, err="sd").error_estimated
+    one = modFit(SimulationCost(decay(), OBS), ["k"])
+    both = compare_fits({"squares": squares, "scored": scored, "one": one})
+    assert both["p"].tolist() == [3, 3, 2]
+    np.testing.assert_allclose(both["AIC"].iloc[0], both["AIC"].iloc[1], rtol=1e-6)
+    assert both.tests[["small", "large", "df"]].to_numpy().tolist() == [["one", "squares", 1], ["one", "scored", 1]]
+    assert compare_fits({"squares": squares, "one": one})["p"].tolist() == [2, 1]

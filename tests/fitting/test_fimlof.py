@@ -362,3 +362,20 @@ def test_the_best_search_is_brought_to_its_end_also_where_it_only_met_another():
     for seed in (None, 1, 2):
         fit = modFit(cost, seed=seed, hessian=False)
         assert fit.loglik == pytest.approx(-434.3345324, abs=1e-4)
+
+
+@pytest.mark.parametrize("initial", ["diffuse", "data"])
+def test_an_initial_value_that_the_filter_does_not_use_stays_and_is_named(initial):
+    rng = np.random.default_rng(6)
+    x = np.zeros(61)
+    for i in range(60):
+        x[i + 1] = 0.9 * x[i] + 0.5 * rng.normal()
+    model = fme.DifferenceModel("next(x) = a*x", state={"x": "x0"}, parms={"a": 0.8, "x0": 3.0}, times=[1, 60])
+    cost = fme.FimlofCost(model, {"time": np.arange(1, 61), "x": x[1:] + rng.normal(size=60)}, initial=initial,
+                      process_noise={"x": "sd_w"}, measurement_noise={"x": "sd_v"},
+                      parms={"sd_w": 1.0, "sd_v": 1.0})  # fmt: skip
+    alone, fit = modFit(cost, ["a", "sd_w", "sd_v"]), modFit(cost)
+    assert fit.par["x0"] == pytest.approx(3, rel=0.5)  # of searches from starts nearby
+    np.testing.assert_allclose(fit.par[alone.par.index], alone.par, rtol=1e-4)
+    assert not fit.converged
+    assert "does not respond to 'x0'" in fit.message

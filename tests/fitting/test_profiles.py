@@ -244,6 +244,23 @@ def test_failed_refits_are_kept_and_told():
     assert "re-fits failed" in prof.message
 
 
+def test_a_plateau_on_the_way_ends_no_interval_and_no_word_of_control_is_said():
+    """Chick 1 of R's ChickWeight still grows like an exponential: Asym and xmid of its logistic have no upper end."""
+    t = np.r_[0:21:2, 21]
+    weight = np.array([42, 51, 59, 64, 76, 93, 106, 125, 149, 171, 199, 205])
+
+    def logistic(p):
+        return p["Asym"] / (1 + np.exp((p["xmid"] - t) / p["scal"])) - weight
+
+    fit = modFit(logistic, {"Asym": 500, "xmid": 25, "scal": 10})
+    assert fit.par.tolist() == pytest.approx([937.030, 35.22296, 11.405209], rel=1e-4)  # R's nls(SSlogis)
+    assert fit.std_error.tolist() == pytest.approx([465.868, 8.31203, 0.905246], rel=1e-4)
+    prof = profile(logistic, fit, ["xmid"])
+    assert prof.intervals.loc["xmid", "upper"] == np.inf
+    assert prof.verdicts["xmid"].startswith("one-sided: ")
+    assert "control" not in prof.verdicts["xmid"] + prof.message
+
+
 # ------------------------------------------------------------------------------------------------- at the door
 
 
@@ -357,6 +374,19 @@ def test_a_picture_has_a_panel_a_parameter_and_its_paths():
     (one,) = prof.plot("b", paths=True)
     assert one.get_ylabel() == "relative to the estimate"
     assert one.get_legend_handles_labels()[1] == ["a"]
+    plt.close("all")
+
+
+def test_numbers_below_the_panels_keep_apart():
+    def small(p):
+        return line({"a": 3600 * p["a"], "b": 10 * p["b"]})
+
+    panels = profile(small, modFit(small, {"a": 1e-4, "b": 0.1})).plot()
+    for ax in panels:
+        ax.figure.draw_without_rendering()
+        boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_text()]
+        within = [b for b in boxes if b.x0 >= ax.bbox.x0 - 40 and b.x1 <= ax.bbox.x1 + 40]
+        assert all(left.x1 < right.x0 for left, right in zip(within, within[1:], strict=False))
     plt.close("all")
 
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached, second_differences_of
+from fmepy.fitting.response import changes, sizes
 from fmepy.types import BoolVector, Matrix, Vector
 
 _COARSE = {"maxiter": 25, "reltol": 0.1}
@@ -38,6 +39,8 @@ _VANISHED = 1e-6
 _ROUGH_UNTIL = 1e-2  # promise below which derivatives are to be accurate
 _SPREAD = 0.1
 _MOST_PAIRS = 30
+_ROUNDING, _SEEN = 1e-13, 1e-10  # of -2 log L: its own, and a change of it
+_FAR = 1e6  # sizes of a parameter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +147,7 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
         u, information = u * ground, information * np.outer(ground, ground)
         free = ~(((theta <= problem.lower) & (u <= 0)) | ((theta >= problem.upper) & (u >= 0)))
         free &= ~(problem.noise_scales & (theta == 0))
+        free &= _heard(problem, theta, value, information, free & ~logs)
         if not rough:
             secants.look(np.where(logs & (theta > 0), np.log(np.where(logs & (theta > 0), theta, 1.0)), theta), u, free)
             information = secants.corrected(information)
@@ -215,6 +219,20 @@ def _score(problem: Problem, theta: Vector, rough: bool) -> tuple[Vector, Matrix
         J = problem.further.jacobian(theta)
         u, information = u - J.T @ problem.further.residuals(theta), information + J.T @ J
     return u, information
+
+
+def _heard(problem: Problem, theta: Vector, value: float, information: Matrix, asked: BoolVector) -> BoolVector:
+    """Tell of which parameters the data speak: not of an initial value, where the start is diffuse.
+
+    Score and information of the others are rounding, by which a step has no length: they are asked at a distance.
+    """
+    size = sizes(problem, theta)
+    heard = ~asked | (np.diag(information) * size**2 > _ROUNDING * abs(value))
+    best = problem.best
+    for j in np.flatnonzero(~heard):
+        heard[j] = np.any(np.abs(changes(problem, theta, int(j), _FAR * size[j])) > _SEEN * abs(value))
+    problem.best = best  # not of places that were only asked
+    return heard
 
 
 def _promise(u: Vector, information: Matrix, free: BoolVector) -> float:
