@@ -1,6 +1,7 @@
 """profile: intervals by the likelihood ratio that equal exact root finding, and a sentence on every parameter."""
 
 import pickle
+from itertools import pairwise
 
 import lmfit
 import matplotlib.pyplot as plt
@@ -386,7 +387,7 @@ def test_numbers_below_the_panels_keep_apart():
         ax.figure.draw_without_rendering()
         boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_text()]
         within = [b for b in boxes if b.x0 >= ax.bbox.x0 - 40 and b.x1 <= ax.bbox.x1 + 40]
-        assert all(left.x1 < right.x0 for left, right in zip(within, within[1:], strict=False))
+        assert all(left.x1 < right.x0 for left, right in pairwise(within))
     plt.close("all")
 
 
