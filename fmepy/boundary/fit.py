@@ -132,11 +132,11 @@ def fit_boundary(
     are.
 
     Both are Gauss-Newton steps on single shooting, so that the answer is that of ``modFit(SimulationCost(...))``, with
-    the same residuals and the same covariance. A step after which the equations cannot be run, or which takes the
-    solution away from the observations, is solved for again with damping, as Levenberg and Marquardt do, until neither
-    is so (column ``damping``; 0 of a plain step). A fit that ends otherwise than by the tolerance has ``converged``
-    false, the last iterate in ``par``, and says what to do in ``message``; corrections that no longer shrink, as they
-    are of the size of the solver's error, count as converged, and are told.
+    the same residuals and the same covariance. A step after which the equations cannot be run, or which brings the
+    solution by less than a tenth of what was foretold nearer to the observations, is solved for again with damping, as
+    Levenberg and Marquardt do, until neither is so (column ``damping``; 0 of a plain step). A fit that ends otherwise
+    than by the tolerance has ``converged`` false, the last iterate in ``par``, and says what to do in ``message``;
+    corrections that no longer shrink, as they are of the size of the solver's error, count as converged, and are told.
 
     **Multiple shooting** (``segments > 1``) makes the state at which every segment begins unknown as well, and asks for
     continuity between segments. With r the weighted residuals and d the defects of continuity, in sizes of the states,

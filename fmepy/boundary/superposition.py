@@ -23,21 +23,24 @@ or origin u and size the perturbations: Gauss-Newton steps of single shooting, w
 Bounds hold in the linear problem: where its solution lies outside them, it is solved inside, so that unknowns on a
 bound are held and the others found again.
 
-A step after which the equations cannot be run, or the residuals have grown, is solved for again with damping, which
-holds it back towards the current start u and turns it to where the residuals fall (Levenberg and Marquardt)::
+A step after which the equations cannot be run, or the sum of squares has not fallen by a tenth of what was foretold,
+is solved for again with damping, which holds it back towards the current start u and turns it to where the residuals
+fall (Levenberg and Marquardt)::
 
     |y(u') - b|^2 + damping |D (u' - u)|^2 -> min        D: the lengths of the columns of S
 
-0.001 first, and more until it helps; the next step begins with less, the better the residual was foretold. Only a step
-without damping can be the last. Growth by less than what solvers with default tolerances do not know (1e-5 of
-the observations) is none. Steps that move the observations by less than that, or by less than 0.001 standard errors,
-and no longer become shorter end the search.
+0.001 first, and more until it helps; the next step begins with less, the better the residual was foretold. Where
+residuals stay large, plain steps may lead away from the end itself (Dennis and Schnabel 1983, section 10.2) and damped
+ones towards it; the end is where a plain step would be no longer than the tolerance. Growth by less than the solver's
+own error, told by a run with smaller tolerances, is none. Steps that move the observations by less than 1e-5 of them,
+or by less than 0.001 standard errors, and no longer become shorter end the search.
 
 References
 ----------
 Childs, B., Luckinbill, D., Bryan, J. and Boyd, J. H. (1971). Numerical solution of multipoint boundary value problems
 in linear systems. Int. J. Systems Sci. 2, 49-57. Baird, C. A. (1969). Modified quasilinearization technique for the
-solution of boundary-value problems for ordinary differential equations. J. Optim. Theory Appl. 3, 227-242.
+solution of boundary-value problems for ordinary differential equations. J. Optim. Theory Appl. 3, 227-242. Dennis, J.
+E. and Schnabel, R. B. (1983). Numerical Methods for Unconstrained Optimization and Nonlinear Equations. Prentice-Hall.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem, Outcome
 from fmepy.errors import ArgumentError, SimulationError, listed
+from fmepy.models.base import tightened
 from fmepy.numerics.covariance import SINGULAR
 from fmepy.parallel.interruption import check_stop, outermost
 from fmepy.types import Matrix, Vector
@@ -57,6 +61,8 @@ FACTOR = 1.2
 """By which a start of "particular" has one unknown multiplied."""
 _FIRST, _LEAST, _MOST = 1e-3, 1e-9, 1e8
 """Damping: the first that is tried, the least, and the most."""
+_ROUNDING = 1e-7
+"""Of the largest error of a solver: the least that counts."""
 _STANDARD_ERRORS = 1e-3
 """Of the observations: a step that moves them by less, or by less than the next, may end the search."""
 SOLVER_ERROR = 1e-5
@@ -68,8 +74,11 @@ _FELT, _SINGULAR = {True: 1e-14, False: 1e-6}, {True: SINGULAR, False: 1e-6}
 solutions and by differences of runs: what is less may be rounding, or a solver's error."""
 _TAKES_PART = 0.01
 """Of a direction that nothing is known of: unknowns with a smaller share of it are not named."""
-_CREEPS, _HARDLY = 8, 1e-3
-"""So many damped steps by which the residual falls, relatively, by less than that: there is no way on."""
+_CREEPS, _HARDLY, _MUCH = 8, 1e-3, 0.5
+"""So many damped steps by which the residual falls, relatively, by less: there is no way on, where a plain step
+foretells that the sum of squares falls by so much. (Else it is a flat valley, and steps come to its end.)"""
+_WORTH = 0.1
+"""Of what was foretold, how much the sum of squares falls at least; else the step was too long."""
 _MOST_KEPT = 2_000_000
 """Numbers: of longer searches the linearised solutions are kept of the last step alone."""
 
@@ -101,10 +110,11 @@ class _Search:
         self.bound = problem.objective.bound
         self.obs, self.weights = self.bound.data.obs, self.bound.data.weights
         self.size_of_obs = float(np.linalg.norm(self.obs * self.weights))
-        self.noise = SOLVER_ERROR * self.size_of_obs
+        self.noise = 0.0
         self.is_complementary = problem.strategy == "complementary"
         self.at: _Iterate
         self.rows: list[list[float]] = []
+        self.corrections: list[float] = []
         self.solutions: list[Matrix] = []
         self.evaluations = self.failures = 0
         self.last_failure = ""
@@ -122,6 +132,18 @@ class _Search:
             self.last_failure = str(error)
             raise
         return _Iterate(theta.copy(), mod, S)
+
+    def solver_error(self, at: _Iterate) -> float:
+        """Return how far a solver may be off at the observations: ten times what smaller tolerances change there."""
+        most = SOLVER_ERROR * self.size_of_obs
+        tight = tightened(self.bound)
+        if tight is None:  # no solver of ours takes part, or none that chooses its steps by tolerances
+            return most if getattr(self.problem.cost.model, "definition", None) is None else _ROUNDING * most
+        try:
+            away = (tight.predictions.values(at.theta) - at.mod) * self.weights
+        except SimulationError:
+            return most
+        return float(np.clip(10 * np.linalg.norm(away), _ROUNDING * most, most))
 
     def residuals(self, at: _Iterate) -> Vector:
         return np.asarray((at.mod - self.obs) * self.weights)
@@ -184,7 +206,7 @@ class _Search:
             step = self.step(at, damping)
             try:
                 found = self.run(step.new)
-                if np.linalg.norm(self.residuals(found)) <= most:
+                if np.linalg.norm(self.residuals(found)) <= most and self.gain(at, step, found) >= _WORTH:
                     return step, damping, found
             except SimulationError:
                 pass
@@ -192,52 +214,66 @@ class _Search:
                 return step, damping, None
             damping = 10 * damping if damping > 0 else _FIRST
 
+    def gain(self, at: _Iterate, step: _Step, found: _Iterate) -> float:
+        """Return how much of what was foretold the sum of squares fell; where a solver's error hides it, 1."""
+        foretold, before, after = self.foretold(at, step), self.residuals(at), self.residuals(found)
+        return 1.0 if foretold is None else float(before @ before - after @ after) / foretold
+
     def next_damping(self, at: _Iterate, step: _Step, damping: float, found: _Iterate) -> float:
-        """Return with how much damping the next step begins: less, the better the residual was foretold."""
-        r = self.residuals(at)
-        before, after = float(r @ r), float(np.sum(np.square(self.residuals(found))))
-        foretold = before - float(np.sum(np.square(r + at.S @ (step.new - at.theta) * self.weights)))
-        known = foretold > 2 * np.sqrt(before) * self.noise
-        gain = (before - after) / foretold if known else 1.0
-        damping *= 1e-3 if gain > 0.9 else 0.1
+        """Return with how much damping the next step begins: less, the better the residual was foretold.
+
+        Where no solver can tell that, by how much shorter the steps become.
+        """
+        gain = self.gain(at, step, found)
+        if self.foretold(at, step) is None and len(self.corrections) > 1:
+            gain = 1.0 - step.correction / max(self.corrections[-2], 1e-300)
+        damping *= 1e-3 if gain > 0.9 else 0.1 if gain > 0.5 else 1.0 if gain > 0.25 else 3.0
         return damping if damping >= _LEAST else 0.0
+
+    def foretold(self, at: _Iterate, step: _Step) -> float | None:
+        """Return by how much the sum of squares is to fall; None where a solver's error is as large."""
+        r = self.residuals(at)
+        fall = float(r @ r - np.sum(np.square(r + at.S @ (step.new - at.theta) * self.weights)))
+        return fall if fall > 2 * float(np.linalg.norm(r)) * self.noise else None
 
     def search(self) -> tuple[bool, str]:
         """Iterate; return whether it converged, and why it ended. Where it ended is `at`."""
-        p, damping = self.problem, 0.0
-        corrections: list[float] = []
+        p, damping, corrections = self.problem, 0.0, self.corrections
         for _ in range(p.max_iter):
             loose = undetermined(p, self.at.S * self.weights[:, None], self.size_of_obs)
             if loose:
                 return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}"
-            at = self.at
-            step, damping, found = self.moved(at, damping)
+            at, plain = self.at, self.step(self.at)
+            step, damping, found = self.moved(at, 0.0 if plain.correction <= p.tol else damping)
             self.note(at, step, damping)
-            if found is None or self._creeps():
+            if found is None or self._creeps(plain):
                 return False, self._stuck()
             self.at = found
             corrections.append(step.correction)
             if damping == 0 and step.correction <= p.tol:
                 return True, f"The largest correction, {step.correction:.2g}, is below tol={p.tol:g}."
+            is_last = damping == 0 or self.foretold(at, plain) is None
             if (
-                damping == 0
-                and is_negligible(step.effect, self.residuals(at), at.theta.size, self.size_of_obs)
+                is_last
+                and is_negligible(plain.effect, self.residuals(at), at.theta.size, self.size_of_obs)
                 and no_longer_shrinks(corrections)
             ):
                 return True, (
                     f"The corrections no longer shrink ({step.correction:.2g} at the end, tol={p.tol:g}) and move the "
                     "observations by no more than the solver's error. Lower `rtol` and `atol` of the model for more."
                 )
-            damping = 0.0 if step.correction <= p.tol else self.next_damping(at, step, damping, found)
+            damping = self.next_damping(at, step, damping, found)
         return False, (
             f"max_iter={p.max_iter} steps are used up; the last correction was {corrections[-1]:.2g}. "
             "Go on from here (p=fit.par), or allow more."
         )
 
-    def _creeps(self) -> bool:
-        """Tell whether the last steps, all of them damped, hardly brought the solution nearer."""
+    def _creeps(self, plain: _Step) -> bool:
+        """Tell whether the last steps, all damped, hardly brought it nearer, and a plain one foretells more."""
         last = np.array([row[-3:] for row in self.rows[-_CREEPS:]])  # damping, correction, residual
-        return len(last) == _CREEPS and bool((last[:, 0] > 0).all() and last[-1, 2] > (1 - _HARDLY) * last[0, 2])
+        if len(last) < _CREEPS or (last[:, 0] == 0).any() or plain.effect**2 < _MUCH * last[-1, 2] ** 2:
+            return False
+        return bool(last[-1, 2] > (1 - _HARDLY) * last[0, 2])
 
     def _stuck(self) -> str:
         told = ""
@@ -347,6 +383,7 @@ def solve(problem: BoundaryProblem) -> Outcome:
     with np.errstate(over="ignore", invalid="ignore"):
         try:
             search.at = search.run(problem.start)
+            search.noise = search.solver_error(search.at)
         except SimulationError as error:
             guess = dict(zip(problem.names, map(float, problem.start), strict=True))
             raise ArgumentError(f"The model fails at the first guess {guess}: {error}") from error

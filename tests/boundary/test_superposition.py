@@ -196,6 +196,18 @@ def test_a_step_too_far_is_damped_and_arrives():
     assert fit.par.to_numpy() == pytest.approx([1.2, 10.0], rel=1e-5)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("last", "best"), [(8.0, np.log(2)), (3.0, 0.44005), (-4.0, -0.37193), (-8.0, -0.79148)])
+def test_where_residuals_stay_large_it_arrives_though_plain_steps_do_not(strategy, last, best):
+    """exp(b t) through 2, 4, and what it cannot reach (Dennis and Schnabel 1983, Numerical Methods, section 10.2)."""
+    model = fme.DifferenceModel("next(x) = x * exp(b)", state={"x": 1.0}, parms={"b": 1.0}, times=range(4))
+    fit = fme.fit_boundary(model, {"time": [1, 2, 3], "x": [2.0, 4.0, last]}, strategy=strategy)
+    assert fit.converged, fit.message
+    assert fit.par["b"] == pytest.approx(best, abs=1e-5)
+    J = np.arange(1, 4) * np.exp(fit.par["b"] * np.arange(1, 4))
+    assert fit.std_error["b"] == pytest.approx(np.sqrt(fit.ssr / 2 / (J @ J)), rel=1e-9, abs=1e-12)
+
+
 def test_an_unknown_that_ends_at_zero_is_found():
     model = fme.OdeModel("d(A)/dt = -k*A + q", state={"A": 5.0}, times=np.linspace(0, 4, 9), parms={"k": 1.0, "q": 1.0})
     t = np.linspace(0.5, 4, 8)
