@@ -111,7 +111,10 @@ def given_path(segments: Segments, path: Any) -> Matrix:
     DataError
         What a table of times and states cannot be.
     """
-    table = pd.DataFrame(path)
+    try:
+        table = pd.DataFrame(path)
+    except (TypeError, ValueError):
+        raise DataError(f"`path` must be a table of times and states; got {type(path).__name__}.") from None
     problem = segments.problem
     missing = [s for s in ("time", *segments.states) if s not in table.columns]
     if missing:
@@ -121,7 +124,7 @@ def given_path(segments: Segments, path: Any) -> Matrix:
     out = []
     for record in segments.records:
         own = table if len(segments.records) == 1 else table[table[problem.cost.entity].map(str) == record.label]
-        numbers = own[["time", *segments.states]].to_numpy(dtype=float)
+        numbers = own[["time", *segments.states]].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=float)
         if not len(own) or not np.isfinite(numbers).all() or (np.diff(numbers[:, 0]) <= 0).any():
             of = f" of {record.label!r}" if record.label else ""
             raise DataError(f"`path`{of} must have rows of finite numbers whose times increase.")

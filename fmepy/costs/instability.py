@@ -21,7 +21,7 @@ from fmepy.models.linearised import linearised
 from fmepy.numerics.stationary import sampled
 from fmepy.types import Matrix, Vector
 
-BEYOND = 1e8
+BEYOND = 1e4
 """Predictions of so many times the largest reading are looked into."""
 _LOOKS = 100
 

@@ -330,6 +330,10 @@ def test_a_path_to_begin_with(tame):
         fme.fit_boundary(model, data, GUESS, segments=5, path=path[["time", "N"]])
     with pytest.raises(DataError, match="increase"):
         fme.fit_boundary(model, data, GUESS, segments=5, path=path[::-1])
+    with pytest.raises(DataError, match="finite numbers"):
+        fme.fit_boundary(model, data, GUESS, segments=5, path=path.assign(P="many"))
+    with pytest.raises(DataError, match="a table of times and states; got int"):
+        fme.fit_boundary(model, data, GUESS, segments=5, path=5)
 
 
 def test_more_segments_than_times_with_observations(tame):

@@ -44,12 +44,15 @@ def test_predictions_that_run_away_name_the_gain_the_time_and_the_spectral_radiu
     assert cost({"K": 0.1}).model < 1000
 
 
-def test_a_gain_that_is_a_little_too_large_is_told_too():
+@pytest.mark.parametrize("unit", [1.0, 1e-9, 1e9])
+def test_a_gain_that_is_a_little_too_large_is_told_too_whatever_the_unit(unit):
     """0.9 (1 - K) = -1.1 carries an error from sample to sample."""
-    model = DifferenceModel("next(x) = 0.9 * x", state={"x": 1}, times=np.arange(400.0))
-    cost = PredictionErrorCost(model, noise("x", model.times), gain={"x": {"x": 1 + 1.1 / 0.9}})
-    with pytest.raises(SimulationError, match=r"makes the predictor unstable.* multiplied by 1\.1 from"):
+    model = DifferenceModel("next(x) = 0.9 * x", state={"x": unit}, times=np.arange(150.0))
+    data = noise("x", model.times).assign(x=lambda table: unit * table["x"])
+    cost = PredictionErrorCost(model, data, gain={"x": {"x": 1 + 1.1 / 0.9}})
+    with pytest.raises(SimulationError, match=r"makes the predictor unstable.* multiplied by 1\.1 from") as told:
         cost()
+    assert 60 < told.value.time < 120
 
 
 def test_a_run_that_breaks_down_does_too():

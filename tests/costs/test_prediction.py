@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +144,80 @@ def test_an_observer_solves_the_corrected_equations(function):
     np.testing.assert_allclose(cost().residuals["mod"], expected, atol=3e-6)
 
 
+UNEVEN = np.array([0.0, 0.13, 0.4, 1.1, 1.2, 1.9, 2.35, 2.9, 3.0, 3.8, 4.4, 5.0])
+U_AT, U_IS = np.array([0.0, 1.5, 3.0, 6.0]), np.array([0.1, 0.4, 0.0, 0.3])
+CHAIN_GAIN = np.array([[0.3, 0.2], [0.1, 0.15], [0.05, 0.1]])
+
+
+def chain(t, x, y, z, u, *, a=1.2, b=0.7):
+    return a * x * (1 - x / 3) - b * x * y / (1 + x) + u, 0.5 * b * x * y - 0.3 * y * z, 0.1 * y * z - 0.05 * z
+
+
+def chain_outputs(s):
+    return np.array([s[0] * s[1], np.log(1 + s[2]) + 0.1 * s[0]])
+
+
+def chain_by_hand(Y, K, steps=1, observer=False):
+    """The predictions at every time: between samples an ODE in small pieces, none of which holds a kink or an event."""
+    from scipy.integrate import solve_ivp
+
+    def rates(t, s):
+        f = np.array(chain(t, *s, np.interp(t, U_AT, U_IS)))
+        if not observer:
+            return f
+        seen = [np.flatnonzero(~np.isnan(y)) for y in Y.T]
+        e = [
+            np.interp(t, UNEVEN[at], y[at]) - h if UNEVEN[at[0]] <= t <= UNEVEN[at[-1]] else 0.0
+            for y, at, h in zip(Y.T, seen, chain_outputs(s), strict=True)
+        ]
+        return f + K @ e
+
+    def carried(s, i):
+        knots = sorted({*UNEVEN[i : i + 2], *(t for t in (1.5, 2.6) if UNEVEN[i] < t < UNEVEN[i + 1])})
+        for begin, end in pairwise(knots):
+            if begin in (1.2, 2.6):  # the events: y at a sample, behind its correction, and x between two
+                s = s * [1, 0.8, 1] if begin == 1.2 else np.add(s, [0.5, 0, 0])
+            inside = (begin + 1e-12, end - 1e-12)
+            s = solve_ivp(lambda t, s, a=inside: rates(np.clip(t, *a), s), (begin, end), s, "DOP853", rtol=1e-11,
+                          atol=1e-12).y[:, -1]  # fmt: skip
+        return s
+
+    s, corrected, out = np.array([1.0, 0.5, 0.4]), [], np.full(Y.shape, np.nan)
+    for i, y in enumerate(Y):
+        s = carried(s, i - 1) if i else s
+        is_sample = not np.isnan(y).all()
+        if steps == 1:
+            out[i] = chain_outputs(s)
+        elif is_sample and len(corrected) >= steps:
+            k, ahead = corrected[-steps]
+            for j in range(k, i):
+                ahead = carried(ahead, j)
+            out[i] = chain_outputs(ahead)
+        if is_sample and not observer:
+            s = s + K @ np.where(np.isnan(y), 0.0, y - chain_outputs(s))
+        if is_sample:
+            corrected.append((i, s))
+    return out
+
+
+@pytest.mark.parametrize("how", [{"steps": 1}, {"steps": 3}, {"form": "observer"}])
+def test_two_outputs_missing_readings_uneven_samples_a_forcing_and_events(how):
+    rng = np.random.default_rng(11)
+    data = pd.DataFrame({"time": UNEVEN, "p": rng.uniform(0.4, 0.8, 12), "q": rng.uniform(0.4, 0.6, 12)})
+    data.loc[[0, 3, 6, 7, 11], "p"] = np.nan
+    data.loc[[2, 6, 9], "q"] = np.nan  # the readings of p end before those of q; of sample 7 there are none
+    events = [{"var": "x", "time": 2.6, "value": 0.5, "method": "add"},
+              {"var": "y", "time": 1.2, "value": 0.8, "method": "multiply"}]  # fmt: skip
+    model = OdeModel(chain, state={"x": 1.0, "y": 0.5, "z": 0.4}, times=UNEVEN, forcings={"u": (U_AT, U_IS)},
+                     events=events, outputs={"p": "x * y", "q": "log(1 + z) + 0.1 * x"}, rtol=1e-9,
+                     atol=1e-11)  # fmt: skip
+    found = PredictionErrorCost(model, data, gain=CHAIN_GAIN, **how)().residuals
+    Y = data[["p", "q"]].to_numpy()
+    expected = chain_by_hand(Y, CHAIN_GAIN, how.get("steps", 1), "form" in how)
+    expected = np.where(np.isnan(Y), np.nan, expected).T.ravel()
+    np.testing.assert_allclose(found["mod"], expected[~np.isnan(expected)], rtol=1e-7)
+
+
 @pytest.mark.parametrize("engine", ["numba", "python"])
 @pytest.mark.parametrize("steps", [2, 4])
 def test_predictions_of_several_steps_know_nothing_of_the_last_samples(engine, steps):
@@ -175,10 +250,12 @@ def test_predictions_of_several_steps_of_differential_equations():
 
 def test_missing_replicate_and_censored_readings_correct_as_they_should():
     model = DifferenceModel("next(x) = a * x", state={"x": 4.0}, times=np.arange(4), parms={"a": 0.5})
-    data = {"time": [0, 1, 1, 2, 3], "x": [4.0, 3.0, 2.0, 9.0, 1.0], "mark": ["", "", "", "<", ""]}
-    cost = PredictionErrorCost(model, data, gain=0.5, measurement_noise={"x": 1.0}, censored="mark")
-    # at 1 the mean 2.5 corrects the prediction 2 to 2.25; at 2 nothing is known but a limit
-    np.testing.assert_allclose(cost().residuals["mod"], [4, 2, 2, 1.125, 0.5625])
+    data = {"time": [0, 1, 1, 2, 3], "x": [4.0, 3.0, 2.0, 9.0, 1.0]}
+    for limit, mark in ((9.0, "<"), (0.5, ">")):
+        data |= {"mark": ["", "", "", mark, ""], "x": [4.0, 3.0, 2.0, limit, 1.0]}
+        cost = PredictionErrorCost(model, data, gain=0.5, measurement_noise={"x": 1.0}, censored="mark")
+        # at 1 the mean 2.5 corrects the prediction 2 to 2.25; at 2 nothing is known but a limit
+        np.testing.assert_allclose(cost().residuals["mod"], [4, 2, 2, 1.125, 0.5625])
 
 
 def test_events_of_the_model_come_after_the_correction():
@@ -186,11 +263,11 @@ def test_events_of_the_model_come_after_the_correction():
         return 0 * x
 
     events = [{"var": "x", "time": 1, "value": "x / 2"}, {"var": "x", "time": 1, "value": 1, "method": "add"}]
-    for steps, expected in ((1, [1, 2, 4.5]), (2, [4])):
+    for steps, expected in ((1, [1, 3, 5]), (2, [2.5])):
         model = OdeModel(still, state={"x": 1}, times=[0, 1, 2], events=events)
-        cost = PredictionErrorCost(model, {"time": [0, 1, 2], "x": [3, 12, 0]}, gain=0.5, steps=steps)
-        # x(1) = 1 + (3 - 1)/2 = 2; corrected 7, halved and plus one 4.5; two steps ahead 2 is halved, and plus one
-        np.testing.assert_allclose(cost().residuals["mod"], expected if steps == 1 else [2.0], rtol=1e-6)
+        cost = PredictionErrorCost(model, {"time": [0, 1, 2], "x": [5, 13, 0]}, gain=0.5, steps=steps)
+        # x(1) = 1 + (5 - 1)/2 = 3; corrected 8, halved and plus one 5; two steps ahead 3 is halved, and plus one
+        np.testing.assert_allclose(cost().residuals["mod"], expected, rtol=1e-6)
 
 
 # --- limits
