@@ -52,6 +52,8 @@ def read_gain(given: Any, states: Sequence[str], variables: Sequence[str]) -> tu
     >>> read_gain([0.5, "K2"], ["theta", "omega"], ["y"])
     (('theta', 'y', 0.5), ('omega', 'y', K2))
     """
+    if isinstance(given, pd.DataFrame | pd.Series):
+        _check_once(given)
     if isinstance(given, pd.DataFrame):
         given = {state: dict(row) for state, row in given.iterrows()}
     elif isinstance(given, pd.Series):
@@ -76,6 +78,13 @@ def read_gain(given: Any, states: Sequence[str], variables: Sequence[str]) -> tu
         )
     table = matrix.reshape(shape)
     return tuple((s, v, _entry(table[i, j], s, v)) for i, s in enumerate(states) for j, v in enumerate(variables))
+
+
+def _check_once(table: pd.DataFrame | pd.Series) -> None:
+    """Refuse a table of which a row or a column stands twice."""
+    for axis, what in zip(table.axes, ("row", "column"), strict=False):
+        if len(twice := axis[axis.duplicated()]):
+            raise ArgumentError(f"`gain`: the {what} {twice[0]!r} of the table stands more than once.")
 
 
 def _by_name(given: Mapping[Any, Any], states: Sequence[str], variables: Sequence[str]) -> tuple[Entry, ...]:

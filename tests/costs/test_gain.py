@@ -58,3 +58,16 @@ def test_a_wrong_gain_is_refused(gain, variables, words):
     with pytest.raises(ValueError, match=words) as told:
         read_gain(gain, STATES, variables)
     assert isinstance(told.value, ArgumentError) or gain == {"x": "K +"}
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        (pd.DataFrame([[1.0], [2.0]], index=["x", "x"], columns=["y"]), "the row 'x'"),
+        (pd.DataFrame([[1.0, 2.0]], index=["x"], columns=["y", "y"]), "the column 'y'"),
+        (pd.Series([1.0, 2.0], index=["v", "v"]), "the row 'v'"),
+    ],
+)
+def test_what_stands_twice_in_a_table_is_told(table, told):
+    with pytest.raises(ArgumentError, match=f"{told} of the table stands more than once"):
+        read_gain(table, ["x", "v"], ["y"])

@@ -77,3 +77,11 @@ def test_a_model_that_grows_by_itself_is_not_blamed_on_the_gain():
     model = DifferenceModel("next(x) = 2 * x", state={"x": 1}, times=np.arange(60))
     cost = PredictionErrorCost(model, noise("x", np.arange(60.0)), gain=0.0)
     assert cost().model > 1e30  # as SimulationCost has it
+
+
+def test_steps_between_samples_count():
+    """Three steps of 1.1 carry an error from sample to sample, corrected by -1.4."""
+    model = DifferenceModel("next(x) = 1.1 * x", state={"x": 1}, times=np.arange(200.0))
+    cost = PredictionErrorCost(model, noise("x", model.times[::3]), gain=2.4)
+    with pytest.raises(SimulationError, match=r"multiplied by 1\.86 from one sample to the next .*; 1\.33 without"):
+        cost()

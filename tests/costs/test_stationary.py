@@ -86,6 +86,40 @@ def test_an_observer_takes_the_variance_of_readings_as_a_density():
     np.testing.assert_allclose(K, P @ H.T / density, rtol=1e-9)
 
 
+def tanks(t, a, b, *, k=0.7, m=0.3, q=1.0):
+    return q - k * np.sqrt(a), k * np.sqrt(a) - m * b
+
+
+@pytest.mark.parametrize("form", ["innovation", "observer"])
+def test_it_is_that_of_the_model_and_outputs_linearised_at_the_operating_point(form):
+    """By scipy alone: sqrt and log have their slopes where the tanks rest, the noise of q enters by df/dq."""
+    from scipy.integrate import quad_vec
+    from scipy.linalg import expm, solve_continuous_are, solve_discrete_are
+
+    times = np.linspace(0, 40, 101)
+    model = OdeModel(tanks, state={"a": 1.0, "b": 1.0}, times=times, outputs={"la": "log(a)", "ab": "a * b"})
+    data = pd.DataFrame({"time": times, "la": 0.7, "ab": 7.0})
+    a, b = (1 / 0.7) ** 2, 1 / 0.3
+    rest = {"operating_point": {"a": a, "b": b}, "measurement_noise": {"la": 0.05, "ab": 0.4}}
+    if form == "observer":
+        data.loc[10:19, "la"] = np.nan
+    cost = PredictionErrorCost(model, data, gain="stationary", form=form, process_noise={"q": 0.3, "b": 0.1}, **rest)
+    slope = 0.35 / np.sqrt(a)
+    F, Q = np.array([[-slope, 0], [slope, -0.3]]), np.diag([0.09, 0.01])
+    H, R = np.array([[1 / a, 0], [b, a]]), np.diag([0.05**2, 0.4**2])
+    if form == "observer":
+        density = R * [40 / 90, 40 / 100]
+        P = solve_continuous_are(F.T, H.T, Q, density)
+        K = P @ H.T @ np.linalg.inv(density)
+    else:
+        S = quad_vec(lambda s: expm(F * s) @ Q @ expm(F * s).T, 0, 0.4)[0]
+        P = solve_discrete_are(expm(F * 0.4).T, H.T, S, R)
+        K = P @ H.T @ np.linalg.inv(H @ P @ H.T + R)
+    np.testing.assert_allclose(gain_of(cost), K, rtol=1e-9)
+    sds = [cost.stationary.sds[name] for name in ("la", "ab")]
+    np.testing.assert_allclose(sds, np.sqrt(np.diag(H @ P @ H.T + R)), rtol=1e-9)
+
+
 def test_errors_of_several_steps_have_the_variance_of_so_many():
     model = swinging()
     words = {"process_noise": {"v": 0.5}, "measurement_noise": {"x": 0.3}, "gain": "stationary"}

@@ -111,7 +111,7 @@ def test_pictures_and_workers():
     pd.testing.assert_frame_equal(one.frame, again.frame, check_exact=True)
     ax = one.plot()
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "-2 log L")
-    two = landscape(wells, {"a": (-2, 2), "b": (-1, 1)}, fit=fit, num=21)
+    two = landscape(wells, {"a": (-2, 2), "b": (-1, 1)}, fit=fit, num=(21, 15))
     ax = two.plot()
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(two)).frame, two.frame)

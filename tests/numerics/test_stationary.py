@@ -48,3 +48,10 @@ def test_the_sampled_gain_is_the_continuous_one_times_the_interval_where_that_is
 def test_errors_that_nothing_sees_have_no_gain():
     with pytest.raises((np.linalg.LinAlgError, ValueError)):
         discrete_gain(np.diag([1.2, 0.5]), np.eye(2), np.array([[0.0, 1.0]]), R)
+
+
+@pytest.mark.parametrize("rests", [(discrete_gain, 1.0), (continuous_gain, 0.0)])
+def test_a_walk_without_noise_has_no_gain_under_which_errors_die_away(rests):
+    gain, F = rests
+    with pytest.raises(np.linalg.LinAlgError, match="do not die away"):
+        gain(np.array([[F]]), np.zeros((1, 1)), np.eye(1), np.eye(1))
