@@ -319,6 +319,7 @@ def _as_modfit(problem: BoundaryProblem, outcome: Outcome, modcost: ModCost, tol
         transforms={n: kind for n in problem.names if (kind := kinds.get(split_local(n)[0]))},
         solver_error=worth,
         interrupted=outcome.interrupted,
+        error_estimated=not with_errors,
         data=observed,
     )
 
