@@ -6,7 +6,9 @@ before (the rejected step of a chain) is not run again. Of every run only the as
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +24,7 @@ from fmepy.models.simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.normal import Norm, as_mean_and_covariance
 from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif, as_ranges
 from fmepy.parallel import Runs, spread
+from fmepy.parallel.kept import Kept
 from fmepy.parallel.pools import POOL_START, as_executor
 from fmepy.parallel.progress import Progress
 from fmepy.parameters.named import generated_names
@@ -194,9 +197,9 @@ class Ensemble:
         table = self.sets.table
         return table if table.index.nlevels > 1 else table.reset_index(drop=True)
 
-    def run(self, executor: Any, progress: Any) -> tuple[Cube, Ran]:
+    def run(self, executor: Any, progress: Any, kept: Kept | None = None) -> tuple[Cube, Ran]:
         """Return the values, shape (num, n_var, n_x), NaN where a run failed, and how the runs went."""
-        (ran,) = run_together([self], executor, progress)
+        (ran,) = run_together([self], executor, progress, kept)
         return ran
 
     def _gathered(self, results: Sequence[Any], failed: dict[int, tuple[str, str]], source: IntVector) -> Any:
@@ -284,19 +287,61 @@ class _RunOfOneOf:
         return _RunOfOneOf, (self.runs,)
 
 
-def run_together(ensembles: Sequence[Ensemble], executor: Any, progress: Any) -> list[tuple[Cube, Ran]]:
+class _Recorded:
+    """A run whose values are a record, as `fmepy.parallel.kept` keeps them."""
+
+    def __init__(self, run: Any) -> None:
+        self.run = run
+        self.many = None if run.many is None else self._many
+
+    def __call__(self, item: Any) -> dict[str, Any]:
+        return {"values": self.run(item)}
+
+    def _many(self, items: Sequence[Any]) -> list[tuple[bool, Any]]:
+        return [(ok, {"values": value} if ok else value) for ok, value in self.run.many(items)]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Recorded, (self.run,)
+
+
+def _question(ensembles: Sequence[Ensemble], run: Any, first: Any) -> dict[str, Any]:
+    """Return what makes the runs those of another ensemble: what is run, at what, and what comes of the first."""
+    try:
+        found: Any = run(first).sum(axis=1)
+    except (Exception, SystemExit) as error:  # of a user's model, whatever it does
+        found = type(error).__name__
+    e = ensembles[0]
+    sets = hashlib.sha256(b"".join(e.sets.table.to_numpy(dtype=float).tobytes() for e in ensembles))
+    return {
+        "parameters": list(e.simulator.names),
+        "variables": list(e.var),
+        "number of points": len(e.simulator.x),
+        "digest of the parameter sets": sets.hexdigest(),
+        "first run": found,
+    }
+
+
+def run_together(
+    ensembles: Sequence[Ensemble], executor: Any, progress: Any, kept: Kept | None = None
+) -> list[tuple[Cube, Ran]]:
     """Return what `Ensemble.run` does, of several whose runs are spread as those of one."""
     # models that are shared travel once
     ones = {id(e.simulator): ChosenOutputs(e.simulator, e.places) for e in ensembles}
     places = {key: k for k, key in enumerate(ones)}
     parts = [e._distinct() for e in ensembles]
     if len(ones) == 1:
-        (one,) = ones.values()
-        runs = spread(one, [theta for thetas, _ in parts for theta in thetas], executor=executor, progress=progress)
+        run: Any = next(iter(ones.values()))
+        items: list[Any] = [theta for thetas, _ in parts for theta in thetas]
     else:
         pairs = zip(ensembles, parts, strict=True)
         items = [(places[id(e.simulator)], theta) for e, (thetas, _) in pairs for theta in thetas]
-        runs = spread(_RunOfOneOf(list(ones.values())), items, executor=executor, progress=progress)
+        run = _RunOfOneOf(list(ones.values()))
+    if kept is None or kept.folder is None:
+        runs = spread(run, items, executor=executor, progress=progress)
+    else:
+        question = _question(ensembles, run, items[0])
+        read = operator.itemgetter("values")
+        runs = kept.spread(_Recorded(run), items, question=question, read=read, executor=executor, progress=progress)
     failed, begin, out = _failed(runs), 0, []
     for e, (thetas, source) in zip(ensembles, parts, strict=True):
         end = begin + len(thetas)

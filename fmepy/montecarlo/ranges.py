@@ -27,6 +27,7 @@ from fmepy.errors import ArgumentError, check_choice, listed, repeated
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
+from fmepy.parallel.kept import kept_in
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import Framed, Part, long_table
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
@@ -375,6 +376,7 @@ def sensRange(
     executor: Any = None,
     progress: bool | Callable[[int, int], object] = False,
     keep: str = "all",
+    checkpoint: Any = None,
 ) -> SensRange:
     """Return the outputs of a model over many parameter sets.
 
@@ -413,6 +415,10 @@ def sensRange(
         second pass reads it back output by output, and the file is gone when this function returns. Nothing is
         approximated: the summary is that of "all", quantiles included, in memory that does not grow with the number of
         runs times outputs.
+    checkpoint : path, optional
+        A folder, new or of this very call, in which every run is kept as it ends: killed or interrupted, the same call
+        runs what is missing, and gives what an uninterrupted one gives. 8 bytes a number; not with
+        ``keep="summary"``.
 
     Returns
     -------
@@ -424,7 +430,8 @@ def sensRange(
         Ranges, means or covariance that cannot be; an unknown parameter; what `dist` needs is missing; estimates or
         draws of transformed parameters for a model that takes others.
     ArgumentError
-        An unknown variable, ``num < 1``, a function that fails at the start or returns no table.
+        An unknown variable, ``num < 1``, a function that fails at the start or returns no table; a checkpoint of other
+        runs, or of ``keep="summary"``.
 
     Notes
     -----
@@ -454,19 +461,23 @@ def sensRange(
     y1  1.0   y   3.0  1.0  5.0  2.0  5
     """
     check_choice(keep, ("all", "summary"), "keep")
-    ensemble = prepare(
-        func, parms, sensvar=sensvar, dist=dist, parInput=parInput, parRange=parRange, parMean=parMean,
-        parCovar=parCovar, map=map, num=num, args=args, kwargs=kwargs, seed=seed,
-    )  # fmt: skip
-    pars = ensemble.labelled_sets()
-    x, x_name, var = ensemble.simulator.x, ensemble.simulator.x_name, ensemble.var
-    summary: RangeSummary | None = None
-    if keep == "summary":
-        summary, ran = _streamed(ensemble, executor, progress)
-        values, frame = np.empty((0, len(var), len(x))), pars
-    else:
-        values, ran = ensemble.run(executor, progress)
-        frame = _frame(pars, values, var, x)
+    if checkpoint is not None and keep == "summary":
+        raise ArgumentError("`checkpoint` keeps the runs, which keep='summary' does not; leave one of them out.")
+    with kept_in(checkpoint, "an ensemble", seed=None if checkpoint is None else seed) as kept:
+        ensemble = prepare(
+            func, parms, sensvar=sensvar, dist=dist, parInput=parInput, parRange=parRange, parMean=parMean,
+            parCovar=parCovar, map=map, num=num, args=args, kwargs=kwargs,
+            seed=seed if checkpoint is None else kept.rng,
+        )  # fmt: skip
+        pars = ensemble.labelled_sets()
+        x, x_name, var = ensemble.simulator.x, ensemble.simulator.x_name, ensemble.var
+        summary: RangeSummary | None = None
+        if keep == "summary":
+            summary, ran = _streamed(ensemble, executor, progress)
+            values, frame = np.empty((0, len(var), len(x))), pars
+        else:
+            values, ran = ensemble.run(executor, progress, kept)
+            frame = _frame(pars, values, var, x)
     return SensRange(
         frame, values, pars, x, var, ensemble.sets.pset, ran.failures, x_name,
         interrupted=ran.interrupted, engine=ran.engine, _summary=summary,

@@ -21,6 +21,7 @@ from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, draws_of, of
 from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scenarios, settled
 from fmepy.montecarlo.summaries import STATISTICS, statistics
 from fmepy.parallel.interruption import interruptible
+from fmepy.parallel.kept import kept_in
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.results.tables import Framed, Part, long_table
@@ -212,6 +213,7 @@ def scenarios(
     seed: Seed = None,
     executor: Any = None,
     progress: bool | Callable[[int, int], object] = False,
+    checkpoint: Any = None,
 ) -> Scenarios:
     """Return the runs of a model under several scenarios, the same parameter sets in each.
 
@@ -242,6 +244,8 @@ def scenarios(
     seed : int, Generator or None
     executor, progress
         As for `run_many`; the runs of all scenarios are spread together, and do not depend on it.
+    checkpoint : path, optional
+        A folder, new or of this very call, in which every run is kept as it ends, see `sensRange`.
 
     Returns
     -------
@@ -279,16 +283,17 @@ def scenarios(
         raise ArgumentError("`model` is a cost; scenarios are runs of a model. Give the model that it was made with.")
     base = model.parms if is_model(model) else as_parameters(parms, argument="parms").series()
     rows = [settled(model, row) for row in read_scenarios(table, [str(k) for k in base.index], model)]
-    sets = _sets(model, parInput, num, seed)
-    varied = list(dict.fromkeys([*sets.table.columns, *(k for row in rows for k in row.parms)]))
-    if not len(base):
-        raise ArgumentError(
-            "The model has no parameters, so there is nothing to run it at. Give it one, such as an initial value: "
-            "state={'y': 'y0'}, parms={'y0': 1.0}."
-        )
-    varied = varied or [str(base.index[0])]  # at its own value
-    ensembles = _ensembles(model, parms, rows, sets, varied, sensvar, args=args, kwargs=kwargs)
-    ran = run_together(ensembles, executor, progress)
+    with kept_in(checkpoint, "scenarios", seed=None if checkpoint is None else seed) as kept:
+        sets = _sets(model, parInput, num, seed if checkpoint is None else kept.rng)
+        varied = list(dict.fromkeys([*sets.table.columns, *(k for row in rows for k in row.parms)]))
+        if not len(base):
+            raise ArgumentError(
+                "The model has no parameters, so there is nothing to run it at. Give it one, such as an initial value: "
+                "state={'y': 'y0'}, parms={'y0': 1.0}."
+            )
+        varied = varied or [str(base.index[0])]  # at its own value
+        ensembles = _ensembles(model, parms, rows, sets, varied, sensvar, args=args, kwargs=kwargs)
+        ran = run_together(ensembles, executor, progress, kept)
     return _gathered(rows, sets, ensembles, ran)
 
 

@@ -184,7 +184,7 @@ def step_keys() -> dict[str, Mapping[str, Key]]:
         "fit": fit,
         "multistart": {"starts": replace(_A_COUNT, least=2, says=_STARTS_SAY), **fit},
         "profile": arguments_of(profile, (*_NO_FILE, "fit"), method=method, which=names["which"], level=inside,
-                                num={**_COUNT, "least": 3}, prediction={"kinds": _LIST}),
+                                num={**_COUNT, "least": 5}, prediction={"kinds": _LIST}),
         "sample": sample,
         "ranges": {**ranges, "with_error": Key(_FLAG, "Whether ranges are also of readings, with their errors.")},
         "scenarios": what_if,

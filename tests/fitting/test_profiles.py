@@ -170,6 +170,10 @@ def test_noise_that_is_estimated_has_the_interval_of_its_closed_likelihood():
     expected = [brentq(rise, 0.1 * best, best, xtol=1e-14), brentq(rise, best, 10 * best, xtol=1e-14)]
     np.testing.assert_allclose(prof.intervals.loc["sd_v_N", ["lower", "upper"]], expected, rtol=1e-6)
     assert prof.test == "chi-square, 1 degree of freedom"
+    prior = {"N0": norm(fit.par["N0"], 0.1 * fit.std_error["N0"])}
+    posterior = modFit(cost, prior=prior)
+    informed = profile(cost, posterior, "N0", num=5, prior=prior)
+    assert informed.standard_error["N0"] == pytest.approx(posterior.std_error["N0"], rel=0.02), "the prior bends, too"
 
 
 # ------------------------------------------------------------------------------------------------- verdicts

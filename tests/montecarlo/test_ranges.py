@@ -468,3 +468,57 @@ def test_arguments_that_cannot_be_are_told(bact, given, message):
 def test_a_function_that_fails_at_the_start_is_an_error():
     with pytest.raises(ArgumentError, match=r"fails at the start .*KeyError"):
         sensRange(lambda p: p["k"], parRange={"a": (0, 1)})
+
+
+# --- on disk
+
+
+class Ending:
+    """A model of which one call ends with an error, once."""
+
+    def __init__(self, at=None, error=None):
+        self.at, self.error, self.calls = at, error, 0
+
+    def __call__(self, p):
+        self.calls += 1
+        if self.calls == self.at:
+            raise self.error
+        if p["a"] < 0.1:
+            raise ValueError("too small")
+        return {"t": [0.0, 1.0], "y": [p["a"], p["a"] ** 2]}
+
+
+BOX = {"parRange": {"a": (0.0, 1.0)}, "num": 40}
+
+
+@pytest.mark.parametrize("seed", [1, None])
+def test_a_checkpoint_goes_on_to_what_an_uninterrupted_call_gives(tmp_path, seed):
+    whole = None if seed is None else sensRange(Ending(), **BOX, seed=seed)
+    broken = Ending(30, KeyboardInterrupt)
+    with pytest.warns(InterruptedWarning):
+        part = sensRange(broken, **BOX, seed=seed, checkpoint=tmp_path / "c")
+    assert part.interrupted
+    rest = Ending()
+    done = sensRange(rest, **BOX, seed=seed, checkpoint=tmp_path / "c")
+    assert rest.calls < 20, "what was done is not done again"
+    assert not done.interrupted
+    ran = np.isfinite(part.values[:, 0, 0])
+    np.testing.assert_array_equal(done.values[ran], part.values[ran])
+    if whole is not None:
+        pd.testing.assert_frame_equal(done.frame, whole.frame)
+        pd.testing.assert_frame_equal(done.failures, whole.failures)
+    again = Ending()
+    pd.testing.assert_frame_equal(sensRange(again, **BOX, seed=seed, checkpoint=tmp_path / "c").frame, done.frame)
+    assert again.calls <= 2, "the function is looked at, and no run is"
+
+
+def test_a_checkpoint_of_other_runs_is_refused(tmp_path):
+    sensRange(Ending(), **BOX, seed=1, checkpoint=tmp_path / "c")
+    with pytest.raises(ArgumentError, match="of another question: its digest of the parameter sets"):
+        sensRange(Ending(), parRange={"a": (0.0, 2.0)}, num=40, seed=1, checkpoint=tmp_path / "c")
+    with pytest.raises(ArgumentError, match="its first run is"):
+        sensRange(lambda p: {"t": [0.0, 1.0], "y": [p["a"], 2.0]}, **BOX, seed=1, checkpoint=tmp_path / "c")
+    with pytest.raises(ArgumentError, match="seed=1"):
+        sensRange(Ending(), **BOX, seed=2, checkpoint=tmp_path / "c")
+    with pytest.raises(ArgumentError, match="keep='summary'"):
+        sensRange(Ending(), **BOX, keep="summary", checkpoint=tmp_path / "c")

@@ -332,3 +332,23 @@ def test_other_bad_input_is_told(model):
         runs.difference("base").difference("k")
     with pytest.raises(ArgumentError, match="is the only scenario"):
         fme.scenarios(model, one).difference("a")
+
+
+def test_a_checkpoint_gives_the_same_scenarios_without_running_them(tmp_path):
+    calls = []
+
+    def f(p):
+        calls.append(p)
+        return {"t": [0.0, 1.0], "y": [p["a"], p["a"] * p["b"]]}
+
+    ask = {"table": {"as it is": {}, "twice": {"b": 2.0}}, "parms": {"a": 1.0, "b": 1.0}, "seed": 1}
+    draws = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+    whole = fme.scenarios(f, **ask, parInput=draws)
+    first = fme.scenarios(f, **ask, parInput=draws, checkpoint=tmp_path / "c")
+    calls.clear()
+    again = fme.scenarios(f, **ask, parInput=draws, checkpoint=tmp_path / "c")
+    assert len(calls) <= 2, "the function is looked at, and no run is"
+    pd.testing.assert_frame_equal(first.frame, whole.frame)
+    pd.testing.assert_frame_equal(again.frame, whole.frame)
+    with pytest.raises(ArgumentError, match="of another question"):
+        fme.scenarios(f, **ask, parInput=2 * draws, checkpoint=tmp_path / "c")

@@ -296,6 +296,24 @@ def test_starts_and_profiles_go_on_too(file, tmp_path):
     assert tables(tmp_path / "decay_report") == want
 
 
+def test_ranges_and_scenarios_go_on_too(file, tmp_path):
+    edit(file, TOML, without(TOML, "screen", "multistart", "profile"))
+    want = tables(fme.workflow.calibrate(file, output=tmp_path / "want").report.parent)
+    folder = tmp_path / "decay_report"
+    for step in ("ranges", "scenarios"):
+
+        def stop(done, total, step=step):
+            if done >= 12 and (folder / f".fmepy/{step}/begun.json").exists():
+                raise Killed
+
+        with pytest.raises(Killed):
+            fme.workflow.calibrate(file, resume=True, progress=stop)
+        assert list(folder.glob(f".fmepy/{step}/checkpoint/part-0/tasks.part-*.npz"))
+    fme.workflow.calibrate(file, resume=True, executor=2)
+    assert tables(folder) == want
+    assert not list(folder.glob(".fmepy/*/checkpoint"))
+
+
 def test_a_checkpoint_of_other_inputs_is_not_taken(file, tmp_path):
     edit(file, TOML, SHORT)
     with pytest.raises(Killed):
@@ -640,6 +658,51 @@ def test_entities_have_a_column_in_ranges_and_scenarios(tmp_path):
     assert list(what_if.columns[:4]) == ["tank", "scenario", "x", "var"]
     assert what_if.groupby(["tank", "scenario"]).size().to_dict() == {("B", "as it is"): 6, ("B", "slow"): 6}
     assert what_if.query("scenario == 'slow' and x == 5")["Mean"].item() == pytest.approx(5 * 0.9**5, abs=0.1)
+
+
+DOSES = """\
+data = { file = "drug.csv", entity = "who" }
+conditions = [{ who = "a", V = 1.0 }, { who = "b", V = 2.0 }]
+events = [{ who = "a", var = "A", time = 1, value = 5, method = "add" },
+          { who = "b", var = "A", time = 1, value = 9, method = "add" }]
+fit = {}
+scenarios = { table = "what.csv", num = 5 }
+[model]
+equations = "d(A)/dt = -k * A / V"
+state = { A = "A0" }
+times = [0, 1, 2, 3]
+[parameters]
+k = { start = 0.4, lower = 0.01, upper = 3 }
+A0 = 10.0
+"""
+
+
+def test_scenarios_of_doses_by_entity_name_theirs_and_others_say_whose_conditions_they_have(tmp_path, capsys):
+    (tmp_path / "drug.csv").write_text("who,time,A\na,1,6.1\na,2,6.6\na,3,4.1\nb,1,7.7\nb,2,13.2\nb,3,10.1\n")
+    (tmp_path / "what.csv").write_text("scenario,k\nslow,0.2\n")
+    file = tmp_path / "drug.toml"
+    file.write_text(DOSES)
+    assert main(["check", str(file)]) == 2
+    assert "drug.toml:6: events or forcings of the model belong to entities, and what.csv has no column 'who'" in (
+        capsys.readouterr().err
+    )
+    file.write_text(DOSES.replace("events", "#").replace("          {", "#"))
+    assert run(file) == 0
+    assert "run with the first entity's V" in capsys.readouterr().err
+    (tmp_path / "what.csv").write_text("scenario,who,k\nslow,b,0.2\n")
+    file.write_text(DOSES)
+    assert run(file) == 0
+    assert set(pd.read_csv(tmp_path / "drug_report/scenarios.csv")["who"]) == {"b"}
+
+
+def test_a_chain_from_a_fit_on_a_bound_begins_with_the_covariance_of_the_others(tmp_path):
+    file = write(tmp_path, SHORT.replace("c = 0.0", "c = { start = 0.01, lower = 0.005, upper = 0.05 }"))
+    edit(file, "niter = 400, burninlength = 100", "niter = 1500, burninlength = 500")
+    done = fme.workflow.calibrate(file)
+    assert done.fit.at_bound == ("c",)
+    assert "c lies on a bound): the chain begins with steps of a hundredth of the bounds for it" in str(done.warnings)
+    assert done.sample.diagnostics()["ess_bulk"].min() > 10
+    assert done.sample.pars["q"].std() == pytest.approx(done.fit.std_error["q"], rel=1)
 
 
 def test_a_filter_writes_its_residuals_and_a_forecast(tmp_path):

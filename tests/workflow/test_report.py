@@ -17,6 +17,7 @@ import pytest
 import fmepy as fme
 from fmepy.workflow.report import render
 from fmepy.workflow.report.agreement import agreement_of, say_agreement
+from fmepy.workflow.report.findings import first_few
 from fmepy.workflow.report.page import Cell, Draft
 from fmepy.workflow.report.tables import MOST_ROWS, table_of
 from fmepy.workflow.report.words import number
@@ -303,6 +304,33 @@ def test_a_step_that_failed_has_a_section(inputs):
     page = Page(render(task, left, dict(record, steps=steps), warnings, tables))
     assert "The <model> broke." in page.texts["sample"]
     assert "sample" in page.texts["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("reached", "missed", "optimum", "n_optima", "said"),
+    [
+        (2, 0.01, [1, 1, 1], 1, ""),
+        (1, 0.01, [1, 2, 2], 2, "Only 1 of 3 searches came to the best value"),
+        (2, 0.3, [1, 1, 2], 2, "3 searches ended in 2 different optima, and the chance that the next start finds"),
+        (2, 0.5, [1, 1, 1], 1, ""),  # few starts that agree: the chance stands in the section
+        (2, 0.01, [1, 0, 0], 1, "2 of 3 searches failed or did not converge"),
+    ],
+)
+def test_what_many_starts_may_have_missed_is_a_warning(inputs, reached, missed, optimum, n_optima, said):
+    task, results, record, _, tables = inputs
+    fit = results["multistart"]
+    many = fit.multistart
+    optima = pd.concat([many.optima.head(1)] * n_optima, ignore_index=True)
+    many = replace(many, reached=reached, missed=missed, optima=optima, starts=many.starts.assign(optimum=optimum))
+    page = Page(render(task, {"multistart": replace(fit, multistart=many)}, record, [], tables))
+    told = page.texts["warnings"]
+    assert said in told
+    assert ("may have been missed" in told) == bool(said)
+
+
+def test_what_is_not_drawn_is_said_with_the_file_that_holds_it():
+    assert first_few(["a", "b"], 2, "x.csv") == (["a", "b"], "")
+    assert first_few(list("abc"), 2, "x.csv")[1] == "Drawn are the first 2 of 3; the numbers of all are in x.csv."
 
 
 def test_a_section_that_breaks_leaves_the_others(inputs):

@@ -181,7 +181,7 @@ def _neighbours(own: pd.DataFrame) -> tuple[float, float]:
 def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
     groups = [(str(n), own) for n, own in agreement.rows.groupby("name", sort=False)]
-    shown, said = first_few([n for n, _ in groups], MOST_PANELS)
+    shown, said = first_few([n for n, _ in groups], MOST_PANELS, "residuals.csv")
 
     def draw(axes: Sequence[Any]) -> None:
         for ax, (name, own) in zip(axes, groups, strict=False):

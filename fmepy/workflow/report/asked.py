@@ -15,6 +15,7 @@ from fmepy.workflow.report.pictures import MOST_PANELS, drawn
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import count, names, number, short
 
+RESIDUALS = "residuals.csv"
 _MOST_LINES = 400
 _MOST_DRAWN_ENTITIES = 200
 ASKED = {
@@ -173,7 +174,14 @@ def data_section(found: Findings) -> Section:
     readings = found.readings
     if readings is not None and len(readings):
         draft.add(table_of(_by_variable(readings, found.x_name), "The readings that are compared with the model"))
-        attempt(draft, "The picture of data and model", lambda: _beside(found, readings))
+        n = readings["entity"].nunique()
+        if n > _MOST_DRAWN_ENTITIES:
+            where = (
+                f" {RESIDUALS} holds what was read and what the model says of each." if found.fit is not None else ""
+            )
+            draft.say(f"Of {n:,} entities no picture is drawn (of {_MOST_DRAWN_ENTITIES} at most).{where}")
+        else:
+            attempt(draft, "The picture of data and model", lambda: _beside(found, readings))
     if data is not None and len(data.columns):
         draft.fold("The data as they were read", [table_of(data, "Data", file=file or "the data file")])
     return Section("data", "Data and model, side by side", tuple(draft.blocks))
@@ -208,16 +216,14 @@ def _beside(found: Findings, readings: pd.DataFrame) -> Pictures | None:
     curve = "the model's curve " + found.at
     if readings["entity"].notna().any():
         labels = list(dict.fromkeys(readings["entity"]))
-        if len(labels) > _MOST_DRAWN_ENTITIES:
-            return None
-        shown, said = first_few(labels, MOST_PANELS)
+        shown, said = first_few(labels, MOST_PANELS, RESIDUALS * (found.fit is not None))
         texts = [f"{cost.entity} {label}: readings as points and {curve} over {found.x_name}." for label in shown]
         return drawn(
             "data", lambda axes: cost.plot(found.par, axes=axes, xlabel=found.x_name), texts, panels=len(labels),
             caption=f"Points: readings. Lines: {curve}. A panel for each {short(str(cost.entity))}. {said}",
         )  # fmt: skip
     variables = list(cost.comparison.group_names)
-    shown, said = first_few(variables, MOST_PANELS)
+    shown, said = first_few(variables, MOST_PANELS, RESIDUALS * (found.fit is not None))
     texts = [f"{name} over {found.x_name}: readings as points and {curve}." for name in shown]
     return drawn(
         "data", lambda axes: cost.plot(found.par, axes=axes, xlabel=found.x_name), texts, panels=len(variables),

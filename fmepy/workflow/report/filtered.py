@@ -37,7 +37,7 @@ def filter_section(found: Findings, result: Any) -> Section:
         return Section("filter", "The filter", tuple(draft.blocks))
     if flt.smooth:
         attempt(draft, "The picture of the states", lambda: filtered_pictures(found, "filter"))
-    names, said = first_few(list(flt.variables), MOST_PANELS)
+    names, said = first_few(list(flt.variables), MOST_PANELS, "filter.csv")
     texts = [
         f"What the filter could not predict of {name}, in standard deviations, over {flt.xlabel}." for name in names
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,8 @@ from fmepy.workflow.steps import profile as profiles
 from fmepy.workflow.steps.base import FITS, best_fit
 from fmepy.workflow.steps.scale import natural
 from fmepy.workflow.task import Task
+
+Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +137,9 @@ def attempt(draft: Draft, what: str, make: Callable[[], Any]) -> None:
         draft.say(f"{what} could not be drawn: {error}", tone="small")
 
 
-def first_few(names: Sequence[str], most: int) -> tuple[list[str], str]:
-    """Return the names that are drawn, and what is said of the others."""
+def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[Drawn], str]:
+    """Return the names that are drawn, and what is said of the others: how many, and the file that holds them all."""
     if len(names) <= most:
         return list(names), ""
-    return list(names[:most]), f"Drawn are the first {most} of {len(names):,}."
+    rest = f"; the numbers of all are in {file}" if file else ""
+    return list(names[:most]), f"Drawn are the first {most} of {len(names):,}{rest}."

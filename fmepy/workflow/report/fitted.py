@@ -23,6 +23,7 @@ _ALIKE = 0.95
 _MOST_BARS = 40
 _WIDEST = 200.0
 _MOST_CORRELATED = 20
+_MISSED = 0.1  # chance of another optimum above which a reader is warned
 
 
 def fit_section(found: Findings, result: Any) -> Section:
@@ -242,12 +243,10 @@ def multistart_section(found: Findings, result: Any) -> Section:
         _fit_of_starts(draft, found)
         return Section("multistart", "Was the best fit found?", tuple(draft.blocks))
     n, reached = len(many.starts), int(many.reached)
-    alone = reached < 2 and n > 1
+    alone = _on_missed(many)
     draft.say(f"{reached} of {count(n, 'start')} came to the best value.", tone="bad" if alone else "")
     if alone:
-        found.doubt(
-            "multistart", f"Only {reached} of {n} searches came to the best value: a better one may have been missed."
-        )
+        found.doubt("multistart", alone)
     draft.list(_said(many))
     texts = [
         f"Values of {n} searches in rising order; {reached} of them are at the lowest step.",
@@ -270,6 +269,21 @@ def multistart_section(found: Findings, result: Any) -> Section:
         draft.fold("All starts", [table_of(starts, "Every start, and where its search ended", file="starts.csv")])
     _fit_of_starts(draft, found)
     return Section("multistart", "Was the best fit found?", tuple(draft.blocks))
+
+
+def _on_missed(many: Any) -> str:
+    """Return why a better optimum may have been missed; nothing where that is unlikely."""
+    n, reached, w = len(many.starts), int(many.reached), len(many.optima)
+    more = "a better one may have been missed. Ask for more starts"
+    if reached < 2 and n > 1:
+        return f"Only {reached} of {n} searches came to the best value: {more}."
+    if w > 1 and many.missed > _MISSED:
+        chance = f"the chance that the next start finds another one is about {percent(many.missed)}"
+        return f"{n} searches ended in {w} different optima, and {chance}: {more}."
+    nowhere = n - int((many.starts["optimum"] > 0).sum())
+    if 2 * nowhere > n:
+        return f"{nowhere} of {n} searches failed or did not converge (see there): {more}, or narrower bounds."
+    return ""
 
 
 def _natural(found: Findings, fit: Any) -> Any:

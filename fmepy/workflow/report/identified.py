@@ -193,7 +193,7 @@ def profile_section(found: Findings, result: Any) -> Section:
             frame.drop(columns="level"), f"Intervals of {100 * profile.level:g} %", file="intervals.csv", tone=tone
         )
     )
-    shown, said = first_few(told, MOST_PANELS)
+    shown, said = first_few(told, MOST_PANELS, "profile.csv")
     texts = [
         f"Profile of {n}: how much worse the best fit becomes as {n} is held at other values; it is "
         f"{_KINDS.get(kinds[n], kinds[n])}."

@@ -82,7 +82,7 @@ def unfinished_section(name: str, title: str, step: Mapping[str, Any]) -> Sectio
     state = "was interrupted" if step.get("state") == "interrupted" else "failed"
     draft.say(f"This step {state}.", tone="bad")
     if step.get("error"):
-        draft.add(Code(str(step["error"])))
+        draft.say(*str(step["error"]).splitlines(), tone="bad")
     draft.list(map(str, step.get("warnings") or []))
     return Section(name, title, tuple(draft.blocks))
 

@@ -21,6 +21,11 @@ _MOST_DRAWN = 400  # draws of a chain in the picture of its course
 _MOST_CORRELATED = 20
 _ALIKE = 0.95
 _BAND = 0.9
+_ADVICE = (
+    ", drop the beginning (burninlength, or remove here), or start from a fit and jump with its covariance (p=fit.par, "
+    "jump=fit.cov_scaled)."
+)  # which it does
+_ADVICE_HERE = " or drop more of the beginning (burninlength)."
 
 
 def sample_section(found: Findings, result: Any) -> Section:
@@ -48,8 +53,9 @@ def sample_section(found: Findings, result: Any) -> Section:
     summary = chain.summary()
     if summary.advice:
         draft.say("Do not rely on the sample yet:", tone="bad")
-        draft.list(summary.advice, tone="bad")
-        found.doubt("sample", f"The sample is not to be relied on yet: {summary.advice[0]}")
+        advice = [sentence.replace(_ADVICE, _ADVICE_HERE) for sentence in summary.advice]
+        draft.list(advice, tone="bad")
+        found.doubt("sample", f"The sample is not to be relied on yet: {advice[0]}")
     else:
         draft.say("Nothing speaks against the sample: the chains agree, and they are long enough.", tone="good")
     draft.list(_on_pairs(chain))
@@ -64,7 +70,7 @@ def sample_section(found: Findings, result: Any) -> Section:
         )
     )
     told = [str(c) for c in chain.pars.columns]
-    shown, said = first_few(told, MOST_PANELS)
+    shown, said = first_few(told, MOST_PANELS, "sample.csv")
     texts = [f"Distribution of {name} in the sample." for name in shown]
     attempt(draft, "The picture of the sample", lambda: drawn(
         "sample", lambda axes: chain.hist(which=shown, axes=axes), texts,
@@ -151,7 +157,13 @@ def ranges_section(found: Findings, result: Any) -> Section:
         "the light one; the line is the median."
     )
     if PREDICTION in kinds:
-        draft.say("The bands contain the errors of reading, too: they say where a new reading will be.")
+        noisy = list(dict.fromkeys(name for part in result.parts.values() for name in part.predicted))
+        others = any(name not in noisy for part in result.parts.values() for name in part.var)
+        which = f"The bands of {names(noisy, 12)}" if others else "The bands"
+        draft.say(
+            f"{which} contain the errors of reading, too: they say where a new reading will be."
+            + (" The others say where the curve is." if others else "")
+        )
         coverage, is_low = _coverage(found, result)
         draft.list([coverage])
         if is_low:
@@ -171,9 +183,7 @@ def ranges_section(found: Findings, result: Any) -> Section:
         draft.say("This step was interrupted: the bands are of the runs that were done.", tone="bad")
     many = len(result.parts) > 1
     panels = [(label, part, name) for label, part in result.parts.items() for name in part.var]
-    drawn_panels, said = panels[:MOST_PANELS], ""
-    if len(panels) > MOST_PANELS:
-        said = f"Drawn are the first {MOST_PANELS} of {len(panels):,}; all numbers are in ranges.csv."
+    drawn_panels, said = first_few(panels, MOST_PANELS, "ranges.csv")
     titles = [f"{result.by} {label}: {name}" if many else name for label, _, name in drawn_panels]
     texts = [f"Bands of {t} over {found.x_name}, with the readings as points." for t in titles]
 
@@ -255,8 +265,7 @@ def scenarios_section(found: Findings, result: Any) -> Section:
     if failed:
         draft.say(f"{count(failed, 'run')} failed, and {'is' if failed == 1 else 'are'} left out.", tone="bad")
     panels = [(label, part.summary(), name) for label, part in result.parts.items() for name in part.var]
-    shown = panels[:MOST_PANELS]
-    said = f"Drawn are the first {MOST_PANELS} of {len(panels):,}." if len(panels) > MOST_PANELS else ""
+    shown, said = first_few(panels, MOST_PANELS, "scenarios.csv")
     titles = [f"{result.by} {label}: {name}" if len(result.parts) > 1 else name for label, _, name in shown]
     texts = [f"{t} in each scenario." for t in titles]
 

@@ -66,7 +66,7 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
         parms = None if chain is not None or "fit" not in done else _values(task, model, done)
         runs = sensRange(
             model, parms, parInput=draws, seed=doing.seed, executor=doing.executor,
-            progress=_part(doing.progress, k, len(of_entities)), **words,
+            progress=_part(doing.progress, k, len(of_entities)), checkpoint=doing.checkpoint / f"part-{k}", **words,
         )  # fmt: skip
         if chain is not None and arguments.get("with_error"):
             runs = _with_error(task, runs, chain, model, done, rng)

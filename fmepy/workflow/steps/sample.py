@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NAME = "sample"
 NITER = 1000
 _RHAT, _ESS = 1.01, 400
+_OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of its box, else of its size
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
 
 
@@ -44,7 +45,7 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
 def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> ModMCMC:
     """Return the chain, on the scale of the task."""
     fit = best_fit(done)
-    words: dict[str, Any] = {"niter": NITER, **_from_fit(fit, arguments, doing), **arguments}
+    words: dict[str, Any] = {"niter": NITER, **_from_fit(task, fit, arguments, doing), **arguments}
     how = {"executor": doing.executor, "progress": doing.progress, "prior": task.chain_prior}
     n = words.get("chains", 1)
     with _watched(doing, n, n * words["niter"]) if doing.executor is not None and n > 1 else nullcontext():
@@ -81,17 +82,24 @@ def _watched(doing: Doing, chains: int, total: int) -> Iterator[None]:
             thread.join()
 
 
-def _from_fit(fit: ModFit, arguments: Mapping[str, Any], doing: Doing) -> dict[str, Any]:
+def _from_fit(task: Task, fit: ModFit, arguments: Mapping[str, Any], doing: Doing) -> dict[str, Any]:
     """Return the proposal and the variance of the residuals that the fit gives."""
     words: dict[str, Any] = {}
     covariance = fit.cov_scaled
-    if np.isfinite(covariance.to_numpy()).all():
-        words["jump"] = covariance * (2.4**2 / len(fit.par))
-    elif "jump" not in arguments:
+    known = np.isfinite(np.diag(covariance.to_numpy()))
+    if known.any():
+        box = (task.upper - task.lower).to_numpy(dtype=float)
+        sd = np.where(np.isfinite(box), _OF_BOX * box, _OF_SIZE * np.abs(fit.par.to_numpy()) + _OF_BOX)
+        filled = np.where(np.outer(known, known), covariance.to_numpy(), np.diag(sd**2))
+        words["jump"] = pd.DataFrame(filled, covariance.index, covariance.columns) * (2.4**2 / len(fit.par))
+    if not known.all() and "jump" not in arguments:
         why = f"{', '.join(fit.at_bound)} lies on a bound" if fit.at_bound else "it is singular"
-        doing.remember(
-            f"The fit has no covariance of all parameters ({why}): the chain begins with steps of a tenth of each."
+        steps = (
+            f"a hundredth of the bounds for {'it' if sum(~known) == 1 else 'them'}"
+            if known.any()
+            else "a tenth of each"
         )
+        doing.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {steps}.")
     weighted = fit.cost is not None and not np.allclose(fit.cost.residuals["weight"].to_numpy(dtype=float), 1.0)
     if not fit.is_scalar and not (fit.with_prior and weighted):  # with a prior errors that are given are the errors
         words["var0"] = fit.ms if fit.cost is None else fit.var_ms_unweighted

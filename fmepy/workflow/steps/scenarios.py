@@ -10,9 +10,10 @@ import pandas as pd
 
 from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
+from fmepy.models.base import Model
 from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.scenario_table import read_scenarios
-from fmepy.montecarlo.scenarios import scenarios
+from fmepy.montecarlo.scenarios import Scenarios, scenarios
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
 from fmepy.workflow.steps.results import WhatIf
@@ -44,6 +45,12 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
     if is_model(task.model):
         check_named(task, NAME, "sensvar", arguments.get("sensvar"), task.model.var_names)
     by, parts = _parts(task, _table(task, arguments))
+    if by is None and getattr(task.model, "entity_inputs", None) is not None:
+        raise error(
+            (NAME, "table"),
+            f"events or forcings of the model belong to entities, and {arguments['table']} has no column "
+            f"{task.cost.entity!r} that says of whom a scenario is. Add it: a row for each scenario of each entity.",
+        )
     for label, rows in parts.items():
         model = models(task)[1][label] if by is not None else task.model
         try:
@@ -94,7 +101,12 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
             f"{', '.join(local)} of `scenarios` stay at their start: they are fitted for each entity, and "
             f"{arguments['table']} has no column {task.cost.entity!r}."
         )
-    found = {}
+    if by is None and (set_by := _set_by_entity(task)):
+        doing.remember(
+            f"`scenarios` are run with the first entity's {', '.join(set_by)}: the conditions give each its own, and "
+            f"{arguments['table']} has no column {task.cost.entity!r}."
+        )
+    found: dict[str, Scenarios] = {}
     for label, rows in parts.items():
         model = of_entities[label] if by is not None else task.model
         own = [str(n) for n in model.parms.index]
@@ -102,7 +114,7 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
         given = None if draws is None else draws[[c for c in draws.columns if c in own]]
         found[label] = scenarios(
             model, rows, parms=values, parInput=given, seed=doing.seed, executor=doing.executor,
-            progress=doing.progress, **words,
+            progress=doing.progress, checkpoint=doing.checkpoint / f"part-{len(found)}", **words,
         )  # fmt: skip
         if found[label].interrupted:
             break
@@ -110,6 +122,13 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     if failed:
         doing.remember(f"{failed} runs of `scenarios` failed and are empty.")
     return WhatIf(found, by, source)
+
+
+def _set_by_entity(task: Task) -> list[str]:
+    """Return the parameters that the conditions set in every entity, of which the file gives no value."""
+    known = set(task.model.parms.index) if isinstance(task.model, Model) else set()
+    rows = getattr(task.cost, "conditions", None)
+    return [] if rows is None else [c for c in map(str, rows.columns) if c in known and c not in task.case.parameters]
 
 
 def _draws(task: Task, done: Results, num: int, seed: int) -> tuple[str, pd.DataFrame | None]:
