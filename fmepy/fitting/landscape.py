@@ -1,7 +1,7 @@
 """landscape: the cost over one or two parameters, and where its minima lie.
 
 The others stay where they are, or are fitted again at every place (``optimise=True``), along lines of the grid. A local
-minimum of the grid, lower than all places around it, is followed down to the minimum itself inside these places.
+minimum of the grid, lower than all places around it, is followed down to the minimum itself.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _TOGETHER = 64  # places that are evaluated one after the other, whatever the workers
 _LINE = 16  # re-fits that follow each other
+_SAME = 1e-3  # of a cell of the grid: minima so near each other are one, and so near a side stand on it
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -276,20 +277,37 @@ class _Places:
     def minima(self, axes: list[Vector], costs: NDArray[np.float64]) -> list[tuple[float, ...]]:
         """Return the local minima that lie inside the grid, each followed down to itself."""
         high = np.where(np.isnan(costs), np.inf, costs)
-        found = []
+        cell, rim = np.array([a[1] - a[0] for a in axes]), np.array([[a[0], a[-1]] for a in axes]).T
+        found: list[tuple[float, ...]] = []
         for at in np.argwhere(_is_lowest(high)):
             here = np.array([axis[i] for axis, i in zip(axes, at, strict=True)])
-            around = [(axis[i - 1], axis[i + 1]) for axis, i in zip(axes, at, strict=True)]
-            low, up = np.array(around).T
-            start = self.theta.copy()
-            start[self.places] = here
-            value = float(high[tuple(at)])
+            at_end = self._followed(here, float(high[tuple(at)]), cell, rim)
+            if at_end is None:
+                continue
+            here, value = at_end
+            if all((np.abs(here - other[:-1]) > _SAME * cell).any() for other in found):
+                found.append((*here.tolist(), value))
+        return found
+
+    def _followed(self, here: Vector, value: float, cell: Vector, rim: Matrix) -> tuple[Vector, float] | None:
+        """Return the minimum to which the way down leads; None if it leads to the rim.
+
+        A place that is lower than all around it may lie in a valley that runs across the grid: where the lowest of the
+        cells around it is on their side, the way leads on from there.
+        """
+        start = self.theta.copy()
+        start[self.places] = here
+        for low, up in ((np.maximum(here - cell, rim[0]), np.minimum(here + cell, rim[1])), rim):
             with np.errstate(over="ignore", invalid="ignore"):
                 better = self._refit(self.search, start, low, up)
-            if better is not None and better[1] <= value:
-                here, value = better[0][self.places], better[1]
-            found.append((*here.tolist(), value))
-        return found
+            if better is None or better[1] > value:
+                return here, value
+            start, value = better
+            start[self.places] = np.where(np.abs(start[self.places]) < _SAME**2 * cell, 0.0, start[self.places])
+            here = start[self.places]  # a search takes the size of an unknown from where it begins: no rounding of zero
+            if (np.minimum(here - low, up - here) > _SAME * cell).all():
+                return here, value
+        return None
 
 
 def _is_lowest(costs: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -35,6 +35,20 @@ def test_all_minima_of_a_wave_are_found():
     np.testing.assert_allclose(np.sort(found.minima["p1"]), np.pi * (1 + 2 * np.arange(6)), rtol=1e-5)
 
 
+def banana(p):
+    return (p["u"] - 1) ** 2 + 100 * (p["v"] - p["u"] ** 2) ** 2
+
+
+@pytest.mark.parametrize("num", [15, (24, 17)])
+def test_places_along_a_bent_valley_are_no_minima(num):
+    found = landscape(banana, {"u": (-2, 2), "v": (-1, 3)}, num=num)
+    np.testing.assert_allclose(found.minima, [[1, 1, 0]], atol=1e-4)
+    ranges = {"u": (-2, 2), "v": (-1, 3)}
+    vector = landscape(lambda p: np.array([p["u"] - 1, 10 * (p["v"] - p["u"] ** 2)]), ranges, num=num)
+    np.testing.assert_allclose(vector.minima, [[1, 1, 0]], atol=1e-6)
+    assert len(landscape(banana, {"u": (-2, 0.9), "v": (-1, 3)}, num=num).minima) == 0  # the valley leads out
+
+
 def test_a_range_without_a_minimum_has_none():
     assert len(landscape(lambda p: p["a"], {"a": (0, 1)}, num=11).minima) == 0
     assert len(landscape(lambda p: 1.0, {"a": (0, 1)}, num=11).minima) == 0
