@@ -153,7 +153,7 @@ MISTAKES = [
     ("[fit]\n[profile]", "[profile]", "needs the step 'fit', which is neither in the file nor done"),
     ('which = ["r"]', 'which = ["R"]', "case.toml:27: "),
     ('which = ["r"]', 'which = ["r"]\nlevel = 95', "case.toml:28: `level` must be above 0 and below 1; got 95"),
-    ('which = ["r"]', 'which = ["r"]\nnum = 1', "case.toml:28: `num` must be at least 3; got 1"),
+    ('which = ["r"]', 'which = ["r"]\nnum = 1', "case.toml:28: `num` must be at least 5; got 1"),
     ("niter = 200", "niter = 0", "case.toml:29: `niter` must be at least 1; got 0"),
     ("niter = 200", "niter = 200.5", "case.toml:29: `niter` must be a whole number; got 200.5"),
     ("burninlength = 50", "burninlength = 500", "case.toml:30: `burninlength` = 500 leaves nothing of 200 iterations"),
