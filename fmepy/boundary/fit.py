@@ -6,24 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from fmepy.boundary.gains import check_noise_of_gain, corrected_cost, further_names, gains_among
 from fmepy.boundary.problem import BoundaryProblem, Outcome
 from fmepy.boundary.result import BoundaryFit
-from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_no_state, starts_of
+from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_no_state, names_in_order, starts_of
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.costs.base import variances
+from fmepy.costs.entities import read_entity_column
 from fmepy.costs.modcost import ModCost, tabulate
-from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
+from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, listed
 from fmepy.fitting.result import ModFit
 from fmepy.models.base import Model
 from fmepy.numerics.covariance import Spectrum
 from fmepy.parallel.interruption import interruptible
-from fmepy.parameters.entities import split_local
+from fmepy.parameters.entities import local_name, split_local
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside, check_names
 from fmepy.types import UserBounds
 
@@ -50,6 +51,9 @@ def fit_boundary(
     tol: float = 1e-8,
     max_iter: int = 50,
     path: Any = None,
+    process_noise: Any = None,
+    measurement_noise: Any = None,
+    operating_point: Any = None,
 ) -> BoundaryFit:
     r"""Return what is unknown of a model, from observations as boundary conditions on the solution of its equations.
 
@@ -75,13 +79,15 @@ def fit_boundary(
     segments : int
         More than one: multiple shooting, for long, oscillating, unstable or chaotic records. The record is cut into so
         many pieces of as many times of observations each, an experiment with fewer times into fewer.
-    gain : dict, table, array or number, optional
+    gain : dict, table, array, number or "stationary", optional
         The model is corrected by its data inside a segment, at every sample, as `PredictionErrorCost` says
-        (``form="innovation"``): residuals are errors of prediction, and starts of segments matter less.
+        (``form="innovation"``): residuals are errors of prediction, and starts of segments matter less. Names in it
+        that the model does not have are unknowns too, whose first guesses stand in `p`: ``{"theta": {"y": "K"}}`` with
+        ``p={"L": 0.7, "K": 0.0}``.
     entity : str, optional
         Column that names the experiment of a row: each runs by itself. Unknown initial values are then local, every
-        experiment has its own (``A0`` stands for ``A0[1]``, ``A0[2]``, ...); the other unknowns are shared, but for
-        those that are named with an experiment, such as ``k[2]``.
+        experiment has its own (``A0`` stands for ``A0[1]``, ``A0[2]``, ...); the other unknowns, those of a gain among
+        them, are shared, but for those that are named with an experiment, such as ``k[2]``.
     lower, upper : number, sequence, or dict by name
         Bounds of the unknowns. The linear equations are solved inside them: an unknown that a step would take across is
         held on the bound, and the others are found with it there.
@@ -94,6 +100,9 @@ def fit_boundary(
         Of multiple shooting: a first guess of the path, times and states (and the column of experiments), linear in
         between, from which segments start. Default: observed states from the data, the others from the run from the
         first guess, or from one in which observed states are set to the data on the way, whichever fits better.
+    process_noise, measurement_noise, operating_point : mapping, optional
+        What ``gain="stationary"`` follows from, as `PredictionErrorCost` says: of the model at its own parameters,
+        fixed from the beginning. Observations are then weighted by that filter's sds of the errors of prediction.
 
     Returns
     -------
@@ -104,7 +113,7 @@ def fit_boundary(
     ArgumentError
         The equations cannot be run from the first guess; unknowns that no observation depends on there, or whose
         homogeneous solutions are collinear at the observations (they are named); `model` that is no fmepy model; a gain
-        of a variable that is not observed, or that makes the predictor unstable.
+        of a variable that is not observed, without a first guess, or that makes the predictor unstable.
     DataError
         Fewer observations than unknowns; observations outside the model's record; more segments than times with
         observations; what else a table cannot be.
@@ -146,6 +155,11 @@ def fit_boundary(
     as their number. Estimate and covariance are those of one segment, wherever that can be solved. Columns of
     ``iterations``: ``defect_scale`` (sigma, 0 of exact steps), ``damping``, ``defect``, the largest at the start.
 
+    **A gain that is unknown** has an answer by continuity alone: from a free start a predictor can follow any data,
+    with errors that vanish as its gain grows and makes it unstable. So gains stay at their first guess while
+    continuity is soft; then they are found from one continuous path to the next, and steps that would make the
+    predictor unstable are not taken. The estimate is that of ``modFit(PredictionErrorCost(...))``.
+
     References
     ----------
     Leary, R. A. (1972), system identification by boundary-value methods, USDA Forest Service. Baird (1969), J. Optim.
@@ -180,13 +194,20 @@ def fit_boundary(
     if x is None:
         raise ArgumentError("`x=None`: an observation is a boundary condition at its time; name the column of times.")
     check_no_state(p, model)
+    noise = {
+        "process_noise": process_noise, "measurement_noise": measurement_noise, "operating_point": operating_point
+    }  # fmt: skip
+    check_noise_of_gain(gain, noise)
     words: dict[str, Any] = {"x": x, "y": y, "err": err, "weight": weight}
     if entity is None:
-        cost = _cost(model, obs, gain, p, **words)
+        cost = _cost(model, obs, gain, names_in_order(p, map(str, model.parms.index)), noise, **words)
         parameters = as_parameters(p, cost.parms)
     else:
-        asked = asked_of_entities(p, model)
-        cost = _cost(model, obs, gain, None, entity=entity, entity_parms=asked.local, **words)
+        asked = asked_of_entities(p, model, further_names(model, gain))
+        texts = read_entity_column(as_table(obs), entity).texts
+        each: dict[str, Any] = {local_name(n, t): None for n in asked.local if n in asked.further for t in texts}
+        given = each | asked.spread(asked.given, texts)
+        cost = _cost(model, obs, gain, given, noise, entity=entity, entity_parms=asked.local, **words)
         parameters, lower, upper = _of_entities(asked, cost, lower, upper)
     low, high = as_bounds(lower, upper, parameters.names)
     check_inside(parameters.values, low, high, parameters.names)
@@ -204,6 +225,7 @@ def fit_boundary(
         tol=tol,
         max_iter=max_iter,
         path=path,
+        gains=() if gain is None else gains_among(parameters.names, model, gain),
     )
     if problem.method == strategy:
         from fmepy.boundary.superposition import solve
@@ -212,13 +234,13 @@ def fit_boundary(
     return _result(problem, solve(problem))
 
 
-def _cost(model: Any, obs: Any, gain: Any, p: Any, **words: Any) -> SimulationCost:
+def _cost(
+    model: Any, obs: Any, gain: Any, given: Mapping[str, Any], noise: Mapping[str, Any], **words: Any
+) -> SimulationCost:
     """Return model and observations as a cost; with a gain, that of the model which they correct."""
     if gain is None:
         return SimulationCost(model, obs, **words)
-    given = dict(p) if isinstance(p, Mapping | pd.Series) else {}
-    own = {k: v for k, v in given.items() if k not in model.parms.index}  # first guesses of gains
-    return PredictionErrorCost(model, obs, gain=gain, parms=own, **words)
+    return corrected_cost(model, obs, gain, given, noise, **words)
 
 
 def _check_model(model: Any) -> None:

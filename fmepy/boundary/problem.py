@@ -37,6 +37,8 @@ class BoundaryProblem:
     segments : int
     gain, path
         As given.
+    gains : tuple of int
+        Which unknowns are in the gain, and nowhere else.
     tol : float
         Relative corrections of the unknowns below it count as none.
     max_iter : int
@@ -54,6 +56,7 @@ class BoundaryProblem:
     tol: float
     max_iter: int
     path: Any = None
+    gains: tuple[int, ...] = ()
 
     @cached_property
     def objective(self) -> Objective:

@@ -21,6 +21,7 @@ P. (2004). Newton Methods for Nonlinear Problems, Springer.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +29,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem, Outcome
+from fmepy.boundary.shooting_gains import check_gain, free_gains
 from fmepy.boundary.shooting_linear import Linear, Step
-from fmepy.boundary.shooting_segments import Iterate, Segments
+from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
 from fmepy.boundary.shooting_starts import first_starts
 from fmepy.boundary.superposition import (
     SOLVER_ERROR,
@@ -47,8 +49,6 @@ STAGES = (3.0, 0.3, 0.03, 0.003)
 """Scales of the defects, in sizes of the states."""
 SMALLEST = 1e-7
 """Scale of the defects below which a search that the exact steps have not ended is given up."""
-DEFECT = 1e-8
-"""Scaled defect of a path that counts as continuous."""
 _FIRST, _LARGEST = 0.01, 0.1
 """Size of the residuals in the first stage and at most, relative to the observations."""
 _SETTLED = 1e-3
@@ -56,12 +56,8 @@ _SETTLED = 1e-3
 _CONTRACTION = 0.7
 """Of the length of an exact step to that of the one before, at most."""
 _MOST_DAMPING = 1e8
-_LONGEST = 1.0
-"""Change of an unknown in a step, relative to its size."""
 _BEST_KNOWN = 1e-12
 """Smallest eigenvalue of a correlation, relative to the largest."""
-_MOST_GROWTH, _MOST_EACH = 1e3, 1.2
-"""Of an error of a corrected state over a segment, and over a sample: beyond it a gain makes the predictor unstable."""
 _FELT, _TAKES_PART = 1e-12, 0.01
 """Effect of an unknown, relative to its size and those of states and residuals; share of a direction that is named."""
 
@@ -81,6 +77,7 @@ class _Search:
     size: float = 1.0
     failures: int = 0
     last_failure: str = ""
+    held: dict[int, float] = field(default_factory=dict)  # unknowns whose steps are given
 
     # --- what is measured
 
@@ -120,7 +117,7 @@ class _Search:
 
     def step(self, at: Iterate, linear: Linear, sigma: float | None, damping: float) -> Step:
         """Return the step inside the bounds: unknowns that it would take across are held there."""
-        p, scale, held = self.problem, self.scale(at), dict[int, float]()
+        p, scale, held = self.problem, self.scale(at), dict(self.held)
         while True:
             step = linear.step(sigma, damping, held)
             new = at.theta + step.dp * scale
@@ -173,7 +170,7 @@ class _Search:
             step = self.step(self.at, linear, sigma, self.damping)
             if value - linear.predicted(step, sigma) < _SETTLED * value:
                 return 0.0
-            if np.abs(step.dp).max() <= _LONGEST:
+            if np.abs(step.dp).max() <= LONGEST:
                 found = self.tried(step)
                 new = np.inf if found is None else self.value(found, sigma)
                 if found is not None and new < value:
@@ -189,36 +186,42 @@ class _Search:
         ahead: tuple[Linear, Step] | None = None
         while not self.is_used_up:
             linear, step = ahead or self._exact(self.at)
-            found, ahead = None if np.abs(step.dp).max() > _LONGEST else self.tried(step), None
+            found, ahead = None if np.abs(step.dp).max() > LONGEST else self.tried(step), None
             if found is not None and not self._is_nearer(found):
                 ahead = self._exact(found)
                 if not self._is_contraction(step, found, ahead[1]):
                     found = None
             if found is None:
-                loose = undetermined(self)
+                loose = undetermined(self, self.held)
                 return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}" if loose else ""
             effect = linear.effect(step) * self.size
             self.take(step, found, 0.0)
-            defect = self.defect(found)
-            if defect > DEFECT:
-                continue
-            is_small, stands_still = self.corrections[-1] <= self.problem.tol, no_longer_shrinks(self.corrections)
-            if (is_small or stands_still) and (loose := undetermined(self)):
-                return False, f"The search came to its end, but {loose}"
-            if is_small:
-                return True, (
-                    f"The largest correction, {self.corrections[-1]:.2g}, is below tol={self.problem.tol:g}, and the "
-                    f"path is continuous to {defect:.1g} of the sizes of the states."
-                )
-            size, m = self.segments.size_of_obs, len(self.problem.names)
-            if stands_still and is_negligible(effect, self.at.r, m, size):
-                return True, (
-                    f"The corrections no longer shrink ({self.corrections[-1]:.2g} at the end, tol="
-                    f"{self.problem.tol:g}) and move the observations by no more than the solver's error; the path is "
-                    f"continuous to {defect:.1g} of the sizes of the states. Lower `rtol` and `atol` of the model for "
-                    "more."
-                )
+            if (end := self.ended(effect)) is not None:
+                return end
         return False, ""
+
+    def ended(self, effect: float) -> tuple[bool, str] | None:
+        """Return whether it converged, and why it ended, after an exact step that moved the observations so far."""
+        defect = self.defect(self.at)
+        if defect > DEFECT:
+            return None
+        is_small, stands_still = self.corrections[-1] <= self.problem.tol, no_longer_shrinks(self.corrections)
+        if (is_small or stands_still) and (loose := undetermined(self, self.held)):
+            return False, f"The search came to its end, but {loose}"
+        if is_small:
+            return True, (
+                f"The largest correction, {self.corrections[-1]:.2g}, is below tol={self.problem.tol:g}, and the "
+                f"path is continuous to {defect:.1g} of the sizes of the states."
+            )
+        size, m = self.segments.size_of_obs, len(self.problem.names)
+        if stands_still and is_negligible(effect, self.at.r, m, size):
+            return True, (
+                f"The corrections no longer shrink ({self.corrections[-1]:.2g} at the end, tol="
+                f"{self.problem.tol:g}) and move the observations by no more than the solver's error; the path is "
+                f"continuous to {defect:.1g} of the sizes of the states. Lower `rtol` and `atol` of the model for "
+                "more."
+            )
+        return None
 
     def _is_nearer(self, found: Iterate) -> bool:
         """Tell whether an exact step brought the defects down without paying for it elsewhere."""
@@ -271,11 +274,12 @@ def _square(x: Any) -> float:
     return float(flat @ flat)
 
 
-def half_covariance(search: _Search) -> Matrix:
-    """Return C with C C' = (J'J)^-1 of the unknowns, the starts of segments eliminated, shape (n_par, n_par)."""
+def half_covariance(search: _Search, known: Collection[int] = ()) -> Matrix:
+    """Return C with C C' = (J'J)^-1 of the unknowns, the starts of segments eliminated, shape (n_par, n_free)."""
     felt = search.linear(search.at).felt()
     scale = search.scale(search.at) / np.where(felt > 0, felt, 1.0)
-    step = search.segments.linear(search.at, search.state_scale, scale, search.size).step(None, 0.0)
+    linear = search.segments.linear(search.at, search.state_scale, scale, search.size)
+    step = linear.step(None, 0.0, dict.fromkeys(known, 0.0))
     _, s, V = np.linalg.svd(step.squares, full_matrices=False)
     out: Matrix = scale[:, None] * (step.basis @ (V.T / np.maximum(s, 1e-16 * s[0]))) / search.size
     return out
@@ -299,16 +303,20 @@ def curvature(search: _Search) -> Matrix | None:
     return out
 
 
-def undetermined(search: _Search) -> str:
+def undetermined(search: _Search, known: Collection[int] = ()) -> str:
     """Return which unknowns the observations leave undetermined, with exact continuity, as a sentence; "" if none.
 
     An unknown is if it would be known better by a factor 1/SINGULAR, were all others and the path known.
     """
     names, felt = np.array(search.problem.names), search.linear(search.at).felt()
+    if len(known) == len(names):
+        return ""
+    felt[list(known)] = np.inf
     dead = names[~(felt > _FELT)]
     if len(dead):
         return no_observation_depends_on(dead.tolist())
-    relative = np.linalg.norm(half_covariance(search), axis=1) / search.scale(search.at)
+    felt[list(known)] = 0.0
+    relative = np.linalg.norm(half_covariance(search, known), axis=1) / search.scale(search.at)
     if (relative * felt * search.size <= 1 / SINGULAR).all():
         return ""
     return collinear(names[~(relative <= _TAKES_PART * relative.max())].tolist())
@@ -327,13 +335,15 @@ def solve(problem: BoundaryProblem) -> Outcome:
     segments = Segments(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         search = _begun(problem, segments)
-        if problem.gain is not None:
-            _check_gain(search)
-        loose = undetermined(search)
+        search.held = dict.fromkeys(problem.gains, 0.0)  # they do nothing at starts that are the data
+        loose = undetermined(search, search.held)
         if loose:
             raise ArgumentError(f"At the first guess {loose}")
         try:
-            return _outcome(search, *search.search())
+            converged, message = search.search()
+            if converged and problem.gains:
+                converged, message = free_gains(search)
+            return _outcome(search, converged, message)
         except KeyboardInterrupt:
             if not outermost():
                 raise
@@ -350,6 +360,8 @@ def _begun(problem: BoundaryProblem, segments: Segments) -> _Search:
         except SimulationError as error:
             failure = error
             continue
+        if problem.gain is not None and best is None:  # before runs from elsewhere: those that explode take for ever
+            check_gain(segments, at)
         state_scale = best[1].state_scale if best else _sizes(np.concatenate([at.X, at.ends]))
         search = _Search(problem, segments, state_scale, at)
         search.size = best[1].size if best else search.residual_size()
@@ -361,22 +373,6 @@ def _begun(problem: BoundaryProblem, segments: Segments) -> _Search:
         of_gain = "" if problem.gain is None else " Its gain may make the predictor unstable there."
         raise ArgumentError(f"The model fails at the first guess {guess}: {failure}{of_gain}") from failure
     return best[1]
-
-
-def _check_gain(search: _Search) -> None:
-    """Refuse a gain that makes the predictor unstable."""
-    segments = search.segments
-    growth = segments.growth(search.at)
-    each = growth ** (1 / np.maximum(segments.counts, 1))
-    bad = np.flatnonzero(~(growth <= _MOST_GROWTH) | ((growth > 10) & (each > _MOST_EACH)))
-    if len(bad):
-        k = int(bad[0])
-        begin = float(segments.begins[k])
-        raise ArgumentError(
-            f"With this gain an error of the state grows {growth[k]:.2g}-fold over the segment that begins at "
-            f"{begin:g}: it makes the predictor unstable there. Give a smaller gain (per sample, 1 takes the state to "
-            "the datum), or gain=None."
-        )
 
 
 def _sizes(Y: Matrix) -> Vector:

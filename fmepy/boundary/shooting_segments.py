@@ -35,6 +35,10 @@ from fmepy.numerics.finite import all_finite
 from fmepy.parameters.maps import Map, Selected
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
+DEFECT = 1e-8
+"""Scaled defect of a path that counts as continuous."""
+LONGEST = 1.0
+"""Change of an unknown in a step, relative to its size."""
 _RUNS = 30
 """Evaluations that are expected of a search."""
 
@@ -345,9 +349,28 @@ class Segments:
         return pd.concat(out, ignore_index=True)
 
     def growth(self, at: Iterate) -> Vector:
-        """Return how much an error of the state grows over each segment: the spectral radius of its derivative."""
+        """Return the logarithm of how much an error of the state grows over each segment.
+
+        That of the spectral radius of its derivative.
+        """
         radius: Vector = np.abs(np.linalg.eigvals(at.S_end[:, :, len(self._dyn) :])).max(axis=1)
-        return radius
+        return np.log(np.maximum(radius, 1e-300))
+
+    def growth_of_records(self, at: Iterate) -> tuple[Vector, Vector]:
+        """Return the logarithm of how much an error of the state grows over each record, and its observations.
+
+        Segments begin anew: what is a gain's in a few samples of each adds up.
+        """
+        growth, n = np.zeros(len(self.records)), np.zeros(len(self.records))
+        P = np.eye(len(self.states))
+        for s, A in enumerate(at.S_end[:, :, len(self._dyn) :]):
+            k = self.layout.record[s]
+            P = A @ (np.eye(len(A)) if self.layout.is_first[s] else P)
+            size = float(np.abs(P).max()) or 1.0
+            P, growth[k], n[k] = P / size, growth[k] + np.log(size), n[k] + self.counts[s]
+            if self.layout.is_last[s]:
+                growth[k] += np.log(max(float(np.abs(np.linalg.eigvals(P)).max()), 1e-300))
+        return growth, n
 
     def gaps(self, at: Iterate, scale: Vector) -> tuple[Matrix, Matrix]:
         """Return the defects of continuity, scaled: behind every segment but the last, and at the model's start."""

@@ -40,6 +40,13 @@ def initial_values(model: Any) -> tuple[str, ...]:
     return tuple(name for name in d.parameters if name in mine)
 
 
+def used_elsewhere(definition: Any) -> set[str]:
+    """Return the names that a definition uses in expressions; not those that a function of the user's may."""
+    d = definition
+    used = names_in([*d.initial, *(e for _, e in d.outputs), *(event.value for event in d.events)])
+    return used if d.equations is None else used | d.equations.free_names()
+
+
 def starts_of(model: Any, names: Iterable[str]) -> dict[str, str]:
     """Return by state the parameter that is its initial value, where that is among the unknowns."""
     d = getattr(model, "definition", None)
@@ -96,10 +103,13 @@ class Asked:
         As named, with their first guesses (None: the model's value).
     local : tuple of str
         Parameters that every experiment has for itself.
+    further : tuple of str
+        Those that the model does not have.
     """
 
     given: dict[str, Any]
     local: tuple[str, ...]
+    further: tuple[str, ...] = ()
 
     def spread(self, values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
         """Return values by the names of all experiments: of a local one that is not named with its own, for each."""
@@ -120,18 +130,19 @@ class Asked:
         return self.spread(by_name, texts)
 
 
-def asked_of_entities(p: Any, model: Any) -> Asked:
-    """Return which unknowns of several experiments `p` names, None for all.
+def asked_of_entities(p: Any, model: Any, further: Sequence[str] = ()) -> Asked:
+    """Return which unknowns of several experiments `p` names, None for all; beside the model's own there may be others.
 
     Raises
     ------
     ParameterError
         A name that the model does not have, with the nearest.
     """
-    own = tuple(map(str, model.parms.index))
+    own = (*map(str, model.parms.index), *further)
     given = names_in_order(p, own)
     plain = list(dict.fromkeys(split_local(name)[0] for name in given))
     check_names(plain, own, argument="p")
     of_starts = initial_values(model)
     apart = {split_local(name)[0] for name in given if split_local(name)[1] is not None}
-    return Asked(given, tuple(n for n in own if n in apart or (n in given and n in of_starts)))
+    local = tuple(n for n in own if n in apart or (n in given and n in of_starts))
+    return Asked(given, local, tuple(further))

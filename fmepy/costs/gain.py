@@ -87,6 +87,24 @@ def _check_once(table: pd.DataFrame | pd.Series) -> None:
             raise ArgumentError(f"`gain`: the {what} {twice[0]!r} of the table stands more than once.")
 
 
+def names_of_gain(given: Any) -> tuple[str, ...]:
+    """Return the names in a gain as a user writes it, whatever states and variables there are.
+
+    Examples
+    --------
+    >>> names_of_gain({"theta": {"y": "K1"}, "omega": {"y": "K2 / 2"}}), names_of_gain([0.5, "K"]), names_of_gain(1.0)
+    (('K1', 'K2'), ('K',), ())
+    """
+    if isinstance(given, str):
+        if given == STATIONARY:
+            return ()
+        return tuple(sorted(names_in([parse_expression(given, where="gain")])))
+    if isinstance(given, pd.DataFrame | pd.Series):
+        given = given.to_numpy().tolist()
+    parts = given.values() if isinstance(given, Mapping) else given if np.iterable(given) else ()
+    return tuple(dict.fromkeys(name for part in parts for name in names_of_gain(part)))
+
+
 def _by_name(given: Mapping[Any, Any], states: Sequence[str], variables: Sequence[str]) -> tuple[Entry, ...]:
     out: list[Entry] = []
     if not given:
@@ -132,25 +150,49 @@ def _entry(value: Any, state: str, variable: str) -> Any:
     return number
 
 
+def names_taken(model: Any) -> dict[str, str]:
+    """Return what names of a model that are no parameters are."""
+    d = getattr(model, "definition", None)
+    of_definition = {} if d is None else {str(d.time): "the time", **{f.name: "a forcing" for f in d.forcings}}
+    return of_definition | dict.fromkeys(model.var_names, "an output") | dict.fromkeys(model.states, "a state")
+
+
 def parameters_of_gain(
-    gain: Sequence[Entry], of_model: pd.Series, given: Mapping[str, float], set_by: Collection[str]
+    gain: Sequence[Entry],
+    of_model: pd.Series,
+    given: Mapping[str, float],
+    set_by: Collection[str],
+    taken: Mapping[str, str],
 ) -> dict[str, float]:
     """Return the parameters of a gain that the model does not have, with their values.
 
     set_by : collection of str
         Those that conditions set, which need no value here.
+    taken : mapping of str to str
+        Names of the model that no parameter can have, and what they are.
 
     Raises
     ------
     ArgumentError
-        A name without a value.
+        A name without a value, or of something else than a parameter.
     """
     out: dict[str, float] = {}
     for state, variable, value in gain:
         for name in sorted(names_in([value]) - set(map(str, of_model.index))):
-            if name not in {*map(str, set_by), *(split_local(k)[0] for k in given)}:
+            where = f"`gain[{state!r}][{variable!r}]` uses {name!r}"
+            if name in taken:
                 raise ArgumentError(
-                    f"`gain[{state!r}][{variable!r}]` uses {name!r}, which has no value. Give it in `parms`, such as "
+                    f"{where}, {taken[name]} of the model. A gain is made of numbers and parameters; another name is "
+                    "needed."
+                )
+            if name not in {*map(str, set_by), *given}:
+                if some := [k for k in given if split_local(k)[0] == name]:
+                    raise ArgumentError(
+                        f"{where}, which has a value of its own as {listed(some)} alone. Give it one that serves all, "
+                        f"such as parms={{{name!r}: 0.0}}, or name it in `entity_parms` and give every entity's."
+                    )
+                raise ArgumentError(
+                    f"{where}, which has no value. Give it in `parms`, such as "
                     f"parms={{{name!r}: 0.0}}.{did_you_mean(name, [*given, *of_model.index])}"
                 )
             out[name] = given.get(name, 1.0)

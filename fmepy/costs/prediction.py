@@ -27,7 +27,7 @@ import numpy as np
 
 from fmepy.checks import whole_number
 from fmepy.costs.entities import EntityColumn
-from fmepy.costs.gain import STATIONARY, parameters_of_gain, read_gain
+from fmepy.costs.gain import STATIONARY, names_taken, parameters_of_gain, read_gain
 from fmepy.costs.instability import Guard
 from fmepy.costs.interpolation import merge_times, nearest_rows
 from fmepy.costs.observations import Observations
@@ -199,7 +199,7 @@ class PredictionErrorCost(SimulationCost):
         object.__setattr__(self, "_entries", gain)
         if self.form == "observer":
             _refuse_names(gain)
-        parms = parameters_of_gain(gain, self.model.parms, self._given, set_by)
+        parms = parameters_of_gain(gain, self.model.parms, self._given, set_by, names_taken(self.model))
         return corrected_model(self.model, samples, gain, column=self.entity, parms=parms, **words)
 
     @property
@@ -222,6 +222,20 @@ class PredictionErrorCost(SimulationCost):
     @property
     def _noise_said(self) -> Any:
         return self.measurement_noise if self.stationary is None else dict(self.stationary.sds)
+
+    def as_squares(self) -> Self:
+        """Return it as a sum of squares: with the numbers of a stationary gain, and its sds as errors of the data."""
+        if self.stationary is None:
+            return self
+        gain: dict[str, dict[str, Any]] = {}
+        for state, variable, value in self.stationary.gain:
+            gain.setdefault(state, {})[variable] = value
+        out = self.replace(gain=gain, process_noise=None, measurement_noise=None, operating_point=None)
+        c, sds = out.comparison, self.stationary.sds
+        errors = np.array([sds[name] for name in c.names])
+        told = replace(c, weights=1 / errors, with_error=np.ones(len(c), dtype=bool))
+        object.__setattr__(out, "comparison", told)
+        return out
 
     def replace(self, **arguments: Any) -> Self:
         """Return a copy with some arguments changed; parameters of a gain that is gone are dropped."""

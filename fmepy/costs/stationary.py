@@ -89,12 +89,13 @@ def stationary(
     near = linearised(d, x, p, start, variables, noise.keys)
     Q = near.G @ _covariance(noise, noise.keys, at, "process_noise") @ near.G.T
     R = _covariance(errors, variables, at, "measurement_noise")
+    root = np.sqrt([_mean_interval(samples, v) for v in variables]) if form == "observer" else np.empty(0)
+    interval = _interval(samples) if form == "innovation" else np.nan
     try:
         if form == "observer":
-            root = np.sqrt([_mean_interval(samples, v) for v in variables])
             K, P = continuous_gain(near.F, Q, near.H, R * np.outer(root, root))
         else:
-            Phi, S = _over_an_interval(model, near, Q, _interval(samples))
+            Phi, S = _over_an_interval(model, near, Q, interval)
             K, P = discrete_gain(Phi, S, near.H, R)
             for _ in range(steps - 1):
                 P = Phi @ P @ Phi.T + S

@@ -45,8 +45,20 @@ def check_opens(model: Any) -> None:
 
 
 def opened(model: Any) -> Any:
-    """Return a model whose initial values are parameters, called as `start_name` says."""
+    """Return a model whose initial values are parameters, called as `start_name` says.
+
+    Raises
+    ------
+    ModelError
+        A parameter has such a name, and is not that initial value.
+    """
     names = {s: start_name(s) for s in model.states}
+    initial = dict(zip(model.states, map(str, model.definition.initial), strict=True))
+    for state, name in names.items():
+        if name in model.parms.index and initial[state] != name:
+            raise ModelError(
+                f"{name!r}, a parameter, is what the initial value of {state!r} is called here: give it another name."
+            )
     return model.replace(state=names, parms=dict.fromkeys(names.values(), 1.0))
 
 
