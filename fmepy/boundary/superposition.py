@@ -61,8 +61,8 @@ FACTOR = 1.2
 """By which a start of "particular" has one unknown multiplied."""
 _FIRST, _LEAST, _MOST = 1e-3, 1e-9, 1e8
 """Damping: the first that is tried, the least, and the most."""
-_ROUNDING = 1e-7
-"""Of the largest error of a solver: the least that counts."""
+_ROUNDING, _ROUGHEST = 1e-14, 1e-2
+"""The same at least and at most, where it can be told."""
 _STANDARD_ERRORS = 1e-3
 """Of the observations: a step that moves them by less, or by less than the next, may end the search."""
 SOLVER_ERROR = 1e-5
@@ -135,15 +135,15 @@ class _Search:
 
     def solver_error(self, at: _Iterate) -> float:
         """Return how far a solver may be off at the observations: ten times what smaller tolerances change there."""
-        most = SOLVER_ERROR * self.size_of_obs
+        least, usual, most = self.size_of_obs * np.array([_ROUNDING, SOLVER_ERROR, _ROUGHEST])
         tight = tightened(self.bound)
         if tight is None:  # no solver of ours takes part, or none that chooses its steps by tolerances
-            return most if getattr(self.problem.cost.model, "definition", None) is None else _ROUNDING * most
+            return float(usual if getattr(self.problem.cost.model, "definition", None) is None else least)
         try:
             away = (tight.predictions.values(at.theta) - at.mod) * self.weights
         except SimulationError:
-            return most
-        return float(np.clip(10 * np.linalg.norm(away), _ROUNDING * most, most))
+            return float(usual)
+        return float(np.clip(10 * np.linalg.norm(away), least, most))
 
     def residuals(self, at: _Iterate) -> Vector:
         return np.asarray((at.mod - self.obs) * self.weights)
@@ -222,12 +222,14 @@ class _Search:
     def next_damping(self, at: _Iterate, step: _Step, damping: float, found: _Iterate) -> float:
         """Return with how much damping the next step begins: less, the better the residual was foretold.
 
-        Where no solver can tell that, by how much shorter the steps become.
+        Where no solver can tell that, it stays while the steps become shorter.
         """
-        gain = self.gain(at, step, found)
         if self.foretold(at, step) is None and len(self.corrections) > 1:
-            gain = 1.0 - step.correction / max(self.corrections[-2], 1e-300)
-        damping *= 1e-3 if gain > 0.9 else 0.1 if gain > 0.5 else 1.0 if gain > 0.25 else 3.0
+            shorter = step.correction / max(self.corrections[-2], 1e-300)
+            damping *= 0.1 if shorter < 0.1 else 1.0 if shorter < 1.0 else 10.0
+        else:
+            gain = self.gain(at, step, found)
+            damping *= 1e-3 if gain > 0.9 else 0.1 if gain > 0.5 else 1.0 if gain > 0.25 else 3.0
         return damping if damping >= _LEAST else 0.0
 
     def foretold(self, at: _Iterate, step: _Step) -> float | None:
@@ -239,6 +241,7 @@ class _Search:
     def search(self) -> tuple[bool, str]:
         """Iterate; return whether it converged, and why it ended. Where it ended is `at`."""
         p, damping, corrections = self.problem, 0.0, self.corrections
+        size = max(self.size_of_obs, self.noise / SOLVER_ERROR)  # as large as a solver with these tolerances makes it
         for _ in range(p.max_iter):
             loose = undetermined(p, self.at.S * self.weights[:, None], self.size_of_obs)
             if loose:
@@ -255,7 +258,7 @@ class _Search:
             is_last = damping == 0 or self.foretold(at, plain) is None
             if (
                 is_last
-                and is_negligible(plain.effect, self.residuals(at), at.theta.size, self.size_of_obs)
+                and is_negligible(plain.effect, self.residuals(at), at.theta.size, size)
                 and no_longer_shrinks(corrections)
             ):
                 return True, (

@@ -225,6 +225,16 @@ def test_exact_data_give_the_truth():
     assert fit.par.to_dict() == pytest.approx({"a": 1.0, "b": 0.1, "N0": 30.0}, rel=1e-6)
 
 
+def test_what_was_read_twice_counts_twice_and_begins_where_it_was_read(tame):
+    model, data, reference = tame
+    table = pd.DataFrame(data)
+    twice = pd.concat([table, table.assign(N=table["N"] + 1e-9, P=table["P"] - 1e-9)])
+    once, fit = (fme.fit_boundary(model, obs, GUESS, segments=8) for obs in (table, twice))
+    assert fit.par.to_numpy() == pytest.approx(reference.par.to_numpy(), rel=1e-6)
+    assert fit.ssr == pytest.approx(2 * reference.ssr, rel=1e-6)
+    assert fit.iterations.defect[0] == pytest.approx(once.iterations.defect[0], rel=1e-6)  # from the same starts
+
+
 def test_what_no_continuous_path_can_tell_apart_is_named_at_the_end():
     model = prey()
     data = {"time": TIMES[1:], "P": model().P[1:]}  # twice the prey, half as nourishing

@@ -203,9 +203,34 @@ def test_where_residuals_stay_large_it_arrives_though_plain_steps_do_not(strateg
     model = fme.DifferenceModel("next(x) = x * exp(b)", state={"x": 1.0}, parms={"b": 1.0}, times=range(4))
     fit = fme.fit_boundary(model, {"time": [1, 2, 3], "x": [2.0, 4.0, last]}, strategy=strategy)
     assert fit.converged, fit.message
+    assert "below tol" in fit.message
     assert fit.par["b"] == pytest.approx(best, abs=1e-5)
     J = np.arange(1, 4) * np.exp(fit.par["b"] * np.arange(1, 4))
     assert fit.std_error["b"] == pytest.approx(np.sqrt(fit.ssr / 2 / (J @ J)), rel=1e-9, abs=1e-12)
+
+
+def test_a_step_that_keeps_little_of_what_it_promised_is_taken_anew():
+    """From there the second plain step goes to c = -103: the sum of squares is 2 % less, and there is no way back."""
+    model = fme.OdeModel("d(N)/dt = a*N - b*N*P\nd(P)/dt = d*N*P - c*P", state={"N": "N0", "P": "P0"},
+                         parms={"a": 1.0, "b": 0.1, "c": 0.5, "d": 0.02, "N0": 30.0, "P0": 5.0},
+                         times=np.linspace(0, 10, 21))  # fmt: skip
+    rng, path = np.random.default_rng(7), model()
+    seen = pd.DataFrame({"time": path.time, **{v: path[v] * (1 + 0.05 * rng.standard_normal(21)) for v in "NP"}})[1:]
+    guess = {k: v * np.exp(rng.normal(0, 0.4)) for k, v in model.parms.items()}
+    fit = fme.fit_boundary(model, seen, guess)
+    assert fit.converged, fit.message
+    assert fit.par["c"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_corrections_that_a_solver_keeps_from_shrinking_end_the_search():
+    """A step of the solver more or less moves the path, wherever the search stands."""
+    model = fme.OdeModel("d(x)/dt = v\nd(v)/dt = mu*(1 - x**2)*v - x", state={"x": "x0", "v": 0.0}, rtol=1e-3,
+                         atol=1e-3, parms={"mu": 1.5, "x0": 1.8}, times=np.linspace(0, 30, 61),
+                         engine="scipy")  # fmt: skip
+    exact = model.replace(rtol=1e-10, atol=1e-10)({"mu": 1.6, "x0": 2.0})
+    fit = fme.fit_boundary(model, exact[["time", "x"]][1:], tol=1e-14)
+    assert fit.converged
+    assert "no longer shrink" in fit.message
 
 
 def test_an_unknown_that_ends_at_zero_is_found():
