@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy import sparse
+import scipy  # its rooms are loaded where they are asked for: `import fmepy` needs none of them
 
 from fmepy.types import IntVector, Vector
 
@@ -143,9 +143,9 @@ class Arrays:
         found: list[Any] = []
         for step in self.steps:
             if step.kind == "input" and step.word == "y":
-                found.append(sparse.eye_array(step.size, dtype=bool, format="csr"))
+                found.append(scipy.sparse.eye_array(step.size, dtype=bool, format="csr"))
             elif step.word in STEPWISE or step.kind in ("input", "constant"):
-                found.append(sparse.csr_array((step.size, self.n_states), dtype=bool))
+                found.append(scipy.sparse.csr_array((step.size, self.n_states), dtype=bool))
             else:
                 reads = step.reads[1:] if step.word == "where" else step.reads
                 found.append(_together(step, [_entries(read, found) for read in reads]))
@@ -154,7 +154,7 @@ class Arrays:
 
 def _entries(read: Read, found: Sequence[Any]) -> Any:
     parts = [found[run.step][run.places] for run in read]
-    return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
+    return parts[0] if len(parts) == 1 else scipy.sparse.vstack(parts, format="csr")
 
 
 def _together(step: Step, reads: Iterable[Any]) -> Any:
@@ -162,9 +162,9 @@ def _together(step: Step, reads: Iterable[Any]) -> Any:
     for entries in reads:
         total = entries if total is None else total + entries
     if step.kind in ("each", "join"):
-        return sparse.csr_array(total)
+        return scipy.sparse.csr_array(total)
     length = step.number
     pattern = np.ones((1, length)) if step.kind == "fold" else np.tril(np.ones((length, length)))
     stretches = step.size // len(pattern)
-    sums = sparse.kron(sparse.eye_array(stretches), pattern, format="csr").astype(bool)
-    return sparse.csr_array(sums @ total)
+    sums = scipy.sparse.kron(scipy.sparse.eye_array(stretches), pattern, format="csr").astype(bool)
+    return scipy.sparse.csr_array(sums @ total)

@@ -28,7 +28,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy  # its rooms are loaded where they are asked for: `import fmepy` needs none of them
 
 from fmepy.types import BoolVector, IntVector, Vector
 
@@ -63,8 +63,8 @@ class Structure:
     def of(cls, entries: Any, blocks: int = 1) -> Structure:
         """Return the structure of a matrix, dense or sparse."""
         n = entries.shape[0]
-        full = (sparse.csc_array(entries) != 0) + sparse.eye_array(n, dtype=bool, format="csc")
-        full = sparse.csc_array(full)
+        full = (scipy.sparse.csc_array(entries) != 0) + scipy.sparse.eye_array(n, dtype=bool, format="csc")
+        full = scipy.sparse.csc_array(full)
         full.sort_indices()
         columns = np.repeat(np.arange(n), np.diff(full.indptr))
         return cls(n, full.indices.astype(np.intp), columns.astype(np.intp), blocks)
@@ -81,7 +81,9 @@ class Structure:
     @property
     def matrix(self) -> Any:
         """The entries as a sparse matrix of truth values."""
-        return sparse.csc_array((np.ones(len(self.rows), bool), (self.rows, self.columns)), shape=(self.n, self.n))
+        return scipy.sparse.csc_array(
+            (np.ones(len(self.rows), bool), (self.rows, self.columns)), shape=(self.n, self.n)
+        )
 
     @property
     def is_dense(self) -> bool:
@@ -109,7 +111,7 @@ class Structure:
         if not self.is_dense:
             from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-            together = sparse.csr_matrix(self.matrix + self.matrix.T)
+            together = scipy.sparse.csr_matrix(self.matrix + self.matrix.T)
             orders.append(reverse_cuthill_mckee(together, symmetric_mode=True).astype(np.intp))
         found = []
         for order in orders:
@@ -225,7 +227,7 @@ def _halved(changed: Callable[[IntVector], Any], n: int, blocks: int) -> Structu
         parts = [(columns, rows[reached[c][rows]]) for (columns, rows), c in zip(halves, colours, strict=True)]
     columns = np.concatenate([np.repeat(c, len(rows)) for c, rows in parts])
     rows = np.concatenate([rows for _, rows in parts])
-    return Structure.of(sparse.csc_array((np.ones(len(rows), bool), (rows, columns)), shape=(n, n)), blocks)
+    return Structure.of(scipy.sparse.csc_array((np.ones(len(rows), bool), (rows, columns)), shape=(n, n)), blocks)
 
 
 # --- Jacobians by differences

@@ -25,7 +25,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy  # its rooms are loaded where they are asked for: `import fmepy` needs none of them
 
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import ModelError, SimulationError, listed
@@ -474,4 +474,4 @@ def _entries_of(here: _Here, found: Found) -> Any:
     s, beside = here.structure, found.y + 0.1 * (1 + np.abs(found.y))
     moves = [np.nan_to_num(here.jacobian(w, here.rates(w)), nan=1.0) != 0 for w in (found.y, beside)]
     entries = np.logical_or(*moves)
-    return sparse.csr_matrix((entries[entries], (s.rows[entries], s.columns[entries])), shape=(s.n, s.n))
+    return scipy.sparse.csr_matrix((entries[entries], (s.rows[entries], s.columns[entries])), shape=(s.n, s.n))
