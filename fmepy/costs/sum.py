@@ -81,11 +81,7 @@ class BoundSum(OfData):
         self.gives_modcost = all(gives_modcost(b.bound) for b in blocks)
         self._blocks = tuple(blocks)
         self._moving = tuple(b for b in blocks if b.map.moves.any())  # the others are constants
-        pieces = dict(
-            zip(
-                chain.from_iterable(b.parts for b in blocks), chain.from_iterable(b.pieces for b in blocks), strict=True
-            )
-        )
+        pieces = {k: piece for b in blocks for k, piece in zip(b.parts, b.pieces, strict=True)}
         self._pieces = [pieces[k] for k in sorted(pieces)]
         in_order = len(blocks) == 1 and blocks[0].parts == tuple(range(len(self._pieces)))
         self._only = blocks[0].mapped if in_order else None  # one run gives everything, in the order of the parts
@@ -136,8 +132,7 @@ class BoundSum(OfData):
         """Return r, shape (n_obs,): weighted, not scaled, in the order of the parts."""
         self._need_residuals("residuals")
         if self._only is not None:
-            r: Vector = self._only.residuals(theta)
-            return r
+            return np.asarray(self._only.residuals(theta))
         out = np.empty(len(self.data))
         for b, rows in zip(self._blocks, self._rows, strict=True):
             out[rows] = b.mapped.residuals(theta)
@@ -161,9 +156,6 @@ class BoundSum(OfData):
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par)."""
         self._need_residuals("a Jacobian")
-        if self._only is not None and self._moving:
-            J: Matrix = self._only.jacobian(theta)
-            return J
         out = np.zeros((len(self.data), len(self.parameter_names)))
         for b, rows in zip(self._blocks, self._rows, strict=True):
             if b in self._moving:
@@ -364,8 +356,7 @@ class SumCost(AddableCost):
             else:
                 bound = bound_to(part, asked, runs=runs, **words)
                 pieces = (cost_data(bound),)
-            values = dict(zip(asked, bound.theta0, strict=True))
-            selected = Selected.by_name(names, {n: n for n in mine}, values)
+            selected = Selected.by_name(names, {n: n for n in mine}, dict(zip(asked, bound.theta0, strict=True)))
             blocks.append(_Block(bound, selected, members, costs, pieces))
         scored = any(b.bound.is_scalar for b in blocks) and all(
             not b.bound.is_scalar or is_scored(b.bound) for b in blocks
@@ -478,12 +469,12 @@ def _common_parameters(parts: Sequence[Any]) -> tuple[_Values, _Values, _Values,
     upper: dict[str, float] = {}
     differing = set()
     for part in parts:
-        low, high = part.lower.to_dict(), part.upper.to_dict()
         for name, value in part.parms.items():
             if values.setdefault(name, value) != value:
                 differing.add(name)
-            lower[name] = max(lower.get(name, -np.inf), low[name])
-            upper[name] = min(upper.get(name, np.inf), high[name])
+        for ends, of, tighter in ((part.lower, lower, max), (part.upper, upper, min)):
+            for name, end in ends.items():
+                of[name] = tighter(of.get(name, end), end)
     own = {n: tuple(float(p.parms[n]) for p in parts if n in p.parms.index) for n in values if n in differing}
     return _without(values, differing), _without(lower, differing), _without(upper, differing), own
 
