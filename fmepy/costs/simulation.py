@@ -13,7 +13,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property
@@ -165,9 +165,8 @@ class SimulationCost(RunsOfCost, AddableCost):
     own; parts without noise count with the errors of their tables.
 
     Readings that name different values of a parameter of the model (`noise_parms`) are read off runs of their own,
-    with exact sensitivities whatever the parameter does; two readings share a run if no parameter on which they depend
-    differs. Where PEtab writes several overrides into one cell, ``obs["cell"].str.split(";", expand=True)`` makes
-    columns of them.
+    with exact sensitivities whatever the parameter does; two readings share a run if no parameter of theirs differs.
+    Where PEtab writes several overrides into one cell, ``obs["cell"].str.split(";", expand=True)`` makes columns.
 
     **Differs from FME**: there is no such object in FME, where every objective function calls `modCost`; see there for
     the quirks that are mended. `interpolate="exact"` has no interpolation error.
@@ -250,9 +249,9 @@ class SimulationCost(RunsOfCost, AddableCost):
         check_needed(self.entity, self.model, entity_parms=self.entity_parms, conditions=self.conditions)
         column = None if self.entity is None else read_entity_column(table, self.entity)
         by_row = read_row_parameters(table, self.noise_parms, {k: getattr(self, k) for k in _COLUMNS})
-        gone: set[Hashable] = set() if self.entity is None else {normal_name(self.entity)}
-        gone |= set() if by_row is None else {c.name for c in by_row.columns.values()}
-        used = table.drop(columns=list(gone)) if gone else table
+        gone: list[Any] = [] if self.entity is None else [normal_name(self.entity)]
+        gone += () if by_row is None else {c.name for c in by_row.columns.values()}
+        used = table.drop(columns=gone) if gone else table
         said = dict(self.measurement_noise) if isinstance(self.measurement_noise, Mapping | pd.Series) else {}
         noisy, of_row = tuple(map(normal_name, said)), None if column is None else column.of_row
         observations = read_observations(
