@@ -207,6 +207,7 @@ def test_expressions_have_the_values_that_python_gives_them(text):
         ("x // y", 1, "quotient is written /"),
         ("x << 2", 1, "an expression is made of"),
         ("x^2", 1, "for a power use **"),
+        ("r.max * x", 1, "a name has no dot: write r_max"),
         ("max(*x, y)", 5, "an expression is made of"),
         ("exp(a=1)", 1, "no arguments by name"),
         ("exp(**x)", 1, "no arguments by name"),

@@ -297,7 +297,8 @@ def _check_used(draft: Draft, definition: Definition, kept: Sequence[str]) -> No
     inside = names_in([*(() if d.equations is None else d.equations.rates), *(e for _, e in d.outputs)])
     for name in sorted(inside - set(known)):
         why = f"{name!r} has no value: it is no state, and is missing in `parms` and `forcings`."
-        raise draft.error(why + did_you_mean(name, known), name)
+        near = f" The time is called {d.time!r}." if name == "time" else did_you_mean(name, known)
+        raise draft.error(why + near, name)
     in_events = names_in({e.value for e in d.events}.union(*(r.expressions for r in d.roots)))
     check_names(sorted(in_events), known, argument="events", what="state, parameter, forcing or output")
     check_roots(d.roots, (*d.states, *forcings, *d.extra_names, d.time))

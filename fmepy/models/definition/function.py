@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -83,6 +84,7 @@ def _find(rates: RatesFunction, parms: Mapping[str, float], time: str, given: Gi
     start = given.start, _start(given.initial, parms), p, u
     with lags_tried() as lags:
         extra_names = _try_once(rates, *start)
+        _warn_of_order(rates, *start)
         try:
             if not given.trace:
                 raise TracingError("tracing was switched off")
@@ -131,6 +133,22 @@ def _try_once(rates: RatesFunction, t0: float, y0: Vector, p: Any, u: Any) -> tu
         raise ModelError(f"The model's function fails when it is called at the start: {error}.") from error
     except Exception as error:
         raise ModelError(f"The model's function fails when it is called at the start: {_told(error)}.") from error
+
+
+def _warn_of_order(rates: RatesFunction, *start: Any) -> None:
+    """Warn where the function's arguments and `state` name the states in two orders, and rates come without names."""
+    named = rates.called_in_order
+    if sorted(named) != sorted(rates.states) or named == rates.states:
+        return
+    result = rates.returned(*start)
+    rates_alone = result[0] if isinstance(result, tuple) and isinstance(result[-1], Mapping) else result
+    if isinstance(rates_alone, tuple | list | np.ndarray):
+        warnings.warn(
+            f"The function's arguments name the states as {listed(named)}, and `state` as {listed(rates.states)}: what "
+            "it returns is taken in the order of `state`. Use one order, or return a dict by name.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _told(error: Exception) -> str:

@@ -114,6 +114,11 @@ def _initial_value(name: str, value: Any) -> Any:
     try:
         number = float(value)
     except (TypeError, ValueError):
+        if np.size(value) > 1 and not isinstance(value, Mapping):
+            told = (
+                f"holds {np.size(value)} values; each state has one. Cells of a grid are states of a function of arrays"
+            )
+            raise ModelError(f"The initial value of {name!r} {told}: f(t, y, p), with state=[...].") from None
         raise ModelError(
             f"The initial value of {name!r} is {value!r}; a number, a parameter's name or an expression "
             "of parameters is needed."

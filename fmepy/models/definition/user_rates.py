@@ -56,21 +56,28 @@ class RatesFunction:
 
     def raw(self, t: Any, y: Any, p: Any, u: Any) -> tuple[Any, dict[str, Any]]:
         """Call the user's function and split what it returns into rates and extra outputs."""
+        return self._split(self.returned(t, y, p, u))
+
+    def returned(self, t: Any, y: Any, p: Any, u: Any) -> Any:
+        """Call the user's function."""
         values = ByName(zip(self.parameters, p, strict=True))
         values.update(zip(self.forcings, u, strict=True))
         if self.form == "vector":
             y = y.view()
             y.flags.writeable = False  # the array is the solver's own: a change in it would change the run
             try:
-                result = self.function(t, y, values)
+                return self.function(t, y, values)
             except ValueError as error:
                 if "read-only" in str(error):
                     raise _changed(error) from error
                 raise
-        else:
-            values.update(zip(self.states, y, strict=True))
-            result = self.function(t, *[values[k] for k in self.positional], **{k: values[k] for k in self.keywords})
-        return self._split(result)
+        values.update(zip(self.states, y, strict=True))
+        return self.function(t, *[values[k] for k in self.positional], **{k: values[k] for k in self.keywords})
+
+    @property
+    def called_in_order(self) -> tuple[str, ...]:
+        """The states in the order in which the function's arguments name them; () of arrays."""
+        return tuple(k for k in (*self.positional, *self.keywords) if k in self.states)
 
     def _split(self, result: Any) -> tuple[Any, dict[str, Any]]:
         """Split what the function returned into rates and extra outputs."""

@@ -440,3 +440,31 @@ def test_a_changed_copy_shares_the_equations_and_reads_no_text_again(monkeypatch
     copy = model.replace(parms={"r": 0.7}, state={"Food": 3})
     assert copy.equations is model.equations
     assert copy.replace(outputs={"double": "2 * N"}).var_names == ("N", "Food", "total", "share", "double")
+
+
+# --- what one brings from elsewhere
+
+
+def test_states_named_in_two_orders_are_told_where_rates_come_without_names():
+    def chain(t, B, A, *, k=1.0):
+        return -k * B, k * B
+
+    def by_name(t, B, A, *, k=1.0):
+        return {"A": k * B, "B": -k * B}
+
+    def with_output(t, B, A, *, k=1.0):
+        return np.array([-k * B, k * B]), {"sum": A + B}
+
+    state = {"A": 1.0, "B": 2.0}
+    for function in (chain, with_output):
+        with pytest.warns(UserWarning, match="name the states as 'B', 'A', and `state` as 'A', 'B'.*order of `state`"):
+            model(function, state=state)
+        model(function, state={"B": 2.0, "A": 1.0})
+    assert model(by_name, state=state)().A.iloc[-1] == pytest.approx(1 + 2 * (1 - np.exp(-1)), rel=1e-5)
+
+
+def test_the_word_for_the_time_and_arrays_as_one_state_are_told():
+    with pytest.raises(ModelTextError, match=r"'time' has no value.*The time is called 't'"):
+        model("d(N)/dt = -N*sin(time)")
+    with pytest.raises(ModelError, match=r"'N' holds 50 values; each state has one.*f\(t, y, p\)"):
+        model(state={"N": np.zeros(50)})
