@@ -29,6 +29,7 @@ from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you
 from fmepy.fitting.reading import SCALES, ends_of_reading, sds_of_draws, sds_of_fit, transforms
 from fmepy.models.base import bound_to, keep_within, simulate_many
 from fmepy.numerics.differences import central_differences
+from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names
 from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.types import Cube, Matrix, Vector
@@ -109,6 +110,7 @@ _Parts = tuple[str, Vector, list[str], Matrix, "NDArray[np.float64]", list[str]]
 
 def _of_model(model: Any, fit: ModFit, times: Any) -> _Parts:
     have = [str(n) for n in model.parms.index]
+    check_not_local(fit.names, have, "The fit")
     used = [str(n) for n in fit.par.index if str(n) in have]
     if not used:
         raise ArgumentError(
@@ -226,6 +228,7 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[str, Vector, 
     names = [str(c) for c in draws.columns]
     if is_model(model):
         have = [str(n) for n in model.parms.index]
+        check_not_local(names, have, "The table of draws")
         used = [n for n in names if n in have]
         if not used:
             raise ArgumentError(

@@ -27,6 +27,7 @@ from fmepy.parallel import Runs, spread
 from fmepy.parallel.kept import Kept
 from fmepy.parallel.pools import POOL_START, as_executor
 from fmepy.parallel.progress import Progress
+from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names
 from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
@@ -100,6 +101,7 @@ def of_model(sets: ParameterSets, func: Any, parInput: Any) -> ParameterSets:
     """Return the sets without the columns that belong to the cost that a chain sampled, and not to the model."""
     if not is_ours(func):
         return sets
+    check_not_local(list(sets.table.columns), func.parms.index, "`parInput`")
     foreign = set(foreign_columns(draws_of(parInput), func.parms.index))
     own = [name for name in sets.table.columns if name not in foreign]
     return replace(sets, table=sets.table[own], start=sets.start[own]) if own and foreign else sets

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ParameterError, did_you_mean
+from fmepy.errors import ParameterError, did_you_mean, listed
 from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import check_names
 from fmepy.types import IntVector, Vector
@@ -56,6 +56,22 @@ def split_local(name: str) -> tuple[str, str | None]:
     """Return the parameter and the entity of a local name; None of one that is not local."""
     found = _LOCAL.fullmatch(name)
     return (name, None) if found is None else (found.group(1), found.group(2))
+
+
+def check_not_local(names: Sequence[str], known: Collection[str], what: str) -> None:
+    """Refuse parameters that every entity has for itself where a model is to run of which no entity's they are.
+
+    It would run at a value of its own, which nobody has fitted.
+    """
+    given = set(names)
+    for name in names:
+        base, entity = split_local(name)
+        if entity is not None and name not in known and base in known and base not in given:
+            own = [n for n in names if split_local(n)[0] == base]
+            raise ParameterError(
+                f"{what} has {base!r} of every entity ({listed(own)}), and the model one that is none of these. The "
+                "model of an entity, with its conditions, is in the cost: cost.models[0]. Give that."
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

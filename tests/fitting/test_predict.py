@@ -156,3 +156,25 @@ def test_a_likelihood_has_no_f_test():
     f = lambda p: (p["a"] - 1) ** 2  # noqa: E731
     with pytest.raises(ArgumentError, match="one number"):
         confidence(f, modFit(f, {"a": 0.0}))
+
+
+def test_parameters_of_entities_are_refused_by_a_model_that_is_none_of_them():
+    model = fme.OdeModel("d(y)/dt = b", state={"y": "a"}, parms={"a": 5.0, "b": 1.0}, times=X)
+    both = pd.concat([pd.DataFrame({"who": w, "time": X, "y": Y + up}) for w, up in (("one", 0), ("two", 3))])
+    cost = fme.SimulationCost(model, both, entity="who", entity_parms=["a"])
+    fit = modFit(cost)
+    chain = fme.modMCMC(cost, fit.par, jump=fit.cov_scaled, var0=fit.ms, niter=60, seed=1)
+    for use in (
+        lambda m: predict(m, fit),
+        lambda m: predict(m, chain),
+        lambda m: fme.sensRange(m, parInput=chain.pars, num=20, seed=1),
+        lambda m: fme.scenarios(m, {"as it is": {}}, parInput=chain.pars, num=20, seed=1),
+    ):
+        with pytest.raises(ParameterError, match=r"'a' of every entity \('a\[one\]', 'a\[two\]'\).*cost.models\[0\]"):
+            use(model)
+        use(cost.models[1])
+    two = predict(cost.models[1], fit, times=[0.0])
+    np.testing.assert_allclose(two["fit"].iloc[0], fit.par["a[two]"], rtol=1e-6)
+    np.testing.assert_allclose(two["se"].iloc[0], fit.std_error["a[two]"], rtol=1e-5)
+    one = chain.pars.rename(columns={"a[one]": "a"})
+    assert fme.predict(model, one, times=[0.0])["fit"].iloc[0] == pytest.approx(one["a"].median(), rel=1e-3)
