@@ -225,6 +225,21 @@ def test_exact_data_give_the_truth():
     assert fit.par.to_dict() == pytest.approx({"a": 1.0, "b": 0.1, "N0": 30.0}, rel=1e-6)
 
 
+def test_every_experiment_begins_from_its_own_path(tame):
+    model, starts = tame[0], {"a": 30.0, "b": 10.0}
+    data = pd.concat([pd.DataFrame({"who": w, **readings(model, 3, parms={"N0": n})}) for w, n in starts.items()])
+    path = pd.concat([model({"N0": n}).assign(who=w) for w, n in starts.items()])
+    words = {"segments": 4, "entity": "who"}
+    truth = {"a": 1.0, "b": 0.1, "d": 0.02, "N0[a]": 30.0, "N0[b]": 10.0}
+    fit = fme.fit_boundary(model, data, truth, path=path, **words)
+    assert fit.converged
+    assert fit.iterations.defect[0] < 1e-3  # the path goes on from segment to segment
+    with pytest.raises(DataError, match="`path` of 'b' must have rows"):
+        fme.fit_boundary(model, data, GUESS, path=path[path.who == "a"], **words)
+    with pytest.raises(DataError, match="needs the column 'who'"):
+        fme.fit_boundary(model, data, GUESS, path=path.drop(columns="who"), **words)
+
+
 def test_what_was_read_twice_counts_twice_and_begins_where_it_was_read(tame):
     model, data, reference = tame
     table = pd.DataFrame(data)
