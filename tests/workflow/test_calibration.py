@@ -689,6 +689,9 @@ def test_scenarios_of_doses_by_entity_name_theirs_and_others_say_whose_condition
     file.write_text(DOSES.replace("events", "#").replace("          {", "#"))
     assert run(file) == 0
     assert "run with the first entity's V" in capsys.readouterr().err
+    (tmp_path / "what.csv").write_text("scenario,k,V\nslow,0.2,1\n")
+    assert run(file) == 0
+    assert "first entity" not in capsys.readouterr().err, "the table says V"
     (tmp_path / "what.csv").write_text("scenario,who,k\nslow,b,0.2\n")
     file.write_text(DOSES)
     assert run(file) == 0

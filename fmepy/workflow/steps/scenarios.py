@@ -93,15 +93,17 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     words: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
     fit = best_fit(done)
     source, draws = _draws(task, done, words["num"], doing.seed)
-    by, parts = _parts(task, _table(task, arguments))
+    table = _table(task, arguments)
+    by, parts = _parts(task, table)
     of_entities = models(task)[1]
-    local = sorted({split_local(str(n))[0] for n in fit.par.index if split_local(str(n))[1] is not None})
+    said = {str(c) for c in table.columns if table[c].notna().all()}  # of every scenario
+    local = sorted({split_local(str(n))[0] for n in fit.par.index if split_local(str(n))[1] is not None} - said)
     if by is None and local:
         doing.remember(
             f"{', '.join(local)} of `scenarios` stay at their start: they are fitted for each entity, and "
             f"{arguments['table']} has no column {task.cost.entity!r}."
         )
-    if by is None and (set_by := _set_by_entity(task)):
+    if by is None and (set_by := [name for name in _set_by_entity(task) if name not in said]):
         doing.remember(
             f"`scenarios` are run with the first entity's {', '.join(set_by)}: the conditions give each its own, and "
             f"{arguments['table']} has no column {task.cost.entity!r}."
