@@ -211,6 +211,31 @@ def test_experiments_have_the_stationary_gain_too(two_springs):
     assert fit.par.to_numpy() == pytest.approx(reference.par.to_numpy(), rel=1e-5)
 
 
+# --- chaos, which no gain is to blame for
+
+
+def lorenz(t, x, y, z, *, s=10.0, r=28.0, b=8 / 3):
+    return s * (y - x), x * (r - z) - y, x * y - b * z
+
+
+def test_a_chaotic_record_is_corrected_too():
+    true = {"s": 10.0, "r": 28.0, "b": 8 / 3, "x0": -8.0, "y0": 7.0, "z0": 27.0}
+    starts = {name: true[name] for name in ("x0", "y0", "z0")}
+    model = fme.OdeModel(
+        lorenz, state={"x": "x0", "y": "y0", "z": "z0"}, parms=starts, times=np.linspace(0, 10, 201), engine="numba",
+        rtol=1e-10, atol=1e-10,
+    )  # fmt: skip
+    data = {"time": model.times, "x": model().x + 0.1 * np.random.default_rng(3).standard_normal(201)}
+    guess = {name: 1.1 * value for name, value in true.items()}
+    given = fme.fit_boundary(model, data, guess, segments=20, gain={"x": {"x": 0.1}})
+    fit = fme.fit_boundary(model, data, guess | {"K": 0.1}, segments=20, gain={"x": {"x": "K"}})
+    for each in (given, fit):
+        assert each.converged
+        assert each.defect <= 1e-8
+        assert each.par[list(true)].to_dict() == pytest.approx(true, rel=0.05)
+    assert fit.ssr < given.ssr
+
+
 # --- where a gain has no answer
 
 
