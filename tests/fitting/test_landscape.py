@@ -49,6 +49,11 @@ def test_places_along_a_bent_valley_are_no_minima(num):
     assert len(landscape(banana, {"u": (-2, 0.9), "v": (-1, 3)}, num=num).minima) == 0  # the valley leads out
 
 
+def test_a_minimum_between_two_places_of_one_value_is_told_once():
+    found = landscape(lambda p: (p["a"] - 1.5) ** 2, {"a": (0, 3)}, num=4)
+    np.testing.assert_allclose(found.minima, [[1.5, 0]], atol=1e-6)
+
+
 def test_a_range_without_a_minimum_has_none():
     assert len(landscape(lambda p: p["a"], {"a": (0, 1)}, num=11).minima) == 0
     assert len(landscape(lambda p: 1.0, {"a": (0, 1)}, num=11).minima) == 0
