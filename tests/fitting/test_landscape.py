@@ -72,6 +72,8 @@ def test_the_others_fitted_again_make_the_profile():
     assert (fixed["cost"] >= found["cost"] * (1 - 1e-9)).all()
     own = landscape(cost, {"k": (0.4, 0.6)}, num=21)  # N0 at the model's own value
     np.testing.assert_allclose(own["cost"], [cost({"k": k}).model for k in own["k"]], rtol=1e-6)
+    ((k, lowest),) = own.minima.to_numpy()  # and there too
+    assert lowest == pytest.approx(cost({"k": k}).model, rel=1e-6)
 
 
 def test_places_where_the_cost_fails_are_nan_and_told():
