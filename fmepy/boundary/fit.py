@@ -95,7 +95,7 @@ def fit_boundary(
         Converged when two successive starts agree so far, relative to the unknowns ("particular": when the multipliers
         of the perturbed starts vanish so far).
     max_iter : int
-        Steps, at most.
+        Steps, at most; of multiple shooting so many with soft continuity, and so many with exact.
     path : DataFrame or mapping of names to columns, optional
         Of multiple shooting: a first guess of the path, times and states (and the column of experiments), linear in
         between, from which segments start. Default: observed states from the data, the others from the run from the
@@ -150,10 +150,14 @@ def fit_boundary(
     **Multiple shooting** (``segments > 1``) makes the state at which every segment begins unknown as well, and asks for
     continuity between segments. With r the weighted residuals and d the defects of continuity, in sizes of the states,
     ``|r/s|^2 + |d/sigma|^2`` is brought down by Levenberg and Marquardt's steps for sigma = 3, 0.3, 0.03, 0.003, s the
-    size of the residuals; then Gauss-Newton steps meet the linearised continuity exactly, until the corrections are
-    below `tol` and the defects below 1e-8. The starts of segments are eliminated block by block, in a time that grows
-    as their number. Estimate and covariance are those of one segment, wherever that can be solved. Columns of
-    ``iterations``: ``defect_scale`` (sigma, 0 of exact steps), ``damping``, ``defect``, the largest at the start.
+    size of the residuals (segments so short that they do not determine their own starts begin with 0.03); then
+    Gauss-Newton steps meet the linearised continuity exactly, with damping where they do not lead on without, until the
+    corrections are below `tol` and the defects below 1e-8. Segments that fit far worse than the rest are started anew,
+    from the end of the one before or from a run that is set to the data, on the way. The starts of segments are
+    eliminated block by block, in a time that grows as their number. Estimate and covariance are those of one segment,
+    wherever that can be solved. Columns of ``iterations``: ``defect_scale`` (sigma, 0 of exact steps), ``damping``,
+    ``defect``, the largest at the start. The length of segments matters most: where an error grows tenfold over one,
+    more of them find the way from farther.
 
     **A gain that is unknown** has an answer by continuity alone: from a free start a predictor can follow any data,
     with errors that vanish as its gain grows and makes it unstable. So gains stay at their first guess while

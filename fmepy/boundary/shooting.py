@@ -8,9 +8,16 @@ of the sizes of the states::
 Far from the solution the constraints of long, unstable or chaotic records leave no way down. So continuity is soft at
 first: ``|r / s|^2 + |d / sigma|^2`` falls by Levenberg and Marquardt's steps for sigma = 3, 0.3, 0.03, 0.003, s being
 the size of the residuals when a stage begins, so that neither units nor errors matter; each stage starts from the one
-before. Then Gauss-Newton steps meet the linearised constraints exactly; if they do not bring the defects down, a stage
-with a tenth of the last sigma comes first. A step costs one run of all segments and linear algebra whose time grows as
-their number (`fmepy.boundary.shooting_linear`).
+before. Segments so short that their own observations leave their starts free begin with sigma = 0.03: continuity is
+what holds those. Where some segments fit far worse than the rest at the end of a stage, their starts are looked for
+again at the unknowns that have been found since (`fmepy.boundary.shooting_starts`): no small step leads from one fold
+of a chaotic model to the next.
+
+Then Gauss-Newton steps meet the linearised constraints exactly. One that neither brings the defects down nor makes the
+next one shorter, as happens where residuals are large or unknowns nearly collinear, is solved for again with damping,
+which leaves the constraints exact, until the squares above fall; if none helps, a stage with a tenth of the last sigma
+comes first. A step costs one run of all segments and linear algebra whose time grows as their number
+(`fmepy.boundary.shooting_linear`).
 
 References
 ----------
@@ -21,6 +28,7 @@ P. (2004). Newton Methods for Nonlinear Problems, Springer.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +40,7 @@ from fmepy.boundary.problem import BoundaryProblem, Outcome
 from fmepy.boundary.shooting_gains import check_gain, free_gains
 from fmepy.boundary.shooting_linear import Linear, Step
 from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
-from fmepy.boundary.shooting_starts import first_starts
+from fmepy.boundary.shooting_starts import composed, first_starts, starts_at
 from fmepy.boundary.superposition import (
     SOLVER_ERROR,
     collinear,
@@ -50,12 +58,19 @@ STAGES = (3.0, 0.3, 0.03, 0.003)
 SMALLEST = 1e-7
 """Scale of the defects below which a search that the exact steps have not ended is given up."""
 _FIRST, _LARGEST = 0.01, 0.1
-"""Size of the residuals in the first stage and at most, relative to the observations."""
-_SETTLED = 1e-3
-"""Relative gain of a step that ends a stage."""
+"""Size of the residuals in the first stage, which is the least, and at most, relative to the observations."""
+_ENOUGH, _SHORT = 1.5, 0.03
+"""Observations for one start of a segment; with fewer, the scale of the defects to begin with."""
+_ROUGHLY, _SETTLED = 0.01, 1e-3
+"""Relative gain of a step that ends a stage: of those before the last, and of the last."""
+_WILD, _BETTER, _REPAIRS = 10, 0.9, 3
+"""Mean square of a segment, in those of the median, whose start is looked for again; relative value of a path that is
+then taken; how often in a stage."""
 _CONTRACTION = 0.7
 """Of the length of an exact step to that of the one before, at most."""
-_MOST_DAMPING = 1e8
+_FIRST_DAMPING, _MOST_DAMPING = 1e-3, 1e8
+_HELPS, _LEAST_GAIN = 0.01, 1e-7
+"""Of the fall that was foretold, at least; least fall of the squares that exact steps with damping are taken for."""
 _BEST_KNOWN = 1e-12
 """Smallest eigenvalue of a correlation, relative to the largest."""
 _FELT, _TAKES_PART = 1e-12, 0.01
@@ -73,8 +88,9 @@ class _Search:
     rows: list[list[float]] = field(default_factory=list)
     corrections: list[float] = field(default_factory=list)
     last: Vector = field(default_factory=lambda: np.empty(0))
-    damping: float = 1e-3
+    damping: float = _FIRST_DAMPING
     size: float = 1.0
+    exact: int = 0  # steps, of all
     failures: int = 0
     last_failure: str = ""
     held: dict[int, float] = field(default_factory=dict)  # unknowns whose steps are given
@@ -103,7 +119,7 @@ class _Search:
         return _square(at.r / self.size) + (_square(gap) + _square(gap0)) / sigma**2
 
     def residual_size(self) -> float:
-        """Return the size of a weighted residual: not below what a solver leaves of exact data, nor that of a bad fit.
+        """Return the size of a weighted residual: neither that of a bad fit, nor of segments that follow every error.
 
         Before the first stage it is not known: the segments, left to themselves, are to come near to the data.
         """
@@ -111,7 +127,7 @@ class _Search:
         spread = self.segments.size_of_obs / np.sqrt(n) or 1.0
         if not self.rows:
             return _FIRST * spread
-        return float(np.clip(np.sqrt(_square(self.at.r) / n), 1e-6 * spread, _LARGEST * spread))
+        return float(np.clip(np.sqrt(_square(self.at.r) / n), _FIRST * spread, _LARGEST * spread))
 
     # --- steps
 
@@ -127,75 +143,118 @@ class _Search:
             bound = np.clip(new, p.lower, p.upper)
             held |= {i: float((bound[i] - at.theta[i]) / scale[i]) for i in out}
 
-    def tried(self, step: Step) -> Iterate | None:
+    def tried(self, at: Iterate, step: Step) -> Iterate | None:
         """Return where a step leads, None where the model cannot be run."""
         check_stop()
         p = self.problem
-        theta = np.clip(self.at.theta + step.dp * self.scale(self.at), p.lower, p.upper)
+        theta = np.clip(at.theta + step.dp * self.scale(at), p.lower, p.upper)
         try:
-            return self.segments.at(theta, self.at.X + step.dx * self.state_scale)
+            return self.segments.at(theta, at.X + step.dx * self.state_scale)
         except SimulationError as error:
             self.failures += 1
             self.last_failure = str(error)
             return None
 
-    def take(self, step: Step, found: Iterate, sigma: float) -> None:
+    def take(self, step: Step, found: Iterate, sigma: float, damping: float) -> None:
         """Note a step and go."""
         old, new = self.at.theta, found.theta
         size = np.maximum(np.maximum(np.abs(old), np.abs(new)), 1e-4 * self.scale(self.at))
         correction = float((np.abs(new - old) / size).max())
         residual = float(np.sqrt(_square(self.at.r)))
-        damping = self.damping if sigma else 0.0
         told = [len(self.rows) + 1, *old, sigma, damping, self.defect(self.at), correction, residual]
         self.rows.append(told)
+        self.exact += sigma == 0
         self.corrections.append(correction)
         self.last, self.at = new - old, found
 
     @property
     def is_used_up(self) -> bool:
-        return len(self.rows) >= self.problem.max_iter
+        return max(self.exact, len(self.rows) - self.exact) >= self.problem.max_iter
 
     def soften(self, sigma: float) -> None:
-        """Go down with soft continuity, until a step gains little."""
-        self.size, self.damping = self.residual_size(), 1e-3
-        while not self.is_used_up:
-            value, linear = self.value(self.at, sigma), self.linear(self.at)
-            gain = self._descend(linear, sigma, value)
-            if gain < _SETTLED:
+        """Go down with soft continuity, until a step gains little and no segment fits far worse than the rest."""
+        early = sigma > STAGES[-1]
+        for _ in range(_REPAIRS + 1):
+            self.size, self.damping = self.residual_size(), _FIRST_DAMPING
+            while not self.is_used_up:
+                if self._descend(self.linear(self.at), sigma) < (_ROUGHLY if early else _SETTLED):
+                    break
+            if self.is_used_up or not early or not self._repair(sigma):
                 return
 
-    def _descend(self, linear: Linear, sigma: float, value: float) -> float:
-        """Take a step down; return how much of the value it gained, 0 where there is none."""
+    def _descend(self, linear: Linear, sigma: float, *, exact: bool = False) -> float:
+        """Take a step down, of exact continuity or soft; return the relative gain, 0 where there is none."""
+        value, more = self.value(self.at, sigma), 2.0
+        least = _LEAST_GAIN if exact else _SETTLED * value
         while self.damping <= _MOST_DAMPING:
-            step = self.step(self.at, linear, sigma, self.damping)
-            if value - linear.predicted(step, sigma) < _SETTLED * value:
+            step = self.step(self.at, linear, None if exact else sigma, self.damping)
+            foretold = value - linear.predicted(step, sigma)
+            if not foretold >= least:
                 return 0.0
-            if np.abs(step.dp).max() <= LONGEST:
-                found = self.tried(step)
-                new = np.inf if found is None else self.value(found, sigma)
-                if found is not None and new < value:
-                    self.take(step, found, sigma)
-                    self.damping = max(self.damping / 10, 1e-12)
-                    return (value - new) / value
-            self.damping *= 10
+            if np.abs(step.dp).max() > LONGEST:
+                self.damping *= 3
+                continue
+            found = self.tried(self.at, step)
+            enough = value - _HELPS * foretold
+            if exact and found is not None and self.value(found, np.inf) < enough < self.value(found, sigma):
+                found = self._closed(found)
+            good = -1.0 if found is None else (value - self.value(found, sigma)) / foretold
+            if found is not None and good > _HELPS:
+                self.take(step, found, 0.0 if exact else sigma, self.damping)
+                self.damping = max(self.damping * (0.1 if good > 0.7 else 0.3 if good > 0.3 else 1.0), 1e-12)
+                return good * foretold / value
+            self.damping *= more
+            more *= 2
         return 0.0
 
-    def tighten(self) -> tuple[bool, str]:
-        """Take exact steps while they bring the defects down; return whether it converged, and why it ended, if so."""
-        self.size = self.residual_size()
+    def _closed(self, at: Iterate) -> Iterate | None:
+        """Return the nearest continuous path, linearly: those that a long step follows are bent, and it leaves them."""
+        return self.tried(at, self.step(at, self.linear(at), None, _MOST_DAMPING))
+
+    def _repair(self, sigma: float) -> bool:
+        """Take other starts of segments at these unknowns, where some fit far worse than the rest; tell whether."""
+        each = (self.at.squares[:, :, -1] ** 2).sum(axis=1) / self.segments.counts
+        if each.max() <= _WILD * np.median(each):
+            return False
+        onward = np.where(self.segments.layout.is_first[:, None], self.at.X, np.roll(self.at.ends, 1, axis=0))
+        paths = [self.at]
+        for X in (onward, *starts_at(self.segments, self.at.theta)):
+            check_stop()
+            with contextlib.suppress(SimulationError):
+                paths.append(self.segments.at(self.at.theta, X))
+        found = composed(self.segments, paths, self.state_scale * sigma, self.size)
+        if not self.value(found, sigma) < _BETTER * self.value(self.at, sigma):
+            return False
+        self.at = found
+        return True
+
+    def tighten(self, sigma: float) -> tuple[bool, str]:
+        """Take exact steps while they lead on; return whether it converged, and why it ended, if so.
+
+        sigma : scale of the defects in the squares that steps with damping bring down
+        """
+        self.size, self.damping = self.residual_size(), _FIRST_DAMPING
         ahead: tuple[Linear, Step] | None = None
         while not self.is_used_up:
             linear, step = ahead or self._exact(self.at)
-            found, ahead = None if np.abs(step.dp).max() > LONGEST else self.tried(step), None
+            found, ahead = None if np.abs(step.dp).max() > LONGEST else self.tried(self.at, step), None
             if found is not None and not self._is_nearer(found):
                 ahead = self._exact(found)
                 if not self._is_contraction(step, found, ahead[1]):
-                    found = None
-            if found is None:
-                loose = undetermined(self, self.held)
-                return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}" if loose else ""
+                    found = ahead = None
             effect = linear.effect(step) * self.size
-            self.take(step, found, 0.0)
+            if found is None:
+                if self._descend(linear, sigma, exact=True):
+                    continue
+                loose, defect = undetermined(self, self.held), self.defect(self.at)
+                if not loose and defect <= DEFECT and self._is_negligible(effect):
+                    return True, (
+                        "No step leads further down, and one without damping would move the observations by no more "
+                        f"than 0.001 standard errors, or the solver's error; the path is continuous to {defect:.1g} of "
+                        "the sizes of the states."
+                    )
+                return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}" if loose else ""
+            self.take(step, found, 0.0, 0.0)
             if (end := self.ended(effect)) is not None:
                 return end
         return False, ""
@@ -213,8 +272,7 @@ class _Search:
                 f"The largest correction, {self.corrections[-1]:.2g}, is below tol={self.problem.tol:g}, and the "
                 f"path is continuous to {defect:.1g} of the sizes of the states."
             )
-        size, m = self.segments.size_of_obs, len(self.problem.names)
-        if stands_still and is_negligible(effect, self.at.r, m, size):
+        if stands_still and self._is_negligible(effect):
             return True, (
                 f"The corrections no longer shrink ({self.corrections[-1]:.2g} at the end, tol="
                 f"{self.problem.tol:g}) and move the observations by no more than the solver's error; the path is "
@@ -222,6 +280,9 @@ class _Search:
                 "more."
             )
         return None
+
+    def _is_negligible(self, effect: float) -> bool:
+        return is_negligible(effect, self.at.r, len(self.problem.names), self.segments.size_of_obs)
 
     def _is_nearer(self, found: Iterate) -> bool:
         """Tell whether an exact step brought the defects down without paying for it elsewhere."""
@@ -249,11 +310,13 @@ class _Search:
     def search(self) -> tuple[bool, str]:
         """Go through the stages; return whether it converged, and why it ended."""
         sigma, stages = STAGES[0], list(STAGES)
+        if len(self.at.r) < _ENOUGH * self.at.X.size:
+            stages = [stage for stage in STAGES if stage <= _SHORT]
         while not self.is_used_up and sigma >= SMALLEST:
             sigma = stages.pop(0) if stages else sigma / 10
             self.soften(sigma)
             if not stages and not self.is_used_up:
-                converged, why = self.tighten()
+                converged, why = self.tighten(sigma)
                 if why:
                     return converged, why
         failed = f" {self.failures} runs failed; the last one: {self.last_failure}" if self.failures else ""
@@ -351,28 +414,25 @@ def solve(problem: BoundaryProblem) -> Outcome:
 
 
 def _begun(problem: BoundaryProblem, segments: Segments) -> _Search:
-    """Return the search at the best of the first starts."""
-    best: tuple[float, _Search] | None = None
+    """Return the search at the first starts that fit best together."""
+    paths: list[Iterate] = []
     failure: SimulationError | None = None
     for X in first_starts(segments, problem.start):
         try:
-            at = segments.at(problem.start, X)
+            paths.append(segments.at(problem.start, X))
         except SimulationError as error:
             failure = error
             continue
-        if problem.gain is not None and best is None:  # before runs from elsewhere: those that explode take for ever
-            check_gain(segments, at)
-        state_scale = best[1].state_scale if best else _sizes(np.concatenate([at.X, at.ends]))
-        search = _Search(problem, segments, state_scale, at)
-        search.size = best[1].size if best else search.residual_size()
-        value = search.value(at, STAGES[0])
-        if best is None or value < best[0]:
-            best = value, search
-    if best is None:
+        if problem.gain is not None and len(paths) == 1:  # before runs from elsewhere: those that explode take for ever
+            check_gain(segments, paths[0])
+    if not paths:
         guess = dict(zip(problem.names, map(float, problem.start), strict=True))
         of_gain = "" if problem.gain is None else " Its gain may make the predictor unstable there."
         raise ArgumentError(f"The model fails at the first guess {guess}: {failure}{of_gain}") from failure
-    return best[1]
+    search = _Search(problem, segments, _sizes(np.concatenate([paths[0].X, paths[0].ends])), paths[0])
+    search.size = search.residual_size()
+    search.at = composed(segments, paths, search.state_scale * STAGES[0], search.size)
+    return search
 
 
 def _sizes(Y: Matrix) -> Vector:

@@ -1,9 +1,9 @@
-"""First starts of segments: what is observed from the data, what is not from an observer or from a run.
+"""Starts of segments: what is observed from the data, what is not from an observer or from a run.
 
-Two paths are at hand: the run of the model from the first guess, and an observer, the same run in which every observed
-state is set to its datum wherever there is one. Unobserved states that follow the observed ones (a chaotic model driven
-by one of its states, say) are then near the truth although the parameters are not; others are as in the run. The
-segments are run from both, and the one whose squares and defects are smaller is taken.
+Two kinds of paths are at hand: the run of the model, and observers, the same run in which observed states are set to
+their data wherever there are some. Unobserved states that follow the observed ones (a chaotic model driven by one of
+its states, say) are then near the truth although the parameters are not; others are as in the run. The segments are run
+from all, and every segment begins as the path says with which squares and defects are smallest together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.boundary.shooting_segments import Record, Segments
+from fmepy.boundary.shooting_segments import Iterate, Record, Segments
 from fmepy.errors import DataError, ModelError, SimulationError
 from fmepy.models.difference import DifferenceModel
 from fmepy.types import Matrix, Vector
@@ -24,7 +24,12 @@ def first_starts(segments: Segments, theta: Vector) -> Iterator[Matrix]:
     """Yield starts of all segments, shape (n_segment, n_state), the simplest first; those that can be had."""
     if segments.problem.path is not None:
         yield given_path(segments, segments.problem.path)
-        return
+    else:
+        yield from starts_at(segments, theta)
+
+
+def starts_at(segments: Segments, theta: Vector) -> Iterator[Matrix]:
+    """Yield the starts of all segments that runs from given unknowns say; those that can be had."""
     yield np.concatenate([_with_data(segments, r, _constant(r, theta)) for r in segments.records])
     seen = dict.fromkeys(s for r in segments.records for s in observed_states(segments, r))
     if segments.problem.gain is not None:  # it is set to the data as the gain says
@@ -36,6 +41,33 @@ def first_starts(segments: Segments, theta: Vector) -> Iterator[Matrix]:
         except (SimulationError, ModelError):  # an event of its own at a datum, say
             continue
         yield np.concatenate([_with_data(segments, r, path) for r, path in zip(segments.records, paths, strict=True)])
+
+
+def composed(segments: Segments, paths: Sequence[Iterate], sigma: Vector, size: float) -> Iterate:
+    """Return what the starts of several paths come to, of every segment the one with which all fit best.
+
+    Squares of segments and of defects between neighbours add up, so that the least sum is found from segment to segment
+    (Bellman's principle), in a time that grows as their number.
+
+    paths : with the same unknowns
+    sigma : scales of the defects, shape (n_state,)
+    size : of a weighted residual
+    """
+    X, ends = np.array([p.X for p in paths]) / sigma, np.array([p.ends for p in paths]) / sigma
+    first = segments.layout.is_first
+    own = np.array([(p.squares[:, :, -1] ** 2).sum(axis=1) for p in paths]) / size**2  # shape (n_path, n_segment)
+    own[:, first] += ((np.array([p.begin for p in paths]) / sigma - X[:, first]) ** 2).sum(axis=2)
+    least, before = own[:, 0], np.zeros((own.shape[1], len(paths)), dtype=np.intp)
+    for s in range(1, own.shape[1]):
+        to = least[:, None] + ((ends[:, None, s - 1] - X[None, :, s]) ** 2).sum(axis=2) * (not first[s])
+        before[s] = to.argmin(axis=0)
+        least = to.min(axis=0) + own[:, s]
+    taken = np.full(own.shape[1], least.argmin())
+    for s in range(len(taken) - 1, 0, -1):
+        taken[s - 1] = before[s, taken[s]]
+    if (taken == taken[0]).all():
+        return paths[int(taken[0])]
+    return segments.at(paths[0].theta, np.array([p.X for p in paths])[taken, np.arange(len(taken))])
 
 
 def _constant(record: Record, theta: Vector) -> Matrix:

@@ -275,14 +275,14 @@ def chaotic():
     return fme.OdeModel(lorenz, state=state, parms=starts, times=times, engine="numba", rtol=1e-10, atol=1e-10)
 
 
-def found(model, path, seed, seen, factor, shoot=True):
+def found(model, path, seed, seen, factor, shoot=True, segments=40):
     """Whether a fit of a chaotic record succeeds: converged, continuous, near the truth, better than the truth."""
     rng = np.random.default_rng(seed)
     noise = dict(zip("xyz", (0.1 * rng.standard_normal((401, 3))).T, strict=True))
     data = {"time": path.time, "err": np.full(401, 0.1)} | {v: path[v] + noise[v] for v in seen}
     guess = {name: factor * value for name, value in TRUE.items()}
     if shoot:
-        fit = fme.fit_boundary(model, data, guess, segments=40, err="err")
+        fit = fme.fit_boundary(model, data, guess, segments=segments, err="err")
     else:
         # tenfold is far: beyond, where b < 0 say, solutions run to infinity, and a single run takes for ever
         sides = np.sort([[0.1 * TRUE[name], 10 * TRUE[name]] for name in guess], axis=1).T
@@ -293,10 +293,10 @@ def found(model, path, seed, seen, factor, shoot=True):
     return bool(good and (not shoot or fit.defect <= 1e-8))
 
 
-@pytest.mark.parametrize(("seen", "factor"), [("xz", 1.2), ("x", 0.8)])
-def test_a_chaotic_record_from_parameters_far_away(seen, factor):
+@pytest.mark.parametrize(("seen", "factor", "segments"), [("xz", 1.2, 40), ("x", 0.8, 40), ("xz", 0.8, 20)])
+def test_a_chaotic_record_from_parameters_far_away(seen, factor, segments):
     model = chaotic()
-    assert found(model, model(), 3, seen, factor)
+    assert found(model, model(), 3, seen, factor, segments=segments)
 
 
 @pytest.mark.slow
@@ -325,6 +325,39 @@ def test_the_pendulum_from_a_third_of_its_length(swinging):
     fit = fme.fit_boundary(*swinging, {"L": 0.3}, segments=20)
     assert fit.converged
     assert abs(fit.par["L"] - 1) < 3 * fit.std_error["L"] < 0.003
+
+
+# --- where the search has to find its way
+
+
+def epidemic(t, S, I, *, beta=0.002, g=0.5):  # noqa: E741
+    return -beta * S * I, beta * S * I - g * I
+
+
+def test_segments_that_do_not_determine_their_starts_are_held_by_continuity_from_the_first():
+    times, rng = np.linspace(0, 14, 57), np.random.default_rng([0, 7])
+    state, starts = {"S": "S0", "I": "I0"}, {"S0": 762.0, "I0": 1.0}
+    model = fme.OdeModel(epidemic, state=state, parms=starts, times=times, engine="numba", rtol=1e-8, atol=1e-8)
+    path = model()
+    sd = 0.1 * path.I.std()
+    data = {"time": times, "I": path.I + sd * rng.standard_normal(57), "err": np.full(57, sd)}
+    guess = {"beta": 0.0016, "g": 0.6, "S0": 635.0, "I0": 1.2}
+    reference = fme.modFit(fme.SimulationCost(model, data, err="err"), guess | {"S0": 762.0})
+    fit = fme.fit_boundary(model, data, guess, segments=28, err="err")  # two data each, two states
+    assert fit.converged
+    assert fit.ssr == pytest.approx(reference.ssr, rel=1e-6)
+    assert fit.par.to_numpy() == pytest.approx(reference.par.to_numpy(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("last", "rate"), [(-1.0, 0.0447440), (-4.0, -0.3719287), (-8.0, -0.7914864)])
+def test_residuals_so_large_that_plain_steps_lead_away(last, rate):
+    times = [0, 1, 2, 3]  # Dennis and Schnabel (1983), example 10.2.4: exp(r t) and data (2, 4, last)
+    model = fme.OdeModel("d(x)/dt = r*x", state={"x": 1.0}, parms={"r": 1.0}, times=times, rtol=1e-9, atol=1e-12)
+    data = {"time": times[1:], "x": [2.0, 4.0, last]}
+    fit = fme.fit_boundary(model, data, ["r"], segments=3)
+    assert fit.converged
+    assert fit.defect <= 1e-8
+    assert fit.par["r"] == pytest.approx(rate, abs=1e-3 * fit.std_error["r"])
 
 
 # --- segments that are corrected by their data
