@@ -38,7 +38,7 @@ from fmepy.dmi.tree import (
 )
 from fmepy.errors import ModelError, TracingError
 from fmepy.expressions.equations import symbol
-from fmepy.models.definition.tracing import SymbolArray, as_expression, call_traced, in_steps, traced
+from fmepy.models.definition.tracing import SymbolArray, as_expression, call_traced, in_steps, put_in, traced
 
 MOST_ELEMENTS = 500
 """Elements that a function reads and assigns up to which it is traced."""
@@ -97,18 +97,8 @@ def written(statement: FunctionStatement) -> Written:
     except ModelError as error:
         raise TracingError(str(error)) from error
     expressions = [_real(v, name) for name, values in zip(names, found, strict=True) for v in values]
-    _check_numbers(statement, function, list(symbols), _put_in(steps, expressions))
+    _check_numbers(statement, function, list(symbols), put_in(steps, expressions))
     return _Writer(statement).written(steps, expressions)
-
-
-def _put_in(steps: dict[Any, Any], expressions: list[Any]) -> list[Any]:
-    """Return expressions with the values of named steps in their places."""
-    from fmepy.expressions.nodes import Shared
-
-    rule: dict[Any, Any] = {}
-    for value, name in steps.items():
-        rule[name] = Shared(name.name, value.xreplace(dict(rule)))
-    return [e.xreplace(rule) for e in expressions]
 
 
 def _array(values: list[Any], name: Name) -> Any:

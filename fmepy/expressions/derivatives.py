@@ -16,20 +16,32 @@ def derivative(e: Any, s: Any) -> Any:
     """Return de/ds, `s` a symbol."""
     from fmepy.expressions.nodes import Shared, shared_in
 
-    memo: dict[Any, Any] = {}
-    for node in shared_in([e]):
-        slope = _derivative(node.args[0], s, memo)
-        memo[node] = Shared(f"d({node.name})/d({s})", slope)
-    return _derivative(e, s, memo)
+    for node in shared_in([e], _Known(s)):
+        node.slopes[s] = Shared(f"d({node.name})/d({s.name})", _derivative(node.args[0], s, {}))
+    return _derivative(e, s, {})
+
+
+class _Known:
+    """The shared parts whose slope is known: it is kept with them, for what asks next."""
+
+    def __init__(self, s: Any) -> None:
+        self._s = s
+
+    def __contains__(self, e: Any) -> bool:
+        from fmepy.expressions.nodes import Shared
+
+        return isinstance(e, Shared) and (self._s in e.slopes or not e.depends_on(self._s))
 
 
 def _derivative(e: Any, s: Any, memo: dict[Any, Any]) -> Any:
     import sympy
 
-    from fmepy.expressions.nodes import Choice
+    from fmepy.expressions.nodes import Choice, Shared
 
     if not e.args:
         return sympy.S.One if e == s else sympy.S.Zero
+    if isinstance(e, Shared):
+        return e.slopes[s] if e.depends_on(s) else sympy.S.Zero
     if e in memo:
         return memo[e]
     slopes = [_derivative(a, s, memo) for a in e.args]

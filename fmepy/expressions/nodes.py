@@ -249,7 +249,7 @@ class Shared(sympy.Expr):  # type: ignore[misc]  # sympy has no types
     first, from the inside, and remember what it found, or it would go every way, and deeper than Python does.
     """
 
-    __slots__ = ("__weakref__", "_free", "_has_choices", "name")
+    __slots__ = ("__weakref__", "_free", "_has_choices", "name", "slopes")
     is_commutative = True
     is_real = True
     is_number = False
@@ -263,6 +263,7 @@ class Shared(sympy.Expr):  # type: ignore[misc]  # sympy has no types
         if found is None:
             node = sympy.Expr.__new__(cls, value)
             node.name, node._free, node._has_choices = name, frozenset(free), holds_choices([value])
+            node.slopes = {}  # by symbol, as they are asked for
             found = _all.setdefault((name, value), node)
         return found
 
@@ -275,6 +276,10 @@ class Shared(sympy.Expr):  # type: ignore[misc]  # sympy has no types
     def free_symbols(self) -> Any:
         """The symbols of the value."""
         return set(self._free)
+
+    def depends_on(self, s: Any) -> bool:
+        """Tell whether a symbol stands in the value."""
+        return s in self._free
 
     @property
     def has_choices(self) -> bool:
@@ -385,9 +390,10 @@ def shared_in(expressions: Iterable[Any], known: Container[Any] = ()) -> list[Sh
     return list(found)
 
 
-def nodes_in(e: Any, kinds: Any) -> set[Any]:
-    """Return the nodes of some kinds in an expression, as its `atoms` does, each part looked at once."""
-    seen, waiting = {e}, [e]
+def nodes_in(expressions: Iterable[Any], kinds: Any) -> set[Any]:
+    """Return the nodes of some kinds in expressions, as their `atoms` does, each part looked at once."""
+    waiting = list(expressions)
+    seen = set(waiting)
     while waiting:
         new = [a for a in waiting.pop().args if a not in seen]
         seen.update(new)

@@ -106,7 +106,7 @@ def _float_large(expr: Any, limit: float) -> Any:
 
     from fmepy.expressions.nodes import nodes_in
 
-    large = {n: sympy.Float(float(n)) for n in nodes_in(expr, sympy.Rational) if _is_large(n, limit)}
+    large = {n: sympy.Float(float(n)) for n in nodes_in([expr], sympy.Rational) if _is_large(n, limit)}
     return expr.xreplace(large) if large else expr
 
 

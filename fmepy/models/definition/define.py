@@ -202,12 +202,13 @@ def _found(draft: Draft, given: Given, there: Found | None) -> tuple[Equations |
                 f"The outputs read the past, for which the model must have equations, and it has none: {found.note}."
             )
         return None, found
-    plain = _names(draft, given).with_plain_lags
-    found = replace(found, rates=tuple(map(plain, found.rates)), own={k: plain(e) for k, e in found.own.items()})
-    assert found.rates is not None, "they were there"
+    rates = found.rates
+    if has_lags([*rates, *found.own.values()]):
+        plain = _names(draft, given).with_plain_lags
+        rates, found = tuple(map(plain, rates)), replace(found, own={k: plain(e) for k, e in found.own.items()})
     names = (draft.states, tuple(draft.parms), given.forcing_names)
     outputs = tuple(found.own.items())
-    return Equations(given.kind, *names, found.rates, outputs, draft.time, draft.algebraic), found
+    return Equations(given.kind, *names, rates, outputs, draft.time, draft.algebraic), replace(found, rates=rates)
 
 
 def _names(draft: Draft, given: Given) -> Names:

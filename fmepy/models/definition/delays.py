@@ -27,7 +27,7 @@ def has_lags(expressions: Iterable[Any]) -> bool:
     """Tell whether a lag stands in any of the expressions."""
     from fmepy.expressions.nodes import Lag, nodes_in
 
-    return any(nodes_in(e, Lag) for e in expressions if hasattr(e, "args"))
+    return bool(nodes_in((e for e in expressions if hasattr(e, "args")), Lag))
 
 
 def at_present(e: Any) -> Any:
@@ -93,7 +93,7 @@ class Names:
             raise ModelError(f"{here}: {x} does not change in a run, so it has no past; lag is of states.")
         if tau.is_zero:
             return x
-        earlier = {lag: Lag(lag.args[0], lag.args[1] + tau) for lag in nodes_in(x, Lag)}
+        earlier = {lag: Lag(lag.args[0], lag.args[1] + tau) for lag in nodes_in([x], Lag)}
         earlier |= {symbol(s): Lag(symbol(s), tau) for s in self.states}
         return x.xreplace({**earlier, symbol(self.time): symbol(self.time) - tau})
 

@@ -17,10 +17,23 @@ from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.definition.delays import at_present
 from fmepy.models.definition.given import Given, as_parms
-from fmepy.models.definition.tracing import as_expression, call_traced, lags_tried, place_of, traced
+from fmepy.models.definition.text import MOST_PUT_IN
+from fmepy.models.definition.tracing import (
+    as_expression,
+    call_traced,
+    in_steps,
+    lags_tried,
+    place_of,
+    put_in,
+    traced,
+    written_out,
+)
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.types import Vector
+
+MOST_OPERATIONS = 20_000
+"""Operations up to which a function whose expressions are large becomes equations: a second of them, or some."""
 
 
 def read_function(function: Callable[..., Any], given: Given) -> Draft:
@@ -177,7 +190,22 @@ def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool,
 
 
 def _traced(rates: RatesFunction, time: str) -> Found:
-    """Return the function's expressions; TracingError if it has none."""
+    """Return the function's expressions, what is large in them shared; TracingError if it has none."""
+    with written_out(MOST_PUT_IN) as sizes:
+        try:
+            return _called(rates, time)
+        except TracingError:
+            if not sizes.is_beyond:
+                raise
+    with in_steps(MOST_OPERATIONS) as steps:
+        found = _called(rates, time)
+    assert found.rates is not None, "it was traced"
+    values = put_in(steps, [*found.rates, *found.own.values()])
+    n = len(found.rates)
+    return Found(tuple(values[:n]), dict(zip(found.own, values[n:], strict=True)))
+
+
+def _called(rates: RatesFunction, time: str) -> Found:
     groups = (rates.states, rates.parameters, rates.forcings)
     y, p, u = (np.array([traced(k) for k in names], dtype=object) for names in groups)
     try:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fmepy.errors import ModelError, ModelTextError, check_choice, did_you_mean, listed
 from fmepy.expressions.source import Source
-from fmepy.expressions.text import Value, as_expr, convert
+from fmepy.expressions.text import MAX_SIZE, Value, as_expr, convert
 from fmepy.expressions.tree import Tree, logical_lines, reserved_name, right_side, split_equation
 from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.definition.given import Given
@@ -382,7 +382,8 @@ def _put_in(statements: list[Statement], kind: str, most: int, most_copied: int)
     found: dict[str, sympy.Expr] = {}
     total = 0
     for s in statements:
-        if total + sum(known[n.id][1] for n in s.tree.names() if n.id in known) > most:
+        put_in = sum(known[n.id][1] for n in s.tree.names() if n.id in known)
+        if total + put_in > most or (put_in > MAX_SIZE // 2 and most_copied > MAX_SIZE):
             return None
         value, size = convert(s.tree, known, delays=kind == "ode" and s.kind != "initial")
         total += size

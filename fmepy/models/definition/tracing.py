@@ -162,6 +162,16 @@ def lag(x: Any, tau: Any) -> Any:
     return x
 
 
+def put_in(steps: dict[Any, Any], expressions: Sequence[Any]) -> list[Any]:
+    """Return expressions with the values of named steps in their places, as shared parts."""
+    from fmepy.expressions.nodes import Shared
+
+    rule: dict[Any, Any] = {}
+    for value, name in steps.items():
+        rule[name] = Shared(name.name, value.xreplace(dict(rule)))
+    return [e.xreplace(rule) for e in expressions]
+
+
 class _Steps:
     """What a function computes, in steps: what has grown large gets a name, so that nothing grows without end."""
 
@@ -185,8 +195,28 @@ class _Steps:
         return self.values[expression]
 
 
+class _Sizes:
+    """How large what a function computes is, written out."""
+
+    def __init__(self, most: int) -> None:
+        self.is_beyond = False
+        self._most, self._sizes = most, dict[Any, int]()
+
+    def named(self, expression: Any) -> Any:
+        """Return an expression."""
+        if self._size(expression) > self._most:
+            self.is_beyond = True
+            raise TracingError("it computes what is too large to be written out")
+        return expression
+
+    def _size(self, e: Any) -> int:
+        if e not in self._sizes:
+            self._sizes[e] = 1 + sum(map(self._size, e.args))
+        return self._sizes[e]
+
+
 _LARGE = 6  # terms and operators; sympy looks into what it is given, again and again
-_STEPS: ContextVar[_Steps | None] = ContextVar("the steps of a function that is traced", default=None)
+_STEPS: ContextVar[_Steps | _Sizes | None] = ContextVar("the steps of a function that is traced", default=None)
 
 
 @contextmanager
@@ -199,6 +229,17 @@ def in_steps(most: int) -> Iterator[dict[Any, Any]]:
     token = _STEPS.set(steps)
     try:
         yield steps.values
+    finally:
+        _STEPS.reset(token)
+
+
+@contextmanager
+def written_out(most: int) -> Iterator[_Sizes]:
+    """Let a function that is traced fail where something that it computes has more than `most` terms and operators."""
+    sizes = _Sizes(most)
+    token = _STEPS.set(sizes)
+    try:
+        yield sizes
     finally:
         _STEPS.reset(token)
 

@@ -22,7 +22,7 @@ from fmepy.compiled.llvm_code import Place, Program
 from fmepy.compiled.machine import Code, compiled
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol
-from fmepy.models.running.switches import as_choices
+from fmepy.models.running.switches import all_as_choices
 from fmepy.types import Cube, Matrix, Vector
 
 _Entry = tuple[int, int, Any]
@@ -106,7 +106,7 @@ def _compiled(equations: Equations, names: tuple[str, ...]) -> _Model:
     q holds parameters and forcings; behind the next states, or the outputs, stand the entries of the matrices.
     """
     states, p = [symbol(s) for s in equations.states], [symbol(k) for k in names]
-    rates, outputs = [as_choices(e) for e in equations.rates], [as_choices(e) for _, e in equations.outputs]
+    rates, outputs = all_as_choices(equations.rates), all_as_choices(e for _, e in equations.outputs)
     where: dict[Any, Place] = {symbol(equations.time): "t"}
     where |= {s: ("x", i) for i, s in enumerate(states)}
     where |= {symbol(k): ("q", i) for i, k in enumerate([*equations.parameters, *equations.forcings])}

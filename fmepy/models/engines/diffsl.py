@@ -6,19 +6,23 @@ Facts of it, each pinned by a canary test (pydiffsol 0.6.2): identifiers are let
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from fmepy.expressions.branches import ALWAYS, Branches, Within, is_branching
 from fmepy.expressions.functions import ELEMENTARY
 from fmepy.models.running.system import System
 
 MOST_POWER = 16
 """Integer powers up to this are written as products, which have no trouble with negative bases."""
-MOST_BLENDED = 5_000
-"""Parts of expressions, each in every branch in which it stands, up to which choices are written as sums: they double
-with each choice that stands in both branches of another."""
+MOST_BLENDED, MOST_WAYS = 300, 5_000
+"""Parts of expressions with choices, and ways to them through choices inside one another, beyond both of which the
+compiler takes too long."""
+MOST_FACTORS = 8
+"""Modes that are multiplied where the product is needed; longer products are parts of their own."""
 
 
 class NotCompilableError(ValueError):
@@ -97,53 +101,55 @@ class _Blender:
     def __init__(self) -> None:
         import sympy
 
-        self._memo: dict[Any, Any] = {}
-        self._plain: dict[Any, bool] = {}
+        self._taken: dict[int, Any] = {ALWAYS: sympy.S.One}
         self._heaviside = sympy.Function("heaviside", real=True)
         self._not = sympy.Function("rest_to_one", real=True)  # 1 - m as one term: in m u + 1 - m a small u would drown
 
-    def blended(self, e: Any, path: tuple[tuple[Any, bool], ...] = ()) -> Any:
-        """Return an expression that stands in the branches `path`, (mode, whether it is 1) each."""
+    def blended(self, expressions: Sequence[Any], is_asked: bool) -> list[Any]:
+        """Return expressions without choices; `is_asked`: whether too many are refused."""
+        from fmepy.expressions.nodes import Choice, holds_choices
+
+        if not holds_choices(expressions):
+            return list(expressions)
+        branches = Branches(expressions, lambda e: not (e.is_Add or e.is_Mul) or isinstance(e, Choice))
+        if is_asked and len(branches.order) > MOST_BLENDED and branches.ways > MOST_WAYS:
+            raise NotCompilableError("so many conditions inside one another")
+        found: dict[Any, Any] = {}
+        for e in branches.order:
+            found[e] = self._blended(e, [found.get(a, a) for a in e.args], branches, branches.case[e])
+        return [found.get(e, e) for e in expressions]
+
+    def _blended(self, e: Any, parts: list[Any], branches: Branches, case: int) -> Any:
+        from fmepy.expressions.nodes import NoNumber, Shared, Where
+
+        if isinstance(e, Where):
+            left, right, yes, no = parts
+            if not is_branching(e):
+                left = self._not(self._heaviside(right, left))  # that is 1 at 0
+            elif (known := branches.value_of(left, case)) is not None:
+                return yes if known else no
+            return left * yes + self._not(left) * no
+        if case != ALWAYS and not (e.is_Add or e.is_Mul or isinstance(e, NoNumber | Shared)):
+            taken = self._when(branches, case)
+            parts[0] = taken * parts[0] + self._not(taken) if parts[0].free_symbols else parts[0]
+            parts[1:] = [taken * a if a.free_symbols else a for a in parts[1:]]
+        return e if all(a is b for a, b in zip(parts, e.args, strict=True)) else e.func(*parts)
+
+    def _when(self, branches: Branches, case: int) -> Any:
+        """Return 1 in a case, else 0: a product of modes, one part for all that ask where it is long."""
         import sympy
 
-        from fmepy.expressions.nodes import Mode, NoNumber, Shared, Where
+        from fmepy.expressions.nodes import Shared
 
-        if not e.args or not self._has_choice(e, bool(path)):
-            return e
-        if (e, path) in self._memo:
-            return self._memo[e, path]
-        if len(self._memo) > MOST_BLENDED:
-            raise NotCompilableError("too many conditions inside one another")
-        if isinstance(e, Where):
-            left, right, yes, no = e.args
-            if not isinstance(left, Mode):
-                m = self._not(self._heaviside(self.blended(right, path), self.blended(left, path)))  # that is 1 at 0
-                out = m * self.blended(yes, path) + self._not(m) * self.blended(no, path)
-            elif (known := dict(path).get(left)) is not None:
-                out = self.blended(yes if known else no, path)
+        if case not in self._taken:
+            made = branches.made[case]
+            if isinstance(made, Within):
+                taken = self._when(branches, made.case) * (made.mode if made.value else self._not(made.mode))
             else:
-                a, b = self.blended(yes, (*path, (left, True))), self.blended(no, (*path, (left, False)))
-                out = left * a + self._not(left) * b
-        else:
-            parts = [self.blended(a, path) for a in e.args]
-            if path and not (e.is_Add or e.is_Mul or isinstance(e, NoNumber | Shared)):
-                taken = sympy.Mul(*(mode if yes else self._not(mode) for mode, yes in path))
-                parts[0] = taken * parts[0] + self._not(taken) if parts[0].free_symbols else parts[0]
-                parts[1:] = [taken * a if a.free_symbols else a for a in parts[1:]]
-            out = e.func(*parts)
-        self._memo[e, path] = out
-        return out
-
-    def _has_choice(self, e: Any, inside: bool) -> bool:
-        """Tell whether there is anything to do in an expression: a choice, or, inside of one, more than + and *."""
-        from fmepy.expressions.nodes import holds_choices
-
-        if not inside:
-            return holds_choices([e])
-        if e not in self._plain:
-            here = bool(e.args) and not (e.is_Add or e.is_Mul)
-            self._plain[e] = here or any(self._has_choice(a, True) for a in e.args)
-        return self._plain[e]
+                taken = self._not(sympy.Mul(*(self._not(self._when(branches, i)) for i in made)))
+            is_long = not isinstance(made, Within) or len(taken.args) > MOST_FACTORS
+            self._taken[case] = Shared("taken", taken) if is_long else taken
+        return self._taken[case]
 
 
 @lru_cache(maxsize=64)
@@ -157,12 +163,12 @@ def diffsl_code(system: System) -> str:
     Raises
     ------
     NotCompilableError
-        A function that DiffSL does not have.
+        A function that DiffSL does not have, or choices that take too long (told of the states alone, at the door).
     """
     import sympy
     from sympy.simplify.cse_main import tree_cse
 
-    from fmepy.expressions.nodes import shared_in, unshared
+    from fmepy.expressions.nodes import unshared
 
     n = len(system.z)
     n_states = system.n_states
@@ -170,13 +176,9 @@ def diffsl_code(system: System) -> str:
     names |= {s: f"(x{i}*a{i % n_states})" for i, s in enumerate(system.z)}
     names |= {s: f"q{i}" for i, s in enumerate(system.inputs)}
     watched = system.watched_expressions
-    blend = _Blender().blended
     # What occurs twice as a whole is computed once; sympy.cse would also look for common parts of products, which takes
     # it long, and its many small parts take LLVM twice as long to compile as the sums and products that they stand for.
-    expressions = [*system.rates, *watched]
-    for node in shared_in(expressions):  # from the inside, so that nothing goes deep
-        blend(node)
-    shared, expressions = unshared(map(blend, expressions))
+    shared, expressions = unshared(_Blender().blended([*system.rates, *watched], is_asked=not system.names))
     fresh = sympy.numbered_symbols("common", real=True)
     lines: list[str] = []
 

@@ -33,7 +33,7 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.root_events import Root
-from fmepy.models.running.switches import as_choices
+from fmepy.models.running.switches import all_as_choices, as_choices
 from fmepy.models.running.system import System, along, build_system, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
@@ -239,7 +239,7 @@ def _around(
     lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
     starts, shown = (
         [as_choices(sympy.sympify(v)) for v in initial],
-        [as_choices(e.xreplace(system.lags)) for e in outputs],
+        all_as_choices(e.xreplace(system.lags) for e in outputs),
     )
     changes, before = [as_choices(e) for e in kinds], [as_choices(sympy.sympify(e)) for e in past]
     values, rows, changed = list(starts), list(shown), [[e] for e in changes]

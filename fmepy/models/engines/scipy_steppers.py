@@ -243,20 +243,24 @@ class IvpStepper:
         self.problem, self.options, self.method = problem, options, method
         self.watches_switches = problem.n_watched > 0
 
-    def _conditions(self, inputs: Vector) -> list[Any] | None:
-        """Return the crossings to stop at, in the form solve_ivp wants them."""
+    def _crossing(self, inputs: Vector) -> Any:
+        """Return what crosses zero where the first of the conditions does, in the form solve_ivp wants it.
+
+        It is asked at the start, and then at the end of every step before it is asked within that.
+        """
         if not self.watches_switches:
             return None
         values, plain = self.problem.watched, inputs.tolist()
+        sides = np.full(self.problem.n_watched, np.nan)
 
-        def condition(i: int) -> Any:
-            def crossing(t: float, z: Vector) -> float:
-                return float(values(t, z.tolist(), plain)[i])
+        def crossing(t: float, z: Vector) -> float:
+            found = np.array(values(t, z.tolist(), plain))
+            new = np.isnan(sides) & ~np.isnan(found)  # at the start, and those that had no value until now
+            np.copyto(sides, np.copysign(1.0, found), where=new)
+            return float(np.fmin.reduce(sides * found))
 
-            crossing.terminal = True  # type: ignore[attr-defined]  # the form that solve_ivp asks for
-            return crossing
-
-        return [condition(i) for i in range(self.problem.n_watched)]
+        crossing.terminal = True  # type: ignore[attr-defined]  # the form that solve_ivp asks for
+        return crossing
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
@@ -281,7 +285,7 @@ class IvpStepper:
                     t_eval=times,
                     rtol=max(options.rtol, 100 * np.finfo(float).eps),
                     atol=options.atol,
-                    events=self._conditions(inputs),
+                    events=self._crossing(inputs),
                     **more,
                 )
             except FmepyError:
@@ -293,7 +297,7 @@ class IvpStepper:
                 raise SimulationError(f"{self.method} gave up: {out.message}", time=reached)
         if out.status == 0:
             return times, out.y.T
-        at, crossed = min((t[0], y[0].tolist()) for t, y in zip(out.t_events, out.y_events, strict=True) if len(t))
+        at, crossed = out.t_events[0][0], out.y_events[0][0]
         rows_at = np.asarray(out.t, dtype=float)  # an empty list if there was no row before the crossing
         before = rows_at < at
         rows = out.y.T[before] if before.any() else np.empty((0, len(z)))

@@ -17,7 +17,7 @@ from fmepy.models.running.events import Event
 from fmepy.models.running.planned import depends_on_parameters
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.runners import Runner
-from fmepy.models.running.switches import as_choices, has_choices
+from fmepy.models.running.switches import all_as_choices, has_choices
 from fmepy.models.running.system import System, build_system
 from fmepy.models.running.timeline import Timeline, course_of
 from fmepy.types import Matrix, Vector
@@ -72,4 +72,4 @@ def _breaks(equations: Equations) -> bool:
     """Tell whether conditions that the solver goes across may make the rates jump."""
     from fmepy.expressions.nodes import JUMPS, nodes_in
 
-    return any(nodes_in(as_choices(e), JUMPS) for e in equations.rates)
+    return bool(nodes_in(all_as_choices(equations.rates), JUMPS))

@@ -153,7 +153,7 @@ def check_roots(roots: Sequence[Root], varying: Sequence[str]) -> None:
     from fmepy.expressions.nodes import JUMPS, nodes_in
 
     for r in roots:
-        if nodes_in(as_choices(r.g), JUMPS):
+        if nodes_in([as_choices(r.g)], JUMPS):
             raise ModelError(
                 f"`events`, row {r.number}: the root {r.text!r} may jump across zero (where, sign, floor, ceil, %); an "
                 "expression is needed that goes through zero, such as 'x - 2' for where(x > 2, 1, -1). What happens at "

@@ -20,17 +20,18 @@ Sensitivities jump where the rates do. With f- and f+ the rates before and after
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fmepy.errors import ModelError
+from fmepy.expressions.branches import ALWAYS, Branches, Within, is_branching, parts_in_order
 from fmepy.expressions.conditions import Condition, Joined, Not, choose, relation
 
 BORDER = 1e-100
 """Where roots and logarithms are held: so small that no root of it matters, and no power of it used here overflows."""
-MOST_HELD = 20_000
-"""Nodes looked at while guarding branches; conditions nested in conditions with roots in each double them."""
+MOST_WRITTEN_OUT = 20
+"""Conditions inside one another that a root is guarded by where it stands; more are a part of their own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,14 +67,12 @@ def take_out_switches(
     from fmepy.expressions.nodes import shared_in
 
     taker = _Taker(wanted)
-    choices = [as_choices(e) for e in expressions]
+    choices = all_as_choices(expressions)
     for node in shared_in(choices):  # from the inside, so that nothing goes deep
         taker.smooth(node)
     smooth = [taker.smooth(e) for e in choices]
-    hold = _Holder({w.mode: w for w in taker.found.values()})
-    for node in shared_in(smooth):
-        hold.held(node, ())
-    return tuple(hold.held(e, ()) for e in smooth), tuple(taker.found.values())
+    hold = _Holder({w.mode: w for w in taker.found.values() if not w.is_level})
+    return tuple(hold.held(smooth)), tuple(taker.found.values())
 
 
 class _Taker:
@@ -127,7 +126,7 @@ class _Taker:
         elif isinstance(e, nodes.Modulo):
             out = parts[0] - parts[1] * self._floor(parts[0] / parts[1])
         else:
-            out = e if all(a is b for a, b in zip(parts, e.args, strict=True)) else e.func(*parts)
+            out = _with_parts(e, parts)
         self._memo[e] = out
         return out
 
@@ -199,74 +198,96 @@ class _Holder:
 
     def __init__(self, switches: dict[Any, Switch]) -> None:
         self._switches = switches
-        self._memo: dict[Any, Any] = {}
-        self._needs: dict[Any, bool] = {}
+        self._flags: dict[Any, Any] = {}
 
-    def held(self, e: Any, path: tuple[tuple[Any, bool], ...]) -> Any:
-        """Return an expression inside the branches `path`, (mode, whether it is 1) each."""
-        from fmepy.expressions.nodes import Mode, Where
+    def held(self, expressions: Sequence[Any]) -> list[Any]:
+        """Return expressions that are held."""
+        inside: dict[Any, Any] = {}
+        for e in parts_in_order(expressions, _domain):
+            inside[e] = _over_branches(_with_parts(e, [inside.get(a, a) for a in e.args]))
+        expressions = [inside.get(e, e) for e in expressions]
+        branches = Branches(expressions, _domain)
+        found: dict[Any, Any] = {}
+        for e in branches.order:
+            parts, case = [found.get(a, a) for a in e.args], branches.case[e]
+            if is_branching(e) and (known := branches.value_of(e.args[0], case)) is not None:
+                found[e] = parts[2] if known else parts[3]
+                continue
+            if case != ALWAYS and (where := _domain(e)):
+                parts[0] = self._at_border(parts[0], where, branches, case)
+            found[e] = _with_parts(e, parts)
+        return [found.get(e, e) for e in expressions]
 
-        if not e.args or not self._has_any(e):
-            return e
-        if (e, path) in self._memo:
-            return self._memo[e, path]
-        if len(self._memo) > MOST_HELD:
-            raise ModelError("The model has too many conditions inside one another; simplify them.")
-        if isinstance(e, Where) and isinstance(e.args[0], Mode):
-            mode, half, yes, no = e.args
-            known = dict(path).get(mode)
-            if known is not None:
-                out = self.held(yes if known else no, path)
-            else:
-                out = Where(mode, half, self.held(yes, (*path, (mode, True))), self.held(no, (*path, (mode, False))))
-        elif (branches := _over_branches(e)) is not None:
-            out = self.held(branches, path)
-        else:
-            parts = [self.held(a, path) for a in e.args]
-            if path and (where := _domain(e)):
-                parts[0] = self._at_border(parts[0], where, path)
-            out = e if all(a is b for a, b in zip(parts, e.args, strict=True)) else e.func(*parts)
-        self._memo[e, path] = out
-        return out
-
-    def _has_any(self, e: Any) -> bool:
-        if e not in self._needs:
-            self._needs[e] = bool(_domain(e)) or any(self._has_any(a) for a in e.args if a.args)
-        return self._needs[e]
-
-    def _at_border(self, u: Any, where: str, path: tuple[tuple[Any, bool], ...]) -> Any:
-        """Return u, or the border of its domain where u lies outside and a condition of the branch does not hold."""
+    def _at_border(self, u: Any, where: str, branches: Branches, case: int) -> Any:
+        """Return u, or the border of its domain where u lies outside and its branch's own conditions do not hold."""
         import sympy
 
         from fmepy.expressions.nodes import Where
 
-        border, zero = sympy.Float(BORDER), sympy.S.Zero
-        guards = [(self._switches[m], yes) for m, yes in path if not self._switches[m].is_level]
-        inner, names = u, u.free_symbols
-        for switch, yes in guards:
-            if switch.g.free_symbols & names:
-                inner = Where(switch.g, zero, inner, border) if yes else Where(switch.g, zero, border, inner)
+        border = sympy.Float(BORDER)
+        inner = self._if_holds(branches, case, u, border, frozenset(s for s in u.free_symbols if not _is_mode(s)))
         if inner is u:
             return u
         return Where(border, u, inner, u) if where == "below" else Where(border**2, u**2, inner, u)
+
+    def _if_holds(self, branches: Branches, case: int, yes: Any, no: Any, names: frozenset[Any]) -> Any:
+        """Return `yes` where the conditions of a case on some names hold, whatever the modes say, else `no`."""
+        import sympy
+
+        from fmepy.expressions.nodes import Where
+
+        path: list[tuple[Any, bool]] = []
+        at = case
+        while isinstance(made := branches.made[at], Within) and len(path) < MOST_WRITTEN_OUT:
+            if made.mode in self._switches and self._switches[made.mode].g.free_symbols & names:
+                path.append((self._switches[made.mode].g, made.value))
+            at = made.case
+        if at != ALWAYS and (flag := self._flag(branches, at, names)) is not sympy.S.One:
+            yes = Where(flag, sympy.S.Half, yes, no)
+        for g, value in reversed(path):
+            yes = Where(g, sympy.S.Zero, yes, no) if value else Where(g, sympy.S.Zero, no, yes)
+        return yes
+
+    def _flag(self, branches: Branches, case: int, names: frozenset[Any]) -> Any:
+        """Return 1 where the conditions of a case on some names hold, else 0: one part for all that ask."""
+        import sympy
+
+        from fmepy.expressions.nodes import Shared
+
+        if (case, names) not in self._flags:
+            made, one, zero = branches.made[case], sympy.S.One, sympy.S.Zero
+            those = [
+                self._if_holds(branches, i, one, zero, names) for i in ([case] if isinstance(made, Within) else made)
+            ]
+            self._flags[case, names] = one if one in those else Shared("held", sympy.Add(*those))
+        return self._flags[case, names]
+
+
+def _is_mode(s: Any) -> bool:
+    from fmepy.expressions.nodes import Mode
+
+    return isinstance(s, Mode)
+
+
+def _with_parts(e: Any, parts: Sequence[Any]) -> Any:
+    return e if all(a is b for a, b in zip(parts, e.args, strict=True)) else e.func(*parts)
 
 
 def _over_branches(e: Any) -> Any:
     """Return ``sqrt(where(m, a, b))`` as ``where(m, sqrt(a), sqrt(b))``, so that ``sqrt(max(x, 0))`` is guarded too."""
     import sympy
 
-    from fmepy.expressions.nodes import Mode, Where
+    from fmepy.expressions.nodes import Where
 
-    inner = e.args[0]
-    if not (_domain(e) and isinstance(inner, Where) and isinstance(inner.args[0], Mode)):
-        return None
-    mode, half, *branches = inner.args
+    if not (_domain(e) and is_branching(e.args[0])):
+        return e
+    mode, half, *branches = e.args[0].args
     if not e.args[-1].is_number and len(e.args) == 2:  # 0**b has no derivative to b
         branches = [sympy.Float(BORDER) if b.is_zero else b for b in branches]
     values = [e.func(b, *e.args[1:]) for b in branches]
     if any(v.has(sympy.zoo, sympy.oo, sympy.nan, sympy.I) for v in values if v.is_number):
-        return None
-    return Where(mode, half, *values)
+        return e
+    return Where(mode, half, *map(_over_branches, values))
 
 
 # --- sympy's own words
@@ -276,22 +297,28 @@ def has_choices(expressions: Sequence[Any]) -> bool:
     """Tell whether a choice stands in any of the expressions."""
     from fmepy.expressions.nodes import holds_choices
 
-    return holds_choices(as_choices(e) for e in expressions)
+    return holds_choices(all_as_choices(expressions))
 
 
 def as_choices(e: Any) -> Any:
     """Return an expression with sympy's Piecewise, Abs, Max, ... as our own nodes, fit for code and derivatives."""
+    return all_as_choices([e])[0]
+
+
+def all_as_choices(expressions: Iterable[Any]) -> list[Any]:
+    """Return expressions as `as_choices` does; what stands in several is looked at once."""
     import sympy as sp
 
     from fmepy.expressions.nodes import nodes_in, shared_in
 
     kinds = (sp.Piecewise, sp.Abs, sp.sign, sp.Heaviside, sp.Max, sp.Min, sp.floor, sp.ceiling, sp.Mod, sp.frac)
-    if not nodes_in(e, kinds):
-        return e
+    expressions = list(expressions)
+    if not nodes_in(expressions, kinds):
+        return expressions
     memo: dict[Any, Any] = {}
-    for node in shared_in([e]):
+    for node in shared_in(expressions):
         _translated(node, memo)
-    return _translated(e, memo)
+    return [_translated(e, memo) for e in expressions]
 
 
 def _translated(e: Any, memo: dict[Any, Any]) -> Any:
@@ -324,7 +351,7 @@ def _translated(e: Any, memo: dict[Any, Any]) -> Any:
     elif e.func in words:
         out = words[e.func](*parts)
     else:
-        out = e if all(a is b for a, b in zip(parts, e.args, strict=True)) else e.func(*parts)
+        out = _with_parts(e, parts)
     memo[e] = out
     return out
 

@@ -24,7 +24,7 @@ from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol, symbols
 from fmepy.models.running.root_events import Root
-from fmepy.models.running.switches import Switch, as_choices, has_choices, take_out_switches
+from fmepy.models.running.switches import Switch, all_as_choices, as_choices, has_choices, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
 
 
@@ -100,7 +100,9 @@ def delays_of(equations: Equations) -> tuple[Delay, ...]:
     from fmepy.expressions.nodes import Lag, nodes_in
 
     expressions = [*equations.rates, *(e for _, e in equations.outputs)]
-    found = (node for e in expressions for node in sorted(nodes_in(e, Lag), key=sympy.default_sort_key))
+    if not nodes_in(expressions, Lag):
+        return ()
+    found = (node for e in expressions for node in sorted(nodes_in([e], Lag), key=sympy.default_sort_key))
     places = {symbol(s): i for i, s in enumerate(equations.states)}
     return tuple(Delay(places[node.args[0]], node.args[1], node) for node in dict.fromkeys(found))
 
@@ -159,7 +161,7 @@ class System:
         """Whether conditions stand in the rates (of a system that did not take them out)."""
         return has_choices(self.model_rates)
 
-    @property
+    @cached_property
     def watched(self) -> tuple[int, ...]:
         """Positions of the switches that must be watched along the run."""
         return tuple(i for i in range(len(self.switches)) if i not in self.planned)
@@ -231,7 +233,7 @@ def build_system(
         smoothed, switches = take_out_switches(rates, (lambda g: _is_known(g, known)) if planned_only else _any)
         rates = list(smoothed)
     else:
-        rates = [as_choices(e) for e in rates]
+        rates = all_as_choices(rates)
     scales = [sympy.Symbol(f"scale of {n}", real=True) for n in names]
     z = [*y, *(sympy.Symbol(f"{state} to {name}", real=True) for name in names for state in equations.states)]
     inputs = [*p, *(c for pair in zip(a, b, strict=True) for c in pair), origin, *(w.mode for w in switches), *scales]
@@ -322,8 +324,8 @@ def watched_functions(system: System) -> Callable[[float, Any, Any], list[float]
 
 
 @lru_cache(maxsize=64)
-def switch_derivatives(system: System) -> Callable[[int, float, Any, Any], tuple[float, Vector, Vector]]:
-    """Return, for switch i at (t, z, inputs): dg/dt, dg/dy (n_states) and the scaled dg/dp (n_sens)."""
+def switch_derivatives(system: System) -> Callable[[float, Any, Any], Matrix]:
+    """Return, for every switch at (t, z, inputs), a row of dg/dt, dg/dy (n_states) and the scaled dg/dp (n_sens)."""
     y = system.z[: system.n_states]
     scales = system.inputs[system.layout.scales]
     rows = []
@@ -334,9 +336,8 @@ def switch_derivatives(system: System) -> Callable[[int, float, Any, Any], tuple
     function = scalar_function([[system.time], system.z, system.inputs], rows)
     width = 1 + system.n_states + len(system.names)
 
-    def derivatives(i: int, t: float, z: Any, inputs: Any) -> tuple[float, Vector, Vector]:
-        row = np.array(function((t,), z, inputs)[i * width : (i + 1) * width], dtype=float)
-        return float(row[0]), row[1 : 1 + system.n_states], row[1 + system.n_states :]
+    def derivatives(t: float, z: Any, inputs: Any) -> Matrix:
+        return np.reshape(np.array(function((t,), z, inputs), dtype=float), (-1, width))
 
     return derivatives
 
@@ -396,7 +397,7 @@ def build_outputs(
 ) -> Outputs:
     """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
     groups = symbols((time,), columns, parameters, forcings)
-    expressions = [as_choices(e) for _, e in outputs]
+    expressions = all_as_choices(e for _, e in outputs)
     values = array_function(groups, expressions)
     if names is None:
         return Outputs(values, None, (), (), len(expressions))

@@ -320,11 +320,11 @@ class _Modes:
         completed: Vector = self._constraints.completed(t, z, self.inputs[: self._offsets].tolist())
         return completed
 
-    def _speed(self, i: int, t: float, z: Vector, f: Vector) -> tuple[float, Vector, Vector]:
-        """Return dg/dt along the run, dg/dy and the scaled dg/dp."""
-        g_t, g_y, g_p = self._slopes(i, t, z.tolist(), self.inputs[: self._offsets].tolist())
+    def _speeds(self, t: float, z: Vector, f: Vector) -> tuple[list[float], Matrix, Matrix]:
+        """Return of all switches dg/dt along the run, dg/dy and the scaled dg/dp."""
+        slopes, n = self._slopes(t, z.tolist(), self.inputs[: self._offsets].tolist()), len(f)
         with np.errstate(all="ignore"):  # a condition may have no value where it has no say
-            return float(g_t + g_y @ f), g_y, g_p
+            return (slopes[:, 0] + slopes[:, 1 : 1 + n] @ f).tolist(), slopes[:, 1 : 1 + n], slopes[:, 1 + n :]
 
     def read(self, segment: int, t: float, z: Vector, span: float) -> None:
         """Set every mode at the start of a segment."""
@@ -341,16 +341,20 @@ class _Modes:
     def _read(self, switches: Sequence[int], t: float, z: Vector) -> None:
         """Set modes from their g; where g is zero (or a whole number), from where it is going."""
         at_border = []
+        values: list[float] | None = None
         for i in switches:
-            g, is_level = self._values(t, z)[i], self.system.switches[i].is_level
+            values = self._values(t, z) if values is None else values
+            g, is_level, before = values[i], self.system.switches[i].is_level, self.inputs[self._at + i]
             (self._unknown.discard if isfinite(g) else self._unknown.add)(i)
             if g != g:
                 g = 0.0  # it has no say, or the rates have no value either
             self.inputs[self._at + i] = floor(g) if is_level and isfinite(g) else 1.0 if g > 0 else 0.0
             if i not in self._unknown and g == (self.inputs[self._at + i] if is_level else 0.0):
                 at_border.append((i, is_level))
+            if self.inputs[self._at + i] != before and self.system.dependents[i]:
+                values = None  # those that follow hang on it
         for i, is_level in at_border:
-            rises = self._speed(i, t, z, self._f(t, z))[0]
+            rises = self._speeds(t, z, self._f(t, z))[0][i]
             if is_level and rises < 0:
                 self.inputs[self._at + i] -= 1.0
             elif not is_level and rises > 0:
@@ -363,10 +367,13 @@ class _Modes:
         watched = self.system.watched
         if not watched or len(self.inputs) == self._offsets:
             return
-        values = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist())
-        f = self._f(t, z)
+        plain, f, moved, later = self.inputs[: self._offsets].tolist(), self._f(t, z), z.copy(), 1e-10 * span
+        values, speeds = self._watched(t, z.tolist(), plain), self._speeds(t, z, f)[0]
+        moved[: len(f)] += later * f
+        soon = self._watched(t + later, moved.tolist(), plain)
         for k, i in enumerate(watched):
-            hair = max(1e-10 * abs(self._speed(i, t, z, f)[0]) * span, 1e-14)
+            changes = later * abs(speeds[i]), 2 * abs(soon[i] - values[i])  # a root begins with an infinite slope
+            hair = max(min(filter(isfinite, changes), default=0.0), 1e-14)
             side = 1.0 if self.system.switches[i].is_level or self.inputs[self._at + i] == 1.0 else -1.0
             self.inputs[self._offsets + k] = values[i] - side * hair if side * values[i] < hair else 0.0
 
@@ -378,7 +385,7 @@ class _Modes:
         """
         n, switch, system = self.system.n_states, self.system.switches[i], self.system
         before = self._f(t, z)
-        speed, g_y, g_p = self._speed(i, t, z, before)
+        speed, g_y, g_p = (of_all[i] for of_all in self._speeds(t, z, before))
         if segment is None:
             mode = self.inputs[self._at + i]
             self.inputs[self._at + i] = mode + (1.0 if speed > 0 else -1.0) if switch.is_level else 1.0 - mode
@@ -455,9 +462,10 @@ class _Modes:
         """Return which of the watched is nearest to its crossing, in time: a switch, or behind them a root."""
         away: list[float] = []
         if self.system.watched:
-            values, f = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist()), self._f(t, z)
+            values = self._watched(t, z.tolist(), self.inputs[: self._offsets].tolist())
+            speeds = self._speeds(t, z, self._f(t, z))[0]
             for k, i in enumerate(self.system.watched):
-                speed = abs(self._speed(i, t, z, f)[0]) + 1e-300
+                speed = abs(speeds[i]) + 1e-300
                 apart = abs(values[i] - float(self.inputs[self._offsets + k])) / speed
                 away.append(apart if apart == apart else np.inf)
         if self.roots is not None:

@@ -302,6 +302,71 @@ def test_deep_nesting_is_built_or_refused_quickly(text):
     assert time.process_time() - start < 60  # seconds; 2 to the power of the depth would be years
 
 
+CHAINED = {
+    "both": ("where(x > {c}, 0.99 * {v}, {v} + k)", lambda x, k, c, v: 0.99 * v if x > c else v + k),
+    "own": ("where({v} > {c}, sqrt({v}), {v} + k)", lambda x, k, c, v: v**0.5 if v > c else v + k),
+    "roots": ("where(x > {c}, sqrt({v}), {v} + k)", lambda x, k, c, v: v**0.5 if x > c else v + k),
+    "largest": ("max(0.99 * {v}, {c})", lambda x, k, c, v: max(0.99 * v, c)),
+}
+
+
+def chain(kind, n, as_text, **options):
+    """Return a model of a chain of n choices, each with the one before in both branches, and its plain Python form."""
+    form, plain = CHAINED[kind]
+    c = [0.3 + i / n for i in range(n)]
+
+    def f(t, x, *, k):
+        v = x
+        for ci in c:
+            v = plain(x, k / n, ci, v)
+        return 1 - 0.1 * x + 0.1 * k * v
+
+    if as_text:
+        lines = [
+            "v0 = x",
+            *(f"v{i + 1} = {form.format(c=ci, v=f'v{i}')}".replace("k", f"k/{n}") for i, ci in enumerate(c)),
+        ]
+        source = "\n".join([*lines, f"d(x)/dt = 1 - 0.1*x + 0.1*k*v{n}"])
+    else:
+
+        def source(t, x, *, k):
+            v = x
+            words = {"sqrt": np.sqrt, "where": np.where, "max": np.maximum, "x": x, "k": k / n}
+            for ci in c:
+                v = eval(form.format(c=ci, v="v"), {**words, "v": v})
+            return 1 - 0.1 * x + 0.1 * k * v
+
+    common = {"state": {"x": 0.2}, "parms": {"k": 0.3}, "times": [0, 0.5, 1]}
+    return OdeModel(source, **common, **options), OdeModel(f, **common, engine="scipy")
+
+
+SLOW = [(kind, as_text, 120) for kind in CHAINED for as_text in (True, False)] + [("both", True, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "as_text", "n"),
+    [("own", True, 20), ("both", False, 20), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+)
+def test_chained_choices_cost_what_they_hold(kind, as_text, n):
+    model, plain = chain(kind, n, as_text, engine="scipy")
+    assert model.equations is not None
+    assert plain.equations is None
+    bound = model.bind(["k"])
+    assert bound.simulate([0.3])[-1, 0] == pytest.approx(plain().x.iloc[-1], rel=1e-4)
+    if kind == "both" and n < 1000:
+        S = bound.sensitivities([0.3])[1][-1, 0, 0]
+        up, down = (bound.simulate([k])[-1, 0] for k in (0.301, 0.299))
+        assert pytest.approx((up - down) / 0.002, rel=1e-2) == S
+
+
+@pytest.mark.compiled
+def test_chained_choices_run_alike_on_the_compiled_engine_or_leave_it_at_the_door():
+    model, plain = chain("both", 3, True)
+    assert model.bind().engine == "diffsol"
+    assert model().x.iloc[-1] == pytest.approx(plain().x.iloc[-1], rel=1e-4)
+    assert "so many conditions inside one another" in chain("roots", 60, True)[0].engine_note
+
+
 @pytest.mark.parametrize(
     "condition",
     ["sqrt(where(x > 0, -1, 1)) > 0", "where(x > 0, -1, 1)**0.5 > x", "log(min(x, -1)) < 1 or x > 3",
@@ -391,3 +456,11 @@ def test_ten_thousand_wild_texts():
     rng = np.random.default_rng(9)
     for _ in range(10_000):
         build_and_run(wild_text(rng, int(rng.integers(1, 6))))
+
+
+@pytest.mark.parametrize("engine", ADAPTIVE)
+def test_a_condition_on_a_root_is_not_missed_where_the_root_begins(engine):
+    # the slope of the second condition is infinite at the crossing of the first
+    text = "d(x)/dt = k + where(v > 0.5, k, 0)\nv = where(x > 0.3, sqrt(x - 0.3), x)\nx(0) = 0"
+    Y, _, _ = run(engine, text, [0, 1], {"k": 1.0})
+    assert Y[0] == pytest.approx(0.55 + 2 * 0.45, rel=1e-5)
