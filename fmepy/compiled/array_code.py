@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.llvm_code import Part, declarations, number
+from fmepy.compiled.llvm_operations import Part, declarations, number
 from fmepy.compiled.machine import compiled
 from fmepy.expressions.arrays import STEPWISE, Arrays, Run, Step
 from fmepy.numerics.structure import Structure
@@ -329,14 +329,14 @@ class ArrayCode:
         return "\n".join([declarations(self.declared), *functions])
 
     def _each_direction(self, name: str) -> str:
-        part = Part(self)  # type: ignore[arg-type]  # it asks for `declared` alone
+        part = Part(self.declared)
         with part.loop(0, "%m") as i:
             at = part.emit(f"getelementptr double, ptr %d, i64 {part.emit(f'mul i64 {i}, {self.size}')}")
             part.lines.append(f"  call void @{name}_one(ptr %w, ptr {at}, ptr %k)")
         return _defined(f"{name}_along", f"{_ARGUMENTS}, i64 %m", part)
 
     def _function(self, name: str, prepared: bool, slopes: bool) -> str:
-        part = Part(self)  # type: ignore[arg-type]  # it asks for `declared` alone
+        part = Part(self.declared)
         for i in self._needed:
             is_given = self._steps[i].kind in ("input", "constant")
             if i not in self._places or is_given or self._is_prepared(i) != prepared:

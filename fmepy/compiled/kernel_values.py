@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from fmepy.compiled.kernels import KernelError
-from fmepy.compiled.llvm_code import number
+from fmepy.compiled.llvm_operations import number
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from fmepy.compiled.llvm_code import NAN, Part, number
+from fmepy.compiled.llvm_operations import NAN, Part, number
 from fmepy.dmi.tree import (
     Array,
     Binary,
@@ -123,8 +123,7 @@ class _Writer:
     """One statement being written."""
 
     def __init__(self, target: Name | Element, value: Expr) -> None:
-        self.declared: set[tuple[str, int]] = set()
-        self._part = Part(self)  # type: ignore[arg-type]  # it asks for `declared` alone
+        self._part = Part(set())
         self._target, self._value = target, value
         self._slots = {name: i for i, name in enumerate(names_of(target, value))}
         self._heads: list[str] = []
@@ -152,7 +151,7 @@ class _Writer:
                     part.store(part.load(place, k), "p0", k)
         head = f"define internal void {OWN_NAME}(double %t, ptr %p, i64 %first, i64 %last) nounwind {{"
         lines = [*self._globals, head, "entry:", *self._heads, "  br label %begin", *part.lines, "  ret void", "}"]
-        return "\n".join(lines), frozenset(self.declared)
+        return "\n".join(lines), frozenset(part.declared)
 
     # --- what is computed before a loop
 

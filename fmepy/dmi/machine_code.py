@@ -16,7 +16,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from fmepy.compiled.folder import folder_in_use, prune, read_kept, write_kept
-from fmepy.compiled.llvm_code import declarations
+from fmepy.compiled.llvm_operations import declarations
 from fmepy.compiled.machine import Code, object_of, optimised, versions
 from fmepy.dmi.llvm import OWN_NAME, TABLE
 

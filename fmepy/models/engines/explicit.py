@@ -22,7 +22,7 @@ from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delay_runs import DelayedRuns, Delays
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOfCourses, Solver, Stretch
-from fmepy.compiled.llvm_code import NotWritableError, Part, Place, Program
+from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
@@ -334,7 +334,7 @@ def _program(system: System) -> str:
     G = _entries(rates, list(system.lags.values())) if system.names else []
     D = _entries(rates, [symbol(k) for k in system.names])
 
-    def sensitivities(part: Part) -> None:
+    def sensitivities(part: Written) -> None:
         if system.names:
             _add_sensitivities(part, system, F, G, D)
 
@@ -357,7 +357,7 @@ def _entries(expressions: Sequence[Any], symbols: Sequence[Any]) -> list[_Entry]
     return [entry for entry in found if entry[2] != 0]
 
 
-def _add_sensitivities(part: Part, system: System, F: list[_Entry], G: list[_Entry], D: list[_Entry]) -> None:
+def _add_sensitivities(part: Written, system: System, F: list[_Entry], G: list[_Entry], D: list[_Entry]) -> None:
     """Add the loop over the parameters, s_j' = F s_j + G l_j + k_j D_j; block b of z and out holds s_j.
 
     G and l_j belong to the lagged values, see `compiled.delay_loop`.
