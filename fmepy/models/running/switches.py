@@ -31,7 +31,8 @@ from fmepy.expressions.conditions import Condition, Joined, Not, choose, relatio
 BORDER = 1e-100
 """Where roots and logarithms are held: so small that no root of it matters, and no power of it used here overflows."""
 MOST_WRITTEN_OUT = 20
-"""Conditions inside one another that a root is guarded by where it stands; more are a part of their own."""
+"""Conditions inside one another that a root is guarded by, and parts of what it is of, that are written out where it
+stands; more are a part of their own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,9 +223,10 @@ class _Holder:
         """Return u, or the border of its domain where u lies outside and its branch's own conditions do not hold."""
         import sympy
 
-        from fmepy.expressions.nodes import Where
+        from fmepy.expressions.nodes import Shared, Where
 
         border = sympy.Float(BORDER)
+        u = u if _is_small(u) else Shared("inside", u)  # it is written three times, and may hold such as it itself
         inner = self._if_holds(branches, case, u, border, frozenset(s for s in u.free_symbols if not _is_mode(s)))
         if inner is u:
             return u
@@ -261,6 +263,17 @@ class _Holder:
             ]
             self._flags[case, names] = one if one in those else Shared("held", sympy.Add(*those))
         return self._flags[case, names]
+
+
+def _is_small(e: Any) -> bool:
+    """Tell whether an expression has few parts, written out but for shared ones."""
+    from fmepy.expressions.nodes import Shared
+
+    waiting, size = [e], 0
+    while waiting and size <= MOST_WRITTEN_OUT:
+        size, part = size + 1, waiting.pop()
+        waiting += () if isinstance(part, Shared) else part.args
+    return size <= MOST_WRITTEN_OUT
 
 
 def _is_mode(s: Any) -> bool:

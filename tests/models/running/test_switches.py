@@ -345,7 +345,12 @@ SLOW = [(kind, as_text, 120) for kind in CHAINED for as_text in (True, False)] +
 
 @pytest.mark.parametrize(
     ("kind", "as_text", "n"),
-    [("own", True, 20), ("both", False, 20), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+    [
+        ("own", True, 20),
+        ("both", False, 20),
+        ("roots", True, 10),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW),
+    ],
 )
 def test_chained_choices_cost_what_they_hold(kind, as_text, n):
     model, plain = chain(kind, n, as_text, engine="scipy")
