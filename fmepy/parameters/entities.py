@@ -70,7 +70,7 @@ def check_not_local(names: Sequence[str], known: Collection[str], what: str) -> 
             own = [n for n in names if split_local(n)[0] == base]
             raise ParameterError(
                 f"{what} has {base!r} of every entity ({listed(own)}), and the model one that is none of these. The "
-                "model of an entity, with its conditions, is in the cost: cost.models[0]. Give that."
+                f"model of an entity, with its conditions: cost.model_of({entity!r}). Give that."
             )
 
 

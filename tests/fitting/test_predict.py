@@ -170,7 +170,9 @@ def test_parameters_of_entities_are_refused_by_a_model_that_is_none_of_them():
         lambda m: fme.sensRange(m, parInput=chain.pars, num=20, seed=1),
         lambda m: fme.scenarios(m, {"as it is": {}}, parInput=chain.pars, num=20, seed=1),
     ):
-        with pytest.raises(ParameterError, match=r"'a' of every entity \('a\[one\]', 'a\[two\]'\).*cost.models\[0\]"):
+        with pytest.raises(
+            ParameterError, match=r"'a' of every entity \('a\[one\]', 'a\[two\]'\).*cost.model_of\('one'\)"
+        ):
             use(model)
         use(cost.models[1])
     two = predict(cost.models[1], fit, times=[0.0])

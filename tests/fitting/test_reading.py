@@ -74,8 +74,11 @@ def test_entities_have_the_noise_of_their_own(model, data) -> None:
     for rat in "xy":
         band, curve = (of(fme.predict(cost.model_of(rat), fit, reading=r)) for r in (True, False))
         np.testing.assert_allclose(band["se"], np.hypot(curve["se"], fit.par[f"s[{rat}]"]), rtol=1e-6)
-    with pytest.raises(ArgumentError, match=r"'A' differ in the noise.*model_of\(entity\)"):
+    with pytest.raises(ParameterError, match=r"'A0' of every entity.*cost.model_of\('x'\)"):
         fme.predict(model, fit, reading=True)
+    same_start = fme.modFit(cost.replace(entity_parms=["s"]))
+    with pytest.raises(ArgumentError, match=r"'A' differ in the noise.*model_of\(entity\)"):
+        fme.predict(model, same_start, reading=True)
 
 
 def test_errors_that_differ_are_not_known_where_it_is_predicted(model, data) -> None:

@@ -28,7 +28,7 @@ def test_the_message_shows_line_and_caret():
     text = "k = 1\nd(y)/dt = x.__class__"
     assert str(model_refusal(text)) == (
         "line 2: 'x.__class__' is not allowed here: an expression is made of numbers, names, + - * / % **, brackets "
-        "and the functions of the model language\n"
+        "and the functions of the model language; a name has no dot: write r_max for r.max\n"
         "    d(y)/dt = x.__class__\n"
         "              ^"
     )
