@@ -160,7 +160,7 @@ def records_of(problem: BoundaryProblem) -> list[Record]:
         if places.runs is None and problem.segments > len(times):
             raise DataError(
                 f"segments={problem.segments}, and there are observations at {len(times)} times: "
-                f"{problem.segments - len(times)} segments would be without data. At most segments={len(times)}."
+                f"{problem.segments - len(times)} of them would be without data. At most segments={len(times)}."
             )
         base, maps = peeled(model, problem.names)
         closed = _can_be_cut(base)

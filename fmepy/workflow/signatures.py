@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-NUMBER = (float,)
 _BY_ANNOTATION = {"bool": (bool,), "int": (int,), "float": (float,), "str": (str,)}
 _BY_WORD = {
     r"\bstr\b|\btext\b|\bnames?\b": str,

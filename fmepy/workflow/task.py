@@ -51,8 +51,8 @@ class Task:
         On the natural scale: a SimulationCost, PredictionErrorCost, FimlofCost, or the file's function ``f(p)``.
     scale : mapping of str to str
         The fitted parameters that are fitted on another scale: "log" or "logit" by name.
-    scaled_model, scaled_cost
-        `fmepy.transformed` of them; the same objects where `scale` is empty.
+    scaled_cost
+        `fmepy.transformed` of it; the same object where `scale` is empty.
     start, lower, upper : Series
         Of the fitted parameters, on the scale on which they are fitted.
     fit_prior : mapping of str to callable or distribution, or None
@@ -74,7 +74,6 @@ class Task:
     model: Any
     cost: Any
     scale: Mapping[str, str]
-    scaled_model: Any
     scaled_cost: Any
     start: pd.Series[float]
     lower: pd.Series[float]
@@ -153,7 +152,6 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         told.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
     task = Task(
         case=case, data=frame, told=tuple(told), model=source.model, cost=cost, scale=scale,
-        scaled_model=_scaled_model(source.model, scale),
         scaled_cost=transformed(cost, scale) if scale else cost,
         start=_on(scale, start), lower=_on(scale, lower), upper=_on(scale, upper),
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
@@ -278,16 +276,6 @@ def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str,
             fitted[n] = replace(said, name=n, start=start, lower=float(lower), upper=float(upper))
     order = {name: i for i, name in enumerate(case.parameters)}
     return dict(sorted(fitted.items(), key=lambda item: order.get(_in_file(case, item[0]), len(order))))
-
-
-def _scaled_model(model: Any, scale: Mapping[str, str]) -> Any:
-    """Return the model on the scales, of those parameters that it has: local ones by the name that all share."""
-    if not isinstance(model, Model):
-        return model
-    known = [str(n) for n in model.parms.index]
-    own = {name if name in known else split_local(name)[0]: kind for name, kind in scale.items()}
-    own = {name: kind for name, kind in own.items() if name in known}
-    return transformed(model, own) if own else model
 
 
 def _on(scale: Mapping[str, str], values: pd.Series[float]) -> pd.Series[float]:
