@@ -31,6 +31,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ _FELT, _TAKES_PART = 1e-12, 0.01
 """Effect of an unknown, relative to its size and those of states and residuals; share of a direction that is named."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class _Search:
     """The iteration, with what it has noted."""
 
@@ -97,15 +98,19 @@ class _Search:
 
     # --- what is measured
 
-    def scale(self, at: Iterate) -> Vector:
-        """Return the sizes of the unknowns."""
+    @cached_property
+    def _least_scale(self) -> Vector:
         p, own = self.problem, dict(zip(self.segments.states, self.state_scale.tolist(), strict=True))
         least = 0.1 * p.scale
         for state, name in p.starts_of.items():
             for i, known in enumerate(p.names):
                 if known.partition("[")[0] == name:
                     least[i] = max(least[i], own[state])
-        return np.maximum(np.abs(at.theta), least)
+        return least
+
+    def scale(self, at: Iterate) -> Vector:
+        """Return the sizes of the unknowns."""
+        return np.maximum(np.abs(at.theta), self._least_scale)
 
     def linear(self, at: Iterate) -> Linear:
         return self.segments.linear(at, self.state_scale, self.scale(at), self.size)
@@ -371,9 +376,10 @@ def undetermined(search: _Search, known: Collection[int] = ()) -> str:
 
     An unknown is if it would be known better by a factor 1/SINGULAR, were all others and the path known.
     """
-    names, felt = np.array(search.problem.names), search.linear(search.at).felt()
+    names = np.array(search.problem.names)
     if len(known) == len(names):
         return ""
+    felt = search.linear(search.at).felt()
     felt[list(known)] = np.inf
     dead = names[~(felt > _FELT)]
     if len(dead):

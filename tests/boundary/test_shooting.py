@@ -330,7 +330,7 @@ def test_the_pendulum_from_a_third_of_its_length(swinging):
 # --- where the search has to find its way
 
 
-def epidemic(t, S, I, *, beta=0.002, g=0.5):  # noqa: E741
+def epidemic(t, S, I, *, beta=0.002, g=0.5):  # noqa: E741    # the letter of the field
     return -beta * S * I, beta * S * I - g * I
 
 
