@@ -9,9 +9,10 @@ initial values, expressions of parameters, are the start of the first one.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,7 @@ DEFECT = 1e-8
 """Scaled defect of a path that counts as continuous."""
 LONGEST = 1.0
 """Change of an unknown in a step, relative to its size."""
+_T = TypeVar("_T")
 _RUNS = 30
 """Evaluations that are expected of a search."""
 
@@ -250,6 +252,14 @@ class Segments:
         self._last = np.flatnonzero(self.layout.is_last)
         self._place(problem)
         self.evaluations = 0
+        self._known: dict[Any, Any] = {}
+
+    def once(self, key: Any, find: Callable[[], _T]) -> _T:
+        """Return what `find` returned when it was first asked with this key: what depends on the data alone."""
+        if key not in self._known:
+            self._known[key] = find()
+        found: _T = self._known[key]
+        return found
 
     def _own(self) -> IntVector:
         """Return the unknowns that are in the equations of each record."""

@@ -76,25 +76,29 @@ def _constant(record: Record, theta: Vector) -> Matrix:
 
 def _run(segments: Segments, record: Record, theta: Vector, corrected: Sequence[str]) -> Matrix:
     """Return the run from the first guess where the segments begin, some states set to the data on its way."""
-    d, last = record.closed.definition, record.cuts[-1]
     seen = {s: data for s, data in observed_states(segments, record).items() if s in corrected}
-    model = record.closed
-    if seen and isinstance(model, DifferenceModel):
+    if seen and isinstance(record.closed, DifferenceModel):
         return _set_at_cuts(segments, record, theta, seen)
-    if seen:
-        sets = [
-            {"var": s, "time": t, "value": v}
-            for s, xy in seen.items()
-            for t, v in zip(*map(list, xy), strict=True)
-            if t < last
-        ]
+    bound = segments.once((record, tuple(corrected)), lambda: _observer(record, seen))
+    Y: Matrix = bound.simulate(record.full(theta))[:, : len(segments.states)]
+    return Y
+
+
+def _observer(record: Record, seen: Mapping[str, tuple[Vector, Vector]]) -> Any:
+    """Return the model of a record, bound, with events that set some states to their data."""
+    d, model, last = record.closed.definition, record.closed, record.cuts[-1]
+    sets = [
+        {"var": s, "time": t, "value": v}
+        for s, xy in seen.items()
+        for t, v in zip(*map(list, xy), strict=True)
+        if t < last
+    ]
+    if sets:
         words: dict[str, Any] = {"atol": dict(zip(d.states, model.scaled_options().atol.tolist(), strict=True))}
         if model.chooses_engine and d.equations is not None:
             words["engine"] = "numba"  # a run begins anew at every datum, which costs this one least
         model = model.replace(events=[*(e.row(d.states) for e in d.events), *sets], **words)
-    bound = model.bind(record.moved, times=record.cuts[:-1])
-    Y: Matrix = bound.simulate(record.full(theta))[:, : len(segments.states)]
-    return Y
+    return model.bind(record.moved, times=record.cuts[:-1])
 
 
 def _set_at_cuts(segments: Segments, record: Record, theta: Vector, seen: Mapping[str, Any]) -> Matrix:
@@ -112,6 +116,10 @@ def _set_at_cuts(segments: Segments, record: Record, theta: Vector, seen: Mappin
 
 def observed_states(segments: Segments, record: Record) -> dict[str, tuple[Vector, Vector]]:
     """Return by observed state its times and data, means where it has several; outputs that are a state count as it."""
+    return segments.once(record, lambda: _observed(segments, record))
+
+
+def _observed(segments: Segments, record: Record) -> dict[str, tuple[Vector, Vector]]:
     d = record.closed.definition
     stands_for = {s: s for s in d.states} | {n: str(e) for n, e in d.outputs if str(e) in d.states}
     c, x = segments.problem.cost.comparison, segments.problem.cost.places.x
