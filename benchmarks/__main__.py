@@ -63,7 +63,7 @@ VERSIONS = [
     "lmfit",
     "pints",
     "filterpy",
-    "numba",
+    "explicit",
     "scijit",
     "pysd",
     "emcee",

@@ -22,7 +22,7 @@ def one_delay() -> Row:
     start = {"T": 100, "I": "(-200750 + c * 50000) / (n * delt)", "V": 50000}
     words = {"state": start, "times": hiv.model().times}
     delayed = fme.OdeModel(TEXT.format(V="lag(V, tau)"), parms={**hiv.TRUTH, "tau": 1.0}, **words)
-    present = fme.OdeModel(TEXT.format(V="V"), parms=hiv.TRUTH, engine="numba", **words)
+    present = fme.OdeModel(TEXT.format(V="V"), parms=hiv.TRUTH, engine="explicit", **words)
     same = delayed({"tau": 0.0}), present()
     np.testing.assert_allclose(same[0], same[1], rtol=1e-12)
     with_delay, without = delayed.bind(), present.bind()

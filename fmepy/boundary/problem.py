@@ -15,8 +15,6 @@ from fmepy.models.base import keep_within
 from fmepy.numerics.differences import magnitudes
 from fmepy.types import Cube, Matrix, Vector
 
-_RUNS = 20  # of the model, about
-
 
 @dataclass(frozen=True, eq=False)
 class BoundaryProblem:
@@ -62,7 +60,7 @@ class BoundaryProblem:
     def objective(self) -> Objective:
         """The cost as a function of the unknowns, bound when it is first asked for."""
         given = dict(zip(self.names, self.start.tolist(), strict=True))
-        objective = as_objective(self.cost, given, hold_engine=True, runs=_RUNS)
+        objective = as_objective(self.cost, given, hold_engine=True)
         keep_within(objective.bound, self.lower, self.upper)
         return objective
 

@@ -27,7 +27,7 @@ from fmepy.costs.interpolation import merge_times, nearest_rows
 from fmepy.errors import ArgumentError, DataError, SimulationError
 from fmepy.expressions.equations import names_in
 from fmepy.models.apart import RunsApart
-from fmepy.models.base import bound_to, engine_of, equations_hint
+from fmepy.models.base import engine_of, equations_hint
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.entity import EntityModel
 from fmepy.models.from_rest import opened, start_name
@@ -41,8 +41,6 @@ DEFECT = 1e-8
 LONGEST = 1.0
 """Change of an unknown in a step, relative to its size."""
 _T = TypeVar("_T")
-_RUNS = 30
-"""Evaluations that are expected of a search."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +285,7 @@ class Segments:
                 mine = record.rows[of == k]
                 is_last = k == len(cuts) - 2
                 times = merge_times(x[mine]) if is_last else merge_times(cuts[k + 1 : k + 2], x[mine])
-                bounds.append(bound_to(model, self.names, times=times, start=float(cuts[k])))
+                bounds.append(model.bind(self.names, times=times, start=float(cuts[k])))
                 self._segment[mine], row[mine] = s, n_rows + nearest_rows(times, x[mine])
                 s, n_rows = s + 1, n_rows + len(times)
         self.runs = RunsApart(bounds)
@@ -305,10 +303,8 @@ class Segments:
         self._words = packed(self._readings)
 
     def on_engine(self, record: Record) -> Any:
-        """Return the opened model of a record on the engine that suits so many runs."""
-        n = len(self.begins) * _RUNS
-        whole = bound_to(record.model, self.names, times=record.closed.times, runs=n)
-        chosen = engine_of(whole) or record.model.engine
+        """Return the opened model of a record on the engine of its first run."""
+        chosen = engine_of(record.model.bind(self.names, times=record.closed.times)) or record.model.engine
         self.engine = chosen
         return record.model if chosen == record.model.engine else record.model.replace(engine=chosen)
 
@@ -344,7 +340,7 @@ class Segments:
                 if np.isin(asked, has).all():
                     Y[of == k] = apart.rows[apart.first[s + k] + np.searchsorted(has, asked)][:, apart.places[0]]
                     continue
-                bound = bound_to(model, self.names, times=asked, start=float(record.cuts[k]))
+                bound = model.bind(self.names, times=asked, start=float(record.cuts[k]))
                 with contextlib.suppress(SimulationError):
                     Y[of == k] = bound.simulate(np.concatenate([record.full(at.theta)[self._dyn], at.X[s + k]]))
             tables.append(pd.DataFrame(Y, columns=list(model.var_names)))

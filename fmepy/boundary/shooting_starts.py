@@ -96,7 +96,7 @@ def _observer(record: Record, seen: Mapping[str, tuple[Vector, Vector]]) -> Any:
     if sets:
         words: dict[str, Any] = {"atol": dict(zip(d.states, model.scaled_options().atol.tolist(), strict=True))}
         if model.chooses_engine and d.equations is not None:
-            words["engine"] = "numba"  # a run begins anew at every datum, which costs this one least
+            words["engine"] = "compiled"  # a run begins anew at every datum, which costs this one least
         model = model.replace(events=[*(e.row(d.states) for e in d.events), *sets], **words)
     return model.bind(record.moved, times=record.cuts[:-1])
 

@@ -7,7 +7,7 @@ A new kind of cost provides
 
 1. ``parms`` (Series), ``lower`` and ``upper`` (Series: declared bounds, infinite where there is none);
 2. ``__call__(parms=None)``: a `ModCost` (least squares) or a float, -2 log L;
-3. ``bind(names=None, *, hold_engine=False, runs=1)``; both words mean what they mean for a model, and are passed on;
+3. ``bind(names=None, *, hold_engine=False)``; the word means what it means for a model, and is passed on;
 4. ``replace(**arguments)``, and ``a + b`` in the order written.
 
 Costs are immutable. What is fixed at preparation (which observations are used, their weights, their groups) never
@@ -323,7 +323,7 @@ class Cost(Protocol):
         """Return a ModCost (least squares) or -2 log L (a float)."""
         ...
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundCost:
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundCost:
         """Return the cost as a function of the parameters `names` (None: all)."""
         ...
 
@@ -395,9 +395,7 @@ class AddableCost:
         return None
 
     @classmethod
-    def bind_together(
-        cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
-    ) -> Any:
+    def bind_together(cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False) -> Any:
         """Return the bound cost of parts with the same `shared_run`: their residuals one after the other.
 
         It has `pieces` (the `CostData` of every part) and ``modcosts(theta)`` (a list of `ModCost`, one per part).

@@ -25,7 +25,7 @@ from fmepy.costs.base import (
 )
 from fmepy.costs.said_noise import SaidNoise, said_noise
 from fmepy.errors import ArgumentError
-from fmepy.models.base import Model, bound_to, keep_within, tightened
+from fmepy.models.base import Model, keep_within, tightened
 from fmepy.models.mapped import MappedModel
 from fmepy.parameters.functions import TransformedFunction
 from fmepy.parameters.mapped import Mapped, Transforms, transforms_of
@@ -153,7 +153,7 @@ class MappedCost(Mapped, AddableCost):
     def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundMapped:
         """Return the cost as a function of the mapped parameters `names` (None: all)."""
         map = self.map(self.checked_names(names))
-        return mapped(bound_to(self.inner, map.full_names, **words), map, self.inner)
+        return mapped(self.inner.bind(map.full_names, **words), map, self.inner)
 
     @property
     def said_noise(self) -> SaidNoise | None:

@@ -250,16 +250,14 @@ class PredictionErrorCost(SimulationCost):
 
     # --- gains that break the predictor
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> Any:
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> Any:
         """Return the cost as a function of the parameters `names` (None: all); see `SimulationCost.bind`."""
-        return self._guarded(super().bind(names, hold_engine=hold_engine, runs=runs))
+        return self._guarded(super().bind(names, hold_engine=hold_engine))
 
     @classmethod
-    def bind_together(
-        cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
-    ) -> Any:
+    def bind_together(cls, parts: Sequence[Any], names: Sequence[str], *, hold_engine: bool = False) -> Any:
         """Return costs of one corrected model as one function: a cost by itself."""
-        bound = super().bind_together(parts, names, hold_engine=hold_engine, runs=runs)
+        bound = super().bind_together(parts, names, hold_engine=hold_engine)
         return parts[0]._guarded(bound)
 
     def _guarded(self, bound: Any) -> Any:

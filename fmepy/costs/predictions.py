@@ -22,7 +22,7 @@ from fmepy.costs.base import OfData
 from fmepy.costs.interpolation import Lookup, Places, merge_times, stack, values_of_many
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
-from fmepy.models.base import BoundModel, bound_to, engine_of, keep_within, simulate_many, tightened
+from fmepy.models.base import BoundModel, engine_of, keep_within, simulate_many, tightened
 from fmepy.models.entity import EntityModel
 from fmepy.numerics.finite import all_finite
 from fmepy.parameters.named import values_by_name
@@ -388,7 +388,7 @@ class OfPredictions(OfData):
 
 
 def predictions_of(
-    model: Any, places: Sequence[Places], data: Comparison, names: Sequence[str], *, runs: int = 1, **words: Any
+    model: Any, places: Sequence[Places], data: Comparison, names: Sequence[str], **words: Any
 ) -> PredictionsOfRun:
     """Return what a model predicts at several places, one after the other, from one run.
 
@@ -400,12 +400,12 @@ def predictions_of(
         The observations, those of all places; further places may follow.
     names : sequence of str
         The parameters that theta shall hold.
-    runs, **words
+    **words
         Of the model's ``bind``.
     """
     grid = np.asarray(model.times, dtype=float)
     times = None if all(p.reads_grid for p in places) else merge_times(*(p.rows_wanted(grid) for p in places))
-    bound = bound_to(model, names, runs=runs, times=times, **words)
+    bound = model.bind(names, times=times, **words)
     rows = np.asarray(bound.times, dtype=float)
     lookup = stack([p.lookup(rows, grid, bound.var_names) for p in places])
     return PredictionsOfRun(bound, lookup, places, data, {str(k): float(v) for k, v in model.parms.items()})
@@ -416,8 +416,6 @@ def predictions_by_entity(
     places: Sequence[Places],
     data: Comparison,
     names: Sequence[str],
-    *,
-    runs: int = 1,
     **words: Any,
 ) -> PredictionsByEntity:
     """Return what the models of several entities predict.
@@ -427,8 +425,8 @@ def predictions_by_entity(
     models : sequence of EntityModel
     places : sequence of Places
         Their `runs` are places in `models`.
-    data, names, runs, **words
-        As for `predictions_of`; each of the `runs` is one of every entity.
+    data, names, **words
+        As for `predictions_of`.
     """
     starts = np.cumsum([0, *(len(p.names) for p in places)])
     parts, rows = [], []
@@ -437,6 +435,6 @@ def predictions_by_entity(
         rows.append(np.concatenate([own + start for own, start in zip(mine, starts, strict=False)]))
         at = [p.only(own) for p, own in zip(places, mine, strict=True)]
         own = data.only(rows[-1][rows[-1] < len(data)])
-        parts.append(predictions_of(model, at, own, names, runs=runs * len(models), **words))
+        parts.append(predictions_of(model, at, own, names, **words))
     theta0 = values_by_name(models[0].parameters.parms, names)
     return PredictionsByEntity(parts, rows, [model.told for model in models], theta0, data)

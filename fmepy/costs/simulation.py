@@ -399,14 +399,14 @@ class SimulationCost(RunsOfCost, AddableCost):
         cost: ModCost = self._bound.modcost(merge_parameters(self._own, parms).to_numpy(dtype=float))
         return cost
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> Any:
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> Any:
         """Return the cost as a function of the parameters `names` (None: all).
 
         A `BoundSimulation`; a `BoundNoisy`, which is -2 log L, where noise is said in words.
         """
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
-        words: dict[str, Any] = {"hold_engine": hold_engine, "runs": runs}
+        words: dict[str, Any] = {"hold_engine": hold_engine}
         if self.plain_run or self.noise is not None:
             return self.bind_together([self], wanted, **words)
         found = predictions_by_entity(self.models, [self.places], self.comparison, wanted, **words)
@@ -423,11 +423,9 @@ class SimulationCost(RunsOfCost, AddableCost):
         return self.predictor if self.plain_run else None
 
     @classmethod
-    def bind_together(
-        cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False, runs: int = 1
-    ) -> Any:
+    def bind_together(cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False) -> Any:
         """Return costs of the same model as one function; the model is run once for all of them."""
-        words: dict[str, Any] = {"hold_engine": hold_engine, "runs": runs}
+        words: dict[str, Any] = {"hold_engine": hold_engine}
         if any(part.noise is not None for part in parts):
             from fmepy.costs.measurement_noise import bound_with_noise
 

@@ -38,7 +38,7 @@ from fmepy.costs.modcost import ModCost, joined_costs
 from fmepy.costs.observations import warn_of_copy
 from fmepy.costs.said_noise import SaidNoise, joined_noise, said_noise
 from fmepy.errors import ArgumentError
-from fmepy.models.base import bound_to, engine_of, keep_within, runs_word, tightened
+from fmepy.models.base import engine_of, keep_within, tightened
 from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, values_by_name
 from fmepy.parameters.scales import marked
@@ -336,12 +336,12 @@ class SumCost(AddableCost):
         theta = merge_parameters(self.parms, parms).to_numpy(dtype=float)
         return self._bound.modcost(theta) if self._bound.gives_modcost else self._bound.minus2loglik(theta)
 
-    def bind(self, names: Sequence[str] | None = None, *, runs: int = 1, **words: Any) -> BoundSum:
+    def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundSum:
         """Return the sum as a function of the parameters `names` (None: all)."""
         names = as_parameters(names if names is None else [str(n) for n in names], self.parms, argument="names").names
-        return self._bind(names, runs, **words)
+        return self._bind(names, **words)
 
-    def _bind(self, names: tuple[str, ...], runs: int = 1, **words: Any) -> BoundSum:
+    def _bind(self, names: tuple[str, ...], **words: Any) -> BoundSum:
         blocks = []
         for members in self._shared_runs():
             part, costs = self.parts[members[0]], tuple(self.parts[k] for k in members)
@@ -351,10 +351,10 @@ class SumCost(AddableCost):
             asked = mine or known[:1]
             if part_shares_runs(part):
                 bind = type(part).bind_together
-                bound = bind(costs, asked, **words, **runs_word(bind, runs))
+                bound = bind(costs, asked, **words)
                 pieces = tuple(bound.pieces)
             else:
-                bound = bound_to(part, asked, runs=runs, **words)
+                bound = part.bind(asked, **words)
                 pieces = (cost_data(bound),)
             selected = Selected.by_name(names, {n: n for n in mine}, dict(zip(asked, bound.theta0, strict=True)))
             blocks.append(_Block(bound, selected, members, costs, pieces))

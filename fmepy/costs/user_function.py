@@ -30,7 +30,6 @@ from fmepy.costs.mapped import mapped
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.objective import Objective, count_bad
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.models.base import bound_to
 from fmepy.models.mapped import with_values
 from fmepy.models.simulator import BoundAnew, Simulator, TableFunction
 from fmepy.parameters.functions import UserFunction
@@ -71,7 +70,6 @@ def as_objective(
     args: Any = (),
     kwargs: Any = None,
     hold_engine: bool = False,
-    runs: int = 1,
 ) -> Objective:
     """Return whatever the user gave as `f` as one objective, together with its parameters.
 
@@ -89,8 +87,6 @@ def as_objective(
         Passed on to `f` and `jac`.
     hold_engine : bool
         Stay with the engine that finished the first difficult run, so that the cost has no jumps.
-    runs : int
-        How often about the cost will be evaluated, see `fmepy.models.base`.
 
     Returns
     -------
@@ -127,7 +123,7 @@ def as_objective(
     if is_cost(f):
         _refuse_further(args, kwargs, "cost")
         parameters = as_parameters(p, f.parms)
-        rebind = partial(_bound_cost, f, parameters, runs=runs)
+        rebind = partial(_bound_cost, f, parameters)
         return _checked(
             Objective(
                 f, rebind(hold_engine=hold_engine), parameters, jac=_user_jac(jac, parameters, (), None), rebind=rebind
@@ -150,7 +146,7 @@ def as_objective(
 def _bound_cost(cost: Any, parameters: Parameters, **words: Any) -> Any:
     """Return a fmepy cost bound to these parameters, the free ones where lmfit fixes or ties some."""
     tied = ties_of(parameters)
-    bound = bound_to(cost, parameters.names if tied is None else tied.full_names, **words)
+    bound = cost.bind(parameters.names if tied is None else tied.full_names, **words)
     return bound if tied is None else mapped(bound, tied, cost)
 
 
@@ -282,7 +278,6 @@ def as_simulator(
     map: int | str | None = 0,
     args: Any = (),
     kwargs: Any = None,
-    runs: int = 1,
 ) -> Simulator:
     """Return whatever the user gave as a model as a function of the parameters `varied`.
 
@@ -300,8 +295,6 @@ def as_simulator(
         The column of x in a table: its position from 0, its name, or None for none. fmepy models know their own time.
     args, kwargs
         Passed on to a user's function.
-    runs : int
-        How often it will be run, about, see `fmepy.models.base.bound_to`.
 
     Raises
     ------
@@ -327,7 +320,7 @@ def as_simulator(
         )
     if is_model(func):
         _refuse_further(args, kwargs, "model")
-        return _model_simulator(func, parms, varied, runs)
+        return _model_simulator(func, parms, varied)
     if not callable(func):
         raise ArgumentError(f"`func` must be a fmepy model or a function of p; got {type(func).__name__}.")
     function = UserFunction(func, as_parameters(parms, argument="parms"), args, kwargs)
@@ -354,18 +347,18 @@ def _varied(varied: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
     return check_names([varied] if isinstance(varied, str) else varied, known, argument="parms")
 
 
-def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | None, runs: int) -> Simulator:
+def _model_simulator(model: Any, parms: UserParameters, varied: Sequence[str] | None) -> Simulator:
     given = as_parameters(parms, model.parms, argument="parms")
     start = merge_parameters(model.parms, parms)
     tied = Tied(given) if given.lmfit is not None and any(q.expr is not None for q in given.lmfit.values()) else None
     if tied is not None:  # tied parameters move with the free ones
         names = given.names if varied is None else _varied(varied, given.names)
         some = Selected.by_name(names, {n: n for n in names}, given.series())
-        source = BoundAnew(model, tied.full_names, [tied, some], runs)
+        source = BoundAnew(model, tied.full_names, [tied, some])
     else:
         names = given.names if varied is None else _varied(varied, tuple(map(str, start.index)))
         values = {} if parms is None else given.expand(given.values)
-        source = BoundAnew(with_values(model, values), names, (), runs)
+        source = BoundAnew(with_values(model, values), names)
     return Simulator(
         names=names,
         theta0=start[list(names)].to_numpy(dtype=float, copy=True),

@@ -46,7 +46,7 @@ from fmepy.errors import ModelError, check_choice, listed
 from fmepy.expressions import conditions
 from fmepy.expressions.equations import Equations, number, symbol
 from fmepy.expressions.functions import FUNCTIONS
-from fmepy.expressions.nodes import shared, shared_in
+from fmepy.expressions.nodes import shared
 from fmepy.expressions.text import exact_exponent
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
@@ -107,9 +107,8 @@ def as_model(
     if kind == "ode":
         found = made.equations(kind, symbol("t"), {}, outputs, lambda x, f: f)
         e = found.equations
-        many = len(shared_in([*e.rates, *(value for _, value in e.outputs)])) > MOST_SHARED
         return OdeModel(
-            e, state=found.state, times=times, parms=found.parms, engine="numba" if many else "auto",
+            e, state=found.state, times=times, parms=found.parms,
             forcings={f.name: f for f in made.series.values() if f.name in found.equations.forcings},
         )  # fmt: skip
     import sympy

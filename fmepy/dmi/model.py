@@ -324,9 +324,7 @@ class ModularModel(SimulatedModel):
         out: IntVector = whole.astype(np.intp)
         return out
 
-    def bind(
-        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
-    ) -> BoundModular:
+    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundModular:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
         Parameters

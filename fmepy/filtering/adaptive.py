@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol
@@ -34,8 +35,7 @@ from fmepy.filtering.run import Functions
 from fmepy.filtering.statespace import StateSpace
 from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, Tolerances
 from fmepy.models.engines.base import SolverOptions
-from fmepy.models.engines.diffsl import NotCompilableError
-from fmepy.models.engines.diffsol import DiffsolStepper, is_available
+from fmepy.models.engines.explicit import DopriStepper
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.running.accuracy import RELATIVE
 from fmepy.models.running.forcings import Forcing
@@ -170,7 +170,7 @@ class _BySolver:
         self._low = np.tril_indices(self._n)
         self._space, self._curved = space, curved
         self._layout = InputLayout(len(space.parameters) + 1, len(forcings))
-        self._accuracy, self._limited = accuracy, bool(np.isfinite(accuracy.max_step))
+        self._accuracy = accuracy
         tangent, noise = accuracy.of_tangent.ravel(), accuracy.of_noise[self._low]
         self._atol: Vector = np.concatenate([accuracy.of_states, tangent, noise])
         self._timelines: dict[tuple[float, float], tuple[Timeline, tuple[Segment, ...]]] = {}
@@ -227,11 +227,9 @@ class _BySolver:
         if not self._space.is_traced:
             return _Augmented(None, None)
         system = _augmented(self._space, self._curved)
-        if self._limited or not is_available():  # without it LSODA goes through the same system, its stops known
-            return _Augmented(system, None)
         try:
-            return _Augmented(system, DiffsolStepper(system, self._accuracy.rtol, self._atol))
-        except NotCompilableError:
+            return _Augmented(system, DopriStepper(system, self._accuracy.rtol, self._atol, self._accuracy.max_step))
+        except NotWritableError:  # LSODA goes through the same system, its stops known
             return _Augmented(system, None)
 
     def _cut(self, start: float, end: float) -> tuple[Timeline, tuple[Segment, ...]]:

@@ -291,7 +291,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         except SimulationError:
             return np.inf
 
-    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False, runs: int = 1) -> BoundFimlof:
+    def bind(self, names: Sequence[str] | None = None, *, hold_engine: bool = False) -> BoundFimlof:
         """Return the cost as a function of the parameters `names` (None: all)."""
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
@@ -303,7 +303,6 @@ class FimlofCost(ModelsOfCost, AddableCost):
             wanted,
             self._bounds(),
             hold_engine=hold_engine,
-            runs=runs,
         )
 
     def replace(self, **arguments: Any) -> FimlofCost:

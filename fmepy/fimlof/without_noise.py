@@ -33,7 +33,7 @@ from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.specification import FIXED, Specification
-from fmepy.models.base import bound_to, keep_within, tightened
+from fmepy.models.base import keep_within, tightened
 from fmepy.models.entity import EntityModel
 from fmepy.models.running.switches import as_choices
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
@@ -199,7 +199,7 @@ class Runs:
         for i, model in enumerate(models):
             mine = [e.times for e, own in zip(self._entities, kind, strict=True) if own == i]
             times = np.unique(np.concatenate(mine))
-            self._bounds.append(bound_to(model, names, times=times, **words) if len(times) else None)
+            self._bounds.append(model.bind(names, times=times, **words) if len(times) else None)
         self._rows = [
             slice(0) if self._bounds[i] is None else np.searchsorted(self._bounds[i].times, e.times)
             for e, i in zip(self._entities, kind, strict=True)

@@ -27,7 +27,7 @@ from fmepy.costs.said_noise import SaidNoise
 from fmepy.costs.user_function import as_simulator, is_model
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you_mean, listed
 from fmepy.fitting.reading import SCALES, ends_of_reading, sds_of_draws, sds_of_fit, transforms
-from fmepy.models.base import bound_to, keep_within, simulate_many
+from fmepy.models.base import keep_within, simulate_many
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names
@@ -242,7 +242,7 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[str, Vector, 
             )
         check_scale(draws, scale_taken(model, names), "fit")
         words = {} if times is None else {"times": np.asarray(times, dtype=float)}
-        bound = bound_to(model, used, runs=len(draws), **words)
+        bound = model.bind(used, **words)
         Y, why = simulate_many(bound, draws[used].to_numpy(dtype=float))
         return (
             str(getattr(model, "x_name", "time")),

@@ -16,7 +16,6 @@ from fmepy.fitting.refits import HeldParameter
 from fmepy.fitting.result import ModFit
 from fmepy.parameters.named import check_names
 
-_OF_A_PROFILE = 100  # evaluations for the limits of one parameter, about
 _COARSE = 9  # places of a profile of which only the limits are wanted
 
 
@@ -77,7 +76,7 @@ def confidence(
         raise ArgumentError("confidence() profiles the residuals of the data alone; this fit has a prior.")
     if fit.is_scalar:
         raise ArgumentError("confidence() tests sums of squares; this cost is one number, -2 log L. Use profile().")
-    best = optimum_of(f, fit, args=args, kwargs=kwargs, runs=_OF_A_PROFILE * len(wanted))
+    best = optimum_of(f, fit, args=args, kwargs=kwargs)
     if fit.at_bound:
         raise ArgumentError(
             f"The fit lies on a bound of {listed(fit.at_bound)}, where profiles have no two sides. Fit again with "

@@ -202,7 +202,7 @@ def _start(
         if is_cost(f):
             names = list(check_names(names, f.parms.index, argument="ranges"))
         start = {n: 0.5 * (low + high) for n, (low, high) in zip(names, box, strict=True)}
-    objective: Objective = as_objective(f, start, args=args, kwargs=kwargs, hold_engine=True, runs=10_000)
+    objective: Objective = as_objective(f, start, args=args, kwargs=kwargs, hold_engine=True)
     lower, upper = objective.lower, objective.upper
     if fit is not None:
         check_belongs(objective, fit)

@@ -31,7 +31,6 @@ from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
-_OF_A_SEARCH, _OF_A_WIDE_SEARCH = 20, 1000  # evaluations from one start, about
 _INTERRUPTED = "Interrupted by Ctrl-C: the best parameters so far, without derivatives."
 
 
@@ -151,8 +150,7 @@ def modFit(
     if method is not None:
         check_choice(method, METHODS, "method")
     starts = as_starts(starts)
-    runs = _evaluations(starts, method)
-    objective = as_objective(f, p, jac=jac, args=args, kwargs=kwargs, hold_engine=True, runs=runs)
+    objective = as_objective(f, p, jac=jac, args=args, kwargs=kwargs, hold_engine=True)
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
     known = as_prior(prior, objective.parameters)
@@ -183,13 +181,6 @@ def _teller(progress: Any) -> Callable[[int, float], object] | None:
         progress(done, 0)
 
     return told
-
-
-def _evaluations(starts: int | pd.DataFrame, method: str | None) -> int:
-    """Return how often the cost will be evaluated, about."""
-    n = starts if isinstance(starts, int) else len(starts)
-    searches_widely = method is not None and METHODS[method].box
-    return n * (_OF_A_WIDE_SEARCH if searches_widely else _OF_A_SEARCH)
 
 
 def method_for(method: str | None, objective: Objective, prior: Prior | None) -> str:

@@ -92,14 +92,13 @@ def optimum_of(
     prior: Any = None,
     args: Any = (),
     kwargs: Any = None,
-    runs: int,
 ) -> Optimum:
     """Return the optimum of a fit, looked for once more from its end; refuse what is not the cost that was fitted."""
     if not isinstance(fit, ModFit):
         raise ArgumentError(f"`fit` must be a result of modFit; got {type(fit).__name__}. Pass modFit(f, p).")
     if method is not None:
         check_choice(method, METHODS, "method")
-    objective = as_objective(f, start_of(fit), jac=jac, args=args, kwargs=kwargs, hold_engine=True, runs=runs)
+    objective = as_objective(f, start_of(fit), jac=jac, args=args, kwargs=kwargs, hold_engine=True)
     if objective.is_scalar != fit.is_scalar:
         kinds = "one number, -2 log L", "a sum of squares"
         has, was = kinds if objective.is_scalar else kinds[::-1]

@@ -15,7 +15,7 @@ from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.fitting.reading import sds_of_fit, transforms
 from fmepy.fitting.refits import HeldPrediction
 from fmepy.fitting.result import ModFit
-from fmepy.models.base import bound_to, keep_within
+from fmepy.models.base import keep_within
 from fmepy.models.entity import EntityModel
 from fmepy.models.mapped import MappedModel
 from fmepy.numerics.differences import central_differences
@@ -40,8 +40,6 @@ class Predicted:
     variable : str
     time : float
     entity : str or None
-    runs : int
-        How often it will be run, about.
     """
 
     model: Any
@@ -49,7 +47,6 @@ class Predicted:
     variable: str
     time: float
     entity: str | None
-    runs: int
     lower: Vector
     upper: Vector
     _bound: Any = field(default=None, init=False)
@@ -85,13 +82,13 @@ class Predicted:
         if self._bound is None:
             known = set(map(str, self.model.parms.index))
             take = np.array([i for i, n in enumerate(self.names) if n in known], dtype=np.intp)
-            bound = bound_to(self.model, [self.names[i] for i in take], runs=self.runs, times=np.array([self.time]))
+            bound = self.model.bind([self.names[i] for i in take], times=np.array([self.time]))
             keep_within(bound, self.lower[take], self.upper[take])
             self._bound = bound, take
         return self._bound  # type: ignore[no-any-return]    # filled just above
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.model, self.names, self.variable, self.time, self.entity, self.runs, self.lower, self.upper
+        return self.model, self.names, self.variable, self.time, self.entity, self.lower, self.upper
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]    # as it was made
@@ -123,7 +120,7 @@ class _OfFunction:
 
 
 def predictions_asked(
-    prediction: Any, f: Any, objective: Objective, runs: int
+    prediction: Any, f: Any, objective: Objective
 ) -> tuple[dict[str, HeldPrediction], dict[str, Predicted]]:
     """Return what `prediction` asks for, by a label; and what that is of a model: nothing of functions.
 
@@ -142,7 +139,7 @@ def predictions_asked(
         return {k: HeldPrediction(g.value, g.gradient) for k, g in made.items()}, {}
     found, of = dict[str, HeldPrediction](), dict[str, Predicted]()
     for one in [prediction] if isinstance(prediction, tuple) else list(_several(prediction)):
-        for p in _of_model(one, f, objective, runs):
+        for p in _of_model(one, f, objective):
             label = f"{p.variable} at {p.time:.6g}" + ("" if p.entity is None else f", {p.entity}")
             found[label], of[label] = HeldPrediction(p.value, p.gradient), p
     return found, of
@@ -177,7 +174,7 @@ def _several(prediction: Any) -> Sequence[Any]:
     raise ArgumentError(f"`prediction` must be {_WANTED}; got {prediction!r}.")
 
 
-def _of_model(one: Any, f: Any, objective: Objective, runs: int) -> list[Predicted]:
+def _of_model(one: Any, f: Any, objective: Objective) -> list[Predicted]:
     if not (isinstance(one, tuple) and len(one) in (2, 3) and isinstance(one[0], str)):
         raise ArgumentError(f"`prediction` must be {_WANTED}; got {one!r}.")
     variable, times, entity = one if len(one) == 3 else (*one, None)
@@ -197,7 +194,7 @@ def _of_model(one: Any, f: Any, objective: Objective, runs: int) -> list[Predict
         told = f"{outside[0]:g}" if outside.size and np.isfinite(outside[0]) else repr(times)
         raise ArgumentError(f"`prediction`: the time {told} lies outside those of the model, {first:g} to {last:g}.")
     words = objective.parameter_names, variable
-    return [Predicted(model, *words, float(t), label, runs, objective.lower, objective.upper) for t in at]
+    return [Predicted(model, *words, float(t), label, objective.lower, objective.upper) for t in at]
 
 
 def _model_behind(f: Any, variable: str, entity: Any) -> tuple[Any, str | None]:

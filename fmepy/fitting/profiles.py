@@ -29,8 +29,6 @@ from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import check_names
 from fmepy.types import UserBounds
 
-_OF_A_SIDE = 60  # evaluations, about
-
 
 @interruptible(lambda found: found.message)
 def profile(
@@ -143,14 +141,13 @@ def profile(
     """
     level = between_0_and_1(level, "level")
     num = whole_number(num, "num", 5)
-    best = optimum_of(f, fit, lower=lower, upper=upper, method=method, jac=jac, prior=prior, args=args, kwargs=kwargs,
-                      runs=_OF_A_SIDE * 2 * len(fit.names) if isinstance(fit, ModFit) else 1)  # fmt: skip
+    best = optimum_of(f, fit, lower=lower, upper=upper, method=method, jac=jac, prior=prior, args=args, kwargs=kwargs)
     things: dict[str, Held] = {}
     of_model: dict[str, Predicted] = {}
     if which is not None or prediction is None:
         things |= {name: HeldParameter(best.names.index(name)) for name in _names(which, best, f)}
     if prediction is not None:
-        asked, of_model = predictions_asked(prediction, f, best.search.objective, _OF_A_SIDE * 2)
+        asked, of_model = predictions_asked(prediction, f, best.search.objective)
         things |= asked
     found = walk_all(best, things, [level], num, executor=executor, progress=progress, checkpoint=checkpoint)
     return profile_of(found, things, level, table_of(of_model, fit, found.best.theta))

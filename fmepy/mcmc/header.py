@@ -17,6 +17,7 @@ from fmepy.mcmc.runner import Job, Plan
 from fmepy.mcmc.target import Target, Variances
 from fmepy.types import Matrix, Vector
 
+_ONE_LOOP = {"numba", "explicit", "compiled"}  # names of the compiled loop, old and new; its values are checked too
 _AGREE = 1e-9  # relative; the cost at the start must be the one that the checkpoint keeps
 
 
@@ -28,7 +29,6 @@ def header_of(
     starts: Matrix,
     jobs: list[Job],
     every: int,
-    runs: int,
 ) -> dict[str, Any]:
     """Return the header of a new chain, as JSON keeps it."""
     objective, var = target.objective, target.variances
@@ -65,7 +65,6 @@ def header_of(
         "burninlength": plan.burninlength,
         "interval": plan.interval,
         "every": every,
-        "runs": runs,
         "jobs": [
             {
                 "number": j.number,
@@ -86,10 +85,7 @@ def _plain_entropy(entropy: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """What a header holds, checked: `header` is all of it, as it stands there; `jump` is None for a function.
-
-    `runs` is what the problem was bound with, from which its engine follows (1 where an older fmepy wrote the header).
-    """
+    """What a header holds, checked: `header` is all of it, as it stands there; `jump` is None for a function."""
 
     header: dict[str, Any]
     names: tuple[str, ...]
@@ -106,7 +102,6 @@ class Kept:
     settings: dict[str, Any]
     plan: Plan
     every: int
-    runs: int
     jobs: list[Job]
 
     @classmethod
@@ -159,7 +154,6 @@ class Kept:
             settings=settings,
             plan=plan,
             every=_number(header, "every", 1),
-            runs=_number({"runs": 1, **header}, "runs", 1),
             jobs=jobs,
         )
 
@@ -167,7 +161,7 @@ class Kept:
         """Raise an ArgumentError if `objective` is another problem, by its parameters, its kind, its data."""
         now = objective.identity
         for name, value in self.problem.items():
-            if value != now.get(name):
+            if value != now.get(name) and not {value, now.get(name)} <= _ONE_LOOP:
                 raise ArgumentError(
                     f"The checkpoint is of another problem: its {name} is {value!r}, that of `f` is {now.get(name)!r}. "
                     "Give the same `f` (and args, kwargs), or begin a new chain in another folder."

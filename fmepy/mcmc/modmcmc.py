@@ -189,8 +189,7 @@ def modMCMC(
     chains = whole_number(chains, "chains", 1)
     every = whole_number(checkpoint_every, "checkpoint_every", 1)
     first, starts, chains = as_starts(p, chains)
-    runs = niter * chains * SAMPLERS[method].runs
-    objective = as_objective(f, first, args=args, kwargs=kwargs, runs=runs)
+    objective = as_objective(f, first, args=args, kwargs=kwargs)
     if starts is None:
         starts = objective.theta0[None, :].copy()
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
@@ -217,7 +216,7 @@ def modMCMC(
     folder = None if checkpoint is None else Folder(checkpoint)
     with nullcontext() if folder is None else folder.held(new=True):
         if folder is not None:
-            folder.create(header_of(asdict(settings), target, plan, proposal, starts, jobs, every, runs))
+            folder.create(header_of(asdict(settings), target, plan, proposal, starts, jobs, every))
         ran = run_chains(kernel, target, plan, jobs, folder=folder, every=every, executor=executor, progress=progress)
     return assembled(target, plan, settings, ran)
 
@@ -327,7 +326,7 @@ def _objective_of(kept: Kept, f: Any, args: tuple[Any, ...], kwargs: Mapping[str
     start = kept.starts[0]
     first: Any = start.copy() if kept.positional else dict(zip(kept.names, map(float, start), strict=True))
     try:
-        return as_objective(f, first, args=args, kwargs=kwargs, runs=kept.runs)
+        return as_objective(f, first, args=args, kwargs=kwargs)
     except ArgumentError as error:
         raise ArgumentError(f"The checkpoint is of another problem: {error}") from error
 

@@ -12,7 +12,7 @@ A new kind of model provides
 3. ``__call__(parms=None, times=None)``: the table, first column ``time`` (or what the model's `x_name` says, where
    rows are no times), one column per variable. The run always
    starts at ``model.times[0]``; `times` only says at which times rows are wanted, and may not lie before the start;
-4. ``bind(names=None, *, times=None, hold_engine=False, runs=1)``, as below; `runs` may be left out (`bound_to` asks);
+4. ``bind(names=None, *, times=None, hold_engine=False)``, as below;
 5. ``replace(**arguments)``: a changed copy; dicts are merged.
 
 `models.dynamic.Runnable` has the table and the checks; `models.simulated.SimulatedModel` is complete but for the run.
@@ -35,9 +35,7 @@ needs to remember (retries, the engine in use) lives in the bound model.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -105,25 +103,6 @@ class BoundModel(Protocol):
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par): the derivatives of Y to theta."""
         ...
-
-
-def bound_to(thing: Any, names: Sequence[str] | None, *, runs: int = 1, **words: Any) -> Any:
-    """Return ``thing.bind(names, **words)`` of a model or cost, told that it will be run `runs` times.
-
-    The way to say `runs`: models and costs whose ``bind`` does not know the word are bound without it.
-    """
-    return thing.bind(names, **words, **runs_word(thing.bind, runs))
-
-
-def runs_word(bind: Callable[..., Any], runs: int) -> dict[str, int]:
-    """Return ``{"runs": runs}`` if there is anything to say and the function knows the word, else nothing."""
-    return {"runs": runs} if runs > 1 and _knows_runs(getattr(bind, "__func__", bind)) else {}
-
-
-@lru_cache(maxsize=64)  # reading a signature takes longer than most of what is bound
-def _knows_runs(function: Callable[..., Any]) -> bool:
-    known = inspect.signature(function).parameters
-    return "runs" in known or any(p.kind is p.VAR_KEYWORD for p in known.values())
 
 
 def engine_of(bound: Any) -> str:
@@ -240,16 +219,11 @@ class Model(Protocol):
         """Run the model and return its table."""
         ...
 
-    def bind(
-        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
-    ) -> BoundModel:
+    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundModel:
         """Return the model as a function of the parameters `names` (None: all), with rows at `times`.
 
         hold_engine : after the first run that another engine had to finish, stay with that engine, so that a cost
         built on it has no jumps (fits ask for this).
-        runs : how often it will be run, about: questions that know it (chains, ensembles, several starts) say so, and
-        a model may take an engine that is worth its preparation then. Whatever it takes follows from the model, its
-        parameters and this number alone.
         """
         ...
 

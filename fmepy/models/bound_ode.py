@@ -12,11 +12,9 @@ import numpy as np
 from fmepy.errors import ModelError, SimulationError
 from fmepy.models.base import one_by_one
 from fmepy.models.bound import BoundDynamic
-from fmepy.models.engines import explicit, registry
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.engines.trial import TRIAL, runs_that_pay
 from fmepy.models.running.accuracy import RESOLVED, unresolved
 from fmepy.models.running.array_rates import ArraysAt
 from fmepy.models.running.delayed import make_delayed_runner
@@ -46,7 +44,6 @@ class BoundOde(BoundDynamic):
         times: Vector,
         hold_engine: bool,
         options: SolverOptions | None = None,
-        runs: int = 1,
         start: float | None = None,
     ) -> None:
         d = model.definition
@@ -54,8 +51,7 @@ class BoundOde(BoundDynamic):
         self._options = options  # None: the model's, looked up at the first run
         self._limits: list[float] | None = None
         self._model, self._hold = model, hold_engine
-        limited = bool(np.isfinite(model.options.max_step))
-        self._engines: list[Engine] = [model._engine, *registry.heirs(model._engine, d, limited)]
+        self._engines_in_order: list[Engine] | None = None if options is None else list(model.engines)  # a first run
         event_times = np.array([e.time for e in model.definition.events])
         begins = float(model.times[0] if start is None else start)
         if d.has_delays and begins != model.times[0]:
@@ -67,28 +63,18 @@ class BoundOde(BoundDynamic):
         self._grid = np.concatenate([[begins], model.times[model.times > begins]])  # of fixed steps
         self._runners: dict[tuple[str, str], Runner | None] = {}
         self._slopes: Outputs | None = None
-        if model.chooses_engine and runs >= runs_that_pay(len(d.states)):
-            self._choose(runs)
 
-    def _choose(self, runs: int) -> None:
-        """Take the explicit engine for many runs, if one as a trial shows that it suits the model."""
-        why = explicit.ENGINE.why_not(self._definition) or self._model.remembered(
-            (self._base.tobytes(), self.times.tobytes(), self._timeline.start), self._why_not_many
-        )
-        if not why:
-            self._engines.insert(0, explicit.ENGINE)
-        taken = f"{self.engine}, compiled" if not why else f"{self.engine}: {why}"
-        logger.info("For %d runs the model runs on %s.", runs, taken)
+    @property
+    def _engines(self) -> list[Engine]:
+        """The engines in the order in which they try a run; first the one that finished the model's first run."""
+        if self._engines_in_order is None:
+            self._engines_in_order = list(self._model.engines_of_runs())
+        return self._engines_in_order
 
-    def _why_not_many(self) -> str:
-        """Return why the explicit engine does not suit the model at its own parameters, or an empty string."""
-        trial = self._runner(TRIAL, "plain")
-        assert trial is not None, "every engine runs a model without sensitivities"
-        try:
-            trial.run(self._base)
-        except SimulationError as error:
-            return f"in a run as a trial {error}"
-        return ""
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """The engines in the order in which they try the next run."""
+        return tuple(self._engines)
 
     @property
     def engine(self) -> str:
@@ -139,7 +125,7 @@ class BoundOde(BoundDynamic):
                 self.retries += 1
                 if self._hold:
                     first = TAKEN_OVER if engine.name == RETRY.name else engine
-                    self._engines = [first, *self._engines[i + 1 :]]
+                    self._engines_in_order = [first, *self._engines[i + 1 :]]
             if hits is not None:
                 hits += own
             return out

@@ -327,7 +327,7 @@ def _made(model: Any, source: Any, definition: Definition, words: dict[str, Any]
     """Return the model of a source; where "auto" chose the engine, on the one that begins anew at little cost."""
     if getattr(model, "chooses_engine", False) and definition.equations is not None:
         try:
-            made = model.of_equations(source, engine="numba", **words)
+            made = model.of_equations(source, engine="compiled", **words)
         except ModelError:
             return model.of_equations(source, **words)
         made.engine_note = (

@@ -53,8 +53,8 @@ class DifferenceModel(DynamicModel):
         states, forcings and time of their own row.
     forcings : mapping of str to series, optional
         Inputs, as in `OdeModel`.
-    engine : {"auto", "numba", "python"}
-        "numba" compiles, and refuses what cannot be; "auto" compiles what can be.
+    engine : {"auto", "compiled", "python"}
+        "compiled" refuses what cannot be; "auto" compiles what can be. ("numba" is an older name of "compiled".)
 
     Attributes
     ----------
@@ -101,8 +101,9 @@ class DifferenceModel(DynamicModel):
         forcings: Any = None,
         engine: str = "auto",
     ) -> None:
-        check_choice(engine, ("auto", "numba", "python"), "engine")
-        super().__init__("difference", step, locals(), 10**6 if engine == "numba" else MOST_TRACED_STATES)
+        engine = "compiled" if engine == "numba" else engine  # an older name
+        check_choice(engine, ("auto", "compiled", "python"), "engine")
+        super().__init__("difference", step, locals(), 10**6 if engine == "compiled" else MOST_TRACED_STATES)
         whole_steps(self.times, float(self.times[0]))
         self.engine, self.engine_note = _choose_engine(engine, self.definition)
         self._tell()
@@ -113,7 +114,6 @@ class DifferenceModel(DynamicModel):
         *,
         times: Any = None,
         hold_engine: bool = False,
-        runs: int = 1,
         start: float | None = None,
     ) -> BoundDifference:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
@@ -156,9 +156,9 @@ def _choose_engine(engine: str, definition: Definition) -> tuple[str, str]:
     if engine == "python":
         return "python", ""
     if definition.equations is not None:
-        return "numba", ""
-    if engine == "numba":
-        raise ModelError(f"`engine='numba'` needs equations, and the function gives none: {definition.note}.")
+        return "compiled", ""
+    if engine == "compiled":
+        raise ModelError(f"`engine='compiled'` needs equations, and the function gives none: {definition.note}.")
     return "python", definition.note
 
 
@@ -179,7 +179,7 @@ class BoundDifference(BoundDynamic):
         at = self._start + np.arange(self._steps[-1] + 1)
         self._U = np.ascontiguousarray(forcing_values(d.forcings, at).T)
         super().__init__(d, names, times, self._U[self._steps].T)
-        self.exact = model.engine == "numba"
+        self.exact = model.engine == "compiled"
         self._forget_compiled()
 
     def _forget_compiled(self) -> None:

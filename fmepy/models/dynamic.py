@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -124,9 +125,7 @@ class Runnable:
             )
         return chosen, rows
 
-    def bind(
-        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
-    ) -> BoundModel:
+    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundModel:
         """Return the model as a function of a plain vector."""
         raise NotImplementedError
 
@@ -163,10 +162,14 @@ class Runnable:
         else:
             bound = self.bind(times=times)
         theta = merge_parameters(self._parms, parms).to_numpy(dtype=float)
-        table = pd.DataFrame(bound.simulate(theta), columns=list(self.var_names))
+        table = pd.DataFrame(bound.simulate(theta), columns=self._columns)
         rows = bound.times
         table.insert(0, self.x_name, rows.astype(int) if np.equal(np.mod(rows, 1), 0).all() else rows)
         return table
+
+    @cached_property
+    def _columns(self) -> pd.Index:
+        return pd.Index(list(self.var_names))  # half of the time of a table is that of its labels
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_bound": None}  # what was compiled is made again where it is needed

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.models.base import bound_to
 from fmepy.models.from_rest import BoundFromRest, Rest, StartAtRest, opened, resting, start_name
 from fmepy.models.mapped import Around, BoundMappedModel, with_values
 from fmepy.parameters.entities import EntityParameters
@@ -103,8 +102,8 @@ class EntityModel(Around):
         own = self.parameters.map(self.k, chosen, moved)
         start = self.at_rest(chosen, hold_engine=words.get("hold_engine", False))
         if start is None:
-            return BoundMappedModel(bound_to(self.inner, moved, **words), own)
-        run = bound_to(self.inner, [*moved, *map(start_name, self.states)], **words)
+            return BoundMappedModel(self.inner.bind(moved, **words), own)
+        run = self.inner.bind([*moved, *map(start_name, self.states)], **words)
         return BoundFromRest(run, own, start)
 
     def at_rest(self, names: Sequence[str], **words: Any) -> StartAtRest | None:

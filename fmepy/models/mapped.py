@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.models.base import bound_to, engine_of, keep_within, simulate_many, tightened
+from fmepy.models.base import engine_of, keep_within, simulate_many, tightened
 from fmepy.parameters.mapped import HeldValues, Mapped
 from fmepy.parameters.maps import Map, many_of
 from fmepy.types import Cube, Matrix, UserParameters, Vector
@@ -136,7 +136,7 @@ class MappedModel(Around, Mapped):
     def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundMappedModel:
         """Return the model as a function of the mapped parameters `names` (None: all)."""
         map = self.map(self.checked_names(names))
-        return BoundMappedModel(bound_to(self.inner, map.full_names, **words), map)
+        return BoundMappedModel(self.inner.bind(map.full_names, **words), map)
 
 
 def with_values(model: Any, values: Mapping[str, float]) -> Any:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, check_choice, listed
+from fmepy.errors import ModelError, SimulationError, check_choice, listed
 from fmepy.expressions.equations import Equations
 from fmepy.models.bound_ode import BoundOde
 from fmepy.models.definition.definition import Definition
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines import registry
-from fmepy.models.engines.base import SolverOptions
+from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.diffsol import EXPLICIT
 from fmepy.models.running.accuracy import (
     MOST_FIXED_STEPS,
@@ -32,7 +33,6 @@ from fmepy.models.running.events import events_outside
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
 
-MOST_REMEMBERED = 32
 MOST_TRACED_STATES = 20
 """Vector functions with more states become loops over arrays: cell by cell they compile slower than they would gain."""
 _STEPPED_OVER = (
@@ -76,16 +76,15 @@ class OdeModel(DynamicModel):
         "subject", makes them the events of entities: ``model(entity="3")`` runs with the rows of one, and so does a
         cost with ``entity="subject"``. An event with a ``root`` in place of a time happens where that crosses zero, see
         Notes.
-    engine : {"auto", "diffsol", "numba", "scipy"}
-        "diffsol" compiles, and refuses what cannot be; "auto" uses it for what can be, and "numba" for many runs (some
-        hundreds: chains, ensembles, several starts) of a model that a run as a trial shows not to be stiff. "numba"
-        compiles too: the runs of a small model that is not stiff are some five times faster, sensitivities four to ten
-        times, but the first run waits, once on a machine, for some seconds of compilation. It finds out when a run is
-        stiff or blows up, and leaves such runs to diffsol or LSODA (counted as `retries`).
+    engine : {"auto", "compiled", "explicit", "diffsol", "scipy"}
+        "compiled" turns the equations into machine code and runs them by an explicit method; it finds out when a run is
+        stiff or blows up, and leaves such runs to diffsol or LSODA (counted as `retries`). "explicit" is the same.
+        "diffsol" is implicit. "auto" takes "compiled" for what has equations, and "scipy" for what has none; a model
+        that is stiff at its own parameters begins with diffsol. ("numba" is an older name of "explicit".)
     method : str, optional
-        Of diffsol: bdf (default), tr_bdf2, esdirk34, tsit45. Of numba: dopri5. Of scipy: lsoda (default), RK45, RK23,
-        DOP853, Radau, BDF, LSODA. Fixed steps: euler, rk4. A method chooses its engine. tsit45 has no step limit: on a
-        model that blows up it does not return.
+        Of explicit: dopri5. Of diffsol: bdf (default), tr_bdf2, esdirk34, tsit45. Of scipy: lsoda (default), RK45,
+        RK23, DOP853, Radau, BDF, LSODA. Fixed steps: euler, rk4. A method chooses its engine. tsit45 has no step limit:
+        on a model that blows up it does not return.
     dt : float, optional
         Step of euler and rk4; default (and at most): the distance of `times`.
     history : mapping of str to (float or str), optional
@@ -129,7 +128,7 @@ class OdeModel(DynamicModel):
     Sensitivities of models with equations are exact: the variational equations are solved beside the states (through
     initial values, events and switches too). Else they are central differences of runs at a thousandth of the
     tolerances, with the relative step ``(rtol / 1000)**(1/3)`` that balances truncation against the solver's error. A
-    compiled run that fails is tried once more with LSODA, with a bound on its effort; one of numba with diffsol first.
+    compiled run that fails is tried once more, with diffsol and then with LSODA, with a bound on its effort.
     A run in which a state runs to infinity is not: where the solver gave up, the state has grown more than a
     thousandfold and grows by a factor of e within 1e-8 of the run, or by more than 1e15 and within a thousandth of the
     run, or has grown by more than 1e100 (`SimulationError.exploded`).
@@ -155,7 +154,7 @@ class OdeModel(DynamicModel):
 
     **Delays.** ``lag(x, tau)`` in text, and in functions of named arguments that can be traced (`fmepy.lag`), is what a
     state x, or an expression of states, was at t - tau. A delay is a number, a parameter or an expression of
-    parameters; zero is the present, a negative one is a failed run. Such models run on "numba" alone, an explicit
+    parameters; zero is the present, a negative one is a failed run. Such models run on "compiled" alone, an explicit
     method (Dormand and Prince's, with the past kept as its polynomials of order four; no step is longer than the
     shortest delay; what follows by delays from the start, events and kinks of forcings is stopped at, five sums of
     delays deep: Hairer, Norsett and Wanner 1993, section II.17). Sensitivities are exact, to delays too::
@@ -188,7 +187,7 @@ class OdeModel(DynamicModel):
     to order 5 and LSODA's Adams method to order 12. Largest errors at rtol = atol = 1e-6, 1e-8, 1e-9, 1e-10: of the
     Arenstorf orbit 0.24, 7e-3, 1e-3, 2e-4 with bdf, 0.04, 2e-3, 6e-5, 4e-6 with LSODA and 0.04, 7e-5, 2e-5, 2e-6 with
     dopri5; of the Pleiades 0.05, 1e-3, 1e-4, 2e-5 with bdf and 8e-3, 7e-5, 1e-5, 1e-6 with LSODA. For such models take
-    ``engine="numba"``, or tolerances ten to a hundred times smaller.
+    ``engine="explicit"``, or tolerances ten to a hundred times smaller.
 
     Examples
     --------
@@ -261,6 +260,7 @@ class OdeModel(DynamicModel):
         max_step: float | None = None,
         algebraic: Sequence[str] | None = None,
     ) -> None:
+        engine = registry.ALIASES.get(engine, engine)
         check_choice(engine, ("auto", *registry.engine_names()), "engine")
         super().__init__("ode", rhs, locals(), 10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES)
         rtol, atol = read_tolerances(rtol, atol, self.states)
@@ -284,7 +284,11 @@ class OdeModel(DynamicModel):
         self._has_told = False
         delayed = self.definition.has_delays
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None and not delayed
-        self._remembered: dict[Any, str] = {}
+        self.engines: tuple[Engine, ...] = (
+            self._engine,
+            *registry.heirs(self._engine, self.definition, bool(np.isfinite(longest))),
+        )
+        self._order: tuple[Engine, ...] | None = None
         outside, like = self._events_outside(), self._like
         if outside and (like is None or outside != like._events_outside()):
             warnings.warn(outside, UserWarning, stacklevel=2 if like is None else 3)
@@ -349,26 +353,35 @@ class OdeModel(DynamicModel):
                 self._scaled = self.options.with_tolerances(self.options.rtol, self._atol_by_scale())
         return self._scaled
 
+    def engines_of_runs(self) -> tuple[Engine, ...]:
+        """Return the engines in the order in which they try a run, found once for the model.
+
+        Where "auto" chose, those that could not finish a first run at the model's own parameters are left out: a model
+        that is stiff there is not begun on the explicit method in every run.
+        """
+        if self._order is None and self.chooses_engine:
+            atol = self.scaled_options().atol
+            if self._order is None:  # all tolerances were given, so nothing has run
+                with suppress(SimulationError):
+                    self._first_run(atol)
+        if self._order is None:
+            self._order = self.engines
+        return self._order
+
+    def _first_run(self, atol: Vector) -> Matrix:
+        options = self.options.with_tolerances(self.options.rtol, atol)
+        first = BoundOde(self, self.definition.parameters, first_rows(self.times), True, options)
+        Y = first.states_at(self.definition.parms.to_numpy(dtype=float))
+        if self.chooses_engine:
+            self._order = first.engines
+        return Y
+
     def _atol_by_scale(self) -> Vector:
         d = self.definition
         p = d.parms.to_numpy(dtype=float)
-        rows = first_rows(self.times)
-
-        def trial(atol: Vector) -> Matrix:
-            options = self.options.with_tolerances(self.options.rtol, atol)
-            return BoundOde(self, d.parameters, rows, False, options).states_at(p)
-
-        events: list[Any] = [e for e in self.definition.events if self.times[0] <= e.time < self.times[-1]]
-        events += [c for r in self.definition.roots for c in r.changes]
-        return scaled_tolerances(self.options.atol, known_sizes(d, events, p.tolist()), trial)
-
-    def remembered(self, key: Any, find: Callable[[], str]) -> str:
-        """Return what `find` returned when it was first asked with this key: trials of an engine."""
-        if key not in self._remembered:
-            if len(self._remembered) >= MOST_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = find()
-        return self._remembered[key]
+        events: list[Any] = [e for e in d.events if self.times[0] <= e.time < self.times[-1]]
+        events += [c for r in d.roots for c in r.changes]
+        return scaled_tolerances(self.options.atol, known_sizes(d, events, p.tolist()), self._first_run)
 
     def _events_outside(self) -> str:
         return events_outside(self.definition.events, self.states, float(self.times[0]), float(self.times[-1]))
@@ -379,7 +392,6 @@ class OdeModel(DynamicModel):
         *,
         times: Any = None,
         hold_engine: bool = False,
-        runs: int = 1,
         start: float | None = None,
     ) -> BoundOde:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
@@ -391,12 +403,10 @@ class OdeModel(DynamicModel):
             Rows; default the model's own times.
         hold_engine : bool
             Stay with the second engine after the first run that needed it.
-        runs : int
-            How often it will be run, about. "auto" compiles the explicit engine where that is worth it.
         start : float, optional
             Where runs begin, and the initial values hold; default ``times[0]`` of the model. Events before it are none.
         """
-        return BoundOde(self, *self._asked(names, times, start), hold_engine, runs=runs, start=start)
+        return BoundOde(self, *self._asked(names, times, start), hold_engine, start=start)
 
 
 # --- checks at the door

@@ -67,9 +67,7 @@ class SimulatedModel(Runnable):
         """Return the values of all variables at `times`, shape (n_time, n_var)."""
         raise NotImplementedError(f"{type(self).__name__} must have a method run(p, times).")
 
-    def bind(
-        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
-    ) -> BoundRuns:
+    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundRuns:
         """Return the model as a function of a plain vector; see `models.base.Model`."""
         return BoundRuns(self, *self._asked(names, times))
 

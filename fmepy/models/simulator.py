@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, SimulationError, listed
-from fmepy.models.base import bound_to, engine_of, keep_within, simulate_many
+from fmepy.models.base import engine_of, keep_within, simulate_many
 from fmepy.models.mapped import BoundMappedModel
 from fmepy.models.user_table import UserTable, as_user_table
 from fmepy.parameters.functions import UserFunction
@@ -208,13 +208,11 @@ class BoundAnew:
         The parameters to be bound.
     maps : sequence of Map
         What makes them out of theta, the nearest to the model first.
-    runs : int
-        How often it will be run, about, see `fmepy.models.base.bound_to`.
     """
 
-    def __init__(self, model: Any, names: tuple[str, ...], maps: Sequence[Map] = (), runs: int = 1) -> None:
-        self._given = model, names, tuple(maps), runs
-        self.bound = bound_to(model, names, runs=runs)
+    def __init__(self, model: Any, names: tuple[str, ...], maps: Sequence[Map] = ()) -> None:
+        self._given = model, names, tuple(maps)
+        self.bound = model.bind(names)
         for map in maps:
             self.bound = BoundMappedModel(self.bound, map)
         self.run, self.sensitivities = self.bound.simulate, self.bound.sensitivities  # looked up once

@@ -216,9 +216,7 @@ class SteadyModel(Runnable):
         source.extra_names = d.extra_names
         return source
 
-    def bind(
-        self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False, runs: int = 1
-    ) -> BoundSteady:
+    def bind(self, names: Sequence[str] | None = None, *, times: Any = None, hold_engine: bool = False) -> BoundSteady:
         """Return the model as a function of a plain vector of the parameters `names` (None: all of them, in order).
 
         Parameters

@@ -412,9 +412,7 @@ def prepare(
     taken = scale_taken(func, sets.table.columns)
     check_scale(sets.table if parInput is None else parInput, taken, "parMean" if parInput is None else "parInput")
     start = sets.start if parms is None and not is_ours(func) else parms
-    simulator = as_simulator(
-        func, start, varied=list(sets.table.columns), map=map, args=args, kwargs=kwargs, runs=len(sets.table)
-    )
+    simulator = as_simulator(func, start, varied=list(sets.table.columns), map=map, args=args, kwargs=kwargs)
     if len(set(simulator.names)) < len(simulator.names):
         raise ArgumentError(f"The varied parameters repeat a name: {listed(simulator.names)}.")
     return Ensemble(simulator, simulator.places(sensvar), sets)

@@ -336,7 +336,6 @@ def _ensembles(
     **further: Any,
 ) -> list[Ensemble]:
     """Return one ensemble a scenario; those that leave states, forcings and events alike share the model."""
-    runs = len(rows) * len(sets.table)
     models: dict[Any, tuple[Any, Any]] = {}
     out = []
     for row in rows:
@@ -345,7 +344,7 @@ def _ensembles(
             *(id(row.changes[k]) if k in row.changes else None for k in TABLES),
         )
         if key not in models:
-            simulator = as_simulator(changed(model, row), parms, varied=varied, runs=runs, **further)
+            simulator = as_simulator(changed(model, row), parms, varied=varied, **further)
             models[key] = simulator, simulator.places(sensvar)
         simulator, places = models[key]
         start = dict(zip(simulator.names, simulator.theta0.tolist(), strict=True))

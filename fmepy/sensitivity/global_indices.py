@@ -204,7 +204,7 @@ def global_indices(
         start = ranges.middle.to_dict()
     rng = as_rng(seed)
     kind = _METHODS[method](ranges, int(num), rng)
-    simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs, runs=len(kind.design))
+    simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs)
     variables = chosen(sensvar, simulator.var_names, "sensvar", "variable", is_set=True)
     columns = np.array([simulator.var_names.index(v) for v in variables])
     runs = spread(ChosenOutputs(simulator, columns), list(kind.design), executor=executor, progress=progress)

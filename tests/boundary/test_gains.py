@@ -66,7 +66,7 @@ def pushed(seed, x0=1.0):
 @pytest.fixture(scope="module")
 def springy():
     model = fme.OdeModel(
-        spring, state={"x": "x0", "v": 0.0}, parms={"x0": 1.0}, times=TIMES, rtol=1e-9, atol=1e-10, engine="numba"
+        spring, state={"x": "x0", "v": 0.0}, parms={"x0": 1.0}, times=TIMES, rtol=1e-9, atol=1e-10, engine="explicit"
     )
     return model, {"time": TIMES, "x": pushed(4)}
 
@@ -222,7 +222,7 @@ def test_a_chaotic_record_is_corrected_too():
     true = {"s": 10.0, "r": 28.0, "b": 8 / 3, "x0": -8.0, "y0": 7.0, "z0": 27.0}
     starts = {name: true[name] for name in ("x0", "y0", "z0")}
     model = fme.OdeModel(
-        lorenz, state={"x": "x0", "y": "y0", "z": "z0"}, parms=starts, times=np.linspace(0, 10, 201), engine="numba",
+        lorenz, state={"x": "x0", "y": "y0", "z": "z0"}, parms=starts, times=np.linspace(0, 10, 201), engine="explicit",
         rtol=1e-10, atol=1e-10,
     )  # fmt: skip
     data = {"time": model.times, "x": model().x + 0.1 * np.random.default_rng(3).standard_normal(201)}

@@ -20,7 +20,7 @@ def predation(t, N, P, *, a=1.0, b=0.1, c=0.5, d=0.02):
 
 
 def prey(**words):
-    given = {"state": {"N": "N0", "P": 5}, "parms": {"N0": 30.0}, "times": TIMES, "engine": "numba"}
+    given = {"state": {"N": "N0", "P": 5}, "parms": {"N0": 30.0}, "times": TIMES, "engine": "explicit"}
     return fme.OdeModel(predation, **{**given, "rtol": 1e-9, "atol": 1e-9, **words})
 
 
@@ -165,7 +165,7 @@ def test_events_and_forcings_fall_into_their_segments_and_starts_are_expressions
     events = pd.DataFrame({"var": "A", "time": [4.0, 10.0, 13.3], "value": [5.0, 2.0, 4.0], "method": "add"})
     model = fme.OdeModel(
         tank, state={"A": "A0", "B": "10 - A0"}, parms={"A0": 6.0}, times=TIMES, rtol=1e-9, atol=1e-9,
-        forcings={"inflow": ([0, 7, 20], [1.0, 3.0, 0.5], "constant")}, events=events, engine="numba",
+        forcings={"inflow": ([0, 7, 20], [1.0, 3.0, 0.5], "constant")}, events=events, engine="explicit",
     )  # fmt: skip
     Y, rng = model({"k": 0.35, "A0": 4.0}), np.random.default_rng(2)
     data = {"time": TIMES, "B": Y.B + 0.05 * rng.standard_normal(41)}
@@ -272,7 +272,7 @@ def chaotic():
     starts = {"x0": -8.0, "y0": 7.0, "z0": 27.0}
     state = {"x": "x0", "y": "y0", "z": "z0"}
     times = np.linspace(0, 20, 401)
-    return fme.OdeModel(lorenz, state=state, parms=starts, times=times, engine="numba", rtol=1e-10, atol=1e-10)
+    return fme.OdeModel(lorenz, state=state, parms=starts, times=times, engine="explicit", rtol=1e-10, atol=1e-10)
 
 
 def found(model, path, seed, seen, factor, shoot=True, segments=40):
@@ -316,7 +316,9 @@ def pendulum(t, theta, omega, *, L=0.7, g=9.82):
 @pytest.fixture(scope="module")
 def swinging():
     times = np.linspace(0.1, 20, 200)
-    swing = fme.OdeModel(pendulum, state={"theta": 0, "omega": 3}, times=times, outputs={"y": "theta"}, engine="numba")
+    swing = fme.OdeModel(
+        pendulum, state={"theta": 0, "omega": 3}, times=times, outputs={"y": "theta"}, engine="explicit"
+    )
     noise = 0.1 * np.random.default_rng(0).standard_normal(200)
     return swing, {"time": times, "y": swing({"L": 1.0}).y + noise}
 
@@ -337,7 +339,7 @@ def epidemic(t, S, I, *, beta=0.002, g=0.5):  # noqa: E741    # the letter of th
 def test_segments_that_do_not_determine_their_starts_are_held_by_continuity_from_the_first():
     times, rng = np.linspace(0, 14, 57), np.random.default_rng([0, 7])
     state, starts = {"S": "S0", "I": "I0"}, {"S0": 762.0, "I0": 1.0}
-    model = fme.OdeModel(epidemic, state=state, parms=starts, times=times, engine="numba", rtol=1e-8, atol=1e-8)
+    model = fme.OdeModel(epidemic, state=state, parms=starts, times=times, engine="explicit", rtol=1e-8, atol=1e-8)
     path = model()
     sd = 0.1 * path.I.std()
     data = {"time": times, "I": path.I + sd * rng.standard_normal(57), "err": np.full(57, sd)}
@@ -406,7 +408,7 @@ def test_a_record_that_the_model_cannot_follow_comes_to_the_best_path():
 
     def shaken(events=None):
         state = {"x": 3.0, "v": 0.0}
-        return fme.OdeModel(spring, state=state, times=times, engine="numba", rtol=1e-8, atol=1e-8, events=events)
+        return fme.OdeModel(spring, state=state, times=times, engine="explicit", rtol=1e-8, atol=1e-8, events=events)
 
     times, rng = np.arange(0, 30.1, 0.5), np.random.default_rng(3)
     shocks = {"var": "v", "time": times[1:-1], "value": 0.35 * rng.standard_normal(59), "method": "add"}
@@ -421,7 +423,7 @@ def test_unknowns_that_cannot_be_told_apart_are_named():
         return -k1 * k2 * A
 
     times = np.arange(11.0)
-    model = fme.OdeModel(two_rates, state={"A": 10}, times=times, engine="numba")
+    model = fme.OdeModel(two_rates, state={"A": 10}, times=times, engine="explicit")
     data = {"time": times[1:], "A": 10 * np.exp(-0.03 * times[1:]) + 0.01 * np.cos(times[1:])}
     with pytest.raises(ArgumentError, match=r"'k1', 'k2' are collinear.*collin"):
         fme.fit_boundary(model, data, ["k1", "k2"], segments=3)
@@ -431,7 +433,7 @@ def test_unknowns_that_cannot_be_told_apart_are_named():
 
 def test_a_model_that_fails_at_the_first_guess_says_so():
     text = "d(N)/dt = a * N**2\nN(0) = 1"
-    model = fme.OdeModel(text, times=np.arange(0, 10.5, 0.5), parms={"a": 500.0}, engine="numba")
+    model = fme.OdeModel(text, times=np.arange(0, 10.5, 0.5), parms={"a": 500.0}, engine="explicit")
     data = {"time": [1.0, 2.0, 3.0], "N": [1.1, 1.2, 1.3]}
     with pytest.raises(ArgumentError, match="fails at the first guess"):
         fme.fit_boundary(model, data, ["a"], segments=2)

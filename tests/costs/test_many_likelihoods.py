@@ -65,7 +65,7 @@ def kinds(model, data) -> dict:
 
 @pytest.mark.parametrize("kind", ["noisy", "censored", "log", "entities", "sum", "mapped", "filter"])
 def test_many_are_each_by_itself(kind: str, model, data) -> None:
-    bound = kinds(model, data)[kind].bind(runs=1)
+    bound = kinds(model, data)[kind].bind()
     rng = np.random.default_rng(1)
     Theta = bound.theta0 * (1 + 0.05 * rng.standard_normal((4, bound.theta0.size)))
     found, why = minus2loglik_many(bound, Theta)

@@ -40,7 +40,7 @@ def coarse():
     return readings(0.3)
 
 
-@pytest.mark.parametrize("engine", ["auto", "numba", "scipy"])
+@pytest.mark.parametrize("engine", ["auto", "explicit", "scipy"])
 def test_a_fit_tells_what_tolerances_change(precise, engine):
     model = prey(engine=engine)
     fit = fme.modFit(fme.SimulationCost(model, precise), NAMES)

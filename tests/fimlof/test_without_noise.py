@@ -170,7 +170,7 @@ def test_it_tightens_and_takes_an_engine_for_many_runs():
     tight = bound.tightened()
     assert tight.minus2loglik(bound.theta0) != value
     assert tight.minus2loglik(bound.theta0) == pytest.approx(value, abs=1e-2)
-    assert cost.bind(["k"], hold_engine=True, runs=10_000).minus2loglik([0.4]) == pytest.approx(value, rel=1e-4)
+    assert cost.bind(["k"], hold_engine=True).minus2loglik([0.4]) == pytest.approx(value, rel=1e-4)
 
 
 @pytest.mark.parametrize(

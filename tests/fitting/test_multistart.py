@@ -137,7 +137,7 @@ def test_the_best_known_optimum_of_boehm_is_found_over_ten_decades():
 
 def logistic():
     model = fme.OdeModel(
-        "d(N)/dt = r*N*(1 - N/K)", state={"N": 0.1}, times=range(11), parms={"r": 1, "K": 3}, engine="numba"
+        "d(N)/dt = r*N*(1 - N/K)", state={"N": 0.1}, times=range(11), parms={"r": 1, "K": 3}, engine="explicit"
     )
     wave = 0.1 * np.cos(7 * np.arange(1, 11))
     return fme.SimulationCost(model, {"time": range(1, 11), "N": model()["N"].to_numpy()[1:] + wave})

@@ -223,7 +223,7 @@ def test_four_experiments_of_one_model_are_fitted_together():
     assert fit.ssr < expected["ssr"] - 0.01  # R's run stops in the valley, 1.4 standard errors from the optimum
 
 
-@pytest.mark.parametrize("how", [{"engine": "auto"}, {"engine": "numba"}, {"engine": "scipy"}, {"method": "RK23"}])
+@pytest.mark.parametrize("how", [{"engine": "auto"}, {"engine": "explicit"}, {"engine": "scipy"}, {"method": "RK23"}])
 def test_a_fit_does_not_depend_on_the_unit_of_a_state(how):
     def fit(unit):
         times = np.linspace(0.0, 20.0, 21)

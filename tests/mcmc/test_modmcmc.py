@@ -186,7 +186,7 @@ def test_chains_are_the_same_for_any_number_of_workers(method):
         np.testing.assert_array_equal(alone.pars.to_numpy(), here.pars.loc[[0]].to_numpy())
 
 
-@pytest.mark.parametrize("engine", ["auto", "numba"])
+@pytest.mark.parametrize("engine", ["auto", "explicit"])
 def test_a_compiled_model_travels_to_the_workers(engine, monkeypatch):
     monkeypatch.setattr(runner, "_WORTH_PROCESSES", 0.0)
     model = fme.OdeModel("d(N)/dt = -k * N", state={"N": 1}, times=np.arange(6), parms={"k": 0.5}, engine=engine)
@@ -200,7 +200,7 @@ def test_runs_that_a_second_engine_finished_are_counted_over_a_resume_too(tmp_pa
     def stiff_or_not(t, x, *, k=1.0):
         return -k * (x - 1)
 
-    model = fme.OdeModel(stiff_or_not, state={"x": 0}, times=[0, 500], engine="numba")
+    model = fme.OdeModel(stiff_or_not, state={"x": 0}, times=[0, 500], engine="explicit")
     cost = fme.SimulationCost(model, pd.DataFrame({"time": [500], "x": [1.0]}))
     settings = {"jump": 0.5, "var0": 1.0, "lower": 0.1, "niter": 40, "seed": 1}
     chain = modMCMC(cost, {"k": 50.0}, **settings)

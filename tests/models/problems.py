@@ -13,7 +13,7 @@ from fmepy.models.engines.diffsol import is_available
 from fmepy.models.ode import OdeModel
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "fme"
-ENGINES = ["diffsol", "numba", "scipy"] if is_available() else ["numba", "scipy"]
+ENGINES = ["diffsol", "explicit", "scipy"] if is_available() else ["explicit", "scipy"]
 
 
 def cases(file: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def two_tanks(t, A, B, *, k=0.3, m=0.2):
     return 1 - k * A, k * A - m * B * B
 
 
-def bounds(engine="numba"):
+def bounds(engine="explicit"):
     events = pd.DataFrame({"var": "A", "time": [2.0, 5.0], "value": [3.0, 0.5], "method": ["add", "multiply"]})
     model = OdeModel(
         two_tanks, state={"A": "A0", "B": 1}, parms={"A0": 2.0}, times=np.linspace(0, 6, 13), events=events,
@@ -41,7 +41,7 @@ def ran(alone, Theta):
 THETA = np.array([0.3, 0.2, 2.0]) * np.random.default_rng(1).uniform(0.8, 1.2, (5, 3))
 
 
-@pytest.mark.parametrize("engine", ["numba", "scipy"])
+@pytest.mark.parametrize("engine", ["explicit", "scipy"])
 def test_runs_together_are_those_of_every_one(engine):
     alone = bounds(engine)
     Y, S, _ = ran(alone, THETA)
@@ -69,7 +69,7 @@ def test_a_run_that_a_second_engine_finishes_is_handed_on_once_more():
     def follows(t, y, *, k=1.0):
         return k * (1 + t - y)
 
-    model = OdeModel(follows, state={"y": 1}, times=[0, 1, 2], engine="numba")
+    model = OdeModel(follows, state={"y": 1}, times=[0, 1, 2], engine="explicit")
     alone = [model.bind(["k"], times=[s + 1.0], start=float(s)) for s in range(2)]
     Y, S, handed_on = ran(alone, np.array([[1.0], [1e6]]))  # the second is stiff
     assert handed_on == [(0, 2), (1, 2)]

@@ -11,7 +11,7 @@ from fmepy.models.base import simulate_many
 from fmepy.models.difference import DifferenceModel
 from tests.models.problems import every_model, hiv_model
 
-MODELS = sorted(every_model("numba"))
+MODELS = sorted(every_model("explicit"))
 
 
 def around(theta0: np.ndarray, n: int, seed: int = 1) -> np.ndarray:
@@ -20,7 +20,7 @@ def around(theta0: np.ndarray, n: int, seed: int = 1) -> np.ndarray:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_many_runs_are_the_runs_one_by_one(name):
-    bound = every_model("numba")[name].bind()
+    bound = every_model("explicit")[name].bind()
     Theta = around(bound.theta0, 7)
     Y, why = simulate_many(bound, Theta)
     assert Y.shape == (7, len(bound.times), len(bound.var_names))
@@ -31,7 +31,7 @@ def test_many_runs_are_the_runs_one_by_one(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_how_runs_are_grouped_changes_no_bit(name):
-    bound = every_model("numba")[name].bind()
+    bound = every_model("explicit")[name].bind()
     Theta = around(bound.theta0, 7)
     together = bound.simulate_many(Theta)[0]
     apart = np.concatenate([bound.simulate_many(Theta[i : i + 1])[0] for i in range(7)])
@@ -39,14 +39,14 @@ def test_how_runs_are_grouped_changes_no_bit(name):
 
 
 def test_threads_share_the_runs_of_models_without_switches():
-    shared = {name for name, model in every_model("numba").items() if model.bind().runs_on_threads}
+    shared = {name for name, model in every_model("explicit").items() if model.bind().runs_on_threads}
     assert {"hiv", "bacteria", "events", "forced", "stepped", "Lotka-Volterra"} <= shared
     assert not {"switch", "kinks"} & shared
 
 
 def test_engines_that_hold_the_lock_say_so():
     assert not hiv_model(engine="scipy").bind().runs_on_threads
-    assert not hiv_model(engine="numba").bind(hold_engine=True).runs_on_threads
+    assert not hiv_model(engine="explicit").bind(hold_engine=True).runs_on_threads
 
 
 def test_events_with_values_that_are_parameters_happen_in_every_run():
@@ -61,7 +61,9 @@ def test_events_with_values_that_are_parameters_happen_in_every_run():
         return -k * A
 
     times = np.arange(0.0, 5.0)
-    model = OdeModel(decay, state={"A": "2 * dose"}, times=times, events=events, engine="numba", rtol=1e-10, atol=1e-12)
+    model = OdeModel(
+        decay, state={"A": "2 * dose"}, times=times, events=events, engine="explicit", rtol=1e-10, atol=1e-12
+    )
     Theta = np.array([[1.0, 5.0], [0.5, 2.0], [0.1, 10.0]])
     Y, _ = model.bind(["k", "dose"]).simulate_many(Theta)
     for y, (k, dose) in zip(Y[:, :, 0], Theta, strict=True):
@@ -75,7 +77,7 @@ def test_a_run_that_fails_leaves_the_others_alone_and_says_why_as_ever():
     def blowing_up(t, N, *, a=1.0):
         return a * N**2
 
-    bound = OdeModel(blowing_up, state={"N": 1.0}, times=[0, 0.5, 1.0], engine="numba").bind()
+    bound = OdeModel(blowing_up, state={"N": 1.0}, times=[0, 0.5, 1.0], engine="explicit").bind()
     Theta = np.array([[0.5], [3.0], [0.9]])
     Y, why = bound.simulate_many(Theta)
     assert [bool(w) for w in why] == [False, True, False]
@@ -90,7 +92,7 @@ def test_a_run_that_turns_out_stiff_is_finished_by_another_engine_and_counted():
     def relaxing(t, x, *, k=1.0):
         return -k * (x - np.cos(t))
 
-    bound = OdeModel(relaxing, state={"x": 0.0}, times=np.linspace(0, 20, 11), engine="numba").bind()
+    bound = OdeModel(relaxing, state={"x": 0.0}, times=np.linspace(0, 20, 11), engine="explicit").bind()
     Theta = np.array([[1.0], [1e5], [2.0]])
     Y, why = bound.simulate_many(Theta)
     assert why.tolist() == ["", "", ""]
@@ -120,7 +122,7 @@ def test_so_does_a_difference_model_and_a_failure_is_a_sentence():
 def test_jumps_at_known_times_are_run_together_those_that_parameters_move_one_by_one():
     times = np.linspace(0, 4, 9)
     of_time = OdeModel("d(x)/dt = where(t > 1.5, -k, k) * where(t % 2 < 0.5, 2, 1)", state={"x": 1.0}, times=times,
-                       parms={"k": 1.0}, outputs={"double": "2 * x"}, engine="numba", atol=1e-9)  # fmt: skip
+                       parms={"k": 1.0}, outputs={"double": "2 * x"}, engine="explicit", atol=1e-9)  # fmt: skip
     bound = of_time.bind()
     assert bound.runs_on_threads
     Theta = np.array([[1.0], [2.0], [-0.5]])
@@ -143,7 +145,7 @@ def test_sensitivities_of_whole_runs_are_those_of_another_engine_outputs_forcing
     forcing = {"u": ([0.0, 3.0, 10.0], [0.0, 1.0, 0.5])}
     arguments = dict(state={"A": "dose**2", "B": "k"}, times=np.linspace(0, 10, 6), forcings=forcing, rtol=1e-10,
                      outputs={"sum": "A + dose * B + u", "logA": "log(A)"}, atol=1e-12)  # fmt: skip
-    ours, other = (OdeModel(moving, engine=engine, **arguments).bind() for engine in ("numba", "scipy"))
+    ours, other = (OdeModel(moving, engine=engine, **arguments).bind() for engine in ("explicit", "scipy"))
     assert ours.var_names == ("A", "B", "sum", "logA")
     for mine, theirs in zip(ours.sensitivities(ours.theta0), other.sensitivities(other.theta0), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)

@@ -112,7 +112,7 @@ def test_runs_are_those_of_r():
     for name, (text, state, history, parms, rtol) in models.items():
         rows = np.array(DEDE[name])
         model = fme.OdeModel(text, state=state, history=history, parms=parms, times=rows[:, 0], rtol=1e-9, atol=1e-11)
-        assert (model.engine, model.method) == ("numba", "dopri5")
+        assert (model.engine, model.method) == ("compiled", "switching")
         ours = model()[list(state)].to_numpy()
         np.testing.assert_allclose(ours, rows[:, 1:], rtol=rtol, atol=rtol * rows[:, 1:].max(), err_msg=name)
 
@@ -340,7 +340,7 @@ def test_costs_that_correct_states_refuse_delays_by_name():
 
 @pytest.mark.parametrize("words", [{"engine": "diffsol"}, {"engine": "scipy"}, {"method": "rk4", "dt": 0.1}])
 def test_engines_that_keep_no_past_refuse_delays(words):
-    with pytest.raises(ModelError, match="run on engine='numba', method='dopri5', alone"):
+    with pytest.raises(ModelError, match="run on engine='compiled' alone"):
         hutchinson(**words)
 
 

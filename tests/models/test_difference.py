@@ -20,7 +20,7 @@ from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.engines import difference_kernels
 
-ENGINES = ["numba", "python"]
+ENGINES = ["compiled", "python"]
 
 
 def peterson(n, x, *, A=0.8, x0=10.0):
@@ -69,7 +69,7 @@ def test_petersons_model_is_a_geometric_sequence_with_known_derivatives(engine):
     np.testing.assert_allclose(table["z"], 20 * 0.8**n, rtol=1e-13)
     bound = model.bind(["x0", "A"])
     Y, S = bound.sensitivities(bound.theta0)
-    assert bound.exact == (engine == "numba")
+    assert bound.exact == (engine == "compiled")
     rtol = 1e-12 if bound.exact else 1e-6
     np.testing.assert_allclose(S[:, 0, 0], 0.8**n, rtol=rtol)
     np.testing.assert_allclose(S[:, 0, 1], 10 * n * 0.8 ** np.maximum(n - 1, 0), rtol=rtol)
@@ -236,7 +236,7 @@ def test_what_cannot_be_traced_runs_as_python_and_says_why(caplog):
 
 def test_asking_for_numba_where_it_cannot_be_is_an_error():
     with pytest.raises(ModelError, match="needs equations"):
-        DifferenceModel(undecided, state={"x": 3}, times=[0, 1], engine="numba")
+        DifferenceModel(undecided, state={"x": 3}, times=[0, 1], engine="compiled")
 
 
 def test_outputs_of_python_models_may_use_the_extra_ones():
@@ -254,14 +254,14 @@ def test_a_model_meets_the_contract():
     assert isinstance(model, Model)
     assert model.states == ("x", "y")
     assert model.var_names == ("x", "y", "z", "w")
-    assert (model.engine, model.engine_note) == ("numba", "")
+    assert (model.engine, model.engine_note) == ("compiled", "")
     bound = model.bind(["b", "a"], hold_engine=True)
     assert bound.names == ("b", "a")
     assert bound.theta0.tolist() == [0.4, 0.9]
     assert bound.retries == 0
     np.testing.assert_array_equal(bound.simulate(np.array([0.5, 0.8])), model({"b": 0.5, "a": 0.8}).to_numpy()[:, 1:])
     assert "next(x)" in str(model.equations)
-    assert "numba" in repr(model)
+    assert "compiled" in repr(model)
 
 
 def test_models_and_bound_models_pickle():

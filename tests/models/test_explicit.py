@@ -24,7 +24,9 @@ def stiff(mu=1000.0, **options):
 
 
 def oscillator(**options):
-    return OdeModel("d(x)/dt = v\nd(v)/dt = -w**2 * x\nx(0) = 1\nv(0) = 0", parms={"w": 2.0}, engine="numba", **options)
+    return OdeModel(
+        "d(x)/dt = v\nd(v)/dt = -w**2 * x\nx(0) = 1\nv(0) = 0", parms={"w": 2.0}, engine="explicit", **options
+    )
 
 
 # --- the method -------------------------------------------------------------------------------------------------------
@@ -45,7 +47,7 @@ def test_rows_anywhere_keep_to_the_tolerance_with_their_sensitivities(rtol):
 def test_a_polynomial_of_order_four_is_solved_exactly_and_between_its_steps_too(order):
     model = OdeModel(
         "d(y)/dt = n * t**(n - 1)", state={"y": 0}, times=np.linspace(0, 3, 50), parms={"n": order}, rtol=1e-3,
-        atol=1e-3, engine="numba",
+        atol=1e-3, engine="explicit",
     )  # fmt: skip
     np.testing.assert_allclose(model().y, model.times**order, rtol=1e-13, atol=1e-14)
 
@@ -80,7 +82,7 @@ def drive_plainly(model, names, times, most_steps=1000):
 
 
 def test_the_compiled_loop_does_what_its_text_says():
-    model = hiv_model(engine="numba")
+    model = hiv_model(engine="explicit")
     (ended, n, reached), by_text, compiled = drive_plainly(model, ["bet", "c"], model.times)
     assert (ended, n, reached) == (status.DONE, len(model.times), 60)
     np.testing.assert_allclose(compiled, by_text, rtol=1e-9, atol=1e-9)  # rates of other rounding, the same steps
@@ -90,7 +92,7 @@ def test_the_compiled_loop_does_what_its_text_says():
 
 
 def test_results_do_not_depend_on_earlier_runs():
-    bound = hiv_model(engine="numba").bind()
+    bound = hiv_model(engine="explicit").bind()
     first = bound.simulate(bound.theta0)
     bound.simulate(1.3 * bound.theta0)
     bound.sensitivities(0.9 * bound.theta0)
@@ -100,8 +102,8 @@ def test_results_do_not_depend_on_earlier_runs():
 def test_an_absolute_tolerance_for_each_state_is_kept():
     source = "d(big)/dt = -big\nd(small)/dt = -small\nbig(0) = 1e6\nsmall(0) = 1e-6"
     exact = np.exp(-5.0)
-    kept = OdeModel(source, times=[0, 5], rtol=1e-9, atol={"big": 1e-2, "small": 1e-14}, engine="numba")().iloc[-1]
-    lost = OdeModel(source, times=[0, 5], rtol=1e-9, atol={"big": 1e3, "small": 1e-3}, engine="numba")().iloc[-1]
+    kept = OdeModel(source, times=[0, 5], rtol=1e-9, atol={"big": 1e-2, "small": 1e-14}, engine="explicit")().iloc[-1]
+    lost = OdeModel(source, times=[0, 5], rtol=1e-9, atol={"big": 1e3, "small": 1e-3}, engine="explicit")().iloc[-1]
     assert kept.small == pytest.approx(1e-6 * exact, rel=1e-6)
     assert kept.big == pytest.approx(1e6 * exact, rel=1e-6)
     assert abs(lost.big / (1e6 * exact) - 1) > 1e-6  # so that the test can tell
@@ -110,7 +112,7 @@ def test_an_absolute_tolerance_for_each_state_is_kept():
 def test_a_crossing_is_found_to_the_last_digits_and_the_rows_before_it_stand():
     model = OdeModel(
         "d(x)/dt = where(x > half, -1, -2)", state={"x": 1}, times=np.linspace(0, 0.7, 15), parms={"half": 0.5},
-        engine="numba",
+        engine="explicit",
     )  # fmt: skip
     bound = model.bind()
     Y, S = bound.sensitivities(bound.theta0)
@@ -126,9 +128,9 @@ def test_a_crossing_is_found_to_the_last_digits_and_the_rows_before_it_stand():
 def test_a_stiff_run_is_found_out_soon_and_left_to_another_engine(monkeypatch, with_diffsol):
     if not with_diffsol:
         monkeypatch.setitem(sys.modules, "pydiffsol", None)
-    bound = stiff(engine="numba").bind()
+    bound = stiff(engine="explicit").bind()
     names = [e.name for e in bound._engines]
-    assert names == ["numba", "diffsol", "retry"] if with_diffsol else ["numba", "retry"]
+    assert names == ["explicit", "diffsol", "retry"] if with_diffsol else ["explicit", "retry"]
     told = []
     whole = explicit.WholeRuns.one
 
@@ -152,10 +154,10 @@ def test_a_stiff_run_is_found_out_soon_and_left_to_another_engine(monkeypatch, w
 
 
 def test_a_fit_stays_with_the_engine_that_took_over():
-    held = stiff(engine="numba").bind(hold_engine=True)
+    held = stiff(engine="explicit").bind(hold_engine=True)
     held.simulate(held.theta0)
     assert held.retries == 1
-    assert "numba" not in [e.name for e in held._engines]
+    assert "explicit" not in [e.name for e in held._engines]
     held.simulate(np.array([0.5]))
     assert held.retries == 1
 
@@ -180,7 +182,7 @@ def test_a_run_has_a_step_limit(monkeypatch):
     ],
 )
 def test_what_has_no_value_ends_the_run_with_a_reason(rate, start, why, at):
-    model = OdeModel(f"d(N)/dt = {rate}", state={"N": start}, times=[0, 5], engine="numba")
+    model = OdeModel(f"d(N)/dt = {rate}", state={"N": start}, times=[0, 5], engine="explicit")
     system = build_system(model.equations, (), True)
     with pytest.raises(SimulationError, match=why) as caught:
         explicit.DopriStepper(system, 1e-6, 1e-6).advance(0.0, np.array([start]), np.zeros(1), np.array([5.0]))
@@ -198,7 +200,7 @@ def test_a_large_system_is_compiled_in_blocks_and_runs_the_same(monkeypatch):
     state = {f"x{i}": 1.0 + 0.1 * i for i in range(n)}
 
     def run():
-        model = OdeModel(source, state=state, times=[0, 0.5, 1], parms={"k": 0.7, "r": 0.1}, engine="numba")
+        model = OdeModel(source, state=state, times=[0, 0.5, 1], parms={"k": 0.7, "r": 0.1}, engine="explicit")
         bound = model.bind()
         return bound.sensitivities(bound.theta0)
 
@@ -213,7 +215,7 @@ def test_a_large_system_is_compiled_in_blocks_and_runs_the_same(monkeypatch):
 
 
 def test_a_change_of_numbers_compiles_nothing():
-    forced = every_model("numba")["forced"]
+    forced = every_model("explicit")["forced"]
     forced()
     before = explicit._functions.cache_info().misses
     u = pd.Series([0, 2, 1.0], index=[0, 3, 20])
@@ -225,11 +227,11 @@ def test_a_second_process_finds_everything_compiled(tmp_path):
     code = """
 import sys
 from fmepy.models.ode import OdeModel
-assert "numba" not in sys.modules
-model = OdeModel("d(y)/dt = -k * y", state={"y": 1}, times=[0, 1], parms={"k": 2}, engine="numba")
-assert "numba" not in sys.modules
+assert "explicit" not in sys.modules
+model = OdeModel("d(y)/dt = -k * y", state={"y": 1}, times=[0, 1], parms={"k": 2}, engine="explicit")
+assert "explicit" not in sys.modules
 print(model().y.iloc[-1], model.bind(["k"]).simulate([1])[-1])
-print("numba" in sys.modules, file=sys.stderr)
+print("explicit" in sys.modules, file=sys.stderr)
 """
     environment = {"XDG_CACHE_HOME": str(tmp_path), "PATH": ""}
     outputs, files, compilers = [], [], []
@@ -248,7 +250,7 @@ print("numba" in sys.modules, file=sys.stderr)
 
 
 def test_a_bound_model_gives_the_same_after_a_journey_to_another_process():
-    bound = every_model("numba")["events"].bind()
+    bound = every_model("explicit")["events"].bind()
     here = bound.simulate(bound.theta0)
     with loky.ProcessPoolExecutor(1) as pool:
         there = pool.submit(bound.simulate, bound.theta0).result()
@@ -260,26 +262,26 @@ def test_a_bound_model_gives_the_same_after_a_journey_to_another_process():
 
 def test_the_method_chooses_the_engine_and_must_belong_to_it():
     model = hiv_model(method="dopri5")
-    assert (model.engine, model.method, model.engine_note) == ("numba", "dopri5", "")
-    assert "engine numba, method dopri5" in repr(model)
-    with pytest.raises(ModelError, match=r"'bdf'.*belongs to the engine 'diffsol', not to 'numba'"):
-        hiv_model(engine="numba", method="bdf")
+    assert (model.engine, model.method, model.engine_note) == ("explicit", "dopri5", "")
+    assert "engine explicit, method dopri5" in repr(model)
+    with pytest.raises(ModelError, match=r"'bdf'.*belongs to the engine 'diffsol', not to 'explicit'"):
+        hiv_model(engine="explicit", method="bdf")
     with pytest.raises(ModelError, match="bandwidth"):
-        hiv_model(engine="numba", bandwidth=1)
+        hiv_model(engine="explicit", bandwidth=1)
 
 
 def test_what_cannot_be_compiled_is_refused_with_the_reason():
     def branching(t, N, *, r=1.0):
         return r * N if N > 1 else -r * N
 
-    with pytest.raises(ModelError, match=r"cannot run on numba: .*Leave engine='auto'"):
-        OdeModel(branching, state={"N": 1}, times=[0, 1], engine="numba")
+    with pytest.raises(ModelError, match=r"cannot run on explicit: .*Leave engine='auto'"):
+        OdeModel(branching, state={"N": 1}, times=[0, 1], engine="explicit")
 
 
 @pytest.mark.compiled
 def test_it_has_functions_that_diffsol_lacks():
-    model = OdeModel("d(N)/dt = atan(N)", state={"N": 1}, times=[0, 1], engine="numba", rtol=1e-9, atol=1e-9)
+    model = OdeModel("d(N)/dt = atan(N)", state={"N": 1}, times=[0, 1], engine="explicit", rtol=1e-9, atol=1e-9)
     bound = model.bind()
-    assert [e.name for e in bound._engines] == ["numba", "retry"]
+    assert [e.name for e in bound._engines] == ["explicit", "retry"]
     np.testing.assert_allclose(model().N, model.replace(engine="scipy")().N, rtol=1e-7)
     assert bound.retries == 0

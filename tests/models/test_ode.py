@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 
 import numpy as np
 import pandas as pd
@@ -176,15 +175,6 @@ def test_sensitivities_agree_with_differences(name, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_sensitivities_are_exact_where_the_equations_are_known(engine):
     assert all(m.bind().exact for m in every_model(engine).values())
-
-
-def test_without_pydiffsol_models_run_on_scipy_and_say_so(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pydiffsol", None)
-    model = hiv_model()
-    assert model.engine == "scipy"
-    assert "not installed" in model.engine_note
-    assert model().logV.iloc[-1] == pytest.approx(8.627134, rel=1e-5)
-    assert model.bind().exact
 
 
 # --- exact answers ----------------------------------------------------------------------------------------------------
@@ -541,11 +531,11 @@ def test_equations_show_as_text_and_as_latex():
     model = hiv_model()
     assert "d(T)/dt = -T*V*bet - T*rho + lam" in str(model.equations)
     assert r"\frac{d\,T}{dt}" in model.equations._repr_latex_()
-    assert "engine diffsol" in repr(model)
+    assert "engine compiled" in repr(model)
     assert model._repr_latex_().startswith("$")
 
 
-@pytest.mark.parametrize("engine", ["numba", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)])
+@pytest.mark.parametrize("engine", ["explicit", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)])
 def test_a_run_may_begin_later_with_what_happens_from_there_at_its_own_time(engine):
     def rates(t, x, u, *, a=2.0):
         return a * t + u

@@ -30,14 +30,13 @@ def runs_of(model, num: int = NUM, **options):
 
 @needs_diffsol
 def test_an_ensemble_says_which_engine_it_took():
-    assert runs_of(hiv_model()).engine == "numba"
-    assert runs_of(hiv_model(), num=10).engine == "diffsol"
+    assert runs_of(hiv_model(), num=10).engine == "compiled"
     assert runs_of(hiv_model(engine="diffsol"), num=300).engine == "diffsol"
     assert fme.sensRange(lambda p: {"y": p["a"]}, {"a": 1.0}, parRange={"a": (0, 1)}, num=3, map=None).engine == ""
 
 
 def test_many_runs_are_those_of_the_engine_one_by_one():
-    model = hiv_model(engine="numba")
+    model = hiv_model(engine="explicit")
     runs = runs_of(model, num=20)
     bound = model.bind(list(RANGES))
     alone = [bound.simulate(theta).T for theta in runs.pars.to_numpy()]
@@ -58,7 +57,7 @@ def test_numbers_do_not_depend_on_the_threads(no_processes, keep):
 
 
 def test_a_variable_that_is_not_asked_for_may_have_no_value():
-    model = hiv_model(engine="numba").replace(outputs={"bad": "log(-V)"})
+    model = hiv_model(engine="explicit").replace(outputs={"bad": "log(-V)"})
     assert runs_of(model, num=5, sensvar="logV").failures.empty
     failed = runs_of(model, num=5, sensvar="bad", executor=2).failures
     assert failed["error"].tolist() == ["SimulationError"] * 5
@@ -69,7 +68,7 @@ def test_failed_runs_are_told_alike_on_threads_and_alone():
     def growing(t, N, *, a=1.0):
         return a * N**2
 
-    model = fme.OdeModel(growing, state={"N": 1.0}, times=[0, 0.5, 1.0], engine="numba")
+    model = fme.OdeModel(growing, state={"N": 1.0}, times=[0, 0.5, 1.0], engine="explicit")
     sets = pd.DataFrame({"a": np.linspace(0.1, 3.0, 40)})
     alone, shared = (fme.sensRange(model, parInput=sets, executor=k) for k in (None, 2))
     assert 0 < len(alone.failures) < 40
@@ -79,7 +78,7 @@ def test_failed_runs_are_told_alike_on_threads_and_alone():
 
 def test_repeated_sets_are_run_once_and_kept_in_place():
     sets = pd.DataFrame({"bet": np.repeat([1e-5, 2e-5, 1e-5], [3, 2, 1])})
-    values = fme.sensRange(hiv_model(engine="numba"), parInput=sets).values
+    values = fme.sensRange(hiv_model(engine="explicit"), parInput=sets).values
     np.testing.assert_array_equal(values[0], values[5])
     np.testing.assert_array_equal(values[3], values[4])
     assert not np.array_equal(values[0], values[3])
@@ -91,7 +90,7 @@ def test_global_indices_of_many_runs(no_processes, executor):
     found = fme.global_indices(
         hiv_model(), parRange=RANGES, num=128, seed=1, sensvar="logV", method="sobol", executor=executor
     )
-    assert found.engine == "numba"
+    assert found.engine == "compiled"
     assert found.failures.empty
     assert list(found.parameters) == list(RANGES)
     assert set(RANGES) <= set(HIV_PARMS)

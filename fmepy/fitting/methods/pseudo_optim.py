@@ -230,7 +230,7 @@ def pseudoOptim(
     ({'p1': 1.0, 'p2': -2.0}, True)
     """
     settings = filled(control, PSEUDO_CONTROL, {}, "pseudoOptim")
-    objective = as_objective(f, p, args=args, kwargs=kwargs, runs=int(settings["numiter"]))
+    objective = as_objective(f, p, args=args, kwargs=kwargs)
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):

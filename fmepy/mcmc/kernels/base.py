@@ -180,12 +180,9 @@ class Sampler:
         ``checked(control, n_par) -> control``, whose values cannot be wrong; it raises ArgumentError.
     adapts : bool
         Whether `updatecov`, `covscale`, `ntrydr`, `drscale`, and a function as `jump`, are for it.
-    runs : int
-        Runs of an iteration, about: what the choice of the model's engine goes by.
     """
 
     kernel: Callable[[Target, Matrix | JumpFunction, Dispersion, Settings], Kernel]
     control: Mapping[str, Any] = field(default_factory=dict)
     checked: Callable[[dict[str, Any], int], dict[str, Any]] = _as_given
     adapts: bool = False
-    runs: int = 1

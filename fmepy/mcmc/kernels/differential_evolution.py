@@ -260,6 +260,4 @@ def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Set
     return DEMCZ(target, dispersion, **settings.control)
 
 
-SAMPLER = Sampler(
-    _kernel, {"population": 3, "archive": None, "thin": 10, "snooker": 0.1, "gamma": None}, _checked, runs=3
-)
+SAMPLER = Sampler(_kernel, {"population": 3, "archive": None, "thin": 10, "snooker": 0.1, "gamma": None}, _checked)

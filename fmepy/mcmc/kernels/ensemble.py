@@ -97,4 +97,4 @@ def _kernel(target: Target, proposal: Any, dispersion: Dispersion, settings: Set
     return Ensemble(target, dispersion, **settings.control)
 
 
-SAMPLER = Sampler(_kernel, {"walkers": None, "stretch": 2.0}, _checked, runs=20)
+SAMPLER = Sampler(_kernel, {"walkers": None, "stretch": 2.0}, _checked)

@@ -337,6 +337,6 @@ ENGINE = Engine(
     refuses=_refuses,
     limits_steps=False,
     watches_switches=True,
-    rank=1,
+    rank=2,
     has_mass=("bdf",),  # between steps the others give only a guess of algebraic states
 )

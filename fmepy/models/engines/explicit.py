@@ -63,7 +63,7 @@ class DopriStepper:
         Longest step.
     """
 
-    name = "numba"
+    name = "compiled"
 
     def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf) -> None:
         self._arguments = (system, rtol, atol, max_step)
@@ -401,11 +401,14 @@ def stepper(problem: Problem, options: SolverOptions) -> DopriStepper:
 
 
 ENGINE = Engine(
-    "numba",
-    ("dopri5",),
+    "compiled",
+    ("switching",),
     stepper,
     needs_equations=True,
     refuses=_refuses,
     watches_switches=True,
+    rank=1,
     heirs=("diffsol",),  # for what turns out stiff
 )
+EXPLICIT = replace(ENGINE, name="explicit", methods=("dopri5",), rank=None)
+"""The same loop, held to its explicit method."""

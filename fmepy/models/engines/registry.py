@@ -13,7 +13,9 @@ from fmepy.models.engines import diffsol, explicit, fixed, scipy_steppers
 from fmepy.models.engines.base import Engine
 from fmepy.models.running.system import build_system
 
-ENGINES: list[Engine] = [diffsol.ENGINE, explicit.ENGINE, scipy_steppers.ENGINE, fixed.ENGINE]
+ENGINES: list[Engine] = [explicit.ENGINE, explicit.EXPLICIT, diffsol.ENGINE, scipy_steppers.ENGINE, fixed.ENGINE]
+ALIASES = {"numba": explicit.EXPLICIT.name}
+"""Older names of engines."""
 
 
 def engine_names() -> list[str]:
@@ -75,14 +77,14 @@ def choose_engine(name: str, method: str | None, definition: Definition, limited
 
 def _for_delays(name: str, method: str | None, definition: Definition) -> tuple[Engine, str, str]:
     """Return the one engine that keeps the past of a run."""
-    engine = explicit.ENGINE
+    engine = explicit.EXPLICIT if explicit.EXPLICIT.name == name or method is not None else explicit.ENGINE
     if method is not None:
         check_choice(method, methods(), "method")
     if name not in ("auto", engine.name) or method not in (None, *engine.methods):
         asked = f"engine={name!r}" if method is None else f"method={method!r}"
         raise ModelError(
             f"The model reads the past (lag), and {asked} does not keep it: models with delays run on engine="
-            f"{engine.name!r}, method={engine.methods[0]!r}, alone. Leave both out. (It is an explicit method: a stiff "
+            f"{explicit.ENGINE.name!r} alone. Leave both out. (It is an explicit method: a stiff "
             "model with delays has no engine here.)"
         )
     return engine, engine.methods[0], _checked(engine, engine.methods[0], definition, False)

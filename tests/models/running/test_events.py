@@ -10,7 +10,7 @@ from fmepy.errors import ModelError, ParameterError, SimulationError
 from fmepy.fimlof import FimlofCost
 from fmepy.models.ode import OdeModel
 
-ENGINES = ["numba", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)]
+ENGINES = ["explicit", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)]
 TIMES = np.linspace(0.0, 10.0, 21)
 
 
@@ -51,7 +51,7 @@ def test_a_share_of_a_state_is_taken_away_with_its_sensitivities(engine):
 @pytest.mark.parametrize("engine", ENGINES[1:])
 def test_engines_agree_on_values_of_states_time_parameters_and_outputs(engine):
     names = ["r", "a", "h", "K"]
-    found, expected = (growing(engine=e).bind(names) for e in (engine, "numba"))
+    found, expected = (growing(engine=e).bind(names) for e in (engine, "explicit"))
     Y, S = found.sensitivities(found.theta0)
     Y_numba, S_numba = expected.sensitivities(expected.theta0)
     np.testing.assert_allclose(Y, Y_numba, rtol=1e-6)
@@ -60,7 +60,7 @@ def test_engines_agree_on_values_of_states_time_parameters_and_outputs(engine):
 
 
 def test_sensitivities_through_events_are_derivatives():
-    bound = growing(engine="numba").bind(["r", "a", "h", "K"])
+    bound = growing(engine="explicit").bind(["r", "a", "h", "K"])
     S = bound.sensitivities(bound.theta0)[1]
     for j, d in enumerate(1e-5 * np.eye(4)):
         slope = (bound.simulate(bound.theta0 + d) - bound.simulate(bound.theta0 - d)) / 2e-5
@@ -73,7 +73,7 @@ def test_fixed_steps_know_them_too(method):
     np.testing.assert_allclose(fixed()["M"], growing()()["M"], rtol=2e-3 if method == "euler" else 1e-6)
 
 
-@pytest.mark.parametrize("engine", ["numba", "scipy"])
+@pytest.mark.parametrize("engine", ["explicit", "scipy"])
 def test_events_of_one_order_see_the_same_state_and_a_lower_order_comes_first(engine):
     def still(t, x, y):
         return 0 * x, 0 * y
@@ -91,7 +91,7 @@ def test_a_forcing_counts_as_it_is_from_the_event_on():
 
     forcings = {"dose": ([0, 1], [2.0, 5.0], "constant")}
     events = [{"var": "x", "time": 1, "value": "dose", "method": "add"}]
-    for engine in ("numba", "scipy"):
+    for engine in ("explicit", "scipy"):
         model = OdeModel(still, state={"x": 0}, times=[0, 1, 2], forcings=forcings, events=events, engine=engine)
         assert model()["x"].tolist() == [0, 0, 5]
 
@@ -106,7 +106,7 @@ def test_a_function_that_cannot_be_traced_has_them_with_its_own_outputs():
     assert model()["x"].iloc[-1] == pytest.approx((2 * np.exp(-0.1) + 0.1) * np.exp(-0.1), rel=1e-5)
 
 
-@pytest.mark.parametrize("engine", ["numba", "scipy"])
+@pytest.mark.parametrize("engine", ["explicit", "scipy"])
 def test_a_value_that_does_not_exist_is_a_failed_run(engine):
     events = [{"var": "A", "time": 1, "value": "log(A - 100)"}]
     model = OdeModel(decay, state={"A": 5}, times=[0, 1, 2], events=events, engine=engine)

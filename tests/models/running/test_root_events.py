@@ -18,7 +18,7 @@ from fmepy.fitting.modfit import modFit
 from fmepy.models.ode import OdeModel
 from fmepy.montecarlo import sensRange
 
-ENGINES = ["numba", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)]
+ENGINES = ["explicit", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)]
 TIGHT = {"rtol": 1e-9, "atol": 1e-11}
 BALL = "d(height)/dt = speed\nd(speed)/dt = -g"
 BOUNCE = {"root": "height", "direction": -1, "var": "speed", "value": "-e * speed", "method": "replace"}
@@ -27,7 +27,7 @@ BOUNCE = {"root": "height", "direction": -1, "var": "speed", "value": "-e * spee
 @cache
 def ball(**words):
     given = {"state": {"height": "h0", "speed": 0}, "parms": {"g": 10.0, "h0": 5.0, "e": 0.8}, "events": [BOUNCE]}
-    return OdeModel(BALL, times=np.linspace(0, 5, 21), **{**given, "engine": "numba", **words})
+    return OdeModel(BALL, times=np.linspace(0, 5, 21), **{**given, "engine": "explicit", **words})
 
 
 def bounces(g, h0, e, end=5.0):
@@ -118,7 +118,7 @@ def test_a_thermostat_switches_at_two_levels_in_both_directions(engine):
 def test_an_event_fires_in_its_direction_alone(direction):
     event = {"root": "x", "direction": direction, "var": "n", "value": 1, "method": "add"}
     model = OdeModel("d(x)/dt = cos(t)\nd(n)/dt = 0", state={"x": 0, "n": 0}, times=[0, 10], events=[event],
-                     engine="numba", **TIGHT)  # fmt: skip
+                     engine="explicit", **TIGHT)  # fmt: skip
     expected = {-1: [np.pi, 3 * np.pi], 0: [np.pi, 2 * np.pi, 3 * np.pi], 1: [2 * np.pi]}[direction]
     np.testing.assert_allclose(model.hits()["time"], expected, rtol=1e-7)  # zero at the start is no crossing
     assert model()["n"].iloc[-1] == len(expected)
@@ -126,14 +126,16 @@ def test_an_event_fires_in_its_direction_alone(direction):
 
 def test_a_root_that_touches_zero_is_survived():
     event = {"root": "x - 1", "direction": 1, "var": "x", "value": 0}
-    model = OdeModel("d(x)/dt = 2 - 2*t", state={"x": 0}, times=[0, 1, 2], events=[event], engine="numba")
+    model = OdeModel("d(x)/dt = 2 - 2*t", state={"x": 0}, times=[0, 1, 2], events=[event], engine="explicit")
     assert len(model.hits()) <= 1
     np.testing.assert_allclose(model(times=[0, 0.5])["x"], [0, 0.75], atol=1e-9)
 
 
 def test_a_state_set_across_zero_has_not_crossed_it():
     events = [{"time": 1.0, "var": "x", "value": -1}, {"root": "x", "direction": -1, "var": "n", "value": 1}]
-    model = OdeModel("d(x)/dt = 0.1\nd(n)/dt = 0", state={"x": 1, "n": 0}, times=[0, 2], events=events, engine="numba")
+    model = OdeModel(
+        "d(x)/dt = 0.1\nd(n)/dt = 0", state={"x": 1, "n": 0}, times=[0, 2], events=events, engine="explicit"
+    )
     assert model.hits().empty
     assert list(model.hits().columns) == ["time", "event", "root"]
 
@@ -162,7 +164,7 @@ def test_states_after_hits_have_exact_sensitivities(engine):
 
 
 def test_the_row_at_a_hit_is_the_state_before_it():
-    for words in ({"engine": "numba"}, {"engine": "auto", "method": "rk4", "dt": 0.05}):
+    for words in ({"engine": "explicit"}, {"engine": "auto", "method": "rk4", "dt": 0.05}):
         rows = ball(**words)()  # g = 2 h0, so that it falls for one unit of time
         assert rows.loc[rows["time"] == 1, "speed"].item() == pytest.approx(-10)
         assert rows.loc[rows["time"] == 1.25, "speed"].item() == pytest.approx(8 - 2.5)
@@ -174,7 +176,7 @@ def test_changes_at_one_root_see_one_state_and_further_orders_what_they_left():
               {**root, "var": "z", "value": "x + y", "order": 1}]  # fmt: skip
     state = {"x": 0, "y": 5, "z": 0}
     text = "d(x)/dt = 1\nd(y)/dt = 0\nd(z)/dt = 0"
-    model = OdeModel(text, state=state, times=[0, 1.5], events=events, engine="numba")
+    model = OdeModel(text, state=state, times=[0, 1.5], events=events, engine="explicit")
     assert model.hits()["event"].tolist() == [0]
     np.testing.assert_allclose(model().iloc[-1, 1:], [0.5, 1, 1])
 
@@ -217,7 +219,7 @@ def mixed(**words):
 
 @cache
 def mixed_slopes():
-    bound = mixed(engine="numba", rtol=1e-11, atol=1e-12)
+    bound = mixed(engine="explicit", rtol=1e-11, atol=1e-12)
     return differences(bound.simulate, bound.theta0)
 
 
@@ -271,7 +273,7 @@ def test_an_algebraic_state_is_changed_by_its_equation_alone():
 # --- an event without end
 
 
-@pytest.mark.parametrize("engine", ["numba", pytest.param("diffsol", marks=pytest.mark.compiled)])
+@pytest.mark.parametrize("engine", ["explicit", pytest.param("diffsol", marks=pytest.mark.compiled)])
 def test_an_event_that_never_ends_is_stopped_with_its_times(engine):
     model = ball(engine=engine).replace(parms={"e": 0.5}, atol=1e-6)
     with pytest.raises(
@@ -315,7 +317,7 @@ def test_ranges_are_the_same_with_workers_and_copies_run_alike():
 
 def test_entities_have_their_own_root_events():
     events = pd.DataFrame({"subject": ["a", "b"], "root": ["C - 1", "C - 2"], "var": "C", "value": 4.0})
-    model = OdeModel("d(C)/dt = -k*C", state={"C": 4}, parms={"k": 1.0}, times=[0, 2], events=events, engine="numba")
+    model = OdeModel("d(C)/dt = -k*C", state={"C": 4}, parms={"k": 1.0}, times=[0, 2], events=events, engine="explicit")
     assert model.of_entity("a").hits()["time"].tolist() == pytest.approx([np.log(4)], rel=1e-5)
     assert len(model.of_entity("b").hits()) == 2
 

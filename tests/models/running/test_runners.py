@@ -11,7 +11,7 @@ from fmepy.errors import SimulationError
 from fmepy.models.engines import scipy_steppers
 from fmepy.models.engines.diffsol import is_available
 
-COMPILED = [pytest.param("diffsol", marks=pytest.mark.skipif(not is_available(), reason="no pydiffsol")), "numba"]
+COMPILED = [pytest.param("diffsol", marks=pytest.mark.skipif(not is_available(), reason="no pydiffsol")), "explicit"]
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_the_general_engine_ends_a_run_in_which_time_stands_still(method, rate, 
 def test_a_retry_has_a_bound_on_its_effort(monkeypatch):
     monkeypatch.setattr("fmepy.models.engines.scipy_steppers.MOST_RETRIED", 1000)
     # there is no value beyond 0.5, and LSODA needs thousands of evaluations to get there
-    b = bound("100*cos(1e3*t) + sqrt(0.5 - t)", 0.0, 5.0, "diffsol" if is_available() else "numba")
+    b = bound("100*cos(1e3*t) + sqrt(0.5 - t)", 0.0, 5.0, "diffsol" if is_available() else "explicit")
     with pytest.raises(SimulationError, match="more than 1000 evaluations"):
         b.simulate(np.empty(0))
 
