@@ -442,7 +442,7 @@ def _run(g, w, m, rows):
             here = rows[row : row + n_wanted]
             status, came, reached, h = drive(
                 _rates, None, m, t, h, w.z, w.wanted[:n_wanted], g.n_states, g.numbers[0], g.atol, longest, most,
-                here, w.work, w.marks, _keep,
+                here, w.work, w.marks, _keep, None,
             )  # fmt: skip
             if status != DONE:
                 return status, row + came, reached

@@ -26,6 +26,18 @@ from __future__ import annotations
 
 import math
 
+from fmepy.compiled.rosenbrock import (
+    AT_BORDER,
+    CALM,
+    END,
+    INSIDE,
+    IS_KNOWN,
+    IS_STIFF,
+    NORM,
+    is_on,
+    prepare_stiff,
+    take_step,
+)
 from fmepy.compiled.status import (
     CROSSED,
     DONE,
@@ -44,6 +56,10 @@ STIFF_STEPS = 15
 """Steps at the border of stability that make a run stiff."""
 BORDER = 3.25
 """The border of stability on the negative real axis, about: h |lambda|."""
+SOON_STIFF, MOST_LEFT = 6, 100.0
+"""Where a stiff method stands by: so many steps at the border are enough if so many such are left of the run."""
+QUIET, QUIET_STEPS = 1.5, 10
+"""The explicit method goes on after so many steps within whose length, times a norm of J, it would have been stable."""
 
 
 def step(rates, model, t, h, t_new, y, y_new, arg, k):
@@ -84,14 +100,11 @@ def step(rates, model, t, h, t_new, y, y_new, arg, k):
     rates(t_new, y_new, model, k7)
 
 
-def size_of_error(h, y, y_new, k, n_states, rtol, atol, ratios):
-    """Return the largest root mean square of error / (atol + rtol max(|y|, |y_new|)) over the blocks of n_states.
-
-    The ratios are set first, in a loop that the compiler turns into one over several states at once.
-    """
+def set_error(h, k, error):
+    """Set the difference between orders 5 and 4."""
     k1, k3, k4, k5, k6, k7 = k[0], k[2], k[3], k[4], k[5], k[6]
-    for i in range(len(y)):
-        ratios[i] = h * (
+    for i in range(len(error)):
+        error[i] = h * (
             71.0 / 57600.0 * k1[i]
             - 71.0 / 16695.0 * k3[i]
             + 71.0 / 1920.0 * k4[i]
@@ -99,6 +112,13 @@ def size_of_error(h, y, y_new, k, n_states, rtol, atol, ratios):
             + 22.0 / 525.0 * k6[i]
             - 1.0 / 40.0 * k7[i]
         )
+
+
+def size_of_error(y, y_new, n_states, rtol, atol, ratios):
+    """Return the largest root mean square of error / (atol + rtol max(|y|, |y_new|)) over the blocks of n_states.
+
+    The ratios come as the errors and are set first, in a loop that the compiler turns into one over several states.
+    """
     for i in range(len(y)):
         larger = abs(y[i]) if abs(y[i]) > abs(y_new[i]) else abs(y_new[i])
         ratios[i] /= atol[i] + rtol * larger
@@ -196,7 +216,57 @@ def _is_at_border(h, y_new, arg, k):
     return distance > 0.0 and h * math.sqrt(change / distance) > BORDER
 
 
-def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_step, most_steps, out, work, marks, keep):
+def _counted(is_at_border, at_border, inside):
+    """Return the steps at the border, and those inside since the last of them: after six the former are forgotten."""
+    if is_at_border:
+        return at_border + 1, inside * 0
+    return (at_border, inside + 1) if inside < 5 else (at_border * 0, inside * 0)
+
+
+def _take_step(rates, model, t, h, t_new, y, y_new, arg, k, c, stiff):
+    """Take a step by the present method: set y_new, the rates there, k[6], and the error, c[0]."""
+    if stiff is not None and is_on(stiff):
+        take_step(stiff, t, h, t_new, model[2], y, y_new, k, c)
+    else:
+        step(rates, model, t, h, t_new, y, y_new, arg, k)
+        set_error(h, k, c[0])
+
+
+def _prepare(h, model, y, y_new, k, c, stiff):
+    if stiff is not None and is_on(stiff):
+        prepare_stiff(stiff, model[2], y, y_new, k, c)
+    else:
+        prepare_dense(h, y, y_new, k, c)
+
+
+def _should_change(stiff, h, rest, y_new, arg, k):
+    """Tell whether the other method should go on after a step, `rest` being what is left of the run.
+
+    The stiff one should where steps are as long as stability allows and many are left, the explicit one where its
+    steps would have been stable for some time.
+    """
+    seen = stiff.room
+    if is_on(stiff):
+        seen[CALM] = seen[CALM] + 1.0 if h * seen[NORM] < QUIET else 0.0
+        return seen[CALM] >= QUIET_STEPS
+    if rest < MOST_LEFT * h:
+        return False
+    seen[AT_BORDER], seen[INSIDE] = _counted(_is_at_border(h, y_new, arg, k), seen[AT_BORDER], seen[INSIDE])
+    return seen[AT_BORDER] >= SOON_STIFF
+
+
+def _change_method(stiff, rates, model, t, y, k1):
+    """Go on with the other method from (t, y); the explicit one needs the rates of everything."""
+    seen = stiff.room
+    if is_on(stiff):
+        rates(t, y, model, k1)
+    seen[IS_STIFF] = 1.0 - seen[IS_STIFF]
+    seen[AT_BORDER] = seen[INSIDE] = seen[CALM] = 0.0
+
+
+def drive(
+    rates, watch, model, t, h, start, times, n_states, rtol, atol, max_step, most_steps, out, work, marks, keep, stiff
+):
     """Carry the solution from (t, start) over `times`; return (status, rows written, time reached, next step).
 
     Parameters
@@ -216,6 +286,8 @@ def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_ste
     marks : array, shape (2, n_watched)
     keep : compiled function of (model, t, h, y, c), or None
         Is given the polynomial of every step (`prepare_dense`); where it returns False the run ends.
+    stiff : rosenbrock.Stiff, or None
+        The method that goes on where the explicit one is slow, and back; None: there is none, and no code for it.
     """
     n, end = len(start), times[-1]
     span, told = end - t, TOO_MANY_STEPS
@@ -245,30 +317,28 @@ def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_ste
             told = STEP_TOO_SMALL
             break
         t_new = end if is_last else t + h
-        step(rates, model, t, h, t_new, y, y_new, arg, k)
-        size = size_of_error(h, y, y_new, k, n_states, rtol, atol, c[0])
+        _take_step(rates, model, t, h, t_new, y, y_new, arg, k, c, stiff)
+        size = size_of_error(y, y_new, n_states, rtol, atol, c[0])
         if not size <= 1.0:
             h *= max(0.2, 0.9 * size**-0.17) if size < math.inf else 0.2
             rejected = True
             continue
         accepted += 1
-        if accepted >= FIRST_LOOK and (at_border > 0 or accepted % FIRST_LOOK == 0):
-            if _is_at_border(h, y_new, arg, k):
-                inside = 0
-                at_border += 1
-                if at_border == STIFF_STEPS:
-                    told = STIFF
-                    break
-            else:
-                inside += 1
-                if inside == 6:
-                    at_border = inside = 0
+        is_slow = False
+        if stiff is not None:
+            is_slow = _should_change(stiff, h, stiff.room[END] - t, y_new, arg, k)
+        elif accepted >= FIRST_LOOK and (at_border > 0 or accepted % FIRST_LOOK == 0):
+            at_border, inside = _counted(_is_at_border(h, y_new, arg, k), at_border, inside)
+            is_slow = at_border == STIFF_STEPS
+        if is_slow and (stiff is None or stiff.run == 0):
+            told = STIFF
+            break
         is_crossing, s, t_seen = False, 1.0, t_new
         if watch is not None:
             watch(t_new, y_new, model, marks[1])
             is_crossing = _has_crossed(marks[0], marks[1])
         if keep is not None or is_crossing or (row < len(times) and times[row] < t_new):
-            prepare_dense(h, y, y_new, k, c)
+            _prepare(h, model, y, y_new, k, c, stiff)
         if keep is not None and not keep(model, t, h, y, c):
             told = NO_ROOM
             break
@@ -296,8 +366,12 @@ def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_ste
         for i in range(n):
             y[i] = y_new[i]
             k[0, i] = k[6, i]
+        if stiff is not None:
+            stiff.room[IS_KNOWN] = 0.0
+            if is_slow:
+                _change_method(stiff, rates, model, t, y, k[0])
         if is_last:
             return DONE, row, end, h
-    if has_exploded(start, y, k[0], n_states, span, rtol, atol):
+    if told != STIFF and has_exploded(start, y, k[0], n_states, span, rtol, atol):
         told = EXPLODED
     return told, row, t, h

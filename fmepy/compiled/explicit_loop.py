@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 
 from fmepy.compiled.dormand_prince import drive
-from fmepy.compiled.kernels import call, doubles, integers
+from fmepy.compiled.kernels import call, doubles, integers, new
+from fmepy.compiled.rosenbrock import END, MEMORY, Stiff
 from fmepy.compiled.status import DONE, HEAD, NO_VALUE, NOT_FINITE, WORK
 
 
@@ -82,7 +83,13 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
     n_blocks = n // n_states
     V = doubles(values, n + n_parameters + n_forced + together * n_blocks)
     of_these = V[n + n_parameters + n_forced :].reshape((together, n_blocks))
+    plan = integers(head[19], 2)
+    stiff = Stiff(plan[0], head[19], new(plan[1]))
     for r in range(n_runs):
+        for i in range(MEMORY):
+            stiff.room[i] = 0.0
+        if n_stretches > 0:
+            stiff.room[END] = F[times + n_times - 1]
         status, reached, row, first = DONE, start, n_at_start, r * n_rows
         if of_values != 0:
             call(of_values, start, W[0], U[r], V)
@@ -106,7 +113,7 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
             most = most_steps + int(min((wanted[-1] - t) / max_step, 1e7))
             status, came, reached, _ = drive(
                 _rates, watcher, (rates, watch, U[r]), t, 0.0, V[:n], wanted, n_states, rtol, atol, max_step,
-                most, rows[first + row : first + row + b - a], W, marks, None,
+                most, rows[first + row : first + row + b - a], W, marks, None, stiff,
             )  # fmt: skip
             if status == DONE:
                 bad = _first_not_finite(rows[first + row : first + row + b - a], n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 
 from fmepy.compiled import explicit_loop
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.status import HEAD, WORK
+from fmepy.compiled.rosenbrock import MEMORY
+from fmepy.compiled.status import HEAD, STIFF, WORK
 from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
@@ -18,6 +20,9 @@ _WORTH_THREADS = 5000
 """Numbers of the rows of all runs from which on threads gain more time than they take."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 """How a change at the end of a stretch changes a state, as the compiled loop knows it."""
+_NO_PLAN = np.array([0, MEMORY], dtype=np.int64)
+"""What a run knows of the stiff method before there is one."""
+_LEARNING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +42,9 @@ class Functions:
     n_outputs : int
     changes : tuple of int
         Values of changes, each with its slope along every further block of z; behind the inputs stand what is given.
+    stiff : callable, optional
+        Returns the plan of the stiff method (`rosenbrock.plan_of`) when a run first needs it, and what must live as
+        long; None if it has none.
     """
 
     rates: int
@@ -47,6 +55,7 @@ class Functions:
     outputs: int = 0
     n_outputs: int = 0
     changes: tuple[int, ...] = ()
+    stiff: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +150,7 @@ class ExplicitRuns:
         self._head = np.array([
             f.rates, f.watch, f.values, f.outputs, n, s.n_states, n_inputs, course.n_parameters, n_constants,
             f.n_outputs, forced.shape[1], f.n_watched, len(course.rows), course.n_at_start, len(course.stretches),
-            len(changes), n_given, together, s.most_steps,
+            len(changes), n_given, together, s.most_steps, address(_NO_PLAN),
         ], dtype=np.int64)  # fmt: skip
         assert len(self._head) == HEAD
         stops = np.cumsum([0, *(len(k.times) for k in course.stretches)])
@@ -158,7 +167,7 @@ class ExplicitRuns:
         self._fixed = [address(a) for a in (self._head, self._stretches, self._changes, self._numbers)]
         run = explicit_loop.run_watched if f.n_watched else explicit_loop.run_smooth
         self._loop = c_loop(run, "the explicit solver")
-        self._functions, self._n_inputs = functions, n_inputs
+        self._functions, self._n_inputs, self._stiff = functions, n_inputs, None
         self._rows, self._width = len(course.rows), n + f.n_outputs
         # where things lie in the one array of a single run: every array's address takes time
         of_changes = together * (n // s.n_states)
@@ -171,6 +180,18 @@ class ExplicitRuns:
     def _call(self, told: Vector, n_runs: int, *addresses: int) -> None:
         """Run; the addresses are those of inputs, room to work, marks, values, rows, and of `told`: how they ended."""
         self._loop(*self._fixed, n_runs, *addresses)
+
+    def learns_stiff(self) -> bool:
+        """Make the stiff method known to all further runs; return False if there is none.
+
+        A run that needed it then begins again, and never ends so again: its numbers do not depend on what was known.
+        """
+        with _LEARNING:
+            if self._stiff is None and self._functions.stiff is not None:
+                self._stiff = self._functions.stiff()
+                if self._stiff is not None:
+                    self._head[-1] = address(self._stiff[0])
+        return self._stiff is not None
 
     @property
     def addresses(self) -> list[int]:
@@ -201,6 +222,8 @@ class ExplicitRuns:
         self._call(own, 1, told + 24, told + work, told + seen, told + values, told + out, told)
         rows, ended = own[self._places[4] :].reshape(self._rows, self._width).copy(), own[:3].tolist()
         self._free.append((own, told))
+        if ended[0] == STIFF and self.learns_stiff():
+            return self.one(inputs, start)
         return rows, ended
 
     def many(self, P: Matrix) -> tuple[Cube, Matrix]:
@@ -223,6 +246,9 @@ class ExplicitRuns:
         out, told = np.empty((len(P), self._rows, self._width)), np.empty((len(P), 3))
         work, seen, values = (address(room) + offset for offset in self._offsets[1:4])
         self._call(told.ravel(), len(P), address(inputs), work, seen, values, address(out), address(told))
+        again = np.flatnonzero(told[:, 0] == STIFF)
+        if len(again) and self.learns_stiff():
+            out[again], told[again] = self.many(P[again])
         return out, told
 
 
@@ -270,6 +296,9 @@ class RunsOfCourses:
 
         def piece(ends: tuple[int, int]) -> None:
             self._loop(table, *ends)
+            for i in np.flatnonzero(self._told[slice(*ends), 0] == STIFF).tolist():
+                if self._runs[ends[0] + i].learns_stiff():
+                    self._loop(table, ends[0] + i, ends[0] + i + 1)
             then(*ends)
 
         on_threads(piece, self._pieces)

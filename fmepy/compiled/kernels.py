@@ -55,7 +55,7 @@ def call(address: Any, *arguments: Any) -> None:
         return
     kinds = [ctypes.c_void_p if isinstance(a, np.ndarray) else ctypes.c_double for a in arguments]
     passed = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
-    ctypes.CFUNCTYPE(None, *kinds)(address)(*passed)
+    ctypes.CFUNCTYPE(None, *kinds)(int(address))(*passed)
 
 
 def packed(values: Any) -> Any:

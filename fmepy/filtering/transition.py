@@ -247,7 +247,7 @@ def _explicit(m, t, h, u, x, p, y, Phi, S, w):
     w.last[2] = t + h
     told, _, _, w.last[0] = drive(
         _rates, None, (m.advance, p, u, t, h, w), t, min(w.last[0], h), z, w.last[2:3], 1,
-        m.rtol, atol, m.max_step, most, done, w.runs, w.marks, None,
+        m.rtol, atol, m.max_step, most, done, w.runs, w.marks, None, None,
     )  # fmt: skip
     if told != DONE:
         w.last[0] = 0.0

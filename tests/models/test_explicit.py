@@ -76,7 +76,7 @@ def drive_plainly(model, names, times, most_steps=1000):
     )
     *told, _ = loop.drive(
         plainly, None, inputs, 0.0, 0.0, start, times, system.n_states, 1e-6, atol, np.inf, most_steps, out,
-        np.empty((status.WORK, len(start))), np.empty((2, 0)), None,
+        np.empty((status.WORK, len(start))), np.empty((2, 0)), None, None,
     )  # fmt: skip
     return told, out, runner._stepper.advance(0.0, start, inputs, times)[1]
 
@@ -125,9 +125,11 @@ def test_a_crossing_is_found_to_the_last_digits_and_the_rows_before_it_stand():
 
 
 @pytest.mark.parametrize("with_diffsol", [pytest.param(True, marks=pytest.mark.compiled), False])
-def test_a_stiff_run_is_found_out_soon_and_left_to_another_engine(monkeypatch, with_diffsol):
+def test_a_run_too_stiff_for_its_own_stiff_method_is_left_to_another_engine(monkeypatch, with_diffsol):
     if not with_diffsol:
         monkeypatch.setitem(sys.modules, "pydiffsol", None)
+    monkeypatch.setattr(explicit, "stiff_plan", lambda system: None)
+    explicit._functions.cache_clear()
     bound = stiff(engine="explicit").bind()
     names = [e.name for e in bound._engines]
     assert names == ["explicit", "diffsol", "retry"] if with_diffsol else ["explicit", "retry"]
@@ -151,15 +153,13 @@ def test_a_stiff_run_is_found_out_soon_and_left_to_another_engine(monkeypatch, w
     assert np.isfinite(S).all()
     assert bound.simulate(np.array([0.5])).shape == (4, 2)  # that one is not stiff
     assert bound.retries == 2
-
-
-def test_a_fit_stays_with_the_engine_that_took_over():
-    held = stiff(engine="explicit").bind(hold_engine=True)
+    held = stiff(engine="explicit").bind(hold_engine=True)  # as in a fit, which stays with what took over
     held.simulate(held.theta0)
     assert held.retries == 1
     assert "explicit" not in [e.name for e in held._engines]
     held.simulate(np.array([0.5]))
     assert held.retries == 1
+    explicit._functions.cache_clear()
 
 
 def test_a_run_has_a_step_limit(monkeypatch):

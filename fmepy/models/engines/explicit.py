@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled import status
+from fmepy.compiled import rosenbrock, status
+from fmepy.compiled.c_loops import c_loop
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delay_runs import DelayedRuns, Delays
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOfCourses, Solver, Stretch
@@ -308,7 +309,8 @@ def _delay_failure(
 def _functions(system: System) -> Functions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
-    return Functions(code.address("rates"), code.address("watch"), system.n_watched, code)
+    stiff = None if system.delays else lambda: stiff_plan(system)  # by its name: looked up then
+    return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=stiff)
 
 
 @lru_cache(maxsize=64)
@@ -379,6 +381,57 @@ def _add_sensitivities(part: Written, system: System, F: list[_Entry], G: list[_
     for i, j, v in sources:
         source = part.emit(f"fmul double {part.load('q', layout.scales.start + j)}, {v}")
         part.add(source, "out", n * (1 + j) + i)
+
+
+# --- its Jacobian, for the stiff method
+
+
+@lru_cache(maxsize=64)
+def stiff_plan(system: System) -> Any:
+    """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it."""
+    try:
+        text, entries = _stiff_program(system)
+        code = compiled(text)
+        loop = c_loop(rosenbrock.run, "the stiff solver")
+        functions = [code.address(name) for name in ("field", "jacobian", "slopes", "bend")]
+        plan = rosenbrock.plan_of(entries, functions, loop.code.address("run"))  # type: ignore[attr-defined]
+    except (NotWritableError, MemoryError):
+        return None
+    return plan, code
+
+
+def _stiff_program(system: System) -> tuple[str, rosenbrock.Entries]:
+    """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
+    import sympy
+
+    n, names = system.n_states, system.names
+    y, q = list(system.z[:n]), [symbol(k) for k in names]
+    k, a = [sympy.Dummy(f"k{i}", real=True) for i in range(n)], sympy.Dummy("a", real=True)
+    where: dict[Any, Place] = {system.time: "t", a: ("z", 2 * n)}
+    where |= {s: ("z", i) for i, s in enumerate([*y, *k])}
+    where |= {s: ("q", i) for i, s in enumerate(system.inputs)}
+    rates = system.model_rates
+    F = _entries(rates, y)
+    moving = [derivative(e, system.time) for e in rates]
+    program = Program(["t"], ["z", "q", "out"])
+
+    def write(name: str, expressions: Sequence[Any]) -> None:
+        program.function(name, [("out", i, e) for i, e in enumerate(expressions)], where)
+
+    write("field", rates)
+    write("jacobian", [*(e for _, _, e in F), *moving])
+    rows, columns = [i for i, _, _ in F], [j for _, j, _ in F]
+    if not names:
+        return program.text(), rosenbrock.Entries(n, rows, columns)
+    of_q = _entries(rates, q)
+    write("slopes", [e for _, _, e in (*F, *of_q)])
+    products = [a * e for e in moving]
+    for i, j, e in F:
+        products[i] += e * k[j]
+    bends = _entries(products, y), _entries(products, q)
+    write("bend", [e for part in bends for _, _, e in part])
+    places = [[(i, j) for i, j, _ in part] for part in (of_q, *bends)]
+    return program.text(), rosenbrock.Entries(n, rows, columns, *places, len(names), system.layout.scales.start)
 
 
 # --- what is known of the engine

@@ -1,0 +1,443 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
+"""Rodas5P, the one stiff method of the engine: a Rosenbrock method of orders 5 and 4 with eight stages.
+
+One step from (t, y) of size h, with W = I/(h gamma) - J, J = df/dy and f_t = df/dt at (t, y)::
+
+    W U_s = f(t + c_s h, Y_s) + (1/h) sum_j C_sj U_j + h d_s f_t      Y_s = y + sum_j A_sj U_j,   s = 0, ..., 7
+    y_new = Y_7 + U_7                                                 error = U_7
+
+and between t and t + h, with K_r = sum_s H_rs U_s, the solution is y + x (y_new - y + (1 - x)(K_0 + x (K_1 + x K_2))).
+It is stiffly accurate and has no history, so nothing is lost where a run begins anew.
+
+Sensitivities are the derivative of the step as it is, at fixed h, with the same factors of W. For the parameter q, S =
+dy/dq::
+
+    W dU_s = J(Y_s) dY_s + f_q(Y_s) + (1/h) sum_j C_sj dU_j + (d/dy (J k + h d_s f_t)) S + d/dq (J k + h d_s f_t)
+
+at k = U_s: the matrix in brackets, of second derivatives, is one for all parameters.
+
+The model comes as C functions ``void f(double t, double* z, double* inputs, double* out)``:
+
+    field      the rates of the states
+    jacobian   the entries of J that are not zero, and behind them f_t
+    slopes     those of J, and behind them those of df/dq
+    bend       z = [y, k, a] -> the entries of d/dy (J k + a f_t), and behind them those of d/dq
+
+`run` is compiled once for all models; what it knows of one is the plan, an array of whole numbers (`plan_of`).
+
+References
+----------
+Steinebach, G. (2023). Construction of Rosenbrock-Wanner method Rodas5P. BIT Numer. Math. 63:27.
+Hairer, E. and Wanner, G. (1996). Solving Ordinary Differential Equations II, 2nd ed., section IV.7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fmepy.compiled.kernels import call, doubles, integers
+from fmepy.compiled.sparse_lu import Pattern, add_row, eliminated, factor, misfit, solve, solve_all
+from fmepy.types import IntVector
+
+GAMMA = 0.21193756319429014
+C2, C3, C4, C5 = 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664
+D1, D2, D3 = GAMMA, -0.42387512638858027, -0.3384627126235924
+D4, D5 = 1.8046452872882734, 2.325825639765069
+MOST_MISFIT = 1e-9
+"""Of a stage: a step whose equations are solved less well is tried again, shorter."""
+
+STEP, POLYNOMIAL = 0, 1
+"""What `run` is asked for."""
+T, H, UNTIL, IS_KNOWN, NORM, IS_STIFF, AT_BORDER, INSIDE, CALM, END = range(10)
+"""In the room: the step wanted; whether J is that of its beginning; the norm of J; what the driver remembers."""
+MEMORY = 10
+HEAD = 16
+"""Numbers at the head of a plan; its first two are the address of `run` and the size of the room."""
+
+
+class Stiff(NamedTuple):
+    """The method for a driver: the address of `run`, that of a plan (0 in its place: there is none), and room."""
+
+    run: int
+    plan: int
+    room: Any
+
+
+def is_on(stiff):
+    """Tell whether a run is with the stiff method now."""
+    return stiff.room[IS_STIFF] > 0.0
+
+
+def take_step(stiff, t, h, t_new, inputs, y, y_new, k, c):
+    """Take a step, see `run`."""
+    stiff.room[T], stiff.room[H], stiff.room[UNTIL] = t, h, t_new
+    call(stiff.run, STEP, stiff.plan, stiff.room, inputs, y, y_new, k, c)
+
+
+def prepare_stiff(stiff, inputs, y, y_new, k, c):
+    """Set the coefficients c of the polynomial within the last step, which `dormand_prince.dense` reads."""
+    call(stiff.run, POLYNOMIAL, stiff.plan, stiff.room, inputs, y, y_new, k, c)
+
+
+class Space(NamedTuple):
+    """What a step works on.
+
+    Attributes
+    ----------
+    field, jacobian, slopes, bend : int
+    inputs, scales : ndarray
+        Of the model; the scales of the sensitivities among them.
+    J : ndarray
+        Entries of the Jacobian, then df/dt.
+    rows, cols : ndarray
+        Where the entries are.
+    of_f, of_bend_y, of_bend_q : ndarray, shape (2, n_entries)
+        Rows and columns of the entries of df/dq, and of the two parts of `bend`.
+    LU, b, rest : ndarray
+    point : ndarray, shape (2 n + 1,)
+        The argument of `bend`.
+    U, V : ndarray, shape (8, n), (8, n * width)
+        Stages of the states, and of the sensitivities: parameters lie innermost, filled up to a multiple of four.
+    S, X : ndarray, shape (n, width)
+        Sensitivities where the step begins, and at a stage.
+    G, B : ndarray
+        What `slopes` and `bend` write.
+    """
+
+    field: int
+    jacobian: int
+    slopes: int
+    bend: int
+    inputs: Any
+    scales: Any
+    J: Any
+    rows: Any
+    cols: Any
+    of_f: Any
+    of_bend_y: Any
+    of_bend_q: Any
+    LU: Any
+    b: Any
+    rest: Any
+    point: Any
+    U: Any
+    V: Any
+    S: Any
+    X: Any
+    G: Any
+    B: Any
+
+
+def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages: int, c: int):
+    """Take a step, or set the polynomial of the last one; arrays come as their addresses.
+
+    The step wanted stands in the room. From y and the rates there, stages[0], it sets y_new, the rates there,
+    stages[6], and c[0], the error; all have an entry for each state and, behind them, for each sensitivity. Where it
+    cannot be taken the error is NaN.
+    """
+    head = integers(plan, HEAD)
+    n, n_params, width, at, n_J, n_LU = head[6], head[7], head[8], head[9], head[10], head[11]
+    n_f, n_by, n_bq = head[12], head[13], head[14]
+    A = integers(plan + 8 * HEAD, 4 * n + 1 + n_LU + 3 * n_J + 2 * (n_f + n_by + n_bq))
+    pattern = Pattern(A[:n], A[n:], A[2 * n :], A[3 * n + 1 :], A[4 * n + 1 :], A[4 * n + 1 + n_LU :])
+    A = A[4 * n + 1 + n_LU + n_J :]
+    f, by, bq = 2 * n_J, 2 * (n_J + n_f), 2 * (n_J + n_f + n_by)
+    M, m, n_z = doubles(room, MEMORY), n * width, n * (1 + n_params)
+    q, R = doubles(inputs, at + n_params), doubles(room + 8 * MEMORY, head[1] - MEMORY)
+    F, G = R[n_J + n + n_LU :], R[n_J + n_LU + 13 * n + 1 :]
+    w = Space(
+        head[2], head[3], head[4], head[5], q, q[at:], R[: n_J + n], A[:n_J], A[n_J:f],
+        A[f:by].reshape((2, n_f)), A[by:bq].reshape((2, n_by)), A[bq : bq + 2 * n_bq].reshape((2, n_bq)),
+        R[n_J + n : n_J + n + n_LU], F[:n], F[n : 2 * n], F[2 * n : 4 * n + 1],
+        F[4 * n + 1 : 12 * n + 1].reshape((8, n)), G[: 8 * m].reshape((8, m)), G[8 * m : 9 * m].reshape((n, width)),
+        G[9 * m : 10 * m].reshape((n, width)), G[10 * m : 10 * m + n_J + n_f], G[10 * m + n_J + n_f :],
+    )  # fmt: skip
+    Y, Y_new, k, C = doubles(y, n_z), doubles(y_new, n_z), doubles(stages, 7, n_z), doubles(c, 4, n_z)
+    if what == STEP:
+        if M[IS_KNOWN] == 0.0:
+            _begin(M, w, n, Y)
+        if not _step(M, w, pattern, n, n_params, Y[:n], Y_new, k[0], C, k[6]):
+            C[0, 0] = math.nan
+    else:
+        _polynomial(w, n, n_params, Y, Y_new, C)
+
+
+def _begin(M, w, n, y):
+    """Set what belongs to the beginning of a step: J, f_t, a norm of J, the sensitivities."""
+    call(w.jacobian, M[T], y, w.inputs, w.J)
+    for i in range(n):
+        w.point[i] = y[i]
+        w.b[i] = w.rest[i] = 0.0
+        for p in range((len(y) - n) // n):
+            w.S[i, p] = y[(1 + p) * n + i]
+    for e in range(len(w.rows)):
+        w.b[w.rows[e]] += abs(w.J[e])
+        w.rest[w.cols[e]] += abs(w.J[e])
+    by_rows = by_columns = 0.0
+    for i in range(n):
+        by_rows, by_columns = max(by_rows, w.b[i]), max(by_columns, w.rest[i])
+    M[NORM], M[IS_KNOWN] = min(by_rows, by_columns), 1.0
+
+
+def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new):
+    """Take the step; return whether it could be taken. C[1] and C[2] are room."""
+    t, h, n_J, U, V, error = M[T], M[H], len(w.rows), w.U, w.V, C[0]
+    g, inverse, x = 1.0 / (h * GAMMA), 1.0 / h, C[1][:n]
+    J, f_t, S, X = w.J[:n_J], w.J[n_J:], w.S.reshape((n * w.S.shape[1],)), w.X.reshape((n * w.S.shape[1],))
+    factor(g, J, pattern, w.LU, w.rest)
+    for s in range(8):
+        at, d = M[UNTIL] if s > 4 else t + h * _time(s), h * _weight(s)
+        _argument(s, y, U, x)
+        if s == 0:
+            for i in range(n):
+                U[0, i] = f[i]
+        else:
+            call(w.field, at, x, w.inputs, U[s])
+            _add_stages(s, inverse, U, U[s])
+        for i in range(n):
+            U[s, i] += d * f_t[i]
+        if s == 0:
+            for i in range(n):
+                w.b[i] = U[0, i]
+        solve(pattern, w.LU, U[s])
+        if s == 0 and misfit(g, J, w.rows, w.cols, U[0], w.b, w.rest, C[2]) > MOST_MISFIT:
+            return False
+        if n_params > 0:
+            _argument(s, S, V, X)
+            _stage_of_sensitivities(s, t, at, inverse, d, w, pattern, x, V[s].reshape((n, w.S.shape[1])))
+    for i in range(n):
+        y_new[i] = x[i] + U[7, i]
+        error[i] = U[7, i]
+    width = w.S.shape[1]
+    for p in range(n_params):
+        for i in range(n):
+            y_new[(1 + p) * n + i] = X[i * width + p] + V[7, i * width + p]
+            error[(1 + p) * n + i] = V[7, i * width + p]
+    call(w.field, M[UNTIL], y_new, w.inputs, f_new)
+    for i in range(n):  # noqa: SIM110    # a kernel has no all()
+        if not abs(f_new[i]) < math.inf:
+            return False
+    return True
+
+
+def _stage_of_sensitivities(s, t, at, inverse, d, w, pattern, x, B):
+    """Set B to dU_s, for every parameter; w.X is the derivative of the stage's argument x."""
+    n, n_J, n_by = B.shape[0], len(w.rows), w.of_bend_y.shape[1]
+    for i in range(n):
+        w.point[n + i] = w.U[s, i]
+        for p in range(B.shape[1]):
+            B[i, p] = 0.0
+    w.point[2 * n] = d
+    _add_stages(s, inverse, w.V, w.V[s])
+    call(w.slopes, at, x, w.inputs, w.G)
+    call(w.bend, t, w.point, w.inputs, w.B)
+    for e in range(n_J):
+        add_row(B, w.rows[e], w.G[e], w.X, w.cols[e])
+    for e in range(w.of_f.shape[1]):
+        B[w.of_f[0, e], w.of_f[1, e]] += w.G[n_J + e] * w.scales[w.of_f[1, e]]
+    for e in range(n_by):
+        add_row(B, w.of_bend_y[0, e], w.B[e], w.S, w.of_bend_y[1, e])
+    for e in range(w.of_bend_q.shape[1]):
+        B[w.of_bend_q[0, e], w.of_bend_q[1, e]] += w.B[n_by + e] * w.scales[w.of_bend_q[1, e]]
+    solve_all(pattern, w.LU, B)
+
+
+def _time(s):
+    return C2 if s == 1 else C3 if s == 2 else C4 if s == 3 else C5 if s == 4 else 0.0
+
+
+def _weight(s):
+    return D1 if s == 0 else D2 if s == 1 else D3 if s == 2 else D4 if s == 3 else D5 if s == 4 else 0.0
+
+
+def _argument(s, y, U, out):
+    """Set out to the argument of stage s; of the last two it is that of the stage before and a little."""
+    n = len(out)
+    u0, u1, u2, u3, u4, u5, u6 = U[0], U[1], U[2], U[3], U[4], U[5], U[6]
+    if s == 0:
+        for i in range(n):
+            out[i] = y[i]
+    elif s == 1:
+        for i in range(n):
+            out[i] = y[i] + 3.0 * u0[i]
+    elif s == 2:
+        for i in range(n):
+            out[i] = y[i] + 2.849394379747939 * u0[i] + 0.45842242204463923 * u1[i]
+    elif s == 3:
+        for i in range(n):
+            out[i] = y[i] - 6.954028509809101 * u0[i] + 2.489845061869568 * u1[i] - 10.358996098473584 * u2[i]
+    elif s == 4:
+        for i in range(n):
+            out[i] = (
+                y[i]
+                + 2.8029986275628964 * u0[i]
+                + 0.5072464736228206 * u1[i]
+                - 0.3988312541770524 * u2[i]
+                - 0.04721187230404641 * u3[i]
+            )
+    elif s == 5:
+        for i in range(n):
+            out[i] = (
+                y[i]
+                - 7.502846399306121 * u0[i]
+                + 2.561846144803919 * u1[i]
+                - 11.627539656261098 * u2[i]
+                - 0.18268767659942256 * u3[i]
+                + 0.030198172008377946 * u4[i]
+            )
+    elif s == 6:
+        for i in range(n):
+            out[i] += u5[i]
+    elif s == 7:
+        for i in range(n):
+            out[i] += u6[i]
+
+
+def _add_stages(s, a, U, out):
+    """Add to out a times what the stages before s bring into its equation."""
+    n = len(out)
+    u0, u1, u2, u3, u4, u5, u6 = U[0], U[1], U[2], U[3], U[4], U[5], U[6]
+    if s == 1:
+        for i in range(n):
+            out[i] += a * (-14.155112264123755 * u0[i])
+    elif s == 2:
+        for i in range(n):
+            out[i] += a * (-17.97296035885952 * u0[i] - 2.859693295451294 * u1[i])
+    elif s == 3:
+        for i in range(n):
+            out[i] += a * (147.12150275711716 * u0[i] - 1.41221402718213 * u1[i] + 71.68940251302358 * u2[i])
+    elif s == 4:
+        for i in range(n):
+            out[i] += a * (
+                165.43517024871676 * u0[i]
+                - 0.4592823456491126 * u1[i]
+                + 42.90938336958603 * u2[i]
+                - 5.961986721573306 * u3[i]
+            )
+    elif s == 5:
+        for i in range(n):
+            out[i] += a * (
+                24.854864614690072 * u0[i]
+                - 3.0009227002832186 * u1[i]
+                + 47.4931110020768 * u2[i]
+                + 5.5814197821558125 * u3[i]
+                - 0.6610691825249471 * u4[i]
+            )
+    elif s == 6:
+        for i in range(n):
+            out[i] += a * (
+                30.91273214028599 * u0[i]
+                - 3.1208243349937974 * u1[i]
+                + 77.79954646070892 * u2[i]
+                + 34.28646028294783 * u3[i]
+                - 19.097331116725623 * u4[i]
+                - 28.087943162872662 * u5[i]
+            )
+    elif s == 7:
+        for i in range(n):
+            out[i] += a * (
+                37.80277123390563 * u0[i]
+                - 3.2571969029072276 * u1[i]
+                + 112.26918849496327 * u2[i]
+                + 66.9347231244047 * u3[i]
+                - 40.06618937091002 * u4[i]
+                - 54.66780262877968 * u5[i]
+                - 9.48861652309627 * u6[i]
+            )
+
+
+def _combine(U, begin, step, k, bow, last):
+    """Set the coefficients of a polynomial from the entries begin, begin + step, ... of the stages."""
+    for i in range(len(k)):
+        j = begin + i * step
+        k0 = (
+            25.948786856663858 * U[0, j]
+            - 2.5579724845846235 * U[1, j]
+            + 10.433815404888879 * U[2, j]
+            - 2.3679251022685204 * U[3, j]
+            + 0.524948541321073 * U[4, j]
+            + 1.1241088310450404 * U[5, j]
+            + 0.4272876194431874 * U[6, j]
+            - 0.17202221070155493 * U[7, j]
+        )
+        k1 = (
+            -9.91568850695171 * U[0, j]
+            - 0.9689944594115154 * U[1, j]
+            + 3.0438037242978453 * U[2, j]
+            - 24.495224566215796 * U[3, j]
+            + 20.176138334709044 * U[4, j]
+            + 15.98066361424651 * U[5, j]
+            - 6.789040303419874 * U[6, j]
+            - 6.710236069923372 * U[7, j]
+        )
+        k2 = (
+            11.419903575922262 * U[0, j]
+            + 2.8879645146136994 * U[1, j]
+            + 72.92137995996029 * U[2, j]
+            + 80.12511834622643 * U[3, j]
+            - 52.072871366152654 * U[4, j]
+            - 59.78993625266729 * U[5, j]
+            - 0.15582684282751913 * U[6, j]
+            + 4.883087185713722 * U[7, j]
+        )
+        k[i], bow[i], last[i] = k0, k1 + k2, -k2
+
+
+def _polynomial(w, n, n_params, y, y_new, c):
+    """Set the coefficients of the polynomial of the last step, in the form of `dormand_prince.dense`."""
+    width = w.S.shape[1]
+    for i in range(len(y)):
+        c[0, i] = y_new[i] - y[i]
+    _combine(w.U, 0, 1, c[1, :n], c[2, :n], c[3, :n])
+    for p in range(n_params):
+        a, b = (1 + p) * n, (2 + p) * n
+        _combine(w.V, p, width, c[1, a:b], c[2, a:b], c[3, a:b])
+
+
+class Entries(NamedTuple):
+    """What a plan says of a model.
+
+    Attributes
+    ----------
+    n : int
+    rows, cols : sequence of int
+        Of the entries of J, as `jacobian` writes them.
+    of_f, of_bend_y, of_bend_q : sequence of (int, int)
+        Rows and columns of further entries, see the module's text.
+    n_params, scales_at : int
+        Parameters with sensitivities, and where their scales stand in the inputs.
+    """
+
+    n: int
+    rows: Sequence[int]
+    cols: Sequence[int]
+    of_f: Sequence[tuple[int, int]] = ()
+    of_bend_y: Sequence[tuple[int, int]] = ()
+    of_bend_q: Sequence[tuple[int, int]] = ()
+    n_params: int = 0
+    scales_at: int = 0
+
+
+def plan_of(entries: Entries, functions: Sequence[int], loop: int) -> IntVector:
+    """Return the plan of a model: what `run` knows of it, and where it works.
+
+    Parameters
+    ----------
+    functions : sequence of int
+        The addresses of field, jacobian, slopes, bend.
+    loop : int
+        The address of `run`.
+    """
+    m, n = entries, entries.n
+    pattern = eliminated(n, m.rows, m.cols)
+    width, n_J, n_LU = 4 * ((m.n_params + 3) // 4), len(m.rows), len(pattern.col)
+    further = [np.array(e, dtype=np.int64).reshape(-1, 2).T for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
+    n_f, n_by, n_bq = (e.shape[1] for e in further)
+    size = MEMORY + n_J + n + n_LU + 13 * n + 1 + 10 * n * width + n_J + n_f + n_by + n_bq
+    head = np.zeros(HEAD, dtype=np.int64)
+    head[:15] = [loop, size, *functions, n, m.n_params, width, m.scales_at, n_J, n_LU, n_f, n_by, n_bq]
+    return np.concatenate([head, *pattern, m.rows, m.cols, *(e.ravel() for e in further)]).astype(np.int64)
