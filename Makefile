@@ -11,7 +11,7 @@ WORKERS ?= 2
 
 export MPLBACKEND = Agg
 
-.PHONY: calibrate test test-all test-without-pydiffsol lint bench docs clean help
+.PHONY: calibrate test test-all lint bench docs clean help
 
 help:
 	@echo "make calibrate   fit the predator-prey model to the pelts of hare and lynx; results/lynx_hare/report.html"
@@ -27,11 +27,6 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest --doctest-modules -n $(WORKERS) -m "slow or not slow" --hypothesis-profile thorough
-
-# the platforms that pydiffsol has no wheel for
-test-without-pydiffsol: $(STAMP)
-	FMEPY_TEST_WITHOUT_PYDIFFSOL=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not compiled" \
-	  tests/models tests/costs tests/fitting
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import settings
 
 os.environ["MPLBACKEND"] = "Agg"
-if os.environ.get("FMEPY_TEST_WITHOUT_PYDIFFSOL"):
-    sys.modules["pydiffsol"] = None  # type: ignore[assignment]  # importing it fails, as where it has no wheel
 
 # A busy machine is no failure: no deadlines. The same examples each time; `make test-all` looks further.
 settings.register_profile("fixed", deadline=None, derandomize=True)

@@ -53,9 +53,6 @@ from fmepy.models.ode import OdeModel
 from fmepy.models.running.forcings import Forcing
 
 Kind = Literal["ode", "difference"]
-MOST_SHARED = 50
-"""Shared parts up to which an OdeModel chooses its engine as any other. diffsol's own compiler takes 50 ms for each of
-them, and thrice that with slopes; the explicit engine's a hundredth, and it leaves what is stiff to the others."""
 MOST_COPIED = 10
 """Terms and operators of a variable's value up to which it is put in wherever its name stands; see `nodes.Shared`."""
 

@@ -332,7 +332,7 @@ def _made(model: Any, source: Any, definition: Definition, words: dict[str, Any]
             return model.of_equations(source, **words)
         made.engine_note = (
             f"readings at {n_samples} samples correct it: a run begins anew at each, which costs the explicit engine "
-            "least (diffsol and LSODA take over what is stiff)"
+            "least"
         )
         return made
     given = {} if not hasattr(model, "chooses_engine") or model.chooses_engine else {"engine": model.engine}

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, SimulationError, check_choice, listed
+from fmepy.errors import ModelError, SimulationError, check_choice
 from fmepy.expressions.equations import Equations
 from fmepy.models.bound_ode import BoundOde
-from fmepy.models.definition.definition import Definition
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines import registry
 from fmepy.models.engines.base import Engine, SolverOptions
-from fmepy.models.engines.diffsol import EXPLICIT
 from fmepy.models.running.accuracy import (
     MOST_FIXED_STEPS,
     check_number_of_steps,
@@ -76,15 +74,15 @@ class OdeModel(DynamicModel):
         "subject", makes them the events of entities: ``model(entity="3")`` runs with the rows of one, and so does a
         cost with ``entity="subject"``. An event with a ``root`` in place of a time happens where that crosses zero, see
         Notes.
-    engine : {"auto", "compiled", "explicit", "diffsol", "scipy"}
-        "compiled" turns the equations into machine code and runs them by an explicit method; it finds out when a run is
-        stiff or blows up, and leaves such runs to diffsol or LSODA (counted as `retries`). "explicit" is the same.
-        "diffsol" is implicit. "auto" takes "compiled" for what has equations, and "scipy" for what has none; a model
-        that is stiff at its own parameters begins with diffsol. ("numba" is an older name of "explicit".)
+    engine : {"auto", "compiled", "explicit", "scipy"}
+        "compiled" turns the equations into machine code. A run begins with an explicit method, Dormand and Prince's,
+        changes to a stiff one, Rodas5P, where the explicit steps are held back by stability, and back. What it does not
+        finish LSODA tries (counted as `retries`). "explicit" is held to the explicit method and leaves what is stiff to
+        LSODA. "auto" takes "compiled" for what has equations, and "scipy" for what has none. ("numba" is an older name
+        of "explicit".)
     method : str, optional
-        Of explicit: dopri5. Of diffsol: bdf (default), tr_bdf2, esdirk34, tsit45. Of scipy: lsoda (default), RK45,
-        RK23, DOP853, Radau, BDF, LSODA. Fixed steps: euler, rk4. A method chooses its engine. tsit45 has no step limit:
-        on a model that blows up it does not return.
+        Of compiled: switching. Of explicit: dopri5. Of scipy: lsoda (default), RK45, RK23, DOP853, Radau, BDF, LSODA.
+        Fixed steps: euler, rk4. A method chooses its engine.
     dt : float, optional
         Step of euler and rk4; default (and at most): the distance of `times`.
     history : mapping of str to (float or str), optional
@@ -102,7 +100,7 @@ class OdeModel(DynamicModel):
         the error of a step; along orbits that magnify errors, bdf at 1e-9 is as accurate as LSODA at 1e-8 (see Notes).
     max_step : float, optional
         Longest step of the solver, in units of time (deSolve's ``hmax``), for inputs that it could step over: pulses in
-        a function that cannot be traced. "diffsol" has none; "auto" then takes LSODA.
+        a function that cannot be traced.
     algebraic : sequence of str, optional
         Of a function: the states in whose place it returns, instead of a rate, what is to be zero at every time, such
         as ``B - K*A**2`` in that of ``B``. Text says it by ``0 = ...``.
@@ -128,7 +126,7 @@ class OdeModel(DynamicModel):
     Sensitivities of models with equations are exact: the variational equations are solved beside the states (through
     initial values, events and switches too). Else they are central differences of runs at a thousandth of the
     tolerances, with the relative step ``(rtol / 1000)**(1/3)`` that balances truncation against the solver's error. A
-    compiled run that fails is tried once more, with diffsol and then with LSODA, with a bound on its effort.
+    compiled run that fails is tried once more with LSODA, with a bound on its effort.
     A run in which a state runs to infinity is not: where the solver gave up, the state has grown more than a
     thousandfold and grows by a factor of e within 1e-8 of the run, or by more than 1e15 and within a thousandth of the
     run, or has grown by more than 1e100 (`SimulationError.exploded`).
@@ -270,10 +268,8 @@ class OdeModel(DynamicModel):
             engine, method, self.definition, bool(np.isfinite(longest))
         )
         self.engine: str = self._engine.name
-        if self.definition.algebraic:
-            _check_implicit(self.method, self.definition)
-            if self._like is None:
-                check_index(self.definition, float(self.times[0]))
+        if self.definition.algebraic and self._like is None:
+            check_index(self.definition, float(self.times[0]))
         if self.engine_note and self.definition.equations is None and np.isinf(longest) and reads_time(rhs):
             self.engine_note += _STEPPED_OVER
         if dt is not None:
@@ -410,15 +406,6 @@ class OdeModel(DynamicModel):
 
 
 # --- checks at the door
-
-
-def _check_implicit(method: str, definition: Definition) -> None:
-    if method in EXPLICIT:
-        raise ModelError(
-            f"method={method!r} is explicit and cannot solve algebraic equations, and {listed(definition.algebraic)} "
-            f"{'is' if len(definition.algebraic) == 1 else 'are'} algebraic here (0 = ...). Leave `method` away, or "
-            "take method='tr_bdf2'."
-        )
 
 
 def _check_step(dt: float, method: str, has_fixed_steps: bool, span: float) -> None:

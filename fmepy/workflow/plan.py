@@ -16,7 +16,7 @@ from fmepy.workflow.case import Case
 from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS
 
-_PACKAGES = ("numpy", "scipy", "pandas", "llvmlite", "pydiffsol", "nlopt", "lmfit", "emcee", "matplotlib")
+_PACKAGES = ("numpy", "scipy", "pandas", "llvmlite", "nlopt", "lmfit", "emcee", "matplotlib")
 _WELCOME = {"scenarios": ("sample",), "ranges": ("fit",)}
 """Results that a step takes where they are there, and can do without."""
 

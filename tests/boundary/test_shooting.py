@@ -136,7 +136,7 @@ def test_any_number_of_segments_gives_the_estimate_and_covariance_of_single_shoo
     assert list(fit.residuals.index) == ["N"] * 40 + ["P"] * 40
 
 
-@pytest.mark.parametrize("engine", ["scipy", pytest.param("diffsol", marks=pytest.mark.compiled)])
+@pytest.mark.parametrize("engine", ["scipy", "compiled"])
 def test_every_engine_runs_segments(tame, engine):
     _, data, reference = tame
     fit = fme.fit_boundary(prey(engine=engine), data, GUESS, segments=4)

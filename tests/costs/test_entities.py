@@ -10,6 +10,7 @@ from fmepy.costs import SimulationCost
 from fmepy.errors import ArgumentError, DataError, FmepyError, ParameterError, SimulationError
 from fmepy.fitting import modFit
 from fmepy.mcmc import modMCMC
+from fmepy.models.engines import explicit
 from fmepy.models.ode import OdeModel
 from fmepy.sensitivity import collin, sensFun
 
@@ -93,8 +94,7 @@ def test_local_parameters_are_the_separate_fits(oral):
         )
         np.testing.assert_allclose(fit.par[[f"{n}[{label}]" for n in alone.par.index]], alone.par, rtol=1e-8)
         ssr += alone.ssr
-    # where LSODA runs in place of the compiled engine, its steps leave their mark of rtol on the sums
-    assert fit.ssr == pytest.approx(ssr, rel=1e-10 if oral.engine == "diffsol" else 1e-8)
+    assert fit.ssr == pytest.approx(ssr, rel=1e-10)
 
 
 def test_the_jacobian_is_that_of_the_residuals_and_its_foreign_columns_are_zero(oral):
@@ -133,19 +133,13 @@ def test_what_is_bound_follows_the_names_and_the_rest_stays(oral):
     assert why[1].startswith("Entity 'b': ")
 
 
-@pytest.mark.compiled
-def test_all_entities_are_compiled_once(monkeypatch):
-    from fmepy.models.engines import diffsol
-
-    diffsol._compiled.cache_clear()
-    compiled = []
-    plain = diffsol._Solver._compile
-    monkeypatch.setattr(diffsol._Solver, "_compile", lambda self: compiled.append(1) or plain(self))
+def test_all_entities_are_compiled_once():
+    explicit._functions.cache_clear()
     cost = SimulationCost(model(), data(), entity="subject", conditions=conditions(), entity_parms=["ka"])
     bound = cost.bind(["ka[a]", "ka[b]", "ke"])
     bound.residuals(bound.theta0)
     bound.jacobian(bound.theta0)
-    assert len(compiled) == 2, "the model, and the model with its sensitivities"
+    assert explicit._functions.cache_info().misses == 2, "the model, and the model with its sensitivities"
 
 
 def test_entities_alike_share_a_run(oral):

@@ -119,7 +119,6 @@ def test_a_start_that_fails_says_why():
 
 
 @pytest.mark.slow
-@pytest.mark.compiled
 def test_the_best_known_optimum_of_boehm_is_found_over_ten_decades():
     names, box = boehm.estimated(), boehm.table("parameters").set_index("parameterId")
     logs = fme.transformed(boehm.cost(), "log10", names=names)

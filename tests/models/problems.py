@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.models.engines.diffsol import is_available
 from fmepy.models.ode import OdeModel
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "fme"
-ENGINES = ["diffsol", "explicit", "scipy"] if is_available() else ["explicit", "scipy"]
+ENGINES = ["compiled", "explicit", "scipy"]
 
 
 def cases(file: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from fmepy.models.running.algebraic import Settled
 TIMES = np.linspace(0, 2, 5)
 DECAY = "d(A)/dt = -k*A\n0 = B - K*A**2"
 START, PARMS = {"A": 1, "B": 0.1}, {"k": 0.5, "K": 2.0}
-COMPILED = pytest.mark.compiled
 
 
 def named(t, A, B, *, k=0.5, K=2.0):
@@ -83,8 +82,6 @@ def test_rows_of_a_solver_are_brought_nearer_to_the_equations_and_lost_ones_are_
     [
         ({}, 1e-5), ({"engine": "scipy"}, 1e-5), ({"method": "Radau"}, 1e-5), ({"method": "RK45"}, 1e-4),
         ({"method": "rk4", "dt": 0.1}, 1e-4), ({"method": "euler", "dt": 0.02}, 2e-2),
-        pytest.param({"method": "tr_bdf2"}, 1e-4, marks=COMPILED),
-        pytest.param({"method": "esdirk34"}, 1e-4, marks=COMPILED),
     ],
 )  # fmt: skip
 def test_a_decay_with_an_equilibrium_on_every_engine(words, near):
@@ -199,7 +196,7 @@ d(A)/dt = -k*A + where(B > 1, 0.2, 0)
 """
 
 
-@pytest.mark.parametrize("engine", [pytest.param("diffsol", marks=COMPILED), "scipy"])
+@pytest.mark.parametrize("engine", ["auto", "scipy"])
 def test_one_switch_may_throw_another_by_a_jump_of_an_algebraic_state(engine):
     model = fme.OdeModel(SWITCHED, state=START, times=np.linspace(0, 4, 17), parms={**PARMS, "s": 0.5}, engine=engine)
     out = model()
@@ -344,12 +341,6 @@ def test_bad_words():
         fme.DifferenceModel("next(A) = A\n0 = B - A", state=START, times=[0, 1])
     with pytest.raises(ModelError, match="explicit: its steps are explicit, and the model has algebraic states"):
         fme.OdeModel(named, algebraic=["B"], engine="explicit", **words)
-
-
-@COMPILED
-def test_an_explicit_method_is_refused():
-    with pytest.raises(ModelError, match=r"'tsit45' is explicit.*'B' is algebraic"):
-        decay(method="tsit45")
 
 
 def test_no_consistent_start_and_a_branch_that_ends():

@@ -338,7 +338,7 @@ def test_costs_that_correct_states_refuse_delays_by_name():
             make()
 
 
-@pytest.mark.parametrize("words", [{"engine": "diffsol"}, {"engine": "scipy"}, {"method": "rk4", "dt": 0.1}])
+@pytest.mark.parametrize("words", [{"engine": "scipy"}, {"method": "rk4", "dt": 0.1}])
 def test_engines_that_keep_no_past_refuse_delays(words):
     with pytest.raises(ModelError, match="run on engine='compiled' alone"):
         hutchinson(**words)

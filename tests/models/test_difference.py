@@ -324,7 +324,7 @@ def test_wrong_names_are_told_with_the_nearest():
     with pytest.raises(ModelError, match=r"write next\(x\)"):
         DifferenceModel("d(x)/dt = 1", state={"x": 5}, times=[0, 1])
     with pytest.raises(ValueError, match="engine"):
-        DifferenceModel(growth, state={"N": 5}, times=[0, 1], engine="diffsol")
+        DifferenceModel(growth, state={"N": 5}, times=[0, 1], engine="explicit")
 
 
 @pytest.mark.parametrize("engine", ENGINES)

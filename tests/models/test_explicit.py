@@ -124,15 +124,11 @@ def test_a_crossing_is_found_to_the_last_digits_and_the_rows_before_it_stand():
 # --- what it does not finish ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("with_diffsol", [pytest.param(True, marks=pytest.mark.compiled), False])
-def test_a_run_too_stiff_for_its_own_stiff_method_is_left_to_another_engine(monkeypatch, with_diffsol):
-    if not with_diffsol:
-        monkeypatch.setitem(sys.modules, "pydiffsol", None)
+def test_a_run_too_stiff_for_its_own_stiff_method_is_left_to_lsoda(monkeypatch):
     monkeypatch.setattr(explicit, "stiff_plan", lambda system: None)
     explicit._functions.cache_clear()
     bound = stiff(engine="explicit").bind()
-    names = [e.name for e in bound._engines]
-    assert names == ["explicit", "diffsol", "retry"] if with_diffsol else ["explicit", "retry"]
+    assert [e.name for e in bound.engines] == ["explicit", "retry"]
     told = []
     whole = explicit.WholeRuns.one
 
@@ -264,8 +260,8 @@ def test_the_method_chooses_the_engine_and_must_belong_to_it():
     model = hiv_model(method="dopri5")
     assert (model.engine, model.method, model.engine_note) == ("explicit", "dopri5", "")
     assert "engine explicit, method dopri5" in repr(model)
-    with pytest.raises(ModelError, match=r"'bdf'.*belongs to the engine 'diffsol', not to 'explicit'"):
-        hiv_model(engine="explicit", method="bdf")
+    with pytest.raises(ModelError, match=r"'lsoda'.*belongs to the engine 'scipy', not to 'explicit'"):
+        hiv_model(engine="explicit", method="lsoda")
     with pytest.raises(ModelError, match="bandwidth"):
         hiv_model(engine="explicit", bandwidth=1)
 
@@ -278,8 +274,7 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason():
         OdeModel(branching, state={"N": 1}, times=[0, 1], engine="explicit")
 
 
-@pytest.mark.compiled
-def test_it_has_functions_that_diffsol_lacks():
+def test_it_has_arcs():
     model = OdeModel("d(N)/dt = atan(N)", state={"N": 1}, times=[0, 1], engine="explicit", rtol=1e-9, atol=1e-9)
     bound = model.bind()
     assert [e.name for e in bound._engines] == ["explicit", "retry"]

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from fmepy.errors import ModelError, ParameterError, SimulationError
+from fmepy.models.engines import explicit
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode
 from tests.models.problems import (
@@ -316,11 +317,10 @@ def test_sensitivities_of_fixed_steps_are_those_of_the_discrete_scheme(method):
         np.testing.assert_allclose(S[:, :, j], D, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.compiled
 def test_an_absolute_tolerance_for_each_state_is_kept_by_the_compiled_engine():
     source = "d(big)/dt = -big\nd(small)/dt = -small\nbig(0) = 1e6\nsmall(0) = 1e-6"
     loose = OdeModel(source, times=[0, 5], rtol=1e-9, atol=1.0)().small.iloc[-1]
-    kept = OdeModel(source, times=[0, 5], rtol=1e-9, atol={"big": 1e-2, "small": 1e-14}, engine="diffsol")
+    kept = OdeModel(source, times=[0, 5], rtol=1e-9, atol={"big": 1e-2, "small": 1e-14}, engine="compiled")
     assert kept().small.iloc[-1] == pytest.approx(1e-6 * np.exp(-5), rel=1e-6)
     assert abs(loose / (1e-6 * np.exp(-5)) - 1) > 1e-5
     bound = kept.replace(parms={}).bind()
@@ -340,29 +340,28 @@ def test_a_model_that_blows_up_tells_where_and_with_which_parameters(engine):
     with pytest.raises(SimulationError, match=r"failed at time .* a=1") as caught:
         model()
     assert caught.value.parameters == {"a": 1.0}
-    assert 0.5 < caught.value.time <= (1.01 if engine == "diffsol" else 2)
+    assert 0.5 < caught.value.time <= 2
     assert model({"a": 0.1}).N.iloc[-1] == pytest.approx(1 / (1 - 0.2), rel=1e-4)
     again = pickle.loads(pickle.dumps(caught.value))
     assert again.parameters == {"a": 1.0}
     assert again.time == caught.value.time
 
 
-@pytest.mark.compiled
 def test_a_failed_compiled_run_is_tried_once_more_with_lsoda_and_counted(monkeypatch):
-    from fmepy.models.engines.diffsol import DiffsolStepper
+    from fmepy.models.engines.explicit import WholeRuns
 
-    model = hiv_model(engine="diffsol")
+    model = hiv_model(engine="compiled")
     expected = model().logV
     fails = {"left": 1}
-    advance = DiffsolStepper.advance
+    one = WholeRuns.one
 
     def flaky(self, *arguments):
         if fails["left"]:
             fails["left"] -= 1
             raise SimulationError("the compiled solver gave up: a test made it")
-        return advance(self, *arguments)
+        return one(self, *arguments)
 
-    monkeypatch.setattr(DiffsolStepper, "advance", flaky)
+    monkeypatch.setattr(WholeRuns, "one", flaky)
     free = model.bind()
     np.testing.assert_allclose(free.simulate(free.theta0)[:, 3], expected, rtol=1e-5)
     assert free.retries == 1
@@ -496,27 +495,16 @@ def test_replace_shares_the_equations_where_only_numbers_change():
         model.replace(parm={})
 
 
-@pytest.mark.compiled
-def test_twelve_subjects_are_one_compilation(monkeypatch):
-    from fmepy.models.engines import diffsol
-
+def test_twelve_subjects_are_one_compilation():
     model = OdeModel("d(y)/dt = u - k * y", state={"y": 1}, times=[0, 1, 5], parms={"k": 1.25},
                      forcings={"u": ([0, 1], [0, 1])}, events=[{"var": "y", "time": 2, "value": 1}])  # fmt: skip
     model()
-    compiled = diffsol._compiled.cache_info().misses
+    compiled = explicit._functions.cache_info().misses
     for i in range(12):
         other = model.replace(state={"y": i}, forcings={"u": ([0, 2, 3], [0, i, 1])}, parms={"k": 0.1 * i},
                               events=[{"var": "y", "time": 3, "value": i}], rtol=1e-7)  # fmt: skip
         other()
-    assert diffsol._compiled.cache_info().misses == compiled
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("method", ["bdf", "tr_bdf2", "esdirk34", "tsit45"])
-def test_the_compiled_engine_has_its_own_methods(method):
-    out = OdeModel("d(N)/dt = r * N * (1 - N / K)", state={"N": 0.1}, times=[0, 10, 20], parms={"r": 0.5, "K": 100},
-                   method=method, rtol=1e-8, atol=1e-8)()  # fmt: skip
-    np.testing.assert_allclose(out.N, 100 / (1 + 999 * np.exp(-0.5 * out.time)), rtol=3e-5)
+    assert explicit._functions.cache_info().misses == compiled
 
 
 def test_a_model_pickles_and_runs_the_same():
@@ -526,7 +514,6 @@ def test_a_model_pickles_and_runs_the_same():
     np.testing.assert_array_equal(again(), model())
 
 
-@pytest.mark.compiled
 def test_equations_show_as_text_and_as_latex():
     model = hiv_model()
     assert "d(T)/dt = -T*V*bet - T*rho + lam" in str(model.equations)
@@ -535,7 +522,7 @@ def test_equations_show_as_text_and_as_latex():
     assert model._repr_latex_().startswith("$")
 
 
-@pytest.mark.parametrize("engine", ["explicit", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)])
+@pytest.mark.parametrize("engine", ["explicit", "scipy", "compiled"])
 def test_a_run_may_begin_later_with_what_happens_from_there_at_its_own_time(engine):
     def rates(t, x, u, *, a=2.0):
         return a * t + u

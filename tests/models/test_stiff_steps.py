@@ -28,7 +28,9 @@ class Steps:
     """Steps of fixed length on a model from (0, START)."""
 
     def __init__(self, rates=forced, names=(), loop=None, **parms):
-        model = OdeModel(rates, state=dict(zip("xyz", START, strict=True)), times=[0, 1], parms=parms, engine="explicit")
+        model = OdeModel(
+            rates, state=dict(zip("xyz", START, strict=True)), times=[0, 1], parms=parms, engine="explicit"
+        )
         system = build_system(model.equations, names, True)
         self.plan, self._code = stiff_plan(system)
         self.run = loop or c_loop(rosenbrock.run, "steps")

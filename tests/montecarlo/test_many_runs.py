@@ -7,11 +7,9 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.models.engines.diffsol import is_available
 from fmepy.parallel import pools
 from tests.models.problems import HIV_PARMS, hiv_model
 
-needs_diffsol = pytest.mark.skipif(not is_available(), reason="pydiffsol is not installed")
 RANGES = {"bet": (1e-5, 3e-5), "c": (4.0, 7.0)}
 NUM = 600
 
@@ -28,10 +26,9 @@ def runs_of(model, num: int = NUM, **options):
     return fme.sensRange(model, parRange=RANGES, num=num, seed=1, **options)
 
 
-@needs_diffsol
 def test_an_ensemble_says_which_engine_it_took():
     assert runs_of(hiv_model(), num=10).engine == "compiled"
-    assert runs_of(hiv_model(engine="diffsol"), num=300).engine == "diffsol"
+    assert runs_of(hiv_model(engine="scipy"), num=10).engine == "scipy"
     assert fme.sensRange(lambda p: {"y": p["a"]}, {"a": 1.0}, parRange={"a": (0, 1)}, num=3, map=None).engine == ""
 
 
@@ -43,9 +40,8 @@ def test_many_runs_are_those_of_the_engine_one_by_one():
     np.testing.assert_allclose(runs.values, alone, rtol=1e-9)
 
 
-@needs_diffsol
 def test_the_engine_for_many_runs_agrees_with_the_default_one():
-    many, few = runs_of(hiv_model()), runs_of(hiv_model(engine="diffsol"))
+    many, few = runs_of(hiv_model()), runs_of(hiv_model(engine="scipy"))
     np.testing.assert_allclose(many.values, few.values, rtol=5e-4, atol=1e-3)
 
 

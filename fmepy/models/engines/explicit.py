@@ -461,7 +461,6 @@ ENGINE = Engine(
     refuses=_refuses,
     watches_switches=True,
     rank=1,
-    heirs=("diffsol",),  # for what turns out stiff
 )
 EXPLICIT = replace(ENGINE, name="explicit", methods=("dopri5",), rank=None)
 """The same loop, held to its explicit method."""

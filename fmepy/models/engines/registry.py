@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from fmepy.errors import ModelError, check_choice
 from fmepy.models.definition.definition import Definition
-from fmepy.models.engines import diffsol, explicit, fixed, scipy_steppers
+from fmepy.models.engines import explicit, fixed, scipy_steppers
 from fmepy.models.engines.base import Engine
 from fmepy.models.running.system import build_system
 
-ENGINES: list[Engine] = [explicit.ENGINE, explicit.EXPLICIT, diffsol.ENGINE, scipy_steppers.ENGINE, fixed.ENGINE]
-ALIASES = {"numba": explicit.EXPLICIT.name}
+ENGINES: list[Engine] = [explicit.ENGINE, explicit.EXPLICIT, scipy_steppers.ENGINE, fixed.ENGINE]
+ALIASES = {"numba": explicit.EXPLICIT.name, "diffsol": explicit.ENGINE.name}
 """Older names of engines."""
 
 

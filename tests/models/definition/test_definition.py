@@ -57,8 +57,8 @@ def model(source=logistic, **changes):
         ({"events": [{"var": "N", "time": 1, "value": 1, "method": "ad"}]}, ModelError, "Did you mean 'add'"),
         ({"events": [{"var": "N", "time": 1, "value": "q"}]}, ParameterError, "forcing or output 'q'"),
         ({"events": [{"var": "N", "tme": 1, "value": 1}]}, ModelError, "Did you mean 'time'"),
-        ({"engine": "diffsole"}, ModelError, "Did you mean 'diffsol'"),
-        ({"engine": "scipy", "method": "bdf"}, ModelError, "belongs to the engine 'diffsol'"),
+        ({"engine": "compild"}, ModelError, "Did you mean 'compiled'"),
+        ({"engine": "scipy", "method": "dopri5"}, ModelError, "belongs to the engine 'explicit'"),
         ({"method": "rk45"}, ModelError, "Did you mean"),
         ({"dt": 0.1}, ModelError, "euler"),
         ({"method": "euler", "dt": -1}, ModelError, "positive"),
@@ -136,7 +136,6 @@ def test_a_misspelt_state_is_an_error_and_never_a_change_of_form():
         OdeModel(lambda t, Bact, Sbu: (Bact, Sbu), state={"Bact": 1, "Sub": 2}, times=[0, 1])
 
 
-@pytest.mark.compiled
 def test_a_bandwidth_is_for_models_that_run_on_scipy():
     with pytest.raises(ModelError, match="Pass engine='scipy'"):
         model(bandwidth=1)

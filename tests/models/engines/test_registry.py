@@ -132,7 +132,7 @@ def test_messages_list_what_the_registry_holds_and_no_more(heun, monkeypatch):
 def test_names_and_methods_are_known_once():
     methods = registry.methods()
     assert len(methods) == len(set(methods))
-    assert registry.engine_names() == ["compiled", "explicit", "diffsol", "scipy"]
+    assert registry.engine_names() == ["compiled", "explicit", "scipy"]
     for entry in registry.ENGINES:
         assert bool(entry.steps) != (entry.stepper is not None)
         assert set(entry.heirs) <= set(registry.engine_names())

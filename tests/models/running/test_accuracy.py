@@ -9,7 +9,6 @@ import pytest
 import fmepy as fme
 from fmepy.compiled import dormand_prince, status
 from fmepy.errors import FmepyError, ModelError, SimulationError
-from fmepy.models.engines.diffsol import is_available
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode
 from fmepy.models.running.accuracy import reads_time, scaled_tolerances
@@ -17,8 +16,6 @@ from fmepy.models.running.accuracy import reads_time, scaled_tolerances
 TIMES = np.linspace(0.0, 20.0, 21)
 ENGINES = [{"engine": "auto"}, {"engine": "explicit"}, {"engine": "scipy"}]
 ENGINES += [{"method": m} for m in ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")]
-if is_available():
-    ENGINES += [{"method": m} for m in ("bdf", "tr_bdf2", "esdirk34")]
 
 
 def named(how):
@@ -253,7 +250,6 @@ def test_the_compiled_explicit_engine_keeps_the_largest_step():
     model = OdeModel("d(x)/dt = exp(-((t - 50)/0.05)**2)", state={"x": 0.0}, times=[0.0, 100.0], engine="explicit")
     limited = model.replace(max_step=0.05)
     assert limited()["x"].iloc[-1] == pytest.approx(0.05 * np.sqrt(np.pi), rel=1e-4)
-    assert "diffsol" not in [e.name for e in limited.bind()._engines]
 
 
 def test_a_small_max_step_does_not_run_into_the_limit_of_steps():
@@ -270,8 +266,6 @@ def test_auto_takes_an_engine_that_can_limit_its_steps():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"engine": "diffsol", "max_step": 0.1}, "engine='explicit'"),
-        ({"method": "bdf", "max_step": 0.1}, "engine='explicit'"),
         ({"method": "rk4", "max_step": 0.1}, "takes `dt`"),
         ({"max_step": 0}, "positive"),
         ({"max_step": -1}, "positive"),

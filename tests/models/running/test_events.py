@@ -10,7 +10,7 @@ from fmepy.errors import ModelError, ParameterError, SimulationError
 from fmepy.fimlof import FimlofCost
 from fmepy.models.ode import OdeModel
 
-ENGINES = ["explicit", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)]
+ENGINES = ["explicit", "scipy", "compiled"]
 TIMES = np.linspace(0.0, 10.0, 21)
 
 

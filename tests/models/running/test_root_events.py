@@ -18,7 +18,7 @@ from fmepy.fitting.modfit import modFit
 from fmepy.models.ode import OdeModel
 from fmepy.montecarlo import sensRange
 
-ENGINES = ["explicit", "scipy", pytest.param("diffsol", marks=pytest.mark.compiled)]
+ENGINES = ["explicit", "scipy", "compiled"]
 TIGHT = {"rtol": 1e-9, "atol": 1e-11}
 BALL = "d(height)/dt = speed\nd(speed)/dt = -g"
 BOUNCE = {"root": "height", "direction": -1, "var": "speed", "value": "-e * speed", "method": "replace"}
@@ -247,7 +247,7 @@ def test_functions_that_run_as_they_are_have_root_events_too():
 
 
 @pytest.mark.parametrize("words", [{"engine": "scipy"}, {"method": "rk4", "dt": 0.05},
-                                   pytest.param({"engine": "diffsol"}, marks=pytest.mark.compiled)])  # fmt: skip
+                                   {}])  # fmt: skip
 def test_a_root_may_be_of_an_algebraic_state(words):
     event = {"root": "B - 0.25", "direction": -1, "var": "A", "value": "top"}
     model = OdeModel("d(A)/dt = -k*A\n0 = B - A**2", state={"A": 2, "B": 4}, parms={"k": 0.5, "top": 3.0},
@@ -273,7 +273,7 @@ def test_an_algebraic_state_is_changed_by_its_equation_alone():
 # --- an event without end
 
 
-@pytest.mark.parametrize("engine", ["explicit", pytest.param("diffsol", marks=pytest.mark.compiled)])
+@pytest.mark.parametrize("engine", ["explicit", "compiled"])
 def test_an_event_that_never_ends_is_stopped_with_its_times(engine):
     model = ball(engine=engine).replace(parms={"e": 0.5}, atol=1e-6)
     with pytest.raises(

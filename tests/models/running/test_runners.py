@@ -9,9 +9,8 @@ import fmepy as fme
 from fmepy.compiled import status
 from fmepy.errors import SimulationError
 from fmepy.models.engines import scipy_steppers
-from fmepy.models.engines.diffsol import is_available
 
-COMPILED = [pytest.param("diffsol", marks=pytest.mark.skipif(not is_available(), reason="no pydiffsol")), "explicit"]
+COMPILED = ["compiled", "explicit"]
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_the_general_engine_ends_a_run_in_which_time_stands_still(method, rate, 
 def test_a_retry_has_a_bound_on_its_effort(monkeypatch):
     monkeypatch.setattr("fmepy.models.engines.scipy_steppers.MOST_RETRIED", 1000)
     # there is no value beyond 0.5, and LSODA needs thousands of evaluations to get there
-    b = bound("100*cos(1e3*t) + sqrt(0.5 - t)", 0.0, 5.0, "diffsol" if is_available() else "explicit")
+    b = bound("100*cos(1e3*t) + sqrt(0.5 - t)", 0.0, 5.0, "compiled")
     with pytest.raises(SimulationError, match="more than 1000 evaluations"):
         b.simulate(np.empty(0))
 
@@ -152,31 +151,6 @@ ENDLESS = [
 ]
 
 
-@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
-@pytest.mark.parametrize(("text", "k"), ENDLESS)
-def test_a_compiled_run_of_far_too_many_steps_is_given_back_before_it_begins(text, k, monkeypatch):
-    monkeypatch.setattr("fmepy.models.engines.diffsol.MOST_WORK", 500_000)
-    monkeypatch.setattr("fmepy.models.engines.scipy_steppers.MOST_RETRIED", 1000)
-    model = fme.OdeModel(
-        text, state={"x": 3, "y": 1}, times=np.linspace(0, 50, 11), parms={"k": 1.0}, engine="diffsol", atol=1e-6
-    )
-    b = model.bind()
-    b.simulate(np.array([1.0]))  # what comes to its end says nothing about parameters far away
-    with pytest.raises(SimulationError):
-        b.simulate(np.array([k]))
-
-
-@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
-def test_sensitivities_of_far_too_many_steps_are_given_back_too(monkeypatch):
-    monkeypatch.setattr("fmepy.models.engines.diffsol.MOST_WORK", 500_000)
-    monkeypatch.setattr("fmepy.models.engines.scipy_steppers.MOST_RETRIED", 1000)
-    start, times = {"x": 3, "y": 1}, np.linspace(0, 50, 11)
-    b = fme.OdeModel(OSCILLATOR, state=start, times=times, parms={"k": 1.0}, engine="diffsol", atol=1e-6).bind()
-    b.sensitivities(np.array([1.0]))
-    with pytest.raises(SimulationError, match="the compiled solver would take"):
-        b.sensitivities(np.array([1e7]))
-
-
 LORENZ = "d(x)/dt = 10*(y - x)\nd(y)/dt = x*(28 - z) - y\nd(z)/dt = x*y - b*z"
 
 
@@ -184,17 +158,6 @@ def lorenz(b, engine):
     """Return the model, bound at b = 1; with b < 0 it grows, and turns faster and faster in the end."""
     state, times = {"x": -8, "y": 7, "z": 27}, np.linspace(0, 20, 41)
     return fme.OdeModel(LORENZ, state=state, times=times, parms={"b": b}, engine=engine, atol=1e-6).bind()
-
-
-@pytest.mark.parametrize("slopes", [False, True])
-@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
-def test_a_compiled_run_that_slows_down_as_it_grows_is_given_back(slopes, monkeypatch):
-    b = lorenz(-0.5, "diffsol")
-    (b.sensitivities if slopes else b.simulate)(np.array([-0.5]))  # it comes to its end, with all that it is allowed
-    monkeypatch.setattr("fmepy.models.engines.diffsol.MOST_WORK", 20_000)
-    monkeypatch.setattr("fmepy.models.engines.scipy_steppers.MOST_RETRIED", 500)
-    with pytest.raises(SimulationError, match="the compiled solver would take"):
-        (b.sensitivities if slopes else b.simulate)(np.array([-0.9]))
 
 
 def test_the_general_engine_has_a_bound_on_all_its_evaluations(monkeypatch):
@@ -210,34 +173,17 @@ def test_what_grows_by_many_decades_comes_to_its_end(engine):
     np.testing.assert_allclose(b.simulate(np.empty(0))[:, 0], 1e-3 * np.exp(3 * b.times), rtol=1e-2)
 
 
-@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
-def test_that_it_was_looked_into_does_not_change_a_run(monkeypatch):
-    looked = lorenz(-0.3, "diffsol").simulate(np.array([-0.3]))
-    assert looked.max() > 1e4
-    monkeypatch.setattr("fmepy.models.engines.diffsol.GROWN", 1e300)
-    np.testing.assert_array_equal(lorenz(-0.3, "diffsol").simulate(np.array([-0.3])), looked)
-
-
-@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
-def test_a_stiff_run_is_looked_into_once_for_its_states_and_their_sensitivities(monkeypatch):
-    from fmepy.models.engines import diffsol
-
-    text, begun = "d(a)/dt = -k*a\nd(b)/dt = k*a - 0.01*b", []
-    call = diffsol._Solver.call
-    monkeypatch.setattr(diffsol._Solver, "call", lambda self, name, *a: begun.append(name) or call(self, name, *a))
+def test_a_stiff_run_and_its_sensitivities_agree_with_their_closed_form():
+    text = "d(a)/dt = -k*a\nd(b)/dt = k*a - 0.01*b"
     for k in (2872.0, 50_000.0):
-        b = fme.OdeModel(text, state={"a": 1, "b": 0}, times=[0, 120, 240], parms={"k": k}, engine="diffsol").bind()
-        begun.clear()
+        b = fme.OdeModel(text, state={"a": 1, "b": 0}, times=[0, 120, 240], parms={"k": k}, engine="compiled").bind()
         Y = b.simulate(np.array([k]))
-        assert 1 <= begun.count("solve") <= 20
-        begun.clear()
         again, S = b.sensitivities(np.array([k]))
-        assert "solve" not in begun
+        assert b.retries == 0
         np.testing.assert_allclose(again, Y, atol=1e-4)
         np.testing.assert_allclose(S[1:, 1, 0], -0.01 * np.exp(-0.01 * b.times[1:]) / (k - 0.01) ** 2, rtol=1e-2)
 
 
-@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
 def test_what_is_stiff_only_at_its_start_is_not_taken_for_endless(evaluations):
     text = "d(a)/dt = -0.04*a + 1e4*b*c\nd(b)/dt = 0.04*a - 1e4*b*c - k*b*b\nd(c)/dt = k*b*b"
     state = {"a": 1, "b": 0, "c": 0}
@@ -246,7 +192,7 @@ def test_what_is_stiff_only_at_its_start_is_not_taken_for_endless(evaluations):
         state=state,
         times=[0, 1e3, 1e8],
         parms={"k": 3e7},
-        engine="diffsol",
+        engine="compiled",
         atol={"a": 1e-8, "b": 1e-12, "c": 1e-8},
     )
     b = model.bind()
@@ -257,14 +203,13 @@ def test_what_is_stiff_only_at_its_start_is_not_taken_for_endless(evaluations):
     assert evaluations == []
 
 
-@pytest.mark.skipif(not is_available(), reason="no pydiffsol")
 def test_a_beginning_shorter_than_the_first_step_says_nothing_of_the_run():
     text = "d(a)/dt = -k*a\nd(b)/dt = k*a - 0.01*b"
     model = fme.OdeModel(
-        text, state={"a": 1, "b": 0}, times=np.linspace(0, 240, 10), parms={"k": 1.0}, engine="diffsol"
+        text, state={"a": 1, "b": 0}, times=np.linspace(0, 240, 10), parms={"k": 1.0}, engine="compiled"
     )
     b = model.bind()
-    k = 2872.063117797828  # pydiffsol: "stop time is at the current state time" at 2.4e-8
+    k = 2872.063117797828
     Y = b.simulate(np.array([k]))
     np.testing.assert_allclose(Y[1:, 1], np.exp(-0.01 * model.times[1:]) * k / (k - 0.01), rtol=1e-4)
     assert b.retries == 0
@@ -289,28 +234,3 @@ def test_a_function_without_a_value_at_a_trial_step_is_no_failure():
 
     out = fme.OdeModel(rates, state={"z": 1.0}, times=[0, 1.9])()
     assert out["z"].iloc[-1] == pytest.approx(1e-3 + (np.sqrt(1 - 1e-3) - 0.95) ** 2, rel=1e-3)
-
-
-@pytest.mark.compiled
-def test_a_panic_of_the_compiled_solver_is_a_failed_run_and_the_next_one_works():
-    from fmepy.models.engines import diffsol
-
-    class PanicException(BaseException):  # as pydiffsol names what its Rust code does
-        pass
-
-    class Panics:
-        def solve_dense(self, *_):
-            raise PanicException("this should not happen")
-
-        def rhs(self, *_):
-            raise PanicException("neither should this")
-
-    model = fme.OdeModel("d(x)/dt = -k * x\nx(0) = 1", times=[0, 1.0], parms={"k": 3.25}, engine="diffsol")
-    bound = model.bind()
-    expected = bound.simulate(bound.theta0)
-    solver = diffsol._compiled(diffsol.diffsl_code(bound._runners["diffsol", "plain"]._system), "bdf")
-    solver._ode = Panics()
-    np.testing.assert_allclose(bound.simulate(bound.theta0), expected, rtol=1e-4)  # by LSODA
-    assert bound.retries == 1
-    np.testing.assert_array_equal(bound.simulate(bound.theta0), expected)
-    assert bound.retries == 1

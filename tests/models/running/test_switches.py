@@ -9,7 +9,7 @@ from fmepy import DifferenceModel, FimlofCost, OdeModel, SimulationCost
 from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.engines.scipy_steppers import RETRY
 
-ADAPTIVE = [pytest.param("diffsol", marks=pytest.mark.compiled), "explicit", "scipy"]
+ADAPTIVE = ["compiled", "explicit", "scipy"]
 
 
 def run(engine, text, times, parms, names=None, **kwargs):
@@ -364,7 +364,6 @@ def test_chained_choices_cost_what_they_hold(kind, as_text, n):
         assert pytest.approx((up - down) / 0.002, rel=1e-2) == S
 
 
-@pytest.mark.compiled
 def test_chained_choices_run_alike_on_the_compiled_engine():
     model, plain = chain("both", 3, True)
     assert model.bind().engine == "compiled"
