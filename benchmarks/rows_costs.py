@@ -16,7 +16,6 @@ from benchmarks.row import Row, at_least, at_most, r_fme, within
 from benchmarks.timing import side_by_side
 
 MONOD = pd.read_csv(hiv.DATA / "monod.csv")
-MANY = 5000  # runs that a chain announces when it binds the cost
 
 
 def somewhere_near(theta: np.ndarray) -> Callable[[], np.ndarray]:
@@ -29,7 +28,7 @@ def somewhere_near(theta: np.ndarray) -> Callable[[], np.ndarray]:
 def prepared_cost() -> Row:
     """One evaluation as a chain sees it, beside the limit and beside what a user would write."""
     cost, theta = hiv.cost(hiv.model()), np.array(list(hiv.TRUTH.values()))
-    bound, plain = cost.bind(list(hiv.TRUTH), runs=MANY), hiv.plain_residuals()
+    bound, plain = cost.bind(list(hiv.TRUTH)), hiv.plain_residuals()
     assert abs(cost().model - 47.55) < 0.01, cost().model
     np.testing.assert_allclose(bound.residuals(theta), plain(hiv.TRUTH), atol=2e-3)
     point = somewhere_near(theta)
@@ -55,7 +54,7 @@ def prepared_cost() -> Row:
 
 def exact_jacobian() -> Row:
     """Residuals and their exact Jacobian at a point, as something that asks often sees them."""
-    bound = hiv.cost(hiv.model()).bind(list(hiv.TRUTH), runs=MANY)
+    bound = hiv.cost(hiv.model()).bind(list(hiv.TRUTH))
     theta, plain = np.array(list(hiv.TRUTH.values())), hiv.plain_residuals()
     assert bound.has_jacobian
     scale = np.abs(bound.jacobian(theta)).max(axis=0)

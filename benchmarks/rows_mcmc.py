@@ -167,7 +167,7 @@ def beside_pints() -> Row:
             warnings.simplefilter("ignore")
             return np.asarray(mcmc.run()[0])
 
-    likelihood, bound = Likelihood(), cost.bind(list(start), runs=PINTS_NITER)
+    likelihood, bound = Likelihood(), cost.bind(list(start))
     by_hand = [likelihood(t) for t in (point, point + 0.01)]
     in_chain = [-0.5 * float(np.sum(bound.residuals(t) ** 2)) for t in (point, point + 0.01)]
     assert abs(np.diff(by_hand) - np.diff(in_chain)) < 0.01 * abs(np.diff(by_hand)), (by_hand, in_chain)

@@ -50,7 +50,7 @@ def iteration(model: Any, data: dict[str, Any], path: np.ndarray, segments: int)
     """
     begin = dict(zip(("time", "x", "y", "z"), (data["time"], *path.T), strict=True))
     guess = {k: 1.05 * v for k, v in TRUE.items()}
-    bound, run_segments, ran, runs, between = model.bind(runs=1000), Segments.at, [], [], []
+    bound, run_segments, ran, runs, between = model.bind(), Segments.at, [], [], []
     bound.simulate(bound.theta0)
 
     def at(*words: Any) -> Any:
