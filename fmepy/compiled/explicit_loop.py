@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 
-from fmepy.compiled.dormand_prince import drive
+from fmepy.compiled.dormand_prince import LOOK, drive
 from fmepy.compiled.kernels import call, doubles, integers, new
-from fmepy.compiled.rosenbrock import END, MEMORY, Stiff
+from fmepy.compiled.rosenbrock import END, MEMORY, WAIT, Stiff
 from fmepy.compiled.status import DONE, HEAD, NO_VALUE, NOT_FINITE, WORK
 
 
@@ -88,6 +88,7 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
     for r in range(n_runs):
         for i in range(MEMORY):
             stiff.room[i] = 0.0
+        stiff.room[WAIT] = LOOK
         if n_stretches > 0:
             stiff.room[END] = F[times + n_times - 1]
         status, reached, row, first = DONE, start, n_at_start, r * n_rows

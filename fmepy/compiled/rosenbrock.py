@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmepy.compiled.kernels import call, doubles, integers
-from fmepy.compiled.sparse_lu import Pattern, add_row, eliminated, factor, misfit, solve, solve_all
+from fmepy.compiled.sparse_lu import Pattern, add_row, factor, misfit, solve, solve_all
 from fmepy.types import IntVector
 
 GAMMA = 0.21193756319429014
@@ -52,10 +52,10 @@ MOST_MISFIT = 1e-9
 
 STEP, POLYNOMIAL = 0, 1
 """What `run` is asked for."""
-T, H, UNTIL, IS_KNOWN, NORM, IS_STIFF, AT_BORDER, INSIDE, CALM, END = range(10)
-"""In the room: the step wanted; whether J is that of its beginning; the norm of J; what the driver remembers."""
+T, H, UNTIL, IS_KNOWN, FASTEST, IS_STIFF, STEPS, WAIT, CALM, END = range(10)
+"""In the room: the step wanted; whether J is that of its beginning; its largest |lambda|; what the driver remembers."""
 MEMORY = 10
-HEAD = 16
+HEAD = 18
 """Numbers at the head of a plan; its first two are the address of `run` and the size of the room."""
 
 
@@ -88,7 +88,7 @@ class Space(NamedTuple):
 
     Attributes
     ----------
-    field, jacobian, slopes, bend : int
+    field, jacobian, slopes, bend, factor, solve, solve_all : int
     inputs, scales : ndarray
         Of the model; the scales of the sensitivities among them.
     J : ndarray
@@ -97,7 +97,8 @@ class Space(NamedTuple):
         Where the entries are.
     of_f, of_bend_y, of_bend_q : ndarray, shape (2, n_entries)
         Rows and columns of the entries of df/dq, and of the two parts of `bend`.
-    LU, b, rest : ndarray
+    LU, b, rest, v : ndarray
+        The factors, room, what the powers of J have come to.
     point : ndarray, shape (2 n + 1,)
         The argument of `bend`.
     U, V : ndarray, shape (8, n), (8, n * width)
@@ -112,6 +113,9 @@ class Space(NamedTuple):
     jacobian: int
     slopes: int
     bend: int
+    factor: int
+    solve: int
+    solve_all: int
     inputs: Any
     scales: Any
     J: Any
@@ -123,6 +127,7 @@ class Space(NamedTuple):
     LU: Any
     b: Any
     rest: Any
+    v: Any
     point: Any
     U: Any
     V: Any
@@ -140,20 +145,21 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
     cannot be taken the error is NaN.
     """
     head = integers(plan, HEAD)
-    n, n_params, width, at, n_J, n_LU = head[6], head[7], head[8], head[9], head[10], head[11]
-    n_f, n_by, n_bq = head[12], head[13], head[14]
+    n, n_params, width, at, n_J, n_LU = head[9], head[10], head[11], head[12], head[13], head[14]
+    n_f, n_by, n_bq = head[15], head[16], head[17]
     A = integers(plan + 8 * HEAD, 4 * n + 1 + n_LU + 3 * n_J + 2 * (n_f + n_by + n_bq))
     pattern = Pattern(A[:n], A[n:], A[2 * n :], A[3 * n + 1 :], A[4 * n + 1 :], A[4 * n + 1 + n_LU :])
     A = A[4 * n + 1 + n_LU + n_J :]
     f, by, bq = 2 * n_J, 2 * (n_J + n_f), 2 * (n_J + n_f + n_by)
     M, m, n_z = doubles(room, MEMORY), n * width, n * (1 + n_params)
     q, R = doubles(inputs, at + n_params), doubles(room + 8 * MEMORY, head[1] - MEMORY)
-    F, G = R[n_J + n + n_LU :], R[n_J + n_LU + 13 * n + 1 :]
+    F, G = R[n_J + n + n_LU :], R[n_J + n_LU + 14 * n + 1 :]
     w = Space(
-        head[2], head[3], head[4], head[5], q, q[at:], R[: n_J + n], A[:n_J], A[n_J:f],
+        head[2], head[3], head[4], head[5], head[6], head[7], head[8], q, q[at:], R[: n_J + n], A[:n_J], A[n_J:f],
         A[f:by].reshape((2, n_f)), A[by:bq].reshape((2, n_by)), A[bq : bq + 2 * n_bq].reshape((2, n_bq)),
-        R[n_J + n : n_J + n + n_LU], F[:n], F[n : 2 * n], F[2 * n : 4 * n + 1],
-        F[4 * n + 1 : 12 * n + 1].reshape((8, n)), G[: 8 * m].reshape((8, m)), G[8 * m : 9 * m].reshape((n, width)),
+        R[n_J + n : n_J + n + n_LU], F[:n], F[n : 2 * n], F[2 * n : 3 * n],
+        F[3 * n : 5 * n + 1],
+        F[5 * n + 1 : 13 * n + 1].reshape((8, n)), G[: 8 * m].reshape((8, m)), G[8 * m : 9 * m].reshape((n, width)),
         G[9 * m : 10 * m].reshape((n, width)), G[10 * m : 10 * m + n_J + n_f], G[10 * m + n_J + n_f :],
     )  # fmt: skip
     Y, Y_new, k, C = doubles(y, n_z), doubles(y_new, n_z), doubles(stages, 7, n_z), doubles(c, 4, n_z)
@@ -167,20 +173,25 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
 
 
 def _begin(M, w, n, y):
-    """Set what belongs to the beginning of a step: J, f_t, a norm of J, the sensitivities."""
+    """Set what belongs to the beginning of a step: J, f_t, the sensitivities, and |lambda| by one more power of J."""
     call(w.jacobian, M[T], y, w.inputs, w.J)
     for i in range(n):
         w.point[i] = y[i]
-        w.b[i] = w.rest[i] = 0.0
+        w.b[i] = 0.0
         for p in range((len(y) - n) // n):
             w.S[i, p] = y[(1 + p) * n + i]
-    for e in range(len(w.rows)):
-        w.b[w.rows[e]] += abs(w.J[e])
-        w.rest[w.cols[e]] += abs(w.J[e])
-    by_rows = by_columns = 0.0
+    total = product = 0.0
     for i in range(n):
-        by_rows, by_columns = max(by_rows, w.b[i]), max(by_columns, w.rest[i])
-    M[NORM], M[IS_KNOWN] = min(by_rows, by_columns), 1.0
+        total += w.v[i] * w.v[i]
+    for e in range(len(w.rows)):
+        w.b[w.rows[e]] += w.J[e] * w.v[w.cols[e]]
+    for i in range(n):
+        product += w.b[i] * w.b[i]
+    size = math.sqrt(product)
+    M[FASTEST] = size / math.sqrt(total) if total > 0.0 else math.inf  # not known yet
+    for i in range(n):
+        w.v[i] = w.b[i] / size if size > 0.0 else 1.0 - 2.0 * (i % 2) + 0.1 * (i % 5)
+    M[IS_KNOWN] = 1.0
 
 
 def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new):
@@ -188,7 +199,10 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new):
     t, h, n_J, U, V, error = M[T], M[H], len(w.rows), w.U, w.V, C[0]
     g, inverse, x = 1.0 / (h * GAMMA), 1.0 / h, C[1][:n]
     J, f_t, S, X = w.J[:n_J], w.J[n_J:], w.S.reshape((n * w.S.shape[1],)), w.X.reshape((n * w.S.shape[1],))
-    factor(g, J, pattern, w.LU, w.rest)
+    if w.factor != 0:
+        call(w.factor, g, J, J, w.LU)
+    else:
+        factor(g, J, pattern, w.LU, w.rest)
     for s in range(8):
         at, d = M[UNTIL] if s > 4 else t + h * _time(s), h * _weight(s)
         _argument(s, y, U, x)
@@ -203,7 +217,10 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new):
         if s == 0:
             for i in range(n):
                 w.b[i] = U[0, i]
-        solve(pattern, w.LU, U[s])
+        if w.solve != 0:
+            call(w.solve, 0.0, w.LU, w.LU, U[s])
+        else:
+            solve(pattern, w.LU, U[s])
         if s == 0 and misfit(g, J, w.rows, w.cols, U[0], w.b, w.rest, C[2]) > MOST_MISFIT:
             return False
         if n_params > 0:
@@ -243,7 +260,10 @@ def _stage_of_sensitivities(s, t, at, inverse, d, w, pattern, x, B):
         add_row(B, w.of_bend_y[0, e], w.B[e], w.S, w.of_bend_y[1, e])
     for e in range(w.of_bend_q.shape[1]):
         B[w.of_bend_q[0, e], w.of_bend_q[1, e]] += w.B[n_by + e] * w.scales[w.of_bend_q[1, e]]
-    solve_all(pattern, w.LU, B)
+    if w.solve_all != 0:
+        call(w.solve_all, 0.0, w.LU, w.LU, B)
+    else:
+        solve_all(pattern, w.LU, B)
 
 
 def _time(s):
@@ -421,23 +441,26 @@ class Entries(NamedTuple):
     n_params: int = 0
     scales_at: int = 0
 
+    @property
+    def width(self) -> int:
+        """Numbers in a row of sensitivities."""
+        return 4 * ((self.n_params + 3) // 4)
 
-def plan_of(entries: Entries, functions: Sequence[int], loop: int) -> IntVector:
+
+def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: int) -> IntVector:
     """Return the plan of a model: what `run` knows of it, and where it works.
 
     Parameters
     ----------
     functions : sequence of int
-        The addresses of field, jacobian, slopes, bend.
+        The addresses of field, jacobian, slopes, bend, and those of `compiled.unrolled_lu`; 0 where there is none.
     loop : int
         The address of `run`.
     """
     m, n = entries, entries.n
-    pattern = eliminated(n, m.rows, m.cols)
-    width, n_J, n_LU = 4 * ((m.n_params + 3) // 4), len(m.rows), len(pattern.col)
+    n_J, n_LU = len(m.rows), len(pattern.col)
     further = [np.array(e, dtype=np.int64).reshape(-1, 2).T for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
-    n_f, n_by, n_bq = (e.shape[1] for e in further)
-    size = MEMORY + n_J + n + n_LU + 13 * n + 1 + 10 * n * width + n_J + n_f + n_by + n_bq
-    head = np.zeros(HEAD, dtype=np.int64)
-    head[:15] = [loop, size, *functions, n, m.n_params, width, m.scales_at, n_J, n_LU, n_f, n_by, n_bq]
+    sizes = [e.shape[1] for e in further]
+    size = MEMORY + n_J + n + n_LU + 13 * n + 1 + 10 * n * m.width + n_J + sum(sizes)
+    head = [loop, size, *functions, n, m.n_params, m.width, m.scales_at, n_J, n_LU, *sizes]
     return np.concatenate([head, *pattern, m.rows, m.cols, *(e.ravel() for e in further)]).astype(np.int64)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled import rosenbrock, status
+from fmepy.compiled import rosenbrock, status, unrolled_lu
 from fmepy.compiled.c_loops import c_loop
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delay_runs import DelayedRuns, Delays
@@ -26,6 +26,7 @@ from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOf
 from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.sparse_lu import eliminated
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol, symbols
@@ -390,17 +391,20 @@ def _add_sensitivities(part: Written, system: System, F: list[_Entry], G: list[_
 def stiff_plan(system: System) -> Any:
     """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it."""
     try:
-        text, entries = _stiff_program(system)
-        code = compiled(text)
-        loop = c_loop(rosenbrock.run, "the stiff solver")
-        functions = [code.address(name) for name in ("field", "jacobian", "slopes", "bend")]
-        plan = rosenbrock.plan_of(entries, functions, loop.code.address("run"))  # type: ignore[attr-defined]
+        program, entries = _stiff_program(system)
+        pattern = eliminated(entries.n, entries.rows, entries.cols)
     except (NotWritableError, MemoryError):
         return None
+    if unrolled_lu.multiplications(pattern) <= unrolled_lu.MOST_MULTIPLICATIONS:
+        unrolled_lu.write(program, pattern, entries.rows, entries.cols, entries.width)
+    code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
+    names = "field", "jacobian", "slopes", "bend", "factor", "solve", "solve_all"
+    functions = [code.address(name) for name in names]
+    plan = rosenbrock.plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
     return plan, code
 
 
-def _stiff_program(system: System) -> tuple[str, rosenbrock.Entries]:
+def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
     """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
     import sympy
 
@@ -422,7 +426,7 @@ def _stiff_program(system: System) -> tuple[str, rosenbrock.Entries]:
     write("jacobian", [*(e for _, _, e in F), *moving])
     rows, columns = [i for i, _, _ in F], [j for _, j, _ in F]
     if not names:
-        return program.text(), rosenbrock.Entries(n, rows, columns)
+        return program, rosenbrock.Entries(n, rows, columns)
     of_q = _entries(rates, q)
     write("slopes", [e for _, _, e in (*F, *of_q)])
     products = [a * e for e in moving]
@@ -431,7 +435,7 @@ def _stiff_program(system: System) -> tuple[str, rosenbrock.Entries]:
     bends = _entries(products, y), _entries(products, q)
     write("bend", [e for part in bends for _, _, e in part])
     places = [[(i, j) for i, j, _ in part] for part in (of_q, *bends)]
-    return program.text(), rosenbrock.Entries(n, rows, columns, *places, len(names), system.layout.scales.start)
+    return program, rosenbrock.Entries(n, rows, columns, *places, len(names), system.layout.scales.start)
 
 
 # --- what is known of the engine
