@@ -286,7 +286,7 @@ def _change_method(stiff, rates, model, t, y, k1):
     seen = stiff.room
     if is_on(stiff):
         rates(t, y, model, k1)
-    seen[IS_STIFF] = 1.0 - seen[IS_STIFF]
+    seen[IS_STIFF], seen[IS_KNOWN] = 1.0 - seen[IS_STIFF], -1.0
     seen[STEPS] = seen[CALM] = 0.0
 
 

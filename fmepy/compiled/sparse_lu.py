@@ -160,7 +160,7 @@ def solve(pattern, LU, x):
 
 
 def solve_all(pattern, LU, X):
-    """Do so for every column of X, whose number is a multiple of four."""
+    """Do so for every column of X, whose number is even."""
     n = len(X)
     for k in range(n):
         for e in range(pattern.low[k], pattern.diag[k]):
@@ -174,14 +174,10 @@ def solve_all(pattern, LU, X):
 
 
 def add_row(A, i, factor, B, j):
-    """Add a multiple of a row of B to one of A, four entries at once."""
-    for p in range(0, A.shape[1], 4):
-        a, b, c, d = factor * B[j, p], factor * B[j, p + 1], factor * B[j, p + 2], factor * B[j, p + 3]
-        a += A[i, p]
-        b += A[i, p + 1]
-        c += A[i, p + 2]
-        d += A[i, p + 3]
-        A[i, p], A[i, p + 1], A[i, p + 2], A[i, p + 3] = a, b, c, d
+    """Add a multiple of a row of B to one of A, two entries at once."""
+    for p in range(0, A.shape[1], 2):
+        a, b = A[i, p] + factor * B[j, p], A[i, p + 1] + factor * B[j, p + 1]
+        A[i, p], A[i, p + 1] = a, b
 
 
 def misfit(g, J, rows, cols, x, b, rest, size):

@@ -1,19 +1,18 @@
-"""Factors and solutions of one sparse pattern (`compiled.sparse_lu`) as straight code, for small systems.
+"""What the stiff method does with one sparse pattern (`compiled.sparse_lu`) as straight code, for small systems.
 
 What a table and its loop find out again at every step is known when the code is written: which entries meet, and which
 of them are zero. Written are C functions ``void f(double t, double* z, double* inputs, double* out)``:
 
-    factor     (g, J) -> L and U of g I - J
-    solve      (L and U), x -> the solution in the place of x
-    solve_all  the same for rows of `width` numbers, four at once
+    factor   (g, J) -> L and U of g I - J
+    solve    (L and U), x -> the solution in the place of x
+    advance  the numbers of a step (`rosenbrock.Entries.places`), B -> the stage of the sensitivities, in the place of B
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fmepy.compiled.llvm_code import Program
 from fmepy.compiled.llvm_operations import Part, number
+from fmepy.compiled.rosenbrock import Entries
 from fmepy.compiled.sparse_lu import Pattern
 
 MOST_MULTIPLICATIONS = 1000
@@ -27,16 +26,17 @@ def multiplications(pattern: Pattern) -> int:
     return int(sum(upper[pattern.rank[columns]].sum() for columns in below))
 
 
-def write(program: Program, pattern: Pattern, rows: Sequence[int], cols: Sequence[int], width: int) -> None:
-    """Add the functions to a program, that for several right hand sides if there are any."""
-    entries = [
+def write(program: Program, pattern: Pattern, entries: Entries) -> None:
+    """Add the functions to a program, `advance` if there are sensitivities."""
+    rows = [
         (i, pattern.col[a:b].tolist(), pattern.col[b + 1 : c].tolist(), a)
         for i, a, b, c in zip(pattern.order.tolist(), pattern.low, pattern.diag, pattern.low[1:], strict=False)
     ]
-    program.add("factor", lambda part: _factor(part, entries, list(zip(rows, cols, strict=True))))
-    program.add("solve", lambda part: _solve(part, entries))
-    if width:
-        program.add("solve_all", lambda part: _solve_all(part, entries, width))
+    program.add("factor", lambda part: _factor(part, rows, list(zip(entries.rows, entries.cols, strict=True))))
+    program.add("solve", lambda part: _solve(part, rows))
+    if entries.n_params:
+        places = entries.places(len(pattern.col))
+        program.add("advance", lambda part: _advance(part, rows, entries, places))
 
 
 _Rows = list[tuple[int, list[int], list[int], int]]  # row of W, columns of L and U, where it begins
@@ -74,24 +74,51 @@ def _solve(part: Part, entries: _Rows) -> None:
         part.store(x[i], "out", i)
 
 
-def _solve_all(part: Part, entries: _Rows, width: int) -> None:
-    def four(at: int) -> str:
-        one = part.emit(f"insertelement <4 x double> poison, double {part.load('z', at)}, i64 0")
-        return part.emit(f"shufflevector <4 x double> {one}, <4 x double> poison, <4 x i32> zeroinitializer")
-
-    def less(value: str, at: int, other: str) -> str:
-        return part.emit(f"fsub <4 x double> {value}, {part.emit(f'fmul <4 x double> {four(at)}, {other}')}")
-
-    for begin_of_four in range(0, width, 4):
-        x: dict[int, str] = {}
-        places = {i: part.emit(f"getelementptr double, ptr %out, i64 {i * width + begin_of_four}") for i, *_ in entries}
-        for i, below, _, begin in entries:
-            x[i] = part.emit(f"load <4 x double>, ptr {places[i]}, align 8")
-            for at, j in enumerate(below, begin):
-                x[i] = less(x[i], at, x[j])
-        for i, below, right, begin in reversed(entries):
-            pivot = begin + len(below)
+def _advance(part: Part, rows: _Rows, m: Entries, places: list[int]) -> None:
+    _, LU, _, _, _, _, _, _, S, X, G, D, _ = places
+    products = [(G + e, i, X + j * m.width) for e, (i, j) in enumerate(zip(m.rows, m.cols, strict=True))]
+    products += [(D + e, i, S + j * m.width) for e, (i, j) in enumerate(m.of_bend_y)]
+    sources = [(at, i, p) for at, (i, p) in enumerate(m.of_f, G + len(m.rows))]
+    sources += [(at, i, p) for at, (i, p) in enumerate(m.of_bend_q, D + len(m.of_bend_y))]
+    for begin in range(0, m.width, 4):
+        row = _Row(part, min(4, m.width - begin))
+        b = {i: row.load("out", i * m.width + begin) for i, *_ in rows}
+        for at, i, j in products:
+            b[i] = row.binary("fadd", b[i], row.binary("fmul", row.filled(at), row.load("z", j + begin)))
+        for i in b:
+            here = [(at, p) for at, k, p in sources if k == i and begin <= p < begin + row.n]
+            for at, p in here:
+                scaled = part.binary("fmul", part.load("z", at), part.load("q", m.scales_at + p))
+                alone = part.emit(f"insertelement {row.kind} zeroinitializer, double {scaled}, i64 {p - begin}")
+                b[i] = row.binary("fadd", b[i], alone)
+        for i, below, _, first in rows:
+            for at, j in enumerate(below, LU + first):
+                b[i] = row.binary("fsub", b[i], row.binary("fmul", row.filled(at), b[j]))
+        for i, below, right, first in reversed(rows):
+            pivot = LU + first + len(below)
             for at, j in enumerate(right, pivot + 1):
-                x[i] = less(x[i], at, x[j])
-            x[i] = part.emit(f"fmul <4 x double> {x[i]}, {four(pivot)}")
-            part.lines.append(f"  store <4 x double> {x[i]}, ptr {places[i]}, align 8")
+                b[i] = row.binary("fsub", b[i], row.binary("fmul", row.filled(at), b[j]))
+            b[i] = row.binary("fmul", b[i], row.filled(pivot))
+            row.store(b[i], "out", i * m.width + begin)
+
+
+class _Row:
+    """Some numbers at once, in one register."""
+
+    def __init__(self, part: Part, n: int) -> None:
+        self._part, self.n, self.kind = part, n, f"<{n} x double>"
+
+    def load(self, array: str, at: int) -> str:
+        place = self._part.emit(f"getelementptr double, ptr %{array}, i64 {at}")
+        return self._part.emit(f"load {self.kind}, ptr {place}, align 8")
+
+    def store(self, value: str, array: str, at: int) -> None:
+        place = self._part.emit(f"getelementptr double, ptr %{array}, i64 {at}")
+        self._part.lines.append(f"  store {self.kind} {value}, ptr {place}, align 8")
+
+    def filled(self, at: int) -> str:
+        one = self._part.emit(f"insertelement {self.kind} poison, double {self._part.load('z', at)}, i64 0")
+        return self._part.emit(f"shufflevector {self.kind} {one}, {self.kind} poison, <{self.n} x i32> zeroinitializer")
+
+    def binary(self, word: str, a: str, b: str) -> str:
+        return self._part.emit(f"{word} {self.kind} {a}, {b}")

@@ -310,7 +310,7 @@ def _delay_failure(
 def _functions(system: System) -> Functions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
-    stiff = None if system.delays else lambda: stiff_plan(system)  # by its name: looked up then
+    stiff = None if system.delays else _Stiff(system)
     return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=stiff)
 
 
@@ -387,6 +387,18 @@ def _add_sensitivities(part: Written, system: System, F: list[_Entry], G: list[_
 # --- its Jacobian, for the stiff method
 
 
+class _Stiff:
+    """What the stiff method knows of a system, compiled when a run first asks for it; `made` when it was."""
+
+    def __init__(self, system: System) -> None:
+        self._system, self.made = system, None
+
+    def __call__(self) -> Any:
+        if self.made is None:
+            self.made = stiff_plan(self._system)
+        return self.made
+
+
 @lru_cache(maxsize=64)
 def stiff_plan(system: System) -> Any:
     """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it."""
@@ -396,9 +408,9 @@ def stiff_plan(system: System) -> Any:
     except (NotWritableError, MemoryError):
         return None
     if unrolled_lu.multiplications(pattern) <= unrolled_lu.MOST_MULTIPLICATIONS:
-        unrolled_lu.write(program, pattern, entries.rows, entries.cols, entries.width)
+        unrolled_lu.write(program, pattern, entries)
     code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
-    names = "field", "jacobian", "slopes", "bend", "factor", "solve", "solve_all"
+    names = "field", "jacobian", "slopes", "bend", "factor", "solve", "advance"
     functions = [code.address(name) for name in names]
     plan = rosenbrock.plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
     return plan, code
