@@ -60,7 +60,7 @@ LOOK, MOST_WAIT = 16, 64
 """Where a stiff method stands by: steps before the fastest rate is looked at, and at most between two such looks."""
 PROBES, PROBE = 8, 0.1
 """Rates that this takes, and how far from the state, in units of its tolerance."""
-SLOW, MOST_LEFT = 2.0, 100.0
+SLOW, MOST_LEFT = 2.5, 300.0
 """The stiff method goes on where h |lambda| is larger, and so many such steps are left of the run; and the explicit"""
 QUIET, QUIET_STEPS = 5.0, 10
 """one where it was smaller in so many steps of the stiff one, each of which takes the time of several."""

@@ -51,13 +51,13 @@ MOST_MISFIT = 1e-9
 """Of a stage: a step whose equations are solved less well is tried again, shorter."""
 
 LENIENCE = 0.1
-"""What errors of sensitivities count: they come out as small as those of the states, which are below their tolerance."""
+"""What errors of sensitivities count: they come out as small as those of the states, which keep well below theirs."""
 
 STEP, POLYNOMIAL = 0, 1
 """What `run` is asked for."""
 T, H, UNTIL, IS_KNOWN, FASTEST, IS_STIFF, STEPS, WAIT, CALM, END = range(10)
-"""In the room: the step wanted; whether J is that of its beginning (1; -1: no powers of J are known either); its largest
-|lambda|; what the driver remembers."""
+"""In the room: the step wanted; whether J is that of its beginning (1; -1: no powers of J are known either); its
+largest |lambda|; what the driver remembers."""
 MEMORY = 10
 HEAD = 38
 """Numbers at the head of a plan; its first two are the address of `run` and the size of the room."""

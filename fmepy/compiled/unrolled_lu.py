@@ -15,26 +15,24 @@ from fmepy.compiled.llvm_operations import Part, number
 from fmepy.compiled.rosenbrock import Entries
 from fmepy.compiled.sparse_lu import Pattern
 
-MOST_MULTIPLICATIONS = 1000
-"""Of a factorisation that is written out: LLVM takes about 0.1 ms for each."""
-
-
-def multiplications(pattern: Pattern) -> int:
-    """Return how many a factorisation takes."""
-    upper = pattern.low[1:] - pattern.diag
-    below = [pattern.col[a:b] for a, b in zip(pattern.low, pattern.diag, strict=False)]
-    return int(sum(upper[pattern.rank[columns]].sum() for columns in below))
+MOST_OPERATIONS = 1500
+"""Of a function that is written out, about: LLVM takes 0.1 ms for each."""
 
 
 def write(program: Program, pattern: Pattern, entries: Entries) -> None:
-    """Add the functions to a program, `advance` if there are sensitivities."""
+    """Add those of the functions to a program that are short enough, `advance` if there are sensitivities."""
+    upper = pattern.low[1:] - pattern.diag
     rows = [
         (i, pattern.col[a:b].tolist(), pattern.col[b + 1 : c].tolist(), a)
         for i, a, b, c in zip(pattern.order.tolist(), pattern.low, pattern.diag, pattern.low[1:], strict=False)
     ]
+    multiplications = sum(int(upper[pattern.rank[below]].sum()) for _, below, _, _ in rows)
+    if 2 * multiplications + 3 * len(pattern.col) > MOST_OPERATIONS:
+        return
     program.add("factor", lambda part: _factor(part, rows, list(zip(entries.rows, entries.cols, strict=True))))
     program.add("solve", lambda part: _solve(part, rows))
-    if entries.n_params:
+    each = 2 * (len(entries.rows) + len(entries.of_bend_y) + len(pattern.col))
+    if entries.n_params and each * ((entries.width + 3) // 4) <= 2 * MOST_OPERATIONS:
         places = entries.places(len(pattern.col))
         program.add("advance", lambda part: _advance(part, rows, entries, places))
 

@@ -41,6 +41,8 @@ from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 MOST_STEPS = 100_000
 """Steps of one segment, rejected ones included, before a run is given back."""
+MOST_STIFF_STATES = 1000
+"""States of a model whose Jacobian is worth compiling entry by entry: it takes seconds from here on."""
 _MOST_STRETCHES = 64
 
 _WHY = {
@@ -402,13 +404,14 @@ class _Stiff:
 @lru_cache(maxsize=64)
 def stiff_plan(system: System) -> Any:
     """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it."""
+    if system.n_states > MOST_STIFF_STATES:
+        return None
     try:
         program, entries = _stiff_program(system)
         pattern = eliminated(entries.n, entries.rows, entries.cols)
     except (NotWritableError, MemoryError):
         return None
-    if unrolled_lu.multiplications(pattern) <= unrolled_lu.MOST_MULTIPLICATIONS:
-        unrolled_lu.write(program, pattern, entries)
+    unrolled_lu.write(program, pattern, entries)
     code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
     names = "field", "jacobian", "slopes", "bend", "factor", "solve", "advance"
     functions = [code.address(name) for name in names]
