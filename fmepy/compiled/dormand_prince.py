@@ -27,13 +27,13 @@ from __future__ import annotations
 import math
 
 from fmepy.compiled.rosenbrock import (
-    AT_BORDER,
     CALM,
     END,
-    INSIDE,
+    FASTEST,
     IS_KNOWN,
     IS_STIFF,
-    NORM,
+    STEPS,
+    WAIT,
     is_on,
     prepare_stiff,
     take_step,
@@ -56,10 +56,14 @@ STIFF_STEPS = 15
 """Steps at the border of stability that make a run stiff."""
 BORDER = 3.25
 """The border of stability on the negative real axis, about: h |lambda|."""
-SOON_STIFF, MOST_LEFT = 6, 100.0
-"""Where a stiff method stands by: so many steps at the border are enough if so many such are left of the run."""
-QUIET, QUIET_STEPS = 1.5, 10
-"""The explicit method goes on after so many steps within whose length, times a norm of J, it would have been stable."""
+LOOK, MOST_WAIT = 16, 64
+"""Where a stiff method stands by: steps before the fastest rate is looked at, and at most between two such looks."""
+PROBES, PROBE = 8, 0.1
+"""Rates that this takes, and how far from the state, in units of its tolerance."""
+SLOW, MOST_LEFT = 2.5, 300.0
+"""The stiff method goes on where h |lambda| is larger, and so many such steps are left of the run; and the explicit"""
+QUIET, QUIET_STEPS = 5.0, 10
+"""one where it was smaller in so many steps of the stiff one, each of which takes the time of several."""
 
 
 def step(rates, model, t, h, t_new, y, y_new, arg, k):
@@ -219,8 +223,8 @@ def _is_at_border(h, y_new, arg, k):
 def _counted(is_at_border, at_border, inside):
     """Return the steps at the border, and those inside since the last of them: after six the former are forgotten."""
     if is_at_border:
-        return at_border + 1, inside * 0
-    return (at_border, inside + 1) if inside < 5 else (at_border * 0, inside * 0)
+        return at_border + 1, 0
+    return (at_border, inside + 1) if inside < 5 else (0, 0)
 
 
 def _take_step(rates, model, t, h, t_new, y, y_new, arg, k, c, stiff):
@@ -239,20 +243,42 @@ def _prepare(h, model, y, y_new, k, c, stiff):
         prepare_dense(h, y, y_new, k, c)
 
 
-def _should_change(stiff, h, rest, y_new, arg, k):
-    """Tell whether the other method should go on after a step, `rest` being what is left of the run.
+def _fastest(rates, model, t, y, f, n, rtol, atol, v, probe, slope):
+    """Return |lambda| of the fastest of n states, about: the rates around (t, y) by powers of their Jacobian."""
+    for i in range(len(y)):
+        probe[i] = y[i]
+    for i in range(n):
+        v[i] = 1.0 - 2.0 * (i % 2) + 0.1 * (i % 5)
+    size = before = 1.0
+    for _ in range(PROBES):
+        before, total = size, 0.0
+        for i in range(n):
+            total += v[i] * v[i]
+        for i in range(n):
+            probe[i] = y[i] + PROBE * (atol[i] + rtol * abs(y[i])) * v[i] / math.sqrt(total / n)
+        rates(t, probe, model, slope)
+        total = 0.0
+        for i in range(n):
+            v[i] = (slope[i] - f[i]) / (PROBE * (atol[i] + rtol * abs(y[i])))
+            total += v[i] * v[i]
+        size = math.sqrt(total / n)
+    return math.sqrt(before * size)  # of a pair of complex numbers the two differ
 
-    The stiff one should where steps are as long as stability allows and many are left, the explicit one where its
-    steps would have been stable for some time.
+
+def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, c, stiff):
+    """Tell whether the other method should go on after a step to (t, y), with rates k[6]; c, arg and k[1] are room.
+
+    It looks at the step and the run alone, whatever is known of the stiff method by then.
     """
     seen = stiff.room
     if is_on(stiff):
-        seen[CALM] = seen[CALM] + 1.0 if h * seen[NORM] < QUIET else 0.0
+        seen[CALM] = seen[CALM] + 1.0 if h * seen[FASTEST] < QUIET else 0.0
         return seen[CALM] >= QUIET_STEPS
-    if rest < MOST_LEFT * h:
+    seen[STEPS] += 1.0
+    if seen[STEPS] < seen[WAIT] or seen[END] - t < MOST_LEFT * h:
         return False
-    seen[AT_BORDER], seen[INSIDE] = _counted(_is_at_border(h, y_new, arg, k), seen[AT_BORDER], seen[INSIDE])
-    return seen[AT_BORDER] >= SOON_STIFF
+    seen[STEPS], seen[WAIT] = 0.0, min(seen[WAIT] + LOOK, MOST_WAIT)
+    return h * _fastest(rates, model, t, y, k[6], n, rtol, atol, c[1], arg, k[1]) > SLOW
 
 
 def _change_method(stiff, rates, model, t, y, k1):
@@ -260,8 +286,8 @@ def _change_method(stiff, rates, model, t, y, k1):
     seen = stiff.room
     if is_on(stiff):
         rates(t, y, model, k1)
-    seen[IS_STIFF] = 1.0 - seen[IS_STIFF]
-    seen[AT_BORDER] = seen[INSIDE] = seen[CALM] = 0.0
+    seen[IS_STIFF], seen[IS_KNOWN] = 1.0 - seen[IS_STIFF], -1.0
+    seen[STEPS] = seen[CALM] = 0.0
 
 
 def drive(
@@ -326,7 +352,7 @@ def drive(
         accepted += 1
         is_slow = False
         if stiff is not None:
-            is_slow = _should_change(stiff, h, stiff.room[END] - t, y_new, arg, k)
+            is_slow = _should_change(rates, model, t_new, h, y_new, n_states, rtol, atol, arg, k, c, stiff)
         elif accepted >= FIRST_LOOK and (at_border > 0 or accepted % FIRST_LOOK == 0):
             at_border, inside = _counted(_is_at_border(h, y_new, arg, k), at_border, inside)
             is_slow = at_border == STIFF_STEPS

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 
-from fmepy.compiled.dormand_prince import drive
+from fmepy.compiled.dormand_prince import LOOK, drive
 from fmepy.compiled.kernels import call, doubles, integers, new
-from fmepy.compiled.rosenbrock import END, MEMORY, Stiff
+from fmepy.compiled.rosenbrock import END, MEMORY, WAIT, Stiff, is_on
 from fmepy.compiled.status import DONE, HEAD, NO_VALUE, NOT_FINITE, WORK
 
 
@@ -88,6 +88,7 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
     for r in range(n_runs):
         for i in range(MEMORY):
             stiff.room[i] = 0.0
+        stiff.room[WAIT] = LOOK
         if n_stretches > 0:
             stiff.room[END] = F[times + n_times - 1]
         status, reached, row, first = DONE, start, n_at_start, r * n_rows
@@ -98,7 +99,7 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
                     status = NO_VALUE
         if n_at_start > 0:
             _copy(V, rows[first], n)
-        change, behind = 0, n_inputs - n_given
+        change, behind, h = 0, n_inputs - n_given, 0.0
         if status == DONE:
             change = _changes(of_changes, 0, -1, start, V[:n], U[r], behind, given, of_these, n_states)
         if change < 0:
@@ -111,8 +112,8 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
             a, b, kept = bounds[k, 0], bounds[k, 1], bounds[k, 2]
             t, wanted = F[begins + k], F[times + a : times + b]
             most = most_steps + int(min((wanted[-1] - t) / max_step, 1e7))
-            status, came, reached, _ = drive(
-                _rates, watcher, (rates, watch, U[r]), t, 0.0, V[:n], wanted, n_states, rtol, atol, max_step,
+            status, came, reached, h = drive(
+                _rates, watcher, (rates, watch, U[r]), t, h, V[:n], wanted, n_states, rtol, atol, max_step,
                 most, rows[first + row : first + row + b - a], W, marks, None, stiff,
             )  # fmt: skip
             if status == DONE:
@@ -121,10 +122,13 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
                     status, reached = NOT_FINITE, wanted[bad]
             row += kept if status == DONE else came
             _copy(W[0], V, n)
+            before = change
             if status == DONE:
                 change = _changes(of_changes, change, k, wanted[-1], V[:n], U[r], behind, given, of_these, n_states)
                 if change < 0:
                     status = NO_VALUE
+            if change != before or not is_on(stiff):  # the first step of a stretch is found anew
+                h = 0.0
         if of_outputs != 0 and status == DONE:
             Q = V[n:]
             _copy(U[r], Q, n_parameters)

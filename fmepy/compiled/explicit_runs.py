@@ -44,7 +44,7 @@ class Functions:
         Values of changes, each with its slope along every further block of z; behind the inputs stand what is given.
     stiff : callable, optional
         Returns the plan of the stiff method (`rosenbrock.plan_of`) when a run first needs it, and what must live as
-        long; None if it has none.
+        long; None if there is none. Its attribute `made` is what it has returned.
     """
 
     rates: int
@@ -55,7 +55,7 @@ class Functions:
     outputs: int = 0
     n_outputs: int = 0
     changes: tuple[int, ...] = ()
-    stiff: Callable[[], Any] | None = None
+    stiff: Any = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,6 +168,8 @@ class ExplicitRuns:
         run = explicit_loop.run_watched if f.n_watched else explicit_loop.run_smooth
         self._loop = c_loop(run, "the explicit solver")
         self._functions, self._n_inputs, self._stiff = functions, n_inputs, None
+        if functions.stiff is not None and functions.stiff.made is not None:
+            self.learns_stiff()
         self._rows, self._width = len(course.rows), n + f.n_outputs
         # where things lie in the one array of a single run: every array's address takes time
         of_changes = together * (n // s.n_states)

@@ -239,10 +239,7 @@ class _Function:
         return "\n".join([*functions, self._define(name, "", calls + main.lines)])
 
     def _define(self, name: str, more: str, lines: list[str]) -> str:
-        kind = "noinline" if more else ""
-        return "\n".join(
-            [f"define void @{name}({self._arguments}{more}) {kind} {{", "entry:", *lines, "  ret void", "}"]
-        )
+        return _defined(name, f"{self._arguments}{more}", "noinline" if more else "", lines)
 
     def _statements(self, roots: Sequence[Any]) -> list[Any]:
         """Return what is computed on its own, in order: results, what they share, and cuts of what nests deeply."""
@@ -268,6 +265,10 @@ class _Function:
         self._shared = {e for e in order if e.args and uses[e] > 1}
         wanted = self._shared | {e for e in roots if e.args}
         return [e for e in order if e in wanted]
+
+
+def _defined(name: str, arguments: str, kind: str, lines: list[str]) -> str:
+    return "\n".join([f"define void @{name}({arguments}) {kind} {{", "entry:", *lines, "  ret void", "}"])
 
 
 class Program:
@@ -312,6 +313,12 @@ class Program:
         function = _Function(where, self._arguments, self._passed)
         self._functions.append(function.written(name, targets, needed, then))
         self._declared |= function.declared
+
+    def add(self, name: str, write: Callable[[Part], None]) -> None:
+        """Add a function that is written operation by operation."""
+        part = Part(self._declared)
+        write(part)
+        self._functions.append(_defined(name, self._arguments, "", part.lines))
 
     def text(self) -> str:
         """Return the program."""

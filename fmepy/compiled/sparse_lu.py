@@ -148,19 +148,26 @@ def solve(pattern, LU, x):
     """Replace x by the solution of L U x = x."""
     n = len(x)
     for k in range(n):
-        total = x[pattern.order[k]]
-        for e in range(pattern.low[k], pattern.diag[k]):
-            total -= LU[e] * x[pattern.col[e]]
-        x[pattern.order[k]] = total
+        i = pattern.order[k]
+        x[i] -= _inner(pattern, LU, x, pattern.low[k], pattern.diag[k])
     for k in range(n - 1, -1, -1):
-        total = x[pattern.order[k]]
-        for e in range(pattern.diag[k] + 1, pattern.low[k + 1]):
-            total -= LU[e] * x[pattern.col[e]]
-        x[pattern.order[k]] = total * LU[pattern.diag[k]]
+        i, pivot = pattern.order[k], pattern.diag[k]
+        x[i] = (x[i] - _inner(pattern, LU, x, pivot + 1, pattern.low[k + 1])) * LU[pivot]
+
+
+def _inner(pattern, LU, x, begin, end):
+    """Return the product of a part of a row with x: two sums at once, as one waits for itself."""
+    a, b, whole = 0.0, 0.0, begin + 2 * ((end - begin) // 2)
+    for e in range(begin, whole, 2):
+        a += LU[e] * x[pattern.col[e]]
+        b += LU[e + 1] * x[pattern.col[e + 1]]
+    for e in range(whole, end):
+        a += LU[e] * x[pattern.col[e]]
+    return a + b
 
 
 def solve_all(pattern, LU, X):
-    """Do so for every column of X, whose number is a multiple of four."""
+    """Do so for every column of X, whose number is even."""
     n = len(X)
     for k in range(n):
         for e in range(pattern.low[k], pattern.diag[k]):
@@ -174,14 +181,10 @@ def solve_all(pattern, LU, X):
 
 
 def add_row(A, i, factor, B, j):
-    """Add a multiple of a row of B to one of A, four entries at once."""
-    for p in range(0, A.shape[1], 4):
-        a, b, c, d = factor * B[j, p], factor * B[j, p + 1], factor * B[j, p + 2], factor * B[j, p + 3]
-        a += A[i, p]
-        b += A[i, p + 1]
-        c += A[i, p + 2]
-        d += A[i, p + 3]
-        A[i, p], A[i, p + 1], A[i, p + 2], A[i, p + 3] = a, b, c, d
+    """Add a multiple of a row of B to one of A, two entries at once."""
+    for p in range(0, A.shape[1], 2):
+        a, b = A[i, p] + factor * B[j, p], A[i, p + 1] + factor * B[j, p + 1]
+        A[i, p], A[i, p + 1] = a, b
 
 
 def misfit(g, J, rows, cols, x, b, rest, size):

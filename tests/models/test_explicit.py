@@ -124,9 +124,7 @@ def test_a_crossing_is_found_to_the_last_digits_and_the_rows_before_it_stand():
 # --- what it does not finish ------------------------------------------------------------------------------------------
 
 
-def test_a_run_too_stiff_for_its_own_stiff_method_is_left_to_lsoda(monkeypatch):
-    monkeypatch.setattr(explicit, "stiff_plan", lambda system: None)
-    explicit._functions.cache_clear()
+def test_a_stiff_run_held_to_the_explicit_method_is_left_to_lsoda(monkeypatch):
     bound = stiff(engine="explicit").bind()
     assert [e.name for e in bound.engines] == ["explicit", "retry"]
     told = []
@@ -155,7 +153,6 @@ def test_a_run_too_stiff_for_its_own_stiff_method_is_left_to_lsoda(monkeypatch):
     assert "explicit" not in [e.name for e in held._engines]
     held.simulate(np.array([0.5]))
     assert held.retries == 1
-    explicit._functions.cache_clear()
 
 
 def test_a_run_has_a_step_limit(monkeypatch):

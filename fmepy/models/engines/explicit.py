@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled import rosenbrock, status
+from fmepy.compiled import rosenbrock, status, unrolled_lu
 from fmepy.compiled.c_loops import c_loop
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delay_runs import DelayedRuns, Delays
@@ -26,6 +26,7 @@ from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOf
 from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.sparse_lu import eliminated
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol, symbols
@@ -40,6 +41,8 @@ from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 MOST_STEPS = 100_000
 """Steps of one segment, rejected ones included, before a run is given back."""
+MOST_STIFF_STATES = 1000
+"""States of a model whose Jacobian is worth compiling entry by entry: it takes seconds from here on."""
 _MOST_STRETCHES = 64
 
 _WHY = {
@@ -62,36 +65,38 @@ class DopriStepper:
         One for each state where they differ.
     max_step : float
         Longest step.
+    held : bool
+        Held to the explicit method: a stiff run is given back.
     """
 
     name = "compiled"
 
-    def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf) -> None:
-        self._arguments = (system, rtol, atol, max_step)
+    def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf, held: bool = False) -> None:
+        self._arguments = (system, rtol, atol, max_step, held)
         self.watches_switches = system.n_watched > 0
-        self.most_steps = MOST_STEPS
         blocks = len(system.z) // system.n_states
         all_atol = np.tile(np.broadcast_to(np.asarray(atol, dtype=float), (system.n_states,)), blocks)
         self._solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
         self._functions, self._n_inputs = _functions(system), system.layout.size + system.n_watched
+        if held:
+            self._functions = replace(self._functions, stiff=None)
         self._stretches: dict[Any, ExplicitRuns] = {}
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
-        key = (start, self.most_steps, times.tobytes())  # most runs ask for the same stretches again
+        key = (start, times.tobytes())  # most runs ask for the same stretches again
         runs = self._stretches.get(key)
         if runs is None:
             if len(self._stretches) >= _MOST_STRETCHES:
                 self._stretches.clear()
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
-            solver = replace(self._solver, most_steps=self.most_steps)
-            runs = self._stretches[key] = ExplicitRuns(self._functions, solver, course, self._n_inputs)
+            runs = self._stretches[key] = ExplicitRuns(self._functions, self._solver, course, self._n_inputs)
         out, (ended, n, reached) = runs.one(inputs, z)
         if ended == status.DONE:
             return times, out
         if ended == status.CROSSED:
             return np.append(times[: int(n) - 1], reached), out[: int(n)]
-        raise _failure(ended, reached, self.most_steps)
+        raise _failure(ended, reached, self._solver.most_steps)
 
     def along(self, course: Course, definition: Definition) -> WholeRuns:
         """Return whole runs along a course, from parameters to outputs; see `engines.base`."""
@@ -309,7 +314,7 @@ def _delay_failure(
 def _functions(system: System) -> Functions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
-    stiff = None if system.delays else lambda: stiff_plan(system)  # by its name: looked up then
+    stiff = None if system.delays else _Stiff(system)
     return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=stiff)
 
 
@@ -386,21 +391,37 @@ def _add_sensitivities(part: Written, system: System, F: list[_Entry], G: list[_
 # --- its Jacobian, for the stiff method
 
 
+class _Stiff:
+    """What the stiff method knows of a system, compiled when a run first asks for it; `made` when it was."""
+
+    def __init__(self, system: System) -> None:
+        self._system, self.made = system, None
+
+    def __call__(self) -> Any:
+        if self.made is None:
+            self.made = stiff_plan(self._system)
+        return self.made
+
+
 @lru_cache(maxsize=64)
 def stiff_plan(system: System) -> Any:
     """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it."""
+    if system.n_states > MOST_STIFF_STATES:
+        return None
     try:
-        text, entries = _stiff_program(system)
-        code = compiled(text)
-        loop = c_loop(rosenbrock.run, "the stiff solver")
-        functions = [code.address(name) for name in ("field", "jacobian", "slopes", "bend")]
-        plan = rosenbrock.plan_of(entries, functions, loop.code.address("run"))  # type: ignore[attr-defined]
+        program, entries = _stiff_program(system)
+        pattern = eliminated(entries.n, entries.rows, entries.cols)
     except (NotWritableError, MemoryError):
         return None
+    unrolled_lu.write(program, pattern, entries)
+    code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
+    names = "field", "jacobian", "slopes", "bend", "factor", "solve", "advance"
+    functions = [code.address(name) for name in names]
+    plan = rosenbrock.plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
     return plan, code
 
 
-def _stiff_program(system: System) -> tuple[str, rosenbrock.Entries]:
+def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
     """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
     import sympy
 
@@ -422,7 +443,7 @@ def _stiff_program(system: System) -> tuple[str, rosenbrock.Entries]:
     write("jacobian", [*(e for _, _, e in F), *moving])
     rows, columns = [i for i, _, _ in F], [j for _, j, _ in F]
     if not names:
-        return program.text(), rosenbrock.Entries(n, rows, columns)
+        return program, rosenbrock.Entries(n, rows, columns)
     of_q = _entries(rates, q)
     write("slopes", [e for _, _, e in (*F, *of_q)])
     products = [a * e for e in moving]
@@ -431,7 +452,7 @@ def _stiff_program(system: System) -> tuple[str, rosenbrock.Entries]:
     bends = _entries(products, y), _entries(products, q)
     write("bend", [e for part in bends for _, _, e in part])
     places = [[(i, j) for i, j, _ in part] for part in (of_q, *bends)]
-    return program.text(), rosenbrock.Entries(n, rows, columns, *places, len(names), system.layout.scales.start)
+    return program, rosenbrock.Entries(n, rows, columns, *places, len(names), system.layout.scales.start)
 
 
 # --- what is known of the engine
@@ -450,7 +471,8 @@ def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
 def stepper(problem: Problem, options: SolverOptions) -> DopriStepper:
     """Return the explicit solver on a problem."""
     assert problem.system is not None, "it needs equations"
-    return DopriStepper(problem.system, options.rtol, options.atol, options.max_step)
+    held = options.method in EXPLICIT.methods
+    return DopriStepper(problem.system, options.rtol, options.atol, options.max_step, held)
 
 
 ENGINE = Engine(
