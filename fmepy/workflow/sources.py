@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from fmepy.errors import ModelTextError
 from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
@@ -101,7 +102,11 @@ def _of_equations(
     read = words_in(text, words, inputs.get("events"))
     parms = {name: value for name, value in values.items() if name in read}
     make: Any = _CLASSES[kind]
-    model: Model = make(text, parms=parms, **words, **inputs)
+    try:
+        model: Model = make(text, parms=parms, **words, **inputs)
+    except ModelTextError:
+        make(text, parms=values, **words, **inputs)  # the nearest name may be one that stands in [parameters] alone
+        raise
     return model
 
 

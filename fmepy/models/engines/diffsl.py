@@ -18,7 +18,7 @@ from fmepy.models.running.system import System
 
 MOST_POWER = 16
 """Integer powers up to this are written as products, which have no trouble with negative bases."""
-MOST_BLENDED, MOST_WAYS = 300, 5_000
+MOST_BLENDED, MOST_WAYS = 50, 200
 """Parts of expressions with choices, and ways to them through choices inside one another, beyond both of which the
 compiler takes too long."""
 MOST_FACTORS = 8
