@@ -128,11 +128,20 @@ def _rebuild(kind: type[FmepyError], args: tuple[Any, ...], state: dict[str, Any
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """Return " Did you mean 'x'?" for the known name nearest to `name`, or an empty string."""
-    names = [str(k) for k in known]
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
-    if not close:  # a difference of case alone is the commonest slip of all
-        close = [k for k in names if k.lower() == str(name).lower()][:1]
+    """Return " Did you mean 'x'?" for the known name nearest to `name`, or an empty string.
+
+    A difference of case alone, the commonest slip of all, comes first; then what shares most of its letters; then two
+    letters in the wrong order, which in a short name leaves nothing that is shared.
+
+    Examples
+    --------
+    >>> did_you_mean("kk2", ["k2", "r"]), did_you_mean("Ka", ["Ka1", "ka"]), did_you_mean("2k", ["r", "k2"])
+    (" Did you mean 'k2'?", " Did you mean 'ka'?", " Did you mean 'k2'?")
+    """
+    wrong, names = str(name), [str(k) for k in known]
+    close = [k for k in names if k.lower() == wrong.lower()]
+    close = close or difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    close = close or [k for k in names if sorted(k.lower()) == sorted(wrong.lower())]
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

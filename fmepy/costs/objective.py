@@ -47,7 +47,7 @@ class Objective(AroundBound):
     jacobians : int
         Evaluations of the Jacobian so far.
     failures : int
-        Failed runs so far; `last_failure` is the last one's message.
+        Failed runs so far; `first_failure` and `last_failure` are the messages of two of them.
     has_score : bool
         True if the cost offers `score` and `information`.
     has_gradient : bool
@@ -74,7 +74,7 @@ class Objective(AroundBound):
         self.has_gradient = jac is not None and self.is_scalar
         self.has_jacobian = not self.is_scalar and (jac is not None or bool(bound.has_jacobian))
         self.evaluations = self.jacobians = self.failures = 0
-        self.last_failure = ""
+        self.first_failure = self.last_failure = ""
         self._differences: Differences | None = None
         self._jac, self._rebind = jac, rebind  # a user's own derivatives; how to bind the cost anew
         self._free: list[Any] = []  # bound costs that searches gave back
@@ -248,7 +248,7 @@ class Objective(AroundBound):
         if np.array_equal(start, self.theta0):
             out._memory, out._best, out._last = dict(self._memory), self._best, self._last
         out.evaluations = out.jacobians = out.failures = 0
-        out.last_failure = ""
+        out.first_failure = out.last_failure = ""
         out.begin(start, lower, upper)
         return out
 
@@ -399,7 +399,7 @@ class Objective(AroundBound):
 
     def _failure(self, message: str, theta: Vector, error: SimulationError | None = None) -> SimulationError:
         self.failures += 1
-        self.last_failure = message
+        self.first_failure, self.last_failure = self.first_failure or message, message
         parameters = error.parameters if error is not None and error.parameters else None
         named = dict(zip(self.parameter_names, map(float, theta), strict=True))
         return SimulationError(message, parameters=parameters or named, time=getattr(error, "time", None))

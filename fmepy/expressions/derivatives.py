@@ -6,6 +6,7 @@ thirty states.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 TINY = 1e-300
@@ -14,11 +15,17 @@ TINY = 1e-300
 
 def derivative(e: Any, s: Any) -> Any:
     """Return de/ds, `s` a symbol."""
+    return derivatives_of([e], s)[0]
+
+
+def derivatives_of(expressions: Sequence[Any], s: Any) -> list[Any]:
+    """Return de/ds of each expression; what several of them hold is differentiated once."""
     from fmepy.expressions.nodes import Shared, shared_in
 
-    for node in shared_in([e], _Known(s)):
-        node.slopes[s] = Shared(f"d({node.name})/d({s.name})", _derivative(node.args[0], s, {}))
-    return _derivative(e, s, {})
+    memo: dict[Any, Any] = {}
+    for node in shared_in(expressions, _Known(s)):
+        node.slopes[s] = Shared(f"d({node.name})/d({s.name})", _derivative(node.args[0], s, memo))
+    return [_derivative(e, s, memo) for e in expressions]
 
 
 class _Known:

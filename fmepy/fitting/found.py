@@ -38,6 +38,7 @@ class Found:
     retries: int
     failures: int
     interrupted: bool
+    first_failure: str = ""
 
     def record(self) -> dict[str, Any]:
         """Return it as `fmepy.parallel.kept` keeps it."""

@@ -245,6 +245,7 @@ def _of_data(problem: Problem) -> list[str]:
             "standard errors."
         )
     if objective.failures:
-        runs = "1 run" if objective.failures == 1 else f"{objective.failures} runs"
-        told.append(f"{runs} failed; the last one: {objective.last_failure}")
+        told.append(
+            f"{objective.failures} of {objective.evaluations} runs failed; the first: {objective.first_failure}"
+        )
     return told

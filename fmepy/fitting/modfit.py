@@ -319,6 +319,7 @@ def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: boo
         retries=objective.retries,
         failures=objective.failures,
         interrupted=interrupted,
+        first_failure=objective.first_failure,
     )
 
 
@@ -359,6 +360,7 @@ def _result(one: OneFit, found: Found) -> ModFit:
         at_bound=tuple(n for n, b in zip(objective.parameter_names, found.at_bound, strict=True) if b),
         retries=found.retries,
         failures=found.failures,
+        first_failure=found.first_failure,
         nobs=nobs,
         with_prior=one.prior is not None,
         bounds=(one.lower.copy(), one.upper.copy()),

@@ -86,12 +86,14 @@ def best_of(
     best = _best(done, gap)
     many = _told(problem, scales, design, runs, gap, best)
     fit = one.result(best)
+    told = [objective.first_failure, looked.first_failure, *(found.first_failure for found in done)]
     return replace(
         fit,
         message=" ".join([fit.message, *_sentences(many), *kept.notes]),
         multistart=many,
         evaluations=objective.evaluations + looked.evaluations + sum(found.evaluations for found in done),
         failures=objective.failures + looked.failures + sum(found.failures for found in done),
+        first_failure=next(filter(None, told), ""),
         interrupted=runs.interrupted,
     )
 

@@ -85,7 +85,7 @@ class ModFit(Shown):
     retries : int
         Runs that the first engine could not finish and another one did.
     failures : int
-        Failed runs; each counted as infinite cost.
+        Failed runs; each counted as infinite cost. `first_failure` is the message of the first.
     nobs : float
         Number of residuals; for a number what the cost says, else NaN.
     solver_error : float or None
@@ -159,6 +159,7 @@ class ModFit(Shown):
     data: ObservedData | None = field(default=None, repr=False)
     noise: SaidNoise | None = field(default=None, repr=False)
     error_estimated: bool = field(default=False, repr=False)
+    first_failure: str = field(default="", repr=False)
 
     @cached_property
     def par(self) -> pd.Series:

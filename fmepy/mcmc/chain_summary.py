@@ -345,9 +345,11 @@ def _on_bounds(pars: pd.DataFrame, lower: Any, upper: Any) -> list[str]:
         leans = (beside >= max(_LEANING * len(x), _FEWEST_LEANING)) & (np.ptp(x, axis=0) > 0)
         if leans.any():
             shares = pd.Series(beside / len(x), index=pars.columns)[leans].sort_values(ascending=False)
+            movable = (bound[leans] != 0).any()  # zero is where sds, rates and sizes end by nature
+            what = "Widen it if it is not physical; else read" if movable else "Read"
             out.append(
                 f"Draws crowd at the {side} bound of {_worst(shares, '.0%')}: the bound decides there, not the data. "
-                "Widen it if it is not physical; else read quantiles rather than mean and sd."
+                f"{what} quantiles rather than mean and sd."
             )
     return out
 

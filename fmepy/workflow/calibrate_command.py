@@ -19,7 +19,8 @@ MORE = """writes to the folder (default: that of the file, or NAME_report beside
   sample.csv sample_summary.csv ranges.csv scenarios.csv filter.csv
   run.json                         what was asked, with what, and what came of it
 
-exit codes: 0 done, all demands met; 1 a step failed, a demand of [require] was missed, or the disk is full;
+exit codes: 0 done, all demands met; 1 a step failed (so does a fit that did not converge, and a step most of whose
+runs failed, unless [require] allows it), a demand of [require] was missed, or the disk is full;
 2 nothing was run: a mistake in the file, the data or the arguments, a folder that is in use or cannot be written;
 130 Ctrl-C (what is done is kept; --resume goes on)."""
 

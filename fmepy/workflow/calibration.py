@@ -16,7 +16,7 @@ from fmepy.workflow.demands import check_demands
 from fmepy.workflow.display import Display
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.steps import STEPS
-from fmepy.workflow.steps.base import FITS, best_fit
+from fmepy.workflow.steps.base import FITS
 from fmepy.workflow.task import read_task
 from fmepy.workflow.work import Work
 
@@ -144,7 +144,7 @@ def calibration(work: Work) -> Calibration:
     """Return what there is of work that has ended."""
     found = {name: work.results[name] for name in work.names if name in work.results}
     if "fit" in found:
-        found["fit"] = best_fit({name: work.results.get(name) for name in FITS})
+        found["fit"] = work.best([name for name in FITS if name in work.results])
     return Calibration(work.exit == 0, work.files(), work.record, tuple(work.warnings), **found)
 
 

@@ -65,7 +65,7 @@ class Case:
         The sections of steps that are in the file, in the order in which steps run; each holds the arguments that
         the file gives, by the names of the functions that they go to.
     require : mapping
-        ``converged``, ``rhat``, ``max_collinearity``, ``ess``: those that the file demands.
+        ``converged``, ``failures``, ``rhat``, ``max_collinearity``, ``ess``: those that the file demands.
     run : mapping
         ``seed``, ``executor``, ``output``, ``checkpoint_every``: those that the file gives.
     said : mapping

@@ -75,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     SystemExit
         By argparse: 0 after ``--help``, 2 where the arguments are wrong.
     """
+    if not (sys.argv[1:] if arguments is None else arguments):  # `fmepy` alone: which commands there are
+        parser().print_help(sys.stderr)
+        return 2
     given, rest = parser().parse_known_args(arguments)
     if rest:
         given.own.error(f"unrecognized arguments: {' '.join(rest)}")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fmepy.workflow.case import Case
+from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS, Results, best_fit
 from fmepy.workflow.steps.sample import worst
 
-STEPS_OF = {"converged": FITS, "max_collinearity": ("screen",), "rhat": ("sample",), "ess": ("sample",)}
+STEPS_OF: dict[str, Sequence[str]] = {
+    "converged": FITS, "failures": tuple(STEPS), "max_collinearity": ("screen",), "rhat": ("sample",),
+    "ess": ("sample",),
+}  # fmt: skip
 """By demand the steps that answer it, one of which must be there."""
+MOST_FAILURES = 0.5
+"""Of a step's runs, where the file does not say."""
 
 
 def check_demands(case: Case) -> None:
@@ -25,6 +31,20 @@ def check_demands(case: Case) -> None:
                 f"`{demand}` is demanded of the step {' or '.join(steps)}, which is not in the file. Add a line "
                 f"`{steps[0]} = {{}}`, or leave the demand out.",
             )
+
+
+def unmet(case: Case, name: str, result: Any) -> dict[str, str]:
+    """Return why a result counts as none, by the demand that is missed: of every step, said in the file or not."""
+    why = {}
+    n, of, first = STEPS[name].failed_runs(result)
+    if n > case.require.get("failures", MOST_FAILURES) * of:
+        why["failures"] = (
+            f"{n} of {of} runs failed; {'the last' if name == 'sample' else 'the first'}: {first.rstrip('.')}. Begin "
+            "where the model runs, and keep out the rest by bounds (to let that pass: [require] failures = 1)."
+        )
+    if name in FITS and case.require.get("converged", True) and not result.converged:
+        why["converged"] = f"it did not converge (to let that pass: [require] converged = false). {result.message}"
+    return why
 
 
 def judged(case: Case, done: Results) -> list[dict[str, Any]]:
@@ -45,6 +65,9 @@ def judged(case: Case, done: Results) -> list[dict[str, Any]]:
 def _found(demand: str, done: Results) -> Any:
     if demand == "converged":
         return bool(best_fit(done).converged)
+    if demand == "failures":
+        counts = [STEPS[step].failed_runs(result) for step, result in done.items() if result is not None]
+        return max(n / max(of, 1) for n, of, _ in counts)
     if demand == "max_collinearity":
         return float(done["screen"].together)
     return worst(done["sample"].diagnostics(), "rhat" if demand == "rhat" else "ess_bulk")
@@ -52,12 +75,13 @@ def _found(demand: str, done: Results) -> Any:
 
 def _met(demand: str, found: Any, wanted: Any) -> bool:
     if demand == "converged":
-        return bool(found == wanted)
+        return bool(found or not wanted)
     return bool(found >= wanted if demand == "ess" else found <= wanted)  # NaN is never met
 
 
 def _said(demand: str, found: Any, wanted: Any, met: bool) -> str:
     words: Mapping[str, str] = {
+        "failures": f"{100 * found:.3g} % of the runs of a step failed",
         "converged": f"the fit {'converged' if found else 'did not converge'}",
         "max_collinearity": f"the fitted parameters together have a collinearity of {found:.4g}",
         "rhat": f"the largest R-hat is {found:.4g}",

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import listed
-from fmepy.models.base import Model
+from fmepy.workflow.functions import FunctionModel, TableCost
 from fmepy.workflow.steps import STEPS
 from fmepy.workflow.task import Task
 
@@ -30,11 +30,8 @@ def described(task: Task, steps: Sequence[str] | None = None) -> list[str]:
         lines.append(
             f"data        {case.said['data']['file']}: {len(data)} rows; columns {', '.join(map(str, data.columns))}"
         )
-    first = str(task.model if isinstance(task.model, Model) else "a function of Python").splitlines()[0]
-    lines.append(f"model       {first}")
-    lines.append(
-        f"cost        {str(task.cost).splitlines()[0] if hasattr(task.cost, 'parms') else 'a function of Python'}"
-    )
+    lines.append(f"model       {_told(task, 'model')}")
+    lines.append(f"cost        {_told(task, 'cost')}")
     fixed = [f"{p.name} = {p.start:g}" for p in case.parameters.values() if not p.fitted]
     lines.append(f"parameters  {len(task.start)} fitted, {len(fixed)} fixed" + (f" ({', '.join(fixed[:12])}"
                  + (", ..." if len(fixed) > 12 else "") + ")" if fixed else ""))  # fmt: skip
@@ -45,6 +42,20 @@ def described(task: Task, steps: Sequence[str] | None = None) -> list[str]:
     if case.require:
         lines.append(f"require     {', '.join(f'{k} = {str(v).lower()}' for k, v in case.require.items())}")
     return lines
+
+
+def _told(task: Task, part: str) -> str:
+    """Return what the model or the cost is, and which object of which Python file."""
+    of = getattr(task, part)
+    if isinstance(of, FunctionModel):
+        what = "a function that returns a table"
+    elif isinstance(of, TableCost):
+        what = "its table held against the data, by modCost"
+    elif hasattr(of, "parms"):
+        what = str(of).splitlines()[0]
+    else:
+        what = "a function of Python"
+    return f"{task.written[part]}: {what}" if part in task.written else what
 
 
 def _parameters(task: Task) -> list[str]:

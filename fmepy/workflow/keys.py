@@ -66,7 +66,8 @@ FORCING = {
     "interpolation": Key(_TEXT, "Between its times; without it 'linear'.", choices=("linear", "constant")),
 }
 REQUIRE = {
-    "converged": Key(_FLAG, "Whether the fit must have converged."),
+    "converged": Key(_FLAG, "Whether a fit that did not converge fails its step; without it true."),
+    "failures": Key(_NUMBER, "The largest share of a step's runs that may fail; without it 0.5.", least=0, most=1),
     "rhat": Key(_NUMBER, "The largest R-hat of the chains' parameters.", least=1, open=True),
     "ess": Key(_NUMBER, "The smallest effective number of draws of a parameter.", least=0, open=True),
     "max_collinearity": Key(_NUMBER, "The largest collinearity of all fitted parameters together.", least=1, open=True),
@@ -114,7 +115,11 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
         "steady": {**start, **arguments_of(SteadyModel, (*given, "grid"), **shared, **tolerances)},
         "modules": modules,
         "python": {
-            "python": Key(_TEXT, "A Model, a cost or a function f(p): file.py:object.", required=True),
+            "python": Key(
+                _TEXT,
+                "A Model, a cost, or a function f(p) of a cost or of a table: file.py:object.",
+                required=True,
+            ),
             "inputs": Key(**_NAMES, says="Files and folders that it reads and that count as inputs, too."),
         },
     }

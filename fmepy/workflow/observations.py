@@ -37,7 +37,7 @@ def observed(
     case : Case
     file : DataFile
     variables : iterable of str
-        Of the model.
+        Of the model; none where they are not known before it runs.
     at : float, optional
         The time of a steady state, whose observations need none.
 
@@ -71,10 +71,10 @@ def observed(
                 f"the first column of a long table names the variables; it is {first!r}, which is named otherwise."
             )
         for line, name in zip(file.lines, frame[first].tolist(), strict=True):
-            if str(name) not in known:
+            if known and str(name) not in known:
                 near = did_you_mean(name, known)
                 why = f"{str(name)!r} in column {first!r} is no variable of the model.{near} It has {listed(known)}."
-                raise file.error(why, line)
+                raise file.error(why + _say_outputs(case, str(name)), line)
         numbers = [words[k] for k in ("x", "y", "err") if words.get(k)]
     else:
         numbers = [c for c in columns if c not in texts]
@@ -82,8 +82,8 @@ def observed(
         for name in readings:
             if known and name not in known:
                 raise file.error(f"the column {name!r} is no variable of the model.{did_you_mean(name, known)} It has "
-                                 f"{listed(known)}. Take columns out that are no observations; of a long table name "
-                                 "that of the values by `y`.")  # fmt: skip
+                                 f"{listed(known)}.{_say_outputs(case, name)} Take columns out that are no "
+                                 "observations; of a long table name that of the values by `y`.")  # fmt: skip
         if not readings:
             raise file.error("there is no column of observations beside the others.")
     for name in numbers:
@@ -92,6 +92,16 @@ def observed(
         frame["time"] = at
         words["x"] = "time"
     return frame, words
+
+
+def _say_outputs(case: Case, name: str) -> str:
+    """Return how a model says what a variable of the data measures."""
+    key = name if name.isidentifier() else f'"{name}"'
+    ways = {
+        "equations": f' If it measures something of the model, say what, in [model]: outputs = {{ {key} = "..." }}.',
+        "python": " If it measures something of the model, give that `outputs`, or a column of this name.",
+    }
+    return next((way for kind, way in ways.items() if kind in case.said["model"]), "")
 
 
 def _of_rows(case: Case) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from fmepy.errors import ArgumentError, FmepyError, ModelTextError
+from fmepy.parameters.entities import entity_text
 from fmepy.workflow.data_file import DataFile
 from fmepy.workflow.toml import Key, Section
 
@@ -17,13 +18,18 @@ _WORDS = (
     (r"\bparms=\{[^}]*\}", "[parameters]"),
     (r"\bin obs\b", "in the data"),
     (r"\bobs\[", "data["),
+    (r", such as conditions\.\S+$", "."),
 )
 """What functions call the things of a file."""
 
 
 @contextmanager
 def placed(
-    section: Section, *tables: str, data: DataFile | None = None, rows: DataFile | None = None
+    section: Section,
+    *tables: str,
+    data: DataFile | None = None,
+    rows: DataFile | None = None,
+    conditions: DataFile | None = None,
 ) -> Iterator[None]:
     """Raise errors of what is done inside as errors of the file: at the line of the argument that they speak of.
 
@@ -38,11 +44,13 @@ def placed(
         Whose rows errors speak of, by their labels.
     rows : DataFile, optional
         The same by their positions: events.
+    conditions : DataFile, optional
+        Whose rows errors speak of by the entity.
     """
     try:
         yield
     except ArgumentError as error:
-        raise placed_error(section, tables, error, data, rows) from error
+        raise placed_error(section, tables, error, data, rows, conditions) from error
     except FmepyError as error:  # a model that cannot be run at its start, where that is tried
         raise section.error(tables[0], str(error)) from error
 
@@ -53,6 +61,7 @@ def placed_error(
     error: ArgumentError,
     data: DataFile | None = None,
     rows: DataFile | None = None,
+    conditions: DataFile | None = None,
 ) -> ArgumentError:
     """Return an error of the package as one of the file."""
     text = str(error)
@@ -74,7 +83,16 @@ def placed_error(
         if rows is not None:
             return rows.error(text.removeprefix(at_event[0] if at_event[1] else ""), rows.lines[i])
         place = ("events", i)
+    if place == ("conditions",) and conditions is not None:
+        return conditions.error(text.removeprefix("`conditions`: "), _line_of_entity(text, conditions))
     return section.error(place, text)
+
+
+def _line_of_entity(text: str, conditions: DataFile) -> int | None:
+    """Return the line of the entity that an error speaks of, the last where there are several; None of none."""
+    named = re.search(r"\b(?:entity|no data of) '([^']*)'", text)
+    lines = zip(conditions.lines, conditions.frame.iloc[:, 0], strict=True)
+    return next((line for line, label in [*lines][::-1] if named and entity_text(label) == named[1]), None)
 
 
 def _place(section: Section, tables: Sequence[str], error: ArgumentError) -> Key:

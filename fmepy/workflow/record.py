@@ -22,7 +22,7 @@ Dates, durations, paths and the number of workers stand nowhere else but in the 
           "verdict": "The fit converged; ...", "warnings": ["..."],
           "files": ["estimates.csv", ...],
           "read": {"rain.csv": sha256},   # what a Python file of the user read, from where the TOML file is
-          "error": "..."                # where it failed
+          "error": "..."                # where it failed; with a verdict: why its result counts as none
         }, ...
       },
       "demands": [{"demand": "converged", "wanted": true, "found": true, "met": true, "said": "..."}],

@@ -10,12 +10,15 @@ from typing import Any
 
 import pandas as pd
 
+from fmepy.costs.base import Cost
+from fmepy.errors import ModelTextError
 from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.steady import SteadyModel
 from fmepy.workflow.case import Case, model_kind
 from fmepy.workflow.data_file import DataFile, read_beside
+from fmepy.workflow.functions import FunctionModel
 from fmepy.workflow.model_file import read_model, read_times
 from fmepy.workflow.placing import placed
 from fmepy.workflow.python_file import read_python, split_name
@@ -33,7 +36,7 @@ class Source:
     ----------
     model : Model or None
     cost : Cost, callable or None
-        Where a Python file holds a cost or a function.
+        Where a Python file holds a cost, or a function and no section ``cost`` makes it a model.
     files : list of Path
         The files that it is made of, inputs among them.
     tables : list of DataFile
@@ -52,7 +55,7 @@ class Source:
 def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = None) -> Source:
     """Return the model of a file, with its parameters at the file's values.
 
-    What the conditions set in every entity needs no value of its own: the model has that of the first.
+    What the conditions set in every entity needs no value of its own: the model has the first of theirs.
 
     Raises
     ------
@@ -69,9 +72,8 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
             )
         return _of_python(case, section)
     inputs, tables = _inputs(case.section)
-    first = {} if conditions is None else conditions.iloc[0].to_dict()
-    values = {str(k): float(v) for k, v in first.items() if isinstance(v, (int, float)) and v == v}
-    values |= {p.name: p.start for p in case.parameters.values()}
+    values = {p.name: p.start for p in case.parameters.values()}
+    values = _set_by(conditions, values) | values
     if kind == "modules":
         for name in inputs:
             raise case.section.error(name, f"`{name}` are of models of equations; modules take series from their data.")
@@ -82,6 +84,16 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
     with placed(case.section, "model", rows=events):
         model = _of_equations(case, section, kind, inputs, values)
     return Source(model, None, [t.path for t in tables], tables)
+
+
+def _set_by(conditions: pd.DataFrame | None, values: Mapping[str, float]) -> dict[str, float]:
+    """Return the first value of what conditions set: a number, or that of the parameter that is named."""
+    found: dict[str, float] = {}
+    for name, column in ({} if conditions is None else conditions).items():
+        numbers = [values.get(cell) if isinstance(cell, str) else float(cell) for cell in column]
+        known = [x for x in numbers if x is not None and x == x]
+        found[str(name)] = known[0] if known else 1.0  # the cost refuses what is none of both
+    return found
 
 
 def _of_equations(
@@ -101,7 +113,11 @@ def _of_equations(
     read = words_in(text, words, inputs.get("events"))
     parms = {name: value for name, value in values.items() if name in read}
     make: Any = _CLASSES[kind]
-    model: Model = make(text, parms=parms, **words, **inputs)
+    try:
+        model: Model = make(text, parms=parms, **words, **inputs)
+    except ModelTextError:
+        make(text, parms=values, **words, **inputs)  # the nearest name may be one that stands in [parameters] alone
+        raise
     return model
 
 
@@ -128,8 +144,10 @@ def _of_python(case: Case, section: Section) -> Source:
     if not isinstance(found, Model):
         if isinstance(found, type):
             raise section.error("python", f"{section.data['python']!r} is a class; name a model made of it.")
-        cost_only = [k for k in ("cost", "conditions") if k in case.said]
-        for name in cost_only:
+        if not isinstance(found, Cost) and "cost" in case.said:
+            starts = {p.name: p.start for p in case.parameters.values()}
+            return Source(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [], reads)
+        for name in [k for k in ("cost", "conditions") if k in case.said]:
             raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is of models. "
                                      "What it is held against stands in its file.")  # fmt: skip
         return Source(getattr(found, "model", None), found, files, [], reads)

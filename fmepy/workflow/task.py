@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
 from fmepy.workflow.case import Case, Parameter
 from fmepy.workflow.data_file import DataFile
+from fmepy.workflow.functions import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.observations import observed, read_data, replicates
 from fmepy.workflow.placing import placed
 from fmepy.workflow.priors import priors_on, read_prior
@@ -46,7 +47,7 @@ class Task:
     told : tuple of str
         What reading found (separator, encoding, decimal comma, replicates ...), for stderr and the report.
     model : Model or callable or None
-        On the natural scale; None where the file names a Python function, which is a cost already.
+        On the natural scale; None where the file names a Python function that is a cost already.
     cost : Cost or callable
         On the natural scale: a SimulationCost, PredictionErrorCost, FimlofCost, or the file's function ``f(p)``.
     scale : mapping of str to str
@@ -66,6 +67,8 @@ class Task:
         names. Titles, descriptions and units are in none of them.
     reads : Reads or None
         What notes the files that a Python file's functions read.
+    written : mapping of str to str
+        By "model" or "cost" the object of a Python file that it is, as ``file.py:object``.
     """
 
     case: Case
@@ -84,25 +87,7 @@ class Task:
     descriptions: Mapping[str, str]
     inputs: Mapping[str, str]
     reads: Reads | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class WithFixed:
-    """A user's function of parameters, of which some are fixed.
-
-    Attributes
-    ----------
-    function : callable
-        ``f(p)``, of a dict.
-    fixed : mapping of str to float
-    """
-
-    function: Callable[[dict[str, float]], Any]
-    fixed: Mapping[str, float]
-
-    def __call__(self, p: Mapping[str, float]) -> Any:
-        """Return ``f`` of the fixed parameters and of those given."""
-        return self.function({**self.fixed, **p})
+    written: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_task(case: Case, *, python: bool = True) -> Task:
@@ -123,6 +108,8 @@ def read_task(case: Case, *, python: bool = True) -> Task:
     source = read_source(case, python=python, conditions=conditions)
     file = read_data(case)
     told = [line for read in ([file] if file else []) + source.tables for line in read.told]
+    python = case.said["model"].get("python")
+    written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     files = {"model": source.files, "data": [file.path] if file else [], "cost": [table.path] if table else []}
     if table:
         told += table.told
@@ -135,9 +122,14 @@ def read_task(case: Case, *, python: bool = True) -> Task:
             raise case.section.error(
                 (), 'the table [data] is missing: data = { file = "observations.csv", x = "time" }.'
             )
-        frame, words = observed(case, file, source.model.var_names, at=_time_of(source.model))
+        model = source.model
+        known = () if isinstance(model, FunctionModel) else model.var_names
+        frame, words = observed(case, file, known, at=_time_of(model))
         told += replicates(frame, words, file)
-        cost = _cost(case, source.model, file, frame, words, conditions)
+        if isinstance(model, FunctionModel):
+            cost = table_cost(case, model, frame, words)
+        else:
+            cost = _cost(case, model, file, frame, words, conditions, table)
         frame = frame.reset_index(drop=True)
     of = _fitted(case, source, cost, told)
     scale = {name: p.scale for name, p in of.items() if p.scale}
@@ -157,7 +149,7 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
         units={n: p.unit for n, p in case.parameters.items() if p.unit},
         descriptions={n: p.description for n, p in case.parameters.items() if p.description},
-        inputs=_hashes(case, files), reads=source.reads,
+        inputs=_hashes(case, files), reads=source.reads, written=written,
     )  # fmt: skip
     if not of and case.steps:
         raise case.section.error(
@@ -189,14 +181,28 @@ def _conditions(case: Case) -> tuple[pd.DataFrame | None, DataFile | None]:
         if first not in row:
             error = section.error(("conditions", i), f"the entity {first!r} is missing.")
             raise table.error(f"the entity {first!r} is missing.", table.lines[i]) if table else error
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame([{k: v if k == first else _number_or_name(v) for k, v in row.items()} for row in rows])
     return frame.rename(columns={first: case.said["data"]["entity"]}), table
 
 
+def _number_or_name(cell: Any) -> Any:
+    """Return a cell of a column that holds numbers and names, a number as such."""
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
 def _cost(
-    case: Case, model: Any, file: DataFile, frame: pd.DataFrame, words: dict[str, Any], conditions: pd.DataFrame | None
+    case: Case,
+    model: Any,
+    file: DataFile,
+    frame: pd.DataFrame,
+    words: dict[str, Any],
+    conditions: pd.DataFrame | None,
+    table: DataFile | None,
 ) -> Any:
-    """Return the cost of a model and observations."""
+    """Return the cost of a model and observations; `table` is the file of the conditions, if any."""
     said = {k: v for k, v in case.said.get("cost", {}).items() if k != "kind"}
     kind = case.said.get("cost", {}).get("kind", "simulation")
     if "entity_parms" in said and isinstance(said["entity_parms"], str):
@@ -208,7 +214,7 @@ def _cost(
     own = {p.name: p.start for p in case.parameters.values() if p.name not in of_model}
     given = {**said, **words, "parms": own or None, "conditions": conditions}
     try:
-        with placed(case.section, "cost", "data", data=file):
+        with placed(case.section, "cost", "data", data=file, conditions=table):
             return make(model, frame, **given)
     except ArgumentError as error:
         unused = re.search(r"\[parameters\]: '([^']+)' is used nowhere in the (cost|noise)\.", str(error))
@@ -229,7 +235,7 @@ def _cost_of_python(case: Case, source: Source) -> Any:
         if not case.fitted:
             raise section.error("parameters", "[parameters] must say what the function is given, and where the search "
                                 "begins: name = { start = 1.0 }.")  # fmt: skip
-        return WithFixed(cost, fixed) if fixed else cost
+        return WithFixed(cost, fixed, section.beside(str(case.said["model"]["python"])).parent)
     known = [str(n) for n in cost.parms.index]
     changed = {k: v for k, v in fixed.items() if k in known and v != cost.parms[k]}
     if not changed:

@@ -63,6 +63,8 @@ class Section:
         except tomllib.TOMLDecodeError as error:
             said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
             line = (said and said[2]) or str(text.count("\n") + 1)
+            if re.match("Cannot|Duplicate", str(error)) and (twice := _Scanner(text).twice):
+                raise ArgumentError(f"{path}:{twice}") from None
             raise ArgumentError(f"{path}:{line}: this is no TOML: {said[1] if said else error}.") from None
         except (RecursionError, ValueError) as error:  # ValueError: a whole number of thousands of digits
             why = "brackets are nested too deeply" if isinstance(error, RecursionError) else error
@@ -164,10 +166,16 @@ def _text(path: Path) -> str:
 
 
 class _Scanner:
-    """Finds the line of every key of a valid TOML text, and that in which a text of several lines begins."""
+    """Finds the line of every key of a valid TOML text, and that in which a text of several lines begins.
+
+    Where a key stands twice it ends there, and `twice` says which.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.twice = ""
+        self._dotted: set[Key] = set()  # tables that keys such as a.b make
+        self._closed: set[Key] = set()  # keys with a value, and tables with a header
         self.lines: dict[Key, int] = {}
         self.texts: dict[Key, int] = {}
         ends = [i for i, c in enumerate(text) if c == "\n"]
@@ -180,7 +188,7 @@ class _Scanner:
         self._at = 0
         table: Key = ()
         counts: dict[Key, int] = {}
-        while self._kind() != "end":
+        while self._kind() != "end" and not self.twice:
             if self._kind() == "newline":
                 self._at += 1
             elif self._next() == "[":
@@ -209,9 +217,20 @@ class _Scanner:
         if is_array:
             counts[path] = counts.get(path, -1) + 1
             path = (*path, counts[path])
+        self._close(path, line, f"the table [{'.'.join(parts)}]")
         self.lines.setdefault(path, line)
         self._at += 2 if is_array else 1
         return path
+
+    def _close(self, path: Key, line: int, what: str) -> None:
+        """Note that what has this path is complete, or that it is here for the second time."""
+        if path in self._closed or path in self._dotted:
+            first = self.lines[path]
+            self.twice = self.twice or (
+                f"{line}: this is no TOML: {what} stands here for the second time, the first is in line {first}. Take "
+                "one of them out."
+            )
+        self._closed.add(path)
 
     def _key(self) -> Sequence[str]:
         """Read ``a``, ``"a b".c``; stop at what follows."""
@@ -230,6 +249,12 @@ class _Scanner:
         line = self._tokens[self._at][2]
         parts = self._key()
         path = (*table, *parts)
+        inside = ".".join(part for part in table if isinstance(part, str))
+        for n in range(len(table) + 1, len(path)):
+            if path[:n] in self._closed:
+                self._close(path[:n], line, f"the key {path[n - 1]!r}{f' in {inside}' if inside else ''}")
+            self._dotted.add(path[:n])
+        self._close(path, line, f"the key {'.'.join(parts)!r}{f' in {inside}' if inside else ''}")
         for n in range(len(table) + 1, len(path) + 1):
             self.lines.setdefault(path[:n], line)
         self._at += 1  # =

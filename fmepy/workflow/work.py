@@ -6,20 +6,20 @@ import errno
 import hashlib
 import os
 import platform
-import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fmepy.errors import ArgumentError, FmepyError
+from fmepy.fitting.result import ModFit
 from fmepy.workflow import plan
-from fmepy.workflow.demands import judged
+from fmepy.workflow.demands import judged, unmet
 from fmepy.workflow.display import Display, heard
 from fmepy.workflow.folder import CalibrationFolder
+from fmepy.workflow.functions import line_of
 from fmepy.workflow.placing import placed_error
-from fmepy.workflow.reads import is_own
 from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS, Doing, Tables, best_fit
 from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
@@ -75,6 +75,7 @@ class Work:
         self._kept: set[str] = set()  # steps of which an earlier run has a result of the same inputs
         self._steps: dict[str, dict[str, Any]] = {}
         self._stopped = ""  # why no further step is begun
+        self._unmet: dict[str, dict[str, str]] = {}  # by step why its result counts as none
 
     def do(self, display: Display) -> None:
         """Run what is not done yet, and write what it gives.
@@ -116,7 +117,8 @@ class Work:
             if not in_file and record is None:
                 continue
             try:
-                inputs = self._digest(name, self.case.steps[name] if in_file else (record or {})["arguments"], known)
+                inputs = self._digest(name, self.case.steps[name] if in_file else (record or {})["arguments"], known,
+                                      known.__contains__)  # fmt: skip
             except (ArgumentError, LookupError, TypeError):
                 if name in self.names:
                     raise
@@ -129,9 +131,11 @@ class Work:
                 known[name] = _with_read(inputs, read)
         self._inputs = {name: known[name] for name in self._kept if name not in self.names}
 
-    def _digest(self, name: str, arguments: Mapping[str, Any], known: Mapping[str, str]) -> str:
+    def _digest(
+        self, name: str, arguments: Mapping[str, Any], known: Mapping[str, str], counts: Callable[[str], bool]
+    ) -> str:
         """Return what stands for all that the result of a step depends on."""
-        taken = plan.providers(self.case, name, arguments, lambda step: step in known)
+        taken = plan.providers(self.case, name, arguments, counts)
         files = ""
         if name == "scenarios":
             try:
@@ -151,11 +155,24 @@ class Work:
     def _taken(self, name: str) -> dict[str, Any] | None:
         """Return the results that a step takes; None where one that it needs has failed."""
         try:
-            names = plan.providers(self.case, name, self.case.steps[name], lambda step: step in self._inputs)
+            names = plan.providers(self.case, name, self.case.steps[name], self._counts)
         except ArgumentError:
             return None
         self._used.update(names)
         return {other: self._result(other) for other in names}
+
+    def _counts(self, name: str) -> bool:
+        """Tell whether a step has a result that others may take."""
+        return name in self._inputs and not self._why_not(name)
+
+    def _why_not(self, name: str) -> dict[str, str]:
+        if name not in self._unmet:
+            self._unmet[name] = unmet(self.case, name, self._result(name))
+        return self._unmet[name]
+
+    def best(self, names: list[str]) -> ModFit:
+        """Return the best fit of some steps, one that counts where there is one."""
+        return best_fit({name: self._result(name) for name in [n for n in names if self._counts(n)] or names})
 
     def _result(self, name: str) -> Any:
         if name not in self.results:
@@ -180,7 +197,7 @@ class Work:
                     needs = " and ".join(STEPS[name].needs(self.case.steps[name]))
                     record["error"] = f"{name} needs {needs}, which failed."
                     return
-                record["inputs"] = self._digest(name, self.case.steps[name], self._inputs)
+                record["inputs"] = self._digest(name, self.case.steps[name], self._inputs, self._counts)
                 if not self._keeps(name, record):
                     self._run(name, record, taken, warnings)
                 if name in FITS:
@@ -193,6 +210,19 @@ class Work:
             finally:
                 if not record["kept"]:
                     record["warnings"] = list(warnings)
+        self._judge(name)
+
+    def _judge(self, name: str) -> None:
+        """Fail a step whose result counts as none; of two fits one that converged is enough, so the last is awaited."""
+        fits = [f for f in FITS if f in self.names]
+        if name in fits[:-1]:
+            return
+        names = [n for n in (fits if name in fits else [name]) if n in self.results and n in self._steps]
+        has_converged = any("converged" not in self._why_not(n) for n in names if n in FITS)
+        for n in names:
+            why = [said for demand, said in self._why_not(n).items() if demand != "converged" or not has_converged]
+            if why:
+                self._fails(n, self._steps[n], ArgumentError(f"{n} counts as failed: {' And '.join(why)}"))
 
     def _keeps(self, name: str, record: dict[str, Any]) -> bool:
         """Take the result of an earlier run, if there is one of the same inputs."""
@@ -263,7 +293,7 @@ class Work:
         if any(name in self._kept and name in self.names and name not in self._steps for name in FITS):
             return
         there = [name for name in FITS if name in self._inputs and name in self.case.steps]
-        best = best_fit({name: self._result(name) for name in there})
+        best = self.best(there)
         tables = best_tables(self.task, best)
         files = [*tables, FIT_FILE]
         self.tables.update(tables)
@@ -322,8 +352,13 @@ class Work:
         failed = {name: step["error"] for name, step in self._steps.items() if step["state"] != "done"}
         self.warnings = [
             *(f"Demanded and missed: {d['said']}" for d in missed),
-            *(f"The step {name} has no result: {why}" for name, why in failed.items()),
-            *(f"{name}: {w}" for name, step in self._steps.items() for w in step["warnings"]),
+            *(why if name in self.results else f"The step {name} has no result: {why}" for name, why in failed.items()),
+            *(
+                f"{name}: {w}"
+                for name, step in self._steps.items()
+                for w in step["warnings"]
+                if w not in (step["error"] or "")
+            ),
         ]
         self.exit = 1 if missed or failed else 0
         if not self._stopped:
@@ -381,13 +416,8 @@ def _said(error: BaseException, folder: Path) -> str:
     text = " ".join(str(error).split()) if not isinstance(error, FmepyError) else str(error)
     if not isinstance(error, FmepyError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    cause: BaseException | None = error
-    while cause is not None:
-        own = [f for f in traceback.extract_tb(cause.__traceback__) if is_own(f.filename, folder.resolve())]
-        if own:
-            return f"{own[-1].filename}:{own[-1].lineno}: {text}"
-        cause = cause.__cause__ or cause.__context__
-    return text
+    where = line_of(error, folder)
+    return f"{where}: {text}" if where and where not in text else text
 
 
 def _with_read(inputs: str, read: Mapping[str, str]) -> str:

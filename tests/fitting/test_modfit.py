@@ -255,16 +255,20 @@ def test_without_a_hessian_there_are_no_standard_errors():
     assert fit.ssr == pytest.approx(MONOD.ssr, rel=1e-8)
 
 
-def test_failures_are_counted_and_the_last_one_told():
+def test_failures_are_counted_and_the_first_one_told():
+    tried = []
+
     def f(p):
         if p[1] > 45:
-            raise SimulationError("step size became too small")
+            tried.append(p[1])
+            raise SimulationError(f"step size became too small, in try {len(tried)}")
         return MONOD.residuals(p)
 
     fit = modFit(f, MONOD.start)
-    assert fit.failures > 0
+    assert fit.failures == len(tried) > 1
     assert fit.par["p2"] <= 45
-    assert "step size became too small" in fit.message
+    assert fit.first_failure == "step size became too small, in try 1"
+    assert f"{fit.failures} of {fit.evaluations} runs failed; the first: {fit.first_failure}" in fit.message
     assert not fit.converged
 
 

@@ -247,6 +247,9 @@ def test_draws_that_crowd_at_a_bound_are_told():
     (advice,) = advice_of(chains, lower=lower)
     assert "lower bound of p1" in advice
     assert "p2" not in advice
+    assert "Widen" not in advice, "sds and rates end at zero by nature"
+    (advice,) = advice_of([c + 1 for c in chains], lower=lower + 1)
+    assert "Widen it if it is not physical" in advice
     assert advice_of(chains) == []
     (advice,) = advice_of([-c for c in chains], upper=pd.Series([0.0, 5.0], index=["p1", "p2"]))
     assert "upper bound of p1" in advice

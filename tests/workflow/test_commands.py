@@ -169,13 +169,19 @@ def test_wrong_arguments(case, capsys):
     for arguments, said in (
         (["run", case / "modell.toml"], "Did you mean 'model.toml'?"),
         (["run"], "MODEL.toml"),
-        ([], "COMMAND"),
         (["rn", case / "model.toml"], "Did you mean 'run'?"),
         (["run", case / "model.toml", "--outptu", "x"], "Did you mean '--output'?"),
         (["run", case / "model.toml", "--output", case / "prey.fme"], "cannot be made"),
     ):
         assert run(*arguments) == 2
         assert said in capsys.readouterr().err
+
+
+def test_fmepy_alone_lists_its_commands_with_a_line_each(capsys):
+    assert run() == 2
+    told = " ".join(capsys.readouterr().err.split())
+    for name, what in (("new", "write a commented"), ("check", "read a"), ("calibrate", "run the"), ("map", "print")):
+        assert f" {name} {what}" in told
 
 
 @pytest.mark.parametrize("command", ["run", "map"])

@@ -96,6 +96,10 @@ MISTAKES = [
     ("d(Lynx)/dt", "d(Lynx/dt", "case.toml:12: "),
     ("Hare(1900) = Hare0", "Here(1900) = Hare0", "case.toml:13: Here(0) is an initial value"),
     ("    Lynx(1900) = Lynx0\n", "", "No initial value for 'Lynx'"),
+    ("d(Lynx)/dt = e *", "d(Lynx)/dt = ee *", "case.toml:12: 'ee' has no value: it is no state, and is missing in [parameters] and `forcings`. Did you mean 'e'?"),
+    ("m = {", "mm = {", "case.toml:12: 'm' has no value: it is no state, and is missing in [parameters] and `forcings`. Did you mean 'mm'?"),
+    ("Lynx0 = 6", "Lynx0 = 6\nM = 3", "case.toml:23: 'M' is used nowhere, neither in the model nor in the cost. Did you mean 'm'?"),
+    ("Lynx0 = 6", "Lynx0 = 6\n\nr = 3", "case.toml:24: this is no TOML: the key 'r' in parameters stands here for the second time, the first is in line 17"),
     ("- m * Lynx", "- m * Lynx * __import__('os').getpid()", "case.toml:12: "),
     ("[model]\n", '[model]\nkind = "odee"\n', "case.toml:9: `kind='odee'` is not known"),
     ("[model]\n", '[model]\nengine = "disol"\n', "case.toml:9: `engine='disol'` is not known"),
@@ -181,6 +185,8 @@ DATA_MISTAKES = [
     ("1902,70.2,9.8", "1902,70.2", "lynx.csv:4: there are 2 cells, and 3 columns"),
     ("1902,70.2,9.8", "1902,70,2,9.8", "lynx.csv:4: there are 4 cells, and 3 columns. (A number with a decimal comma?)"),
     ("Hare", "Hair", "lynx.csv:1: the column 'Hair' is no variable of the model. Did you mean 'Hare'?"),
+    ("Hare", "pelts", "If it measures something of the model, say what, in [model]: outputs = { pelts = "),
+    ("Hare", "pelts sold", 'outputs = { "pelts sold" = '),
     ("year,Hare,Lynx", "year,Hare,Hare", "lynx.csv:1: there are two columns 'Hare'; name them apart"),
     ("year,Hare,Lynx\n", "", "lynx.csv:1: the first line must hold the names of the columns"),
     ("1902,70.2", "1902,-70.2", "lynx.csv:4: The observation of 'Hare' in line 4 is -70.2, which has no log"),
@@ -237,3 +243,29 @@ def test_a_mistake_in_the_data_is_told_with_its_line(folder, capsys, old, new, s
     code, err, _ = checked(folder, capsys)
     assert said in err
     assert code == 2
+
+
+PONDS = [
+    ("pond,Hare0\nnorth,30\nsouth,two\n", "ponds.csv:3: 'Hare0' of entity 'south' is 'two', which is neither a number nor a parameter"),
+    ("pond,Hare0\nnorth,\nsouth,20\n", "ponds.csv:2: 'Hare0' of entity 'north' is missing"),
+    ("pond,Hare0\nnorth,x\nsouth,y\n", "ponds.csv:2: 'Hare0' of entity 'north' is 'x', which is neither a number nor a parameter"),
+    ("pond,Hare0\nnorth,30\n", "ponds.csv:1: `conditions` has no row for 'south'"),
+    ("pond,Hare0\nnorth,30\nsouth,2\nsouth,3\n", "ponds.csv:4: `conditions` has several rows of entity 'south'; one row an entity is needed.\n"),
+    ("# a remark\npond,Hare0\nnorth,30\nsouth,2\nwest,3\n", "ponds.csv:5: there are no data of 'west'"),
+    ("pond,Hare0,rr\nnorth,30,1\nsouth,2,1\n", "ponds.csv:1: the column 'rr' is no parameter. Did you mean 'r'?"),
+    ("pond,Hare0\nnorth,30\nsouth,inf\n", "ponds.csv:3: 'Hare0' of entity 'south' is inf"),
+    ("pond,Hare0,start_from\nnorth,30,wst\nsouth,2,\n", "ponds.csv:2: 'start_from' of entity 'north' is 'wst', which is no row"),
+    ("pond,Hare0\nnorth,Lynx0\nsouth,20\n", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "said"), PONDS)
+def test_a_mistake_in_the_conditions_is_told_with_the_line_of_their_file(folder, capsys, table, said):
+    rows = [f"{line},{pond}" for line in DATA.splitlines()[1:] for pond in ("north", "south")]
+    (folder / "lynx.csv").write_text("\n".join(["year,Hare,Lynx,pond", *rows]))
+    (folder / "ponds.csv").write_text(table)
+    edit(folder / "case.toml", 'x = "year"', 'x = "year"\nentity = "pond"\n[conditions]\nfile = "ponds.csv"')
+    edit(folder / "case.toml", "Hare0 = 34.0\n", "")
+    code, err, _ = checked(folder, capsys)
+    assert said in err
+    assert code == (2 if said else 0), err

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import array_function, scalar_function
-from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.derivatives import derivative, derivatives_of
 from fmepy.expressions.equations import Equations, symbol, symbols
 from fmepy.models.running.root_events import Root
 from fmepy.models.running.switches import Switch, all_as_choices, as_choices, has_choices, take_out_switches
@@ -185,11 +185,14 @@ class System:
     @cached_property
     def dependents(self) -> tuple[tuple[int, ...], ...]:
         """For every switch the later ones in whose condition its mode stands, directly or through others."""
+        from fmepy.expressions.nodes import Mode, nodes_in
+
+        read = [nodes_in([w.g], Mode) for w in self.switches]
         out: list[tuple[int, ...]] = []
         for i in range(len(self.switches)):
             changed, found = {self.switches[i].mode}, []
             for j in range(i + 1, len(self.switches)):
-                if changed & self.switches[j].g.free_symbols:
+                if changed & read[j]:
                     changed.add(self.switches[j].mode)
                     found.append(j)
             out.append(tuple(found))
@@ -328,11 +331,11 @@ def switch_derivatives(system: System) -> Callable[[float, Any, Any], Matrix]:
     """Return, for every switch at (t, z, inputs), a row of dg/dt, dg/dy (n_states) and the scaled dg/dp (n_sens)."""
     y = system.z[: system.n_states]
     scales = system.inputs[system.layout.scales]
-    rows = []
-    for w in system.switches:
-        rows.append(derivative(w.g, system.time))
-        rows += [derivative(w.g, s) for s in y]
-        rows += [k * derivative(w.g, symbol(n)) for n, k in zip(system.names, scales, strict=True)]
+    conditions = [w.g for w in system.switches]
+    columns = [derivatives_of(conditions, s) for s in (system.time, *y)]
+    for name, scale in zip(system.names, scales, strict=True):
+        columns.append([scale * d for d in derivatives_of(conditions, symbol(name))])
+    rows = [d for row in zip(*columns, strict=True) for d in row]
     function = scalar_function([[system.time], system.z, system.inputs], rows)
     width = 1 + system.n_states + len(system.names)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from fmepy.workflow.report.filtered import filter_section
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.fitted import fit_section, multistart_section
 from fmepy.workflow.report.identified import profile_section, screen_section
-from fmepy.workflow.report.page import Draft, Section
+from fmepy.workflow.report.page import Draft, Section, Text
 from fmepy.workflow.report.reproduce import reproduce_section, unfinished_section, warnings_section
 from fmepy.workflow.report.sampled import ranges_section, sample_section, scenarios_section
 from fmepy.workflow.report.words import paragraphs, readable
@@ -91,9 +92,15 @@ def render(
 
 
 def _made(name: str, make: Callable[[Findings, Any], Section], found: Findings) -> Section:
-    """Return the section of a step; of one that cannot be told, why."""
+    """Return the section of a step; of one that cannot be told, why; of one that failed, first of all that."""
     try:
-        return make(found, found.results[name])
+        before = list(found.doubts)
+        section = make(found, found.results[name])
+        if not found.has_failed(name):
+            return section
+        found.doubts[:] = before  # what a result says of the data and the model that counts as none
+        failed = Text(str(found.step(name).get("error")), "bad")
+        return replace(section, blocks=(failed, *section.blocks))
     except Exception as error:  # results that were hours in the making are not left untold for one of them
         draft = Draft()
         told = f"This section could not be written: {type(error).__name__}: {error}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.workflow.functions import FunctionModel
 from fmepy.workflow.report.findings import Findings, attempt, first_few
 from fmepy.workflow.report.page import Cell, Code, Draft, Facts, Pictures, Section, Table
 from fmepy.workflow.report.pictures import MOST_PANELS, drawn
@@ -67,7 +68,7 @@ def _glance(found: Findings) -> Table:
     for name in asked:
         step = found.step(name)
         state = _STATES.get(str(step.get("state", "done")), str(step.get("state")))
-        told = str(step.get("error") or step.get("verdict") or "")
+        told = str(step.get("verdict") or step.get("error") or "")
         tone = "bad" if state in ("failed", "interrupted") else ""
         link = name if name in found.results or state in ("failed", "interrupted") else ""
         rows.append((Cell(name, link=link), Cell(ASKED.get(name, "")), Cell(state, tone=tone), Cell(told)))
@@ -78,6 +79,8 @@ def _glance(found: Findings) -> Table:
 def _model_sentence(model: Any) -> str:
     if model is None:
         return "The model and its comparison with data are a Python function that the file names."
+    if isinstance(model, FunctionModel):
+        return "The model is a Python function that the file names; its tables are compared with the readings."
     states, outputs = _texts(getattr(model, "states", ())), _texts(getattr(model, "var_names", ()))
     kind = getattr(getattr(model, "definition", None), "kind", "")
     other = "equations whose steady state is sought" if "Steady" in type(model).__name__ else "equations"

@@ -10,6 +10,7 @@ from fmepy.workflow.report.page import Draft, Section
 from fmepy.workflow.report.pictures import MOST_PANELS, drawn
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import count
+from fmepy.workflow.steps.scale import known_covariance
 
 _DIAGNOSED = 4  # variables whose four pictures are drawn
 
@@ -59,7 +60,7 @@ def filter_section(found: Findings, result: Any) -> Section:
         draft.add(table_of(flagged[columns], "Suspected readings", heads=heads, file="filter.csv"))
     attempt(draft, "The diagnostics", lambda: _diagnostics(draft, flt))
     if result.forecast is not None:
-        _forecast(draft, flt, result.forecast)
+        _forecast(draft, found, flt, result.forecast)
     return Section("filter", "The filter: reading by reading", tuple(draft.blocks))
 
 
@@ -80,12 +81,13 @@ def _diagnostics(draft: Draft, flt: Any) -> None:
     draft.fold("Are the innovations white and normal? Four pictures", [pictures])
 
 
-def _forecast(draft: Draft, flt: Any, forecast: Any) -> None:
+def _forecast(draft: Draft, found: Findings, flt: Any, forecast: Any) -> None:
     draft.head("Forecast")
+    told = known_covariance(found.task, found.fit)[1] if found.fit is not None else ""
     draft.say(
         f"What follows the last reading, with bands of {100 * forecast.level:g} %"
         + (
-            ", the uncertainty of the parameters included."
+            f", the uncertainty of the parameters included{f'; {told}' if told else ''}."
             if forecast.with_parameters
             else ", for parameters taken as known."
         )

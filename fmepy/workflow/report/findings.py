@@ -52,8 +52,14 @@ class Findings:
 
     @cached_property
     def fit(self) -> ModFit | None:
-        """The fit, the better one of several; None where nothing was fitted."""
-        return best_fit(self.results) if any(self.results.get(name) is not None for name in FITS) else None
+        """The fit, the better one of several, of those that count if any does; None where nothing was fitted."""
+        fits = {name: self.results[name] for name in FITS if self.results.get(name) is not None}
+        counting = {name: fit for name, fit in fits.items() if not self.has_failed(name)}
+        return best_fit(counting or fits) if fits else None
+
+    def has_failed(self, name: str) -> bool:
+        """Tell whether a step failed, though it may have a result that tells why."""
+        return self.step(name).get("state") == "failed"
 
     @cached_property
     def par(self) -> dict[str, float]:

@@ -16,7 +16,7 @@ from fmepy.workflow.report.pictures import SINGLE, drawn
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import count, have, names, number, percent
 from fmepy.workflow.steps.multistart import natural_columns
-from fmepy.workflow.steps.scale import estimates, interval, natural
+from fmepy.workflow.steps.scale import at_natural_end, estimates, interval, natural
 
 _LOOSE = 0.5
 _ALIKE = 0.95
@@ -42,18 +42,19 @@ def say_fit(draft: Draft, found: Findings) -> None:
     section = "fit" if found.results.get("fit") is not None else "multistart"
     if not fit.converged:
         found.doubt(section, _how_it_ended(fit))
-    if not fit.converged or fit.failures:
+    if (not fit.converged or fit.failures) and not found.has_failed(section):
         draft.say(fit.message)
-    if fit.failures:
-        draft.say(f"{count(fit.failures, 'run')} of the model failed on the way, and counted as infinitely bad.")
     draft.say(_on_size(fit))
     ends = interval(found.task, fit)
     table = estimates(found.task, fit).assign(**{"from": ends["lower"].to_numpy(), "to": ends["upper"].to_numpy()})
     draft.head("Estimates and their uncertainty")
-    loose, others = _on_estimates(found, table, fit)
-    for sentence in loose:
-        found.doubt(section, sentence)
-    draft.list([*loose, *others])
+    if fit.converged:
+        loose, others = _on_estimates(found, table, fit)
+        for sentence in loose:
+            found.doubt(section, sentence)
+        draft.list([*loose, *others])
+    else:
+        draft.say("They are where the search stopped. How surely the data determine the parameters is not known there.")
     draft.add(_estimate_table(found, table))
     attempt(draft, "The picture of the estimates", lambda: _bars(found, table))
     draft.add(_correlations(fit))
@@ -118,10 +119,17 @@ def _on_estimates(found: Findings, table: pd.DataFrame, fit: Any) -> tuple[list[
     """Return what speaks against the estimates, and what else there is to say of them."""
     out, others = [], []
     bound = [str(p) for p, b in zip(table["parameter"], table["at_bound"], strict=True) if _says_bound(b)]
-    if bound:
+    ends = [p for p in bound if p in at_natural_end(found.task, fit)]
+    if ends:
+        others.append(
+            f"{names(ends)} {have(ends, 'lies', 'lie')} where {have(ends, 'it ends', 'they end')} by nature: the data "
+            f"ask for no more of {have(ends, 'it', 'them')}, and {have(ends, 'it has', 'they have')} no standard error."
+        )
+    moved = [p for p in bound if p not in ends]
+    if moved:
         out.append(
-            f"{names(bound)} {have(bound, 'lies', 'lie')} on a bound: there the bound decides, not the data, and "
-            f"{have(bound, 'it has', 'they have')} no standard error. Widen the bound unless it is physical."
+            f"{names(moved)} {have(moved, 'lies', 'lie')} on a bound: there the bound decides, not the data, and "
+            f"{have(moved, 'it has', 'they have')} no standard error. Widen the bound unless it is physical."
         )
     share = (table["se"] / table["estimate"].abs()).replace([np.inf], np.nan)
     known = pd.Series(share.to_numpy(dtype=float), index=table["parameter"].map(str)).dropna()

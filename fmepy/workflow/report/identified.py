@@ -13,6 +13,7 @@ from fmepy.workflow.report.page import Draft, Pictures, Section
 from fmepy.workflow.report.pictures import MOST_PANELS, SINGLE, drawn
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import count, have, names, number, percent, short
+from fmepy.workflow.steps.scale import at_natural_end
 
 APART, DOUBTFUL = 20.0, 10.0
 """Collinearity above which parameters cannot be told apart, and from which that is doubtful (Brun et al. 2001)."""
@@ -171,8 +172,9 @@ def profile_section(found: Findings, result: Any) -> Section:
         groups.setdefault(kind, []).append(name)
     by_kind = {k: f"{_KINDS.get(k, k).capitalize()}: {names(members, 20)}." for k, members in groups.items()}
     draft.list(by_kind.values())
+    natural_ends = set() if found.fit is None else set(at_natural_end(found.task, found.fit))
     for kind, sentence in by_kind.items():
-        if kind != "identifiable":
+        if kind != "identifiable" and not (kind == "at a bound" and natural_ends.issuperset(groups[kind])):
             found.doubt("profile", sentence)
     if profile.message:
         draft.say(profile.message)

@@ -32,7 +32,7 @@ def warnings_section(found: Findings, warnings: Sequence[str]) -> Section:
         draft.list(told)
         said = []
         if failed:
-            said.append(f"Not finished: {', '.join(failed)}.")
+            said.append(f"Failed or not finished: {', '.join(failed)}.")
         if left:
             said.append(f"Asked for, but not run: {', '.join(left)}.")
         draft.say(*said)

@@ -91,6 +91,10 @@ class Step(Protocol):
         """Return what came of it, in a sentence or two, for run.json and the report."""
         ...
 
+    def failed_runs(self, result: Any) -> tuple[int, int, str]:
+        """Return how many of its runs failed, of how many, and the first one's message."""
+        ...
+
 
 def best_fit(done: Results) -> ModFit:
     """Return the fit that later steps start from: the better one of ``fit`` and ``multistart``."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
 from fmepy.workflow.steps.results import Filtering
-from fmepy.workflow.steps.scale import natural, natural_covariance
+from fmepy.workflow.steps.scale import known_covariance, natural
 
 if TYPE_CHECKING:
     from fmepy.workflow.task import Task
@@ -45,12 +43,11 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
         doing.remember(f"The filter broke down at the estimates: {result.failure}")
     steps, forecast = arguments.get("steps"), None
     if steps and result.failure is None:
-        C = natural_covariance(task, fit)
-        known = bool(np.isfinite(C.to_numpy()).all())
-        if not known:
-            doing.remember("The fit has no covariance: the forecast takes the estimates as known.")
+        C, told = known_covariance(task, fit)
+        if told:
+            doing.remember(f"In the bands of the forecast {told}.")
         level = {"level": arguments["level"]} if "level" in arguments else {}
-        forecast = result.forecast(steps, parm_cov=C if known else None, **level)
+        forecast = result.forecast(steps, parm_cov=C, **level)
     return Filtering(result, forecast)
 
 
@@ -71,3 +68,9 @@ def verdict(task: Task, result: Filtering) -> str:
         f"{flt.sumsq:.4g}; {flags} suspected {'reading' if flags == 1 else 'readings'}, {jumps} "
         f"{'jump' if jumps == 1 else 'jumps'} of states."
     )
+
+
+def failed_runs(result: Filtering) -> tuple[int, int, str]:
+    """Return whether its one run failed, and why."""
+    why = result.result.failure
+    return int(why is not None), 1, why or ""

@@ -36,7 +36,7 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
 def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> ModFit:
     """Return the fit, on the scale of the task."""
     fit = modFit(task.scaled_cost, task.start, **bounded(task), **arguments, seed=doing.seed, progress=doing.progress)
-    if not fit.converged or fit.at_bound:
+    if fit.at_bound or fit.failures or not (fit.converged or task.case.require.get("converged", True)):
         doing.remember(fit.message)
     return fit
 
@@ -78,4 +78,9 @@ def verdict(task: Task, result: ModFit) -> str:
     bound = f" On a bound: {', '.join(result.at_bound)}." if result.at_bound else ""
     if result.converged:
         return f"The fit by {result.method} converged: {value}.{bound}"
-    return f"The fit by {result.method} did not converge: {value}. {result.message}"
+    return f"The fit by {result.method} did not converge: {value}."
+
+
+def failed_runs(result: ModFit) -> tuple[int, int, str]:
+    """Return how many runs of the cost failed, of how many, and the first one's message."""
+    return result.failures, result.evaluations, result.first_failure

@@ -77,3 +77,12 @@ def verdict(task: Task, result: ModFit) -> str:
         f"{w} {'optimum was' if w == 1 else 'optima were'} found, and the chance that a further start finds another "
         f"one is about {many.missed:.2g}."
     )
+
+
+def failed_runs(result: ModFit) -> tuple[int, int, str]:
+    """Return how many starts came to no result, where that is the larger share, else how many runs failed."""
+    gone = result.starts[result.starts["value"].isna()]
+    n, of = len(gone), len(result.starts)
+    if n * max(result.evaluations, 1) > result.failures * of:
+        return n, of, str(gone["message"].iloc[0])
+    return result.failures, result.evaluations, result.first_failure

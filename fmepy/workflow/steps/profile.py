@@ -87,3 +87,9 @@ def verdict(task: Task, result: Profile) -> str:
     words = result.verdicts.map(lambda said: str(said).split(":")[0])
     groups = [f"{word} ({', '.join(map(str, words.index[words == word]))})" for word in dict.fromkeys(words)]
     return f"{len(words)} {'profile' if len(words) == 1 else 'profiles'}: {'; '.join(groups)}."
+
+
+def failed_runs(result: Profile) -> tuple[int, int, str]:
+    """Return how many fits at other values failed, of how many, and the first one's message."""
+    n = len(result.failures)
+    return n, n + len(result.frame), str(result.failures["message"].iloc[0]) if n else ""

@@ -40,7 +40,9 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
     """Refuse a function of the user's, which is a cost without a model, and errors without a chain."""
     if task.model is None:
         raise task.case.section.error(
-            (NAME,), "`ranges` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead."
+            (NAME,),
+            "`ranges` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead, or "
+            "add [data] and [cost] to a function that returns a table.",
         )
     if is_model(task.model):
         check_named(task, NAME, "sensvar", arguments.get("sensvar"), task.model.var_names)
@@ -61,9 +63,11 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     draws = None if chain is None else natural_chain(task, chain)
     by, of_entities = models(task)
     parts: dict[str, RangeSummary] = {}
-    failures, num, interrupted, rng = 0, 0, False, np.random.default_rng([doing.seed, 1])
+    failures, num, interrupted, first, rng = 0, 0, False, "", np.random.default_rng([doing.seed, 1])
     for k, (label, model) in enumerate(of_entities.items()):
         parms = None if chain is not None or "fit" not in done else _values(task, model, done)
+        if not is_model(model):
+            parms = {**model.parms, **(parms or {})}
         runs = sensRange(
             model, parms, parInput=draws, seed=doing.seed, executor=doing.executor,
             progress=_part(doing.progress, k, len(of_entities)), checkpoint=doing.checkpoint / f"part-{k}", **words,
@@ -72,11 +76,14 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
             runs = _with_error(task, runs, chain, model, done, rng)
         parts[label] = runs.summary()
         failures, num, interrupted = failures + len(runs.failures), len(runs.pars), interrupted or runs.interrupted
+        first = first or next(map(str, runs.failures["message"]), "")
         if interrupted:
             break
     if failures:
-        doing.remember(f"{failures} runs of `ranges` failed and are left out of the bands.")
-    return Bands(parts, by, num, failures, "ranges" if chain is None else "the chain", interrupted)
+        doing.remember(
+            f"{failures} of {num * len(parts)} runs of `ranges` failed, and are not in the bands; the first: {first}"
+        )
+    return Bands(parts, by, num, failures, "ranges" if chain is None else "the chain", interrupted, first)
 
 
 def _values(task: Task, model: Any, done: Results) -> dict[str, float]:
@@ -129,3 +136,8 @@ def verdict(task: Task, result: Bands) -> str:
     failed = f"; {result.failures} runs failed" if result.failures else ""
     source = "draws of the chain" if result.source == "the chain" else "parameter sets from the ranges of the file"
     return f"Bands over {result.num} {source}{of}: {what}{failed}."
+
+
+def failed_runs(result: Bands) -> tuple[int, int, str]:
+    """Return how many runs failed, of how many, and the first one's message."""
+    return result.failures, result.num * len(result.parts), result.first_failure

@@ -47,6 +47,8 @@ class Bands(Saved):
     source : str
         What the sets are: "the chain", or "ranges" that the file gives.
     interrupted : bool
+    first_failure : str
+        The message of the first run that failed.
     """
 
     parts: dict[str, RangeSummary]
@@ -55,6 +57,7 @@ class Bands(Saved):
     failures: int
     source: str
     interrupted: bool = False
+    first_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -94,12 +94,11 @@ def _from_fit(task: Task, fit: ModFit, arguments: Mapping[str, Any], doing: Doin
         words["jump"] = pd.DataFrame(filled, covariance.index, covariance.columns) * (2.4**2 / len(fit.par))
     if not known.all() and "jump" not in arguments:
         why = f"{', '.join(fit.at_bound)} lies on a bound" if fit.at_bound else "it is singular"
-        steps = (
-            f"a hundredth of the bounds for {'it' if sum(~known) == 1 else 'them'}"
-            if known.any()
-            else "a tenth of each"
-        )
-        doing.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {steps}.")
+        size = "a tenth of each"
+        if known.any():
+            size = "a hundredth of the bounds" if np.isfinite(box[~known]).all() else "a size of its own"
+            size += f" for {'it' if sum(~known) == 1 else 'them'}"
+        doing.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {size}.")
     weighted = fit.cost is not None and not np.allclose(fit.cost.residuals["weight"].to_numpy(dtype=float), 1.0)
     if not fit.is_scalar and not (fit.with_prior and weighted):  # with a prior errors that are given are the errors
         words["var0"] = fit.ms if fit.cost is None else fit.var_ms_unweighted
@@ -137,3 +136,8 @@ def worst(diagnostics: pd.DataFrame, what: str) -> float:
     if np.isnan(values).any():
         return float("nan")
     return float(values.max() if what == "rhat" else values.min())
+
+
+def failed_runs(result: ModMCMC) -> tuple[int, int, str]:
+    """Return how many proposals failed, of how many, and the last one's message."""
+    return result.failures, int(result.iterations.sum() + result.count["dr_steps"].sum()), result.last_failure

@@ -51,6 +51,28 @@ def natural_covariance(task: Task, fit: ModFit) -> pd.DataFrame:
     return pd.DataFrame(fit.cov_scaled.to_numpy() * np.outer(slopes, slopes), index=list(names), columns=list(names))
 
 
+def known_covariance(task: Task, fit: ModFit) -> tuple[pd.DataFrame | None, str]:
+    """Return the covariance of those estimates that have one, and what is to be said of the others.
+
+    A parameter on a bound has no variance, and is taken as known; the others keep theirs. None where none has one.
+    """
+    C = natural_covariance(task, fit)
+    has = np.isfinite(np.diag(C.to_numpy()))
+    C, left = C.loc[has, has], [str(n) for n in C.index[~has]]
+    if not has.any() or not np.isfinite(C.to_numpy()).all():
+        return None, "the fit has no covariance, all estimates are taken as known"
+    bound = left and not set(left) - set(fit.at_bound)
+    why = f" (on {'its bound' if len(left) == 1 else 'their bounds'})" if bound else ""
+    return C, f"{', '.join(left)}{why} {'is' if len(left) == 1 else 'are'} taken as known" if left else ""
+
+
+def at_natural_end(task: Task, fit: ModFit) -> list[str]:
+    """Return the parameters that lie on a bound of the cost's own, such as a noise that is zero."""
+    own = natural(task, fit.par)
+    ends = [end for end in (getattr(task.cost, "lower", None), getattr(task.cost, "upper", None)) if end is not None]
+    return [n for n in fit.at_bound if any(n in end.index and end[n] == own[n] for end in ends)]
+
+
 def estimates(task: Task, fit: ModFit) -> pd.DataFrame:
     """Return the table of estimates: parameter, estimate, se (to first order), lower, upper, start, at_bound.
 

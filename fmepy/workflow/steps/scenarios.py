@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from fmepy.costs.user_function import is_model
@@ -17,7 +16,7 @@ from fmepy.montecarlo.scenarios import Scenarios, scenarios
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
 from fmepy.workflow.steps.results import WhatIf
-from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
+from fmepy.workflow.steps.scale import check_named, known_covariance, models, natural, natural_chain, with_parts
 
 if TYPE_CHECKING:
     from fmepy.workflow.task import Task
@@ -92,7 +91,9 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
     """Return the runs of all scenarios, of the chain's draws, or of the fit's covariance where there is no chain."""
     words: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
     fit = best_fit(done)
-    source, draws = _draws(task, done, words["num"], doing.seed)
+    source, draws, told = _draws(task, done, words["num"], doing.seed)
+    if told:
+        doing.remember(f"In the bands of `scenarios` {told}.")
     table = _table(task, arguments)
     by, parts = _parts(task, table)
     of_entities = models(task)[1]
@@ -120,10 +121,11 @@ def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -
         )  # fmt: skip
         if found[label].interrupted:
             break
-    failed = sum(len(part.failures) for part in found.values())
+    result = WhatIf(found, by, source)
+    failed, of, first = failed_runs(result)
     if failed:
-        doing.remember(f"{failed} runs of `scenarios` failed and are empty.")
-    return WhatIf(found, by, source)
+        doing.remember(f"{failed} of {of} runs of `scenarios` failed and are empty; the first: {first}")
+    return result
 
 
 def _set_by_entity(task: Task) -> list[str]:
@@ -133,20 +135,21 @@ def _set_by_entity(task: Task) -> list[str]:
     return [] if rows is None else [c for c in map(str, rows.columns) if c in known and c not in task.case.parameters]
 
 
-def _draws(task: Task, done: Results, num: int, seed: int) -> tuple[str, pd.DataFrame | None]:
-    """Return draws of the chain, or else of the estimates inside their bounds, where there is a covariance."""
+def _draws(task: Task, done: Results, num: int, seed: int) -> tuple[str, pd.DataFrame | None, str]:
+    """Return draws of the chain, or else of the estimates inside their bounds, and what is to be said of them."""
     if done.get("sample") is not None:
-        return "the chain", natural_chain(task, done["sample"]).pars
+        return "the chain", natural_chain(task, done["sample"]).pars, ""
     fit = best_fit(done)
-    C = fit.cov_scaled
-    if not np.isfinite(C.to_numpy()).all():
-        return "the fit", None
-    box = {str(n): (task.lower[n], task.upper[n]) for n in fit.par.index}
+    known, told = known_covariance(task, fit)
+    if known is None:
+        return "the fit", None, told
+    par, C = fit.par[list(known.index)], fit.cov_scaled.loc[known.index, known.index]
+    box = {str(n): (task.lower[n], task.upper[n]) for n in par.index}
     try:
-        draws = Norm(pd.Series(fit.par.to_dict()), pd.DataFrame(C.to_numpy()), box, num=num, seed=seed)
+        draws = Norm(pd.Series(par.to_dict()), pd.DataFrame(C.to_numpy()), box, num=num, seed=seed)
     except ArgumentError:  # a covariance that is not positive definite, a box that nearly nothing falls into
-        return "the fit", None
-    return "the fit's covariance", natural(task, draws)
+        return "the fit", None, "the estimates are taken as known: there are no draws from their covariance"
+    return "the fit's covariance", natural(task, draws), told
 
 
 def tables(task: Task, result: WhatIf) -> Tables:
@@ -160,3 +163,10 @@ def verdict(task: Task, result: WhatIf) -> str:
     names = list(dict.fromkeys(str(name) for part in result.parts.values() for name in part.names))
     sets = f"{len(one.pars)} parameter sets from {result.source}" if len(one.pars) > 1 else "the estimates"
     return f"{len(names)} {'scenario' if len(names) == 1 else 'scenarios'} ({', '.join(names)}), for {sets}."
+
+
+def failed_runs(result: WhatIf) -> tuple[int, int, str]:
+    """Return how many runs failed, of how many, and the first one's message."""
+    failures = pd.concat([part.failures for part in result.parts.values()])
+    first = str(failures["message"].iloc[0]) if len(failures) else ""
+    return len(failures), sum(len(part.names) * len(part.pars) for part in result.parts.values()), first
