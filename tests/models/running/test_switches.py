@@ -370,7 +370,6 @@ def test_chained_choices_run_alike_on_the_compiled_engine():
     assert model().x.iloc[-1] == pytest.approx(plain().x.iloc[-1], rel=1e-4)
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("form", "plain"),
     [("max({c}, min(2 - {c}, {v}))", lambda v, c: max(c, min(2 - c, v))), ("abs({v} - {c})", lambda v, c: abs(v - c))],
