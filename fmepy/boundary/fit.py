@@ -156,7 +156,11 @@ def fit_boundary(
     size of the residuals (segments so short that they do not determine their own starts begin with 0.03); then
     Gauss-Newton steps meet the linearised continuity exactly, with damping where they do not lead on without, until the
     corrections are below `tol` and the defects below 1e-8. Segments that fit far worse than the rest are started anew,
-    from the end of the one before or from a run that is set to the data, on the way. The starts of segments are
+    from the end of the one before, from a run that is set to the data, or from values that unobserved states take
+    elsewhere, on the way. A search that fails, or at whose end segments stand out (`misfit` of the result), is made
+    again with twice and four times as many segments, whose better path is then taken. A segment that stands out still,
+    and is followed from another start or follows nothing of its data, lies in a false minimum: ``converged`` is false;
+    other large residuals (outliers, errors of another size) are told in ``message``. The starts of segments are
     eliminated block by block, in a time that grows as their number. Estimate and covariance are those of one segment,
     wherever that can be solved. Columns of ``iterations``: ``defect_scale`` (sigma, 0 of exact steps), ``damping``,
     ``defect``, the largest at the start. The length of segments matters most: where an error grows tenfold over one,
