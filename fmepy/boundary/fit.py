@@ -98,7 +98,7 @@ def fit_boundary(
         Converged when two successive starts agree so far, relative to the unknowns ("particular": when the multipliers
         of the perturbed starts vanish so far).
     max_iter : int
-        Steps, at most; of multiple shooting so many with soft continuity, and so many with exact.
+        Steps, at most; of multiple shooting so many with soft continuity, and so many with exact, of each search.
     path : DataFrame or mapping of names to columns, optional
         Of multiple shooting: a first guess of the path, times and states (and the column of experiments), linear in
         between, from which segments start. Default: observed states from the data, the others from the run from the
