@@ -104,7 +104,7 @@ def settled(search: Any, end: tuple[bool, str], begun: Callable[[BoundaryProblem
         return converged, message
     if not converged:
         return converged, f"{message} At this iterate {_told(table, out)}."
-    other = np.array([squares_of(p) for p in search.others()]).min(axis=0)
+    other = np.array([squares_of(p) for p in (search.at, *search.others())]).min(axis=0)
     false = out & (_is_better(segments, squares_of(search.at), other) | _is_lost(segments, search.at))
     if false.any():
         return False, f"A false minimum, as it seems: {_told(table, false)}. {_ADVICE}"
@@ -140,7 +140,8 @@ def _by_finer(search: Any, converged: bool, factor: int, begun: Callable[[Bounda
         return None
     kept = search.rows, search.corrections, search.last, search.exact
     search.at = segments.at(now.theta, now.X[at])
-    search.rows, search.corrections, search.last, search.exact = other.rows, other.corrections, other.last, 0
+    search.rows, search.corrections, search.last = other.rows, other.corrections, other.last
+    search.exact = len(search.rows) // 2  # so that a few steps more are left
     end = search.tighten(LAST)
     if end[0]:
         return end
@@ -172,7 +173,7 @@ def _told(table: pd.DataFrame, of: BoolVector) -> str:
     """Return which segments miss their data, and how far."""
     mine = table[of]
     each = [
-        f"{int(row.segment)} ({f'{row[0]}, ' if table.columns[0] != 'segment' else ''}{row.begin:g} to {row.end:g})"
+        f"{row.segment} ({f'{row[0]}, ' if table.columns[0] != 'segment' else ''}{row.begin:g} to {row.end:g})"
         for row in mine.head(_SHOWN).itertuples(index=False)
     ]
     more = f" and {len(mine) - len(each)} more" if len(mine) > len(each) else ""
