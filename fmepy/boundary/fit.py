@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def fit_boundary(
     err: str | None = None,
     weight: str = "none",
     strategy: str = "complementary",
-    segments: int = 1,
+    segments: int | Literal["auto"] = 1,
     gain: Any = None,
     entity: str | None = None,
     lower: UserBounds = -np.inf,
@@ -76,9 +77,11 @@ def fit_boundary(
         How the linear equations of a step are put: one particular solution, from the first guess through all steps,
         plus complementary functions; or particular solutions alone, from the current start and from starts with one
         unknown each 1.2 times as large. The answers are the same to rounding. Of one segment.
-    segments : int
+    segments : int or "auto"
         More than one: multiple shooting, for long, oscillating, unstable or chaotic records. The record is cut into so
-        many pieces of as many times of observations each, an experiment with fewer times into fewer.
+        many pieces of as many times of observations each, an experiment with fewer times into fewer. "auto": one for
+        each time that the data go up and down, or for each tenfold growth of an error of the state along the record,
+        whichever are more, as long as each has twice as many observations as there are states.
     gain : dict, table, array, number or "stationary", optional
         The model is corrected by its data inside a segment, at every sample, as `PredictionErrorCost` says
         (``form="innovation"``): residuals are errors of prediction, and starts of segments matter less. Names in it
@@ -95,7 +98,7 @@ def fit_boundary(
         Converged when two successive starts agree so far, relative to the unknowns ("particular": when the multipliers
         of the perturbed starts vanish so far).
     max_iter : int
-        Steps, at most; of multiple shooting so many with soft continuity, and so many with exact.
+        Steps, at most; of multiple shooting so many with soft continuity, and so many with exact, of each search.
     path : DataFrame or mapping of names to columns, optional
         Of multiple shooting: a first guess of the path, times and states (and the column of experiments), linear in
         between, from which segments start. Default: observed states from the data, the others from the run from the
@@ -153,7 +156,11 @@ def fit_boundary(
     size of the residuals (segments so short that they do not determine their own starts begin with 0.03); then
     Gauss-Newton steps meet the linearised continuity exactly, with damping where they do not lead on without, until the
     corrections are below `tol` and the defects below 1e-8. Segments that fit far worse than the rest are started anew,
-    from the end of the one before or from a run that is set to the data, on the way. The starts of segments are
+    from the end of the one before, from a run that is set to the data, or from values that unobserved states take
+    elsewhere, on the way. A search that fails, or at whose end segments stand out (`misfit` of the result), is made
+    again with twice and four times as many segments, whose better path is then taken. A segment that stands out still,
+    and is followed from another start or follows nothing of its data, lies in a false minimum: ``converged`` is false;
+    other large residuals (outliers, errors of another size) are told in ``message``. The starts of segments are
     eliminated block by block, in a time that grows as their number. Estimate and covariance are those of one segment,
     wherever that can be solved. Columns of ``iterations``: ``defect_scale`` (sigma, 0 of exact steps), ``damping``,
     ``defect``, the largest at the start. The length of segments matters most: where an error grows tenfold over one,
@@ -188,7 +195,8 @@ def fit_boundary(
     check_choice(strategy, STRATEGIES, "strategy")
     _check_model(model)
     check_kind(p)
-    segments, max_iter = whole_number(segments, "segments", 1), whole_number(max_iter, "max_iter", 1)
+    count = 1 if segments == "auto" else whole_number(segments, "segments", 1, hint=', or "auto"')
+    max_iter = whole_number(max_iter, "max_iter", 1)
     tol = between_0_and_1(tol, "tol", ", such as 1e-8")
     if path is not None and segments == 1:
         raise ArgumentError(
@@ -224,18 +232,24 @@ def fit_boundary(
         upper=high,
         starts_of=starts_of(model, parameters.names),
         strategy=strategy,
-        segments=segments,
+        segments=count,
         gain=gain,
         tol=tol,
         max_iter=max_iter,
         path=path,
         gains=() if gain is None else gains_among(parameters.names, model, gain),
     )
+    why = ""
+    if segments == "auto":
+        from fmepy.boundary.shooting_auto import number_of_segments
+
+        count, why = number_of_segments(problem)
+        problem = replace(problem, segments=count)
     if problem.method == strategy:
         from fmepy.boundary.superposition import solve
     else:
         from fmepy.boundary.shooting import solve
-    return _result(problem, solve(problem))
+    return _result(problem, solve(problem), why)
 
 
 def _cost(
@@ -283,10 +297,10 @@ def _check_enough(names: Sequence[str], n_obs: int) -> None:
         )
 
 
-def _result(problem: BoundaryProblem, outcome: Outcome) -> BoundaryFit:
+def _result(problem: BoundaryProblem, outcome: Outcome, why: str) -> BoundaryFit:
     modcost = tabulate(problem.cost.comparison, outcome.modelled)
     trajectory = outcome.trajectory
-    told = [outcome.message]
+    told = [*filter(None, [outcome.message, why])]
     if trajectory is None:
         try:
             trajectory = problem.cost.run(dict(zip(problem.names, outcome.theta.tolist(), strict=True)))
@@ -300,6 +314,7 @@ def _result(problem: BoundaryProblem, outcome: Outcome) -> BoundaryFit:
         defect=outcome.defect,
         segments=problem.segments,
         entity=problem.cost.entity,
+        misfit=outcome.misfit,
         linearised=outcome.linearised,
     )
 

@@ -96,6 +96,8 @@ class Outcome:
     message : str
     defect : float
         The largest continuity defect between segments, scaled.
+    misfit : DataFrame or None
+        A row a segment, see `BoundaryFit`.
     trajectory : DataFrame or None
         The path; None: that of one run at theta.
     linearised : ndarray, shape (n_step, n_obs, 1 + n_par), or None
@@ -114,6 +116,7 @@ class Outcome:
     converged: bool
     message: str
     defect: float = 0.0
+    misfit: pd.DataFrame | None = None
     trajectory: pd.DataFrame | None = None
     linearised: Cube | None = field(default=None, repr=False)
     evaluations: int = 0

@@ -39,6 +39,10 @@ class BoundaryFit(Shown):
         first column; None where it cannot be run to its end.
     defect : float
         The largest gap between segments, scaled; 0 for one segment.
+    misfit : DataFrame or None
+        Of multiple shooting, a row a segment: the experiment (of several), ``segment``, ``begin``, ``end``; ``n_obs``;
+        ``ssr``, the weighted sum of squares; ``expected``, what it would be if the segment fitted as most of them do,
+        per observation; ``stands_out``: ten times that, and more than noise makes of any segment.
     segments : int
     entity : str or None
         What tells experiments apart.
@@ -54,6 +58,7 @@ class BoundaryFit(Shown):
     defect: float
     segments: int
     entity: str | None = None
+    misfit: pd.DataFrame | None = None
     linearised: Cube | None = field(default=None, repr=False)
 
     @property

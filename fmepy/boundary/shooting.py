@@ -29,7 +29,6 @@ P. (2004). Newton Methods for Nonlinear Problems, Springer.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -38,23 +37,23 @@ import numpy as np
 import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem, Outcome
+from fmepy.boundary.shooting_covariance import curvature, undetermined
+from fmepy.boundary.shooting_folds import following, other_paths, squares_of
 from fmepy.boundary.shooting_gains import check_gain, free_gains
 from fmepy.boundary.shooting_linear import Linear, Step
+from fmepy.boundary.shooting_misfit import LAST, misfit_of, settled
 from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
 from fmepy.boundary.shooting_starts import composed, first_starts, starts_at
 from fmepy.boundary.superposition import (
     SOLVER_ERROR,
-    collinear,
     is_negligible,
     no_longer_shrinks,
-    no_observation_depends_on,
 )
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.numerics.covariance import SINGULAR
 from fmepy.parallel.interruption import check_stop, outermost
 from fmepy.types import Matrix, Vector
 
-STAGES = (3.0, 0.3, 0.03, 0.003)
+STAGES = (3.0, 0.3, 0.03, LAST)
 """Scales of the defects, in sizes of the states."""
 SMALLEST = 1e-7
 """Scale of the defects below which a search that the exact steps have not ended is given up."""
@@ -72,10 +71,6 @@ _CONTRACTION = 0.7
 _FIRST_DAMPING, _MOST_DAMPING = 1e-3, 1e8
 _HELPS, _LEAST_GAIN = 0.01, 1e-7
 """Of the fall that was foretold, at least; least fall of the squares that exact steps with damping are taken for."""
-_BEST_KNOWN = 1e-12
-"""Smallest eigenvalue of a correlation, relative to the largest."""
-_FELT, _TAKES_PART = 1e-12, 0.01
-"""Effect of an unknown, relative to its size and those of states and residuals; share of a direction that is named."""
 
 
 @dataclass(eq=False)
@@ -140,7 +135,10 @@ class _Search:
         """Return the step inside the bounds: unknowns that it would take across are held there."""
         p, scale, held = self.problem, self.scale(at), dict(self.held)
         while True:
-            step = linear.step(sigma, damping, held)
+            try:
+                step = linear.step(sigma, damping, held)
+            except SimulationError:  # nowhere: such a step is not taken
+                return Step(np.full(p.start.size, np.nan), np.full(at.X.shape, np.nan), np.empty(0), np.empty(0))
             new = at.theta + step.dp * scale
             out = [i for i in np.flatnonzero((new < p.lower) | (new > p.upper)).tolist() if i not in held]
             if not out:
@@ -218,16 +216,27 @@ class _Search:
 
     def _repair(self, sigma: float) -> bool:
         """Take other starts of segments at these unknowns, where some fit far worse than the rest; tell whether."""
-        each = (self.at.squares[:, :, -1] ** 2).sum(axis=1) / self.segments.counts
+        each = squares_of(self.at) / self.segments.counts
         if each.max() <= _WILD * np.median(each):
             return False
+        return self.begin_from([self.at, *self.others()], sigma)
+
+    def others(self) -> list[Iterate]:
+        """Return paths from other starts of segments at these unknowns; of initial values, where they follow."""
         onward = np.where(self.segments.layout.is_first[:, None], self.at.X, np.roll(self.at.ends, 1, axis=0))
-        paths = [self.at]
+        paths: list[Iterate] = []
         for X in (onward, *starts_at(self.segments, self.at.theta)):
             check_stop()
             with contextlib.suppress(SimulationError):
                 paths.append(self.segments.at(self.at.theta, X))
+        return [*paths, *other_paths(self.segments, self.at, self.state_scale, paths)]
+
+    def begin_from(self, paths: list[Iterate], sigma: float) -> bool:
+        """Go to what fits best of several paths together; tell whether that is better than where the search stands."""
         found = composed(self.segments, paths, self.state_scale * sigma, self.size)
+        theta = following(self.segments, found.theta, found.X)
+        if (theta != found.theta).any():
+            found = self.segments.at(theta, found.X)
         if not self.value(found, sigma) < _BETTER * self.value(self.at, sigma):
             return False
         self.at = found
@@ -328,7 +337,7 @@ class _Search:
         if self.is_used_up:
             return False, (
                 f"max_iter={self.problem.max_iter} steps are used up; the largest scaled defect of continuity is "
-                f"{self.defect(self.at):.2g}. Allow more, or begin nearer.{failed}"
+                f"{self.defect(self.at):.2g}. Allow more, begin nearer, or take more segments.{failed}"
             )
         return False, (
             "No path that is continuous comes nearer to the observations than this one, whose largest scaled defect "
@@ -340,55 +349,6 @@ class _Search:
 def _square(x: Any) -> float:
     flat = np.ravel(x)
     return float(flat @ flat)
-
-
-def half_covariance(search: _Search, known: Collection[int] = ()) -> Matrix:
-    """Return C with C C' = (J'J)^-1 of the unknowns, the starts of segments eliminated, shape (n_par, n_free)."""
-    felt = search.linear(search.at).felt()
-    scale = search.scale(search.at) / np.where(felt > 0, felt, 1.0)
-    linear = search.segments.linear(search.at, search.state_scale, scale, search.size)
-    step = linear.step(None, 0.0, dict.fromkeys(known, 0.0))
-    _, s, V = np.linalg.svd(step.squares, full_matrices=False)
-    out: Matrix = scale[:, None] * (step.basis @ (V.T / np.maximum(s, 1e-16 * s[0]))) / search.size
-    return out
-
-
-def curvature(search: _Search) -> Matrix | None:
-    """Return 2 J'J, the starts of segments eliminated; None where it is singular.
-
-    It is made from the covariance, since J itself grows along chaotic records as their solutions do. A combination of
-    unknowns that is known a million times better than any of them is taken to be known so well, and no better: an
-    inverse of more does not come back from double precision.
-    """
-    if undetermined(search):
-        return None
-    half = half_covariance(search)
-    covariance = half @ half.T
-    sd = np.sqrt(covariance.diagonal())
-    values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
-    inverse = (vectors / np.maximum(values, _BEST_KNOWN * values[-1])) @ vectors.T
-    out: Matrix = 2 * inverse / np.outer(sd, sd)
-    return out
-
-
-def undetermined(search: _Search, known: Collection[int] = ()) -> str:
-    """Return which unknowns the observations leave undetermined, with exact continuity, as a sentence; "" if none.
-
-    An unknown is if it would be known better by a factor 1/SINGULAR, were all others and the path known.
-    """
-    names = np.array(search.problem.names)
-    if len(known) == len(names):
-        return ""
-    felt = search.linear(search.at).felt()
-    felt[list(known)] = np.inf
-    dead = names[~(felt > _FELT)]
-    if len(dead):
-        return no_observation_depends_on(dead.tolist())
-    felt[list(known)] = 0.0
-    relative = np.linalg.norm(half_covariance(search, known), axis=1) / search.scale(search.at)
-    if (relative * felt * search.size <= 1 / SINGULAR).all():
-        return ""
-    return collinear(names[~(relative <= _TAKES_PART * relative.max())].tolist())
 
 
 def solve(problem: BoundaryProblem) -> Outcome:
@@ -404,12 +364,11 @@ def solve(problem: BoundaryProblem) -> Outcome:
     segments = Segments(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         search = _begun(problem, segments)
-        search.held = dict.fromkeys(problem.gains, 0.0)  # they do nothing at starts that are the data
         loose = undetermined(search, search.held)
         if loose:
             raise ArgumentError(f"At the first guess {loose}")
         try:
-            converged, message = search.search()
+            converged, message = settled(search, search.search(), lambda finer: _begun(finer, Segments(finer)))
             if converged and problem.gains:
                 converged, message = free_gains(search)
             return _outcome(search, converged, message)
@@ -434,10 +393,13 @@ def _begun(problem: BoundaryProblem, segments: Segments) -> _Search:
     if not paths:
         guess = dict(zip(problem.names, map(float, problem.start), strict=True))
         of_gain = "" if problem.gain is None else " Its gain may make the predictor unstable there."
-        raise ArgumentError(f"The model fails at the first guess {guess}: {failure}{of_gain}") from failure
+        raise ArgumentError(
+            f"The model fails at the first guess {guess}: {failure}{of_gain} Begin nearer, or take more segments."
+        ) from failure
     search = _Search(problem, segments, _sizes(np.concatenate([paths[0].X, paths[0].ends])), paths[0])
     search.size = search.residual_size()
     search.at = composed(segments, paths, search.state_scale * STAGES[0], search.size)
+    search.held = dict.fromkeys(problem.gains, 0.0)  # they do nothing at starts that are the data
     return search
 
 
@@ -471,6 +433,7 @@ def _outcome(search: _Search, converged: bool, message: str, *, interrupted: boo
         converged=converged,
         message=" ".join([message, *_short_records(search)]),
         defect=search.defect(at),
+        misfit=misfit_of(search.segments, at),
         trajectory=search.segments.trajectory(at),
         evaluations=search.segments.evaluations,
         retries=search.segments.runs.retries,

@@ -33,7 +33,10 @@ import numpy as np
 from fmepy.boundary.condensed import Chain, condense, spread
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
+from fmepy.errors import SimulationError
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
+
+GROWS = "errors of the state grow so far over a segment that double precision leaves nothing: take more segments."
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,8 +222,23 @@ def _closed(linear: Linear, chain: Chain, held: dict[int, float]) -> tuple[Vecto
 
 
 def _least(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vector) -> tuple[Vector, Matrix, Matrix]:
-    """Return the solution of a dense least-squares problem with equality constraints, and its free directions."""
+    """Return the solution of a dense least-squares problem with equality constraints, and its free directions.
+
+    Raises
+    ------
+    SimulationError
+        Nothing is left of double precision.
+    """
+    try:
+        return _solution(squares, constraints, free, fixed)
+    except np.linalg.LinAlgError:
+        raise SimulationError(GROWS) from None
+
+
+def _solution(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vector) -> tuple[Vector, Matrix, Matrix]:
     V, C = squares[:, free], constraints[:, free]
+    if not (np.isfinite(V).all() and np.isfinite(C).all()):
+        raise np.linalg.LinAlgError
     v, c = squares[:, -1] - squares[:, :-1] @ fixed, constraints[:, -1] - constraints[:, :-1] @ fixed
     m = len(C)
     if m:

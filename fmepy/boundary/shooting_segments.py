@@ -32,7 +32,6 @@ from fmepy.models.definition.values import ValueTable
 from fmepy.models.entity import EntityModel
 from fmepy.models.from_rest import opened, start_name
 from fmepy.models.mapped import MappedModel
-from fmepy.numerics.finite import all_finite
 from fmepy.parameters.maps import Map, Selected
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
@@ -41,6 +40,8 @@ DEFECT = 1e-8
 LONGEST = 1.0
 """Change of an unknown in a step, relative to its size."""
 _T = TypeVar("_T")
+_BEYOND = 1e50
+"""Of a path or its sensitivities: beyond it elimination is left with nothing but rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +233,8 @@ class Segments:
     layout : Records
     begins, counts : ndarray, shape (n_segment,)
         Where they begin, and how many observations each has.
+    rows_of_segments : list of ndarray of int
+        Which these are.
     engine : str
     evaluations : int
     """
@@ -294,6 +297,7 @@ class Segments:
         self._end = self.runs.first[1:] - 1
         self.counts = np.bincount(self._segment, minlength=s)
         order = np.argsort(self._segment, kind="stable")
+        self.rows_of_segments = np.split(order, np.cumsum(self.counts)[:-1])
         runs, k = self.runs, len(self.names)
         self._readings = Readings(
             runs.rows, runs.scales, np.ascontiguousarray(runs.places.T).ravel(),
@@ -322,7 +326,7 @@ class Segments:
         mod, r, squares = found.mod.copy(), found.r.copy(), found.squares.transpose(0, 2, 1).copy()
         ends = runs.rows[self._end][:, runs.places[:, :n]]  # shape (n_segment, 1 + n_dyn + n_state, n_state)
         S_end = (ends[:, 1:] / runs.scales[:, :, None]).transpose(0, 2, 1).copy()
-        if not (all_finite(mod) and all_finite(squares.ravel()) and all_finite(S_end.ravel())):
+        if not all(np.abs(part).max() < _BEYOND for part in (mod, squares, ends)):
             raise SimulationError("The model is not finite at an observation, or its sensitivities are not.")
         begin = np.array([y for y, _ in starts])
         return Iterate(theta, X, mod, r, ends[:, 0], squares, S_end, begin, [s for _, s in starts])

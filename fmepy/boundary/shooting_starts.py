@@ -30,7 +30,7 @@ def first_starts(segments: Segments, theta: Vector) -> Iterator[Matrix]:
 
 def starts_at(segments: Segments, theta: Vector) -> Iterator[Matrix]:
     """Yield the starts of all segments that runs from given unknowns say; those that can be had."""
-    yield np.concatenate([_with_data(segments, r, _constant(r, theta)) for r in segments.records])
+    yield np.concatenate([with_data(segments, r, _constant(r, theta)) for r in segments.records])
     seen = dict.fromkeys(s for r in segments.records for s in observed_states(segments, r))
     if segments.problem.gain is not None:  # it is set to the data as the gain says
         seen = {}
@@ -40,7 +40,7 @@ def starts_at(segments: Segments, theta: Vector) -> Iterator[Matrix]:
             paths = [_run(segments, r, theta, states) for r in segments.records]
         except (SimulationError, ModelError):  # an event of its own at a datum, say
             continue
-        yield np.concatenate([_with_data(segments, r, path) for r, path in zip(segments.records, paths, strict=True)])
+        yield np.concatenate([with_data(segments, r, path) for r, path in zip(segments.records, paths, strict=True)])
 
 
 def composed(segments: Segments, paths: Sequence[Iterate], sigma: Vector, size: float) -> Iterate:
@@ -105,7 +105,7 @@ def _set_at_cuts(segments: Segments, record: Record, theta: Vector, seen: Mappin
     """Return the run that is set to the data where segments begin."""
     cuts, full = record.cuts, record.full(theta)
     places = [record.moved.index(n) for n in segments.names[: -len(segments.states)]]
-    out = _with_data(segments, record, _constant(record, theta))
+    out = with_data(segments, record, _constant(record, theta))
     for k in range(len(cuts) - 2):
         bound = record.model.bind(segments.names, times=cuts[k + 1 : k + 2], start=float(cuts[k]))
         out[k + 1] = bound.simulate(np.concatenate([full[places], out[k]]))[-1, : len(segments.states)]
@@ -133,7 +133,7 @@ def _observed(segments: Segments, record: Record) -> dict[str, tuple[Vector, Vec
     return out
 
 
-def _with_data(segments: Segments, record: Record, path: Matrix) -> Matrix:
+def with_data(segments: Segments, record: Record, path: Matrix) -> Matrix:
     """Return starts with the data, between two of them interpolated, in the place of observed states."""
     out = path.copy()
     for state, (x, y) in observed_states(segments, record).items():

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fmepy.dmi.delays import least_tau
 from fmepy.dmi.memory import Work, as_work, rate_of
 from fmepy.dmi.order import Graph, Layout, Piece
 from fmepy.dmi.stepped import SteppedModel
@@ -53,6 +54,7 @@ from fmepy.models.ode import OdeModel
 from fmepy.models.running.forcings import Forcing
 
 Kind = Literal["ode", "difference"]
+_ROOT = FUNCTIONS["sqrt"].of
 MOST_COPIED = 10
 """Terms and operators of a variable's value up to which it is put in wherever its name stands; see `nodes.Shared`."""
 
@@ -232,6 +234,7 @@ class _Maker:
         of_row = self._values("always", time, {}, symbols)
         of_rates = of_row if past is None else self._values("always", past, before, symbols)
         at_start = self._values("start", number(self.start), None, {})
+        shortest = self._shortest(of_rates) if self.is_stepped else {}
         rates = []
         for level in self.work.levels:
             for place, rate in zip(
@@ -239,7 +242,11 @@ class _Maker:
                 self.layout.places(rate_of(level.target.name), targeted(level.target)).tolist(),
                 strict=True,
             ):
-                rates.append(moved(symbols[place], of_rates.plain(rate)))
+                value = moved(symbols[place], of_rates.plain(rate))
+                if place in shortest:  # less than nothing has no root: the run fails
+                    more = shortest[place]
+                    value = conditions.choose(conditions.relation(">=", more, number(0.0)), value, _ROOT(more))
+                rates.append(value)
         out = [(self.names[p], of_row.plain(p)) for name in outputs for p in self._places_of(name) if p not in symbols]
         states = tuple(self.names[p] for p in self.levels)
         state = {self.names[p]: at_start.plain(p) for p in self.levels}
@@ -254,6 +261,15 @@ class _Maker:
             "t" if kind == "ode" else "n",
         )  # fmt: skip
         return _Found(equations, state, given)
+
+    def _shortest(self, values: _Values) -> dict[int, Any]:
+        """Return by levels of smooths and delays how much longer their tau is than the shortest."""
+        out = {}
+        for d in self.work.delays:
+            taus, least = self._places(d.tau), number(least_tau(d.kind, self.step * self.dt))
+            for i, place in enumerate(self._places_of(d.level)):
+                out[place] = values.plain(taus[i if len(taus) > 1 else 0]) - least
+        return out
 
     def _values(self, phase: str, time: Any, before: dict[str, str] | None, known: dict[int, Any]) -> _Values:
         """Return all values as expressions; of the start (`before` None), from parameters alone."""

@@ -83,6 +83,18 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Delay:
+    """A smooth or delay whose tau is computed or comes from outside: its kind, (first) level, tau, where it stands."""
+
+    kind: str
+    level: str
+    tau: Target
+    module: str
+    step: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Work:
     """All that there is to do, in the order in which it was written.
 
@@ -94,6 +106,7 @@ class Work:
     levels : tuple of Level
     kept : tuple of (Name or Element, Name, int)
         What is copied to where at the end of a module's step, of which the third is the length.
+    delays : tuple of Delay
     hidden : tuple of str
         Hidden variables that are levels.
     python : dict of str to str
@@ -104,6 +117,7 @@ class Work:
     shapes: dict[str, Shape]
     levels: tuple[Level, ...]
     kept: tuple[tuple[Target, Name, int], ...]
+    delays: tuple[Delay, ...]
     hidden: tuple[str, ...]
     python: dict[str, str]
 
@@ -135,6 +149,7 @@ class _Maker:
         self._jobs: list[Job] = []
         self._levels: list[Level] = []
         self._kept: list[tuple[Target, Name, int]] = []
+        self._delays: list[Delay] = []
         self._hidden: list[str] = []
         self._python: dict[str, str] = {}
         self._module, self._line = "", 0
@@ -150,8 +165,9 @@ class _Maker:
             else:
                 self._do(s.kind, s.target, self._plain(s.value))
         return Work(
-            tuple(self._jobs), self._shapes, tuple(self._levels), tuple(self._kept), tuple(self._hidden), self._python
-        )
+            tuple(self._jobs), self._shapes, tuple(self._levels), tuple(self._kept), tuple(self._delays),
+            tuple(self._hidden), self._python,
+        )  # fmt: skip
 
     def _function(self, s: FunctionStatement) -> None:
         """Add a module that is a Python function: as statements where it has such, else as a call."""
@@ -240,8 +256,11 @@ class _Maker:
         return inflow
 
     def _two(self, name: str, node: Memory) -> tuple[Expr, Expr]:
-        x, tau = node.arguments
-        return self._argument(f"{name}.x", x), self._argument(f"{name}.tau", tau)
+        x, tau = (self._argument(f"{name}.{w}", a) for w, a in zip(("x", "tau"), node.arguments, strict=True))
+        if isinstance(tau, (Name, Element)):
+            level = f"{name}.1" if node.kind == "delay3" else name
+            self._delays.append(Delay(node.kind, level, tau, self._module, self._steps[self._module], self._line))
+        return x, tau
 
     def _rate(self, name: str, node: Memory) -> Expr:
         x, step = self._place(f"{name}.x", node.arguments[0]), self._steps[self._module]

@@ -19,6 +19,7 @@ import pandas as pd
 from fmepy.checks import positive_number, whole_number
 from fmepy.dmi.bound import BoundModular
 from fmepy.dmi.database import Database, Replaced, as_database
+from fmepy.dmi.delays import constant_delays
 from fmepy.dmi.diagnostics import Diagnostic, diagnose, diagnostics_table, warn_of
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.modules import AnyModule
@@ -108,11 +109,12 @@ class ModularModel(SimulatedModel):
     Raises
     ------
     ModelError
-        What is wrong with modules, times or outputs; with `strict`, the diagnostics. When run: what is missing.
+        What is wrong with modules, times or outputs; a smooth or delay whose tau stands in the text and is shorter than
+        the step; with `strict`, the diagnostics. When run: what is missing.
     DataError
         A source of the data base that cannot be read; when run: a series asked for outside its range.
     SimulationError
-        When run: a level that is not finite, a loop that does not settle.
+        When run: a level that is not finite, a loop that does not settle, a smooth or delay shorter than the step.
 
     Notes
     -----
@@ -188,6 +190,7 @@ class ModularModel(SimulatedModel):
         self.inputs: Inputs = inputs_of(self.system, self.data, written=order == "written")
         self._found = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
+            *constant_delays(self.system, self.inputs.parameters, self.dt),
             *(Diagnostic("replaced", r.name, file=r.later, message=_replaced(r)) for r in self.data.replaced),
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)

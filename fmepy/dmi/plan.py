@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from fmepy.dmi.delays import least_tau
 from fmepy.dmi.llvm import names_of, statement_text
 from fmepy.dmi.machine_code import Compiled, compiled_statements
 from fmepy.dmi.memory import Work, rate_of
@@ -201,6 +202,8 @@ class _Numbers:
             levels=_whole(self._levels()),
             kept=_whole(self._kept()),
             lags=_whole(lags),
+            delays=_whole((*_place(t.places(d.tau)), d.step) for d in t.work.delays),
+            least=np.array([least_tau(d.kind, d.step * rules.dt) for d in t.work.delays]),
             columns=columns,
             forced=forced,
             n_schedules=len(schedules),
@@ -286,6 +289,11 @@ class _Numbers:
             result = int(t.places(job.target)[0])
             out.append((int(x[0]), int(tau[0]), int(before[0]), result, *apart, len(x), job.step, 0))
         return out
+
+
+def _place(places: IntVector) -> tuple[int, int]:
+    """Return where values stand, and how many."""
+    return int(places[0]), len(places)
 
 
 def _whole(values: Iterable[object]) -> IntVector:

@@ -17,7 +17,7 @@ from fmepy.types import IntVector, Matrix, Vector
 STATUS, STEP, STAGE, SECTION, ROW, LOGGED, LOG, ABOUT, UNTIL = range(9)
 """What stands in `State.at`: why the run was left; the step, its stage, the section of its schedule where it is; rows
 written; loops logged, and those before this step; what the status is about; the last step for now."""
-DONE, BY_PYTHON, LOOP_BY_PYTHON, UNSETTLED, NOT_FINITE, NEGATIVE_LAG = range(6)
+DONE, BY_PYTHON, LOOP_BY_PYTHON, UNSETTLED, NOT_FINITE, NEGATIVE_LAG, SHORT_DELAY = range(7)
 """Why a run was left."""
 
 
@@ -45,6 +45,10 @@ class Plan(NamedTuple):
     lags: IntVector
     """Of each lag: places of x, tau, before, result; how far their elements are apart (0 or 1, three numbers); how many
     x has; the module's step; where its history begins."""
+    delays: IntVector
+    """Of each smooth or delay: the place of tau, how many elements it has, the module's step."""
+    least: Vector
+    """Of each the shortest tau."""
     columns: IntVector
     """The places of the columns of the result."""
     forced: IntVector
@@ -135,6 +139,9 @@ def run(p: Plan, s: State):
                     if not abs(z[levels[i, 0]]) < math.inf:
                         at[0], at[1], at[2], at[7] = 4, k, 0, i
                         return
+            if k < last and _is_too_short(p, z, at, k):
+                at[0], at[1], at[2] = 6, k, 0
+                return
             _end_step(levels, kept, lags, z, at, k, p, s)
         if p.common_step == 0 or (stage == 0 and (k % p.common_step != 0 or k + p.common_step > last)):
             k += 1
@@ -227,6 +234,17 @@ def _move(levels, z, moves, at, k):
             if not abs(z[levels[i, 0]]) < math.inf:
                 at[0], at[1], at[2], at[7] = 4, k, 0, i
                 return True
+    return False
+
+
+def _is_too_short(p, z, at, k):
+    """Tell whether the tau of a smooth or delay that moves on is shorter than it may be."""
+    for i in range(len(p.least)):
+        if k % p.delays[3 * i + 2] == 0:
+            for j in range(p.delays[3 * i + 1]):
+                if not z[p.delays[3 * i] + j] >= p.least[i]:
+                    at[7] = i
+                    return True
     return False
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.dmi import run_loop
+from fmepy.dmi.delays import too_short
 from fmepy.dmi.loops import Loop, Outcome
 from fmepy.dmi.memory import Job
 from fmepy.dmi.plan import Planned, Tables
@@ -25,6 +26,7 @@ from fmepy.dmi.run_loop import (
     NEGATIVE_LAG,
     NOT_FINITE,
     SECTION,
+    SHORT_DELAY,
     STAGE,
     STATUS,
     STEP,
@@ -182,6 +184,8 @@ class Running:
             raise _FailedError(f"the level {name} became NaN or infinite at {self._time()}")
         elif status == NEGATIVE_LAG:
             raise self._negative_lag()
+        elif status == SHORT_DELAY:
+            raise self._short_delay()
         else:
             self._settle(section, by_python=status == LOOP_BY_PYTHON)
 
@@ -294,6 +298,12 @@ class Running:
         name = next(n for n, begin in layout.begin.items() if begin <= place < begin + layout.size[n])
         shape = self._tables.work.shapes[name]
         return element_name(name, tuple(int(i) for i in np.unravel_index(place - layout.begin[name], shape)))
+
+    def _short_delay(self) -> _FailedError:
+        d, rules = self._tables.work.delays[self._state.at[ABOUT]], self._tables.rules
+        tau = float(self._z[self._tables.places(d.tau)].min())
+        words = too_short(d.kind, tau, d.step, rules.dt, f" at {self._time()}")
+        return _FailedError(f"module {d.module!r}, line {d.line}: {words}")
 
     def _negative_lag(self) -> _FailedError:
         job = self._tables.work.jobs[list(self._tables.lag_of)[self._state.at[ABOUT]]]

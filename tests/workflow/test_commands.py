@@ -54,6 +54,15 @@ def run(*arguments):
         return end.code
 
 
+@pytest.mark.parametrize(("tau", "code"), [("0.1", 2), ("tau", 1), ("0.25", 0)])
+def test_a_delay_shorter_than_the_step_is_no_success(case, capsys, tau, code):
+    edited(case, "prey.fme", "- eaten", f"- smooth(eaten, {tau})")
+    edited(case, "db/constants.csv", "m,0.2\n", "m,0.2\ntau,0.1\n" if tau == "tau" else "m,0.2\n")
+    assert run("run", case / "model.toml") == code
+    if code:
+        assert "give dt=0.1 at most" in capsys.readouterr().err
+
+
 def test_run_writes_what_the_model_gives(case, capsys):
     assert run("run", case / "model.toml") == 0
     out = pd.read_csv(case / "model" / "outputs.csv")
