@@ -170,7 +170,7 @@ class DiffsolStepper:
                 reached = float(found.group(1)) if found else None
                 why = str(error).removeprefix("ODE solver error: ")
                 packed[-1] = np.inf
-                if exploded := reached is not None and self._explodes(start, z, packed, reached, end):
+                if exploded := reached is not None and self._explodes(start, z, packed, reached):
                     why = "a state runs to infinity"
                 raise SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded) from None
             if not is_known:
@@ -290,7 +290,7 @@ class DiffsolStepper:
                 before = t, z
                 t, z, length = until, piece.ys[:, -1], length * min(LONGER, max(A_PIECE / n_steps, 0.5))
 
-    def _explodes(self, start: float, began: Vector, packed: Vector, reached: float, end: float) -> bool:
+    def _explodes(self, start: float, began: Vector, packed: Vector, reached: float) -> bool:
         """Tell whether a state has exploded where a run gave up: the run again, until just before it."""
         n = self._arguments[0].n_states
         last = start + (reached - start) * (1 - JUST_BEFORE)
@@ -303,8 +303,8 @@ class DiffsolStepper:
         except RuntimeError:
             return False
         began = began / self._scales
-        with np.errstate(over="ignore"):
-            return has_exploded(began, z, slope, n, end - start, self.rtol, np.full(n, self.atol))
+        with np.errstate(all="ignore"):
+            return has_exploded(began, z, slope, n, last - start, self.rtol, np.full(n, self.atol))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DiffsolStepper, self._arguments  # a lock cannot travel; what is compiled is found or made again

@@ -125,20 +125,22 @@ def test_a_rate_beyond_all_steps_is_a_failed_run_and_no_constant(engine, a):
 
 
 def test_the_bounds_of_an_explosion_are_those_stated():
-    def exploded(start, y, slope, span=1.0):
+    def exploded(start, y, slope, lasted=1.0):
         arrays = (np.array([v], dtype=float) for v in (start, y, slope))
-        return status.has_exploded(*arrays, 1, span, 1e-6, np.array([1e-6]))
+        return status.has_exploded(*arrays, 1, lasted, 1e-6, np.array([1e-6]))
 
     assert exploded(1, 2e3, 2.1e11)
-    assert not exploded(1, 2e3, 1.9e11)  # it grows by a factor of e within more than 1e-8 of the run
+    assert not exploded(1, 2e3, 1.9e11)  # it grows by a factor of e within more than 1e-8 of the time until now
+    assert exploded(1, 2e3, 2.1e14, 1e-3)  # however long the run was to be
+    assert not exploded(1, 2e3, 1.9e14, 1e-3)
     assert not exploded(1, 9e2, 2.1e11)  # it has grown too little
     assert not exploded(1e6, 2e6, 1e20)
     assert not exploded(1, 2e3, -2.1e11)  # it comes back
     assert not exploded(1, np.nan, 2.1e11)
     assert exploded(0, 1e101, 1e-3)
-    assert exploded(1, 2e15, 2.1e18)  # its start is lost in rounding, and the largest number would come before the end
-    assert not exploded(1, 2e15, 1.9e18)
-    assert not exploded(1, 9e14, 2.1e18)
+    assert exploded(1, 2e15, 3.6e16)  # its start is lost in rounding, and it grows half as fast as it did on average
+    assert not exploded(1, 2e15, 3.4e16)
+    assert not exploded(1, 9e14, 3.6e16)
     assert exploded(-1, -2e3, -2.1e11)
 
 
