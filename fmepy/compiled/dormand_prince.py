@@ -281,6 +281,6 @@ def drive(rates, watch, model, t, h, start, times, n_states, rtol, atol, max_ste
             k[0, i] = k[6, i]
         if is_last:
             return DONE, row, end, h
-    if has_exploded(start, y, k[0], n_states, t - began, rtol, atol):
+    if has_exploded(start, y, k[0], n_states, began, t, rtol, atol):
         told = EXPLODED
     return told, row, t, h

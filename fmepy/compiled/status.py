@@ -37,17 +37,20 @@ SHORTEST = 1e-8
 """Part of the time since it began within which a state that has exploded grows by a factor of e."""
 HUGE, SHARE = 1e15, 0.5
 """The same of a state so far off that its start is lost in rounding: it does so at this share of its average speed."""
+ROUNDED = 1e-6
+"""Part of the present time that a run has lasted at least: rounding hides what is shorter than `SHORTEST` of that."""
 ENDLESS = 1e100
 """A state that has grown by more has exploded, however fast it grows."""
 
 
 def has_exploded(
-    start: Vector, y: Vector, slope: Vector, n_states: int, lasted: float, rtol: float, atol: Vector
+    start: Vector, y: Vector, slope: Vector, n_states: int, began: float, t: float, rtol: float, atol: Vector
 ) -> bool:
-    """Tell whether a state where a solver gave up, after the time `lasted`, and its rate, are beyond all bounds.
+    """Tell whether a state where a solver gave up at t, and its rate, are beyond all bounds.
 
     That a step became too small says nothing by itself: it does so too where rates jump or have no value.
     """
+    lasted = max(t - began, ROUNDED * abs(t))
     for i in range(n_states):
         size, scale = abs(y[i]), max(abs(start[i]), atol[i] / rtol)
         part = 1.0 / (SHARE * math.log(size / scale)) if size > HUGE * scale else SHORTEST

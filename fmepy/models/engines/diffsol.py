@@ -304,7 +304,7 @@ class DiffsolStepper:
             return False
         began = began / self._scales
         with np.errstate(all="ignore"):
-            return has_exploded(began, z, slope, n, last - start, self.rtol, np.full(n, self.atol))
+            return has_exploded(began, z, slope, n, start, last, self.rtol, np.full(n, self.atol))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DiffsolStepper, self._arguments  # a lock cannot travel; what is compiled is found or made again
