@@ -22,6 +22,7 @@ Lane, J. M. and Riesenfeld, R. F. (1981). Bounds on a polynomial. BIT 21, 112-11
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ _B0, _B1, _B2, _B3, _B4 = _AT[1]
 _NONE, _ONE, _MANY = 0, 1, 2
 
 
-def has_crossed(before, now):
+def has_crossed(before: Any, now: Any) -> bool:
     """Tell whether any condition is on another side of zero than before; one that is NaN is on none."""
     for i in range(len(before)):  # noqa: SIM110    # a kernel has no any()
         if before[i] * now[i] < 0.0 or (now[i] == 0.0 and abs(before[i]) > 0.0):
@@ -60,7 +61,9 @@ def has_crossed(before, now):
     return False
 
 
-def first_crossing(dense, watch, model, t, h, y, c, seen, row):
+def first_crossing(
+    dense: Any, watch: Any, model: Any, t: float, h: float, y: Any, c: Any, seen: Any, row: Any
+) -> float:
     """Return the fraction of a step from t of length h right after the first crossing in it, or `NEVER`.
 
     seen : array, shape (`status.SEEN`, n_watched)
@@ -112,7 +115,9 @@ def _look(dense, watch, model, t, h, y, c, s, row, out):
     watch(t + s * h, row, model, out)
 
 
-def bisected(dense, watch, model, t, h, y, c, low, high, seen, row):
+def bisected(
+    dense: Any, watch: Any, model: Any, t: float, h: float, y: Any, c: Any, low: float, high: float, seen: Any, row: Any
+) -> float:
     """Return the fraction of a step right after the first crossing, to the last bit, by halving."""
     while True:
         s = 0.5 * (low + high)

@@ -262,7 +262,8 @@ class IvpStepper:
         out, row, room = np.empty((len(times), len(z))), 0, np.empty(len(z))
         if times[0] == start:
             out[0], row = z, 1
-        seen, ahead = np.empty((SEEN, self.problem.n_watched)), {}
+        seen = np.empty((SEEN, self.problem.n_watched))
+        ahead: dict[float, Vector] = {}
 
         def dense(s: float, y: Any, step: Any, place: Vector) -> None:
             place[:] = ahead[s] if s in ahead else step(step.t_old + s * (step.t - step.t_old))
@@ -278,7 +279,7 @@ class IvpStepper:
             if solver.status == "failed":
                 raise SimulationError(f"{self.method} gave up: {message}", time=float(solver.t))
             t, h, s, upto = solver.t_old, solver.t - solver.t_old, NEVER, np.searchsorted(times, solver.t, side="right")
-            step = solver.dense_output() if self.watches_switches or row < upto else None
+            step: Any = solver.dense_output() if self.watches_switches or row < upto else None
             if row < upto:
                 out[row:upto] = step(times[row:upto]).T
             if self.watches_switches:
