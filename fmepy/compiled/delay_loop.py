@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.explicit_loop import _changes, _copy, _first_not_finite
 from fmepy.compiled.kernels import call, doubles, integers, new
-from fmepy.compiled.status import DONE, HEAD, NO_DELAY, NO_ROOM, NO_VALUE, NOT_FINITE, SHORT_DELAY, WORK
+from fmepy.compiled.status import DONE, HEAD, NO_DELAY, NO_ROOM, NO_VALUE, NOT_FINITE, SEEN, SHORT_DELAY, WORK
 
 LEVELS = 5
 """Sums of so many delays are stops: the order of the method."""
@@ -381,7 +381,7 @@ def run_delayed(
     V = doubles(values, n + n_parameters + n_forced + together * n_blocks)
     most = (n_stretches + 1) * (1 + n_delays) + MOST_STOPS
     space = Room(
-        doubles(work, WORK, n), doubles(seen, 2, head[11]), V[:n],
+        doubles(work, WORK, n), doubles(seen, SEEN, head[11]), V[:n],
         V[n + n_parameters + n_forced :].reshape((together, n_blocks)), new(most), new(most), new(most),
         new(most + n_stretches + 1, 2), new(n_times + 1), new(n_parameters + n_forced + n_delays * n_blocks), new(2, n),
     )  # fmt: skip

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 
+from fmepy.compiled.crossings import NEVER, bisected, first_crossing, has_crossed
 from fmepy.compiled.rosenbrock import (
     CALM,
     END,
@@ -137,14 +138,17 @@ def size_of_error(y, y_new, n_states, rtol, atol, ratios):
 
 
 def first_step(rates, model, t, y, k1, span, rtol, atol, arg, k2):
-    """Return a first step that a step of Euler's method finds small enough (Hairer et al., section II.4)."""
+    """Return a first step that a step of Euler's method finds small enough (Hairer et al., section II.4).
+
+    What rounding of t would hide is none: where nothing is known yet of the times of the model, 1e-6 may be so short.
+    """
     size = slope = 0.0
     for i in range(len(y)):
         scale = atol[i] + rtol * abs(y[i])
         size += (y[i] / scale) ** 2
         slope += (k1[i] / scale) ** 2
-    h = 1e-6 if size < 1e-10 or slope < 1e-10 else 0.01 * math.sqrt(size / slope)
-    h = min(h, span)
+    h, least = 1e-6 if size < 1e-10 or slope < 1e-10 else 0.01 * math.sqrt(size / slope), 1e-13 * abs(t)
+    h = min(max(h, least), span)
     for i in range(len(y)):
         arg[i] = y[i] + h * k1[i]
     rates(t + h, arg, model, k2)
@@ -155,7 +159,7 @@ def first_step(rates, model, t, y, k1, span, rtol, atol, arg, k2):
     if not steepest < math.inf:
         return 1e-3 * h
     other = max(1e-6, 1e-3 * h) if steepest <= 1e-15 else (0.01 / steepest) ** 0.2
-    return min(100.0 * h, other, span)
+    return min(max(min(100.0 * h, other), least), span)
 
 
 def prepare_dense(h, y, y_new, k, c):
@@ -184,31 +188,6 @@ def dense(s, y, c, row):
     r = 1.0 - s
     for i in range(len(y)):
         row[i] = y[i] + s * (c[0, i] + r * (c[1, i] + s * (c[2, i] + r * c[3, i])))
-
-
-def _has_crossed(before, now):
-    """Tell whether any condition has changed its sign."""
-    for i in range(len(before)):  # noqa: SIM110    # a kernel has no any()
-        if before[i] * now[i] < 0.0 or (now[i] == 0.0 and before[i] != 0.0):
-            return True
-    return False
-
-
-def _first_crossing(watch, model, t, h, y, c, before, now, row):
-    """Return the fraction of the step right after its first crossing, to the last bit, by halving."""
-    low, high = 0.0, 1.0
-    while True:
-        s = 0.5 * (low + high)
-        if s <= low or s >= high:
-            return high
-        dense(s, y, c, row)
-        watch(t + s * h, row, model, now)
-        if _has_crossed(before, now):
-            high = s
-        else:
-            low = s
-        if t + low * h == t + high * h:
-            return high
 
 
 def _is_at_border(h, y_new, arg, k):
@@ -309,14 +288,15 @@ def drive(
         Rows. If the run ends at a crossing, the last one written is the crossing's.
     work : array, shape (WORK, n)
         Where it works; at the end row 0 is the state reached, row 3 its rates.
-    marks : array, shape (2, n_watched)
+    marks : array, shape (SEEN, n_watched)
+        Where conditions are looked at, which read the first n_states alone; see `first_crossing`.
     keep : compiled function of (model, t, h, y, c), or None
         Is given the polynomial of every step (`prepare_dense`); where it returns False the run ends.
     stiff : rosenbrock.Stiff, or None
         The method that goes on where the explicit one is slow, and back; None: there is none, and no code for it.
     """
     n, end = len(start), times[-1]
-    span, told = end - t, TOO_MANY_STEPS
+    began, told = t, TOO_MANY_STEPS
     y, y_new, arg, k, c = work[0], work[1], work[2], work[3:10], work[10:14]
     for i in range(n):
         y[i] = start[i]
@@ -359,28 +339,31 @@ def drive(
         if is_slow and (stiff is None or stiff.run == 0):
             told = STIFF
             break
-        is_crossing, s, t_seen = False, 1.0, t_new
-        if watch is not None:
-            watch(t_new, y_new, model, marks[1])
-            is_crossing = _has_crossed(marks[0], marks[1])
-        if keep is not None or is_crossing or (row < len(times) and times[row] < t_new):
+        s = NEVER
+        if keep is not None or watch is not None or (row < len(times) and times[row] < t_new):
             _prepare(h, model, y, y_new, k, c, stiff)
         if keep is not None and not keep(model, t, h, y, c):
             told = NO_ROOM
             break
         if watch is not None:
-            if is_crossing:
-                s = _first_crossing(watch, model, t, h, y, c, marks[0], marks[1], arg)
-                t_seen = min(t + s * h, end)
-            else:
-                for i in range(marks.shape[1]):
-                    marks[0, i] = marks[1, i]
-        while row < len(times) and times[row] < t_seen:
-            dense((times[row] - t) / h, y, c, out[row])
+            watch(t_new, y_new, model, marks[1])
+            s = first_crossing(dense, watch, model, t, h, y[:n_states], c, marks, arg)
+        while row < len(times) and times[row] < min(t_new, t + s * h):
+            part = (times[row] - t) / h
+            dense(part, y, c, out[row])
+            if watch is not None:
+                watch(times[row], out[row], model, marks[2])
+                if has_crossed(marks[0], marks[2]):
+                    s = bisected(dense, watch, model, t, h, y[:n_states], c, 0.0, part, marks, arg)
+                    break
             row += 1
-        if watch is not None and is_crossing:
-            dense(s, y, c, out[row])
-            return CROSSED, row + 1, t_seen, h
+        if watch is not None:
+            if s != NEVER:
+                dense(s, y, c, out[row])
+                return CROSSED, row + 1, min(t + s * h, end), h
+            for i in range(marks.shape[1]):
+                if marks[1, i] == marks[1, i]:  # one without a value stays on its side
+                    marks[0, i] = marks[1, i]
         if row < len(times) and times[row] == t_new:
             for i in range(n):
                 out[row, i] = y_new[i]
@@ -398,6 +381,6 @@ def drive(
                 _change_method(stiff, rates, model, t, y, k[0])
         if is_last:
             return DONE, row, end, h
-    if told != STIFF and has_exploded(start, y, k[0], n_states, span, rtol, atol):
+    if told != STIFF and has_exploded(start, y, k[0], n_states, began, t, rtol, atol):
         told = EXPLODED
     return told, row, t, h

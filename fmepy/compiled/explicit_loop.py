@@ -13,7 +13,7 @@ import math
 from fmepy.compiled.dormand_prince import LOOK, drive
 from fmepy.compiled.kernels import call, doubles, integers, new
 from fmepy.compiled.rosenbrock import END, MEMORY, WAIT, Stiff, is_on
-from fmepy.compiled.status import DONE, HEAD, NO_VALUE, NOT_FINITE, WORK
+from fmepy.compiled.status import DONE, HEAD, NO_VALUE, NOT_FINITE, SEEN, WORK
 
 
 def _rates(t, y, model, out):
@@ -79,7 +79,7 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
     given = F[at_changes:].reshape((n_changes, n_given))
     rtol, max_step, start, atol = F[0], F[1], F[2], F[3 : 3 + n]
     U, rows = doubles(inputs, n_runs, n_inputs), doubles(out, n_runs * n_rows, n + n_outputs)
-    W, marks, ends = doubles(work, WORK, n), doubles(seen, 2, n_watched), doubles(told, n_runs, 3)
+    W, marks, ends = doubles(work, WORK, n), doubles(seen, SEEN, n_watched), doubles(told, n_runs, 3)
     n_blocks = n // n_states
     V = doubles(values, n + n_parameters + n_forced + together * n_blocks)
     of_these = V[n + n_parameters + n_forced :].reshape((together, n_blocks))

@@ -12,7 +12,7 @@ import numpy as np
 from fmepy.compiled import explicit_loop
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.rosenbrock import MEMORY
-from fmepy.compiled.status import HEAD, STIFF, WORK
+from fmepy.compiled.status import HEAD, SEEN, STIFF, WORK
 from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
@@ -173,7 +173,7 @@ class ExplicitRuns:
         self._rows, self._width = len(course.rows), n + f.n_outputs
         # where things lie in the one array of a single run: every array's address takes time
         of_changes = together * (n // s.n_states)
-        sizes = [3, n_inputs, WORK * n, 2 * f.n_watched, n + course.n_parameters + forced.shape[1] + of_changes]
+        sizes = [3, n_inputs, WORK * n, SEEN * f.n_watched, n + course.n_parameters + forced.shape[1] + of_changes]
         self._places: list[int] = np.cumsum(sizes).tolist()
         self._offsets = [8 * place for place in self._places]
         self._free: list[tuple[Vector, int]] = []

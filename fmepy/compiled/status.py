@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from fmepy.types import Vector
 
 DONE = 0
@@ -26,28 +28,33 @@ HEAD = 20
 """Numbers of the array that says what a run goes along, see `compiled.explicit_runs`."""
 WORK = 14
 """Rows of the array that a run works in: y, its new value, an argument, seven stages, four of the polynomial."""
+SEEN = 8
+"""Rows of the array in which conditions are looked at, see `compiled.crossings`."""
 
 MOST_GROWTH = 1e3
 """A state that has grown by more, of its start or of atol/rtol, and grows as fast as SHORTEST says, has exploded."""
 SHORTEST = 1e-8
-"""Part of the run within which a state that has exploded grows by a factor of e."""
-HUGE, SHORT = 1e15, 1e-3
-"""The same of a state so far off that its start is lost in rounding: it passes the largest number before the end."""
+"""Part of the time since it began within which a state that has exploded grows by a factor of e."""
+HUGE, SHARE = 1e15, 0.5
+"""The same of a state so far off that its start is lost in rounding: it does so at this share of its average speed."""
+ROUNDED = 1e-6
+"""Part of the present time that a run has lasted at least: rounding hides what is shorter than `SHORTEST` of that."""
 ENDLESS = 1e100
 """A state that has grown by more has exploded, however fast it grows."""
 
 
 def has_exploded(
-    start: Vector, y: Vector, slope: Vector, n_states: int, span: float, rtol: float, atol: Vector
+    start: Vector, y: Vector, slope: Vector, n_states: int, began: float, t: float, rtol: float, atol: Vector
 ) -> bool:
-    """Tell whether a state where a solver gave up, and its rate, are beyond all bounds.
+    """Tell whether a state where a solver gave up at t, and its rate, are beyond all bounds.
 
     That a step became too small says nothing by itself: it does so too where rates jump or have no value.
     """
+    lasted = max(t - began, ROUNDED * abs(t))
     for i in range(n_states):
         size, scale = abs(y[i]), max(abs(start[i]), atol[i] / rtol)
-        part = SHORT if size > HUGE * scale else SHORTEST
-        is_fast = size > ENDLESS * scale or size < part * span * abs(slope[i])
+        part = 1.0 / (SHARE * math.log(size / scale)) if size > HUGE * scale else SHORTEST
+        is_fast = size > ENDLESS * scale or size < part * lasted * abs(slope[i])
         if is_fast and size > MOST_GROWTH * scale and (y[i] > 0.0) == (slope[i] > 0.0):
             return True
     return False

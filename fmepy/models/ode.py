@@ -128,8 +128,8 @@ class OdeModel(DynamicModel):
     tolerances, with the relative step ``(rtol / 1000)**(1/3)`` that balances truncation against the solver's error. A
     compiled run that fails is tried once more with LSODA, with a bound on its effort.
     A run in which a state runs to infinity is not: where the solver gave up, the state has grown more than a
-    thousandfold and grows by a factor of e within 1e-8 of the run, or by more than 1e15 and within a thousandth of the
-    run, or has grown by more than 1e100 (`SimulationError.exploded`).
+    thousandfold and grows by a factor of e within 1e-8 of the time since its start, or by more than 1e15 and at least
+    half as fast as it has done on average, or by more than 1e100 (`SimulationError.exploded`).
 
     **Functions of arrays**, ``f(t, y, p)`` of more than 20 states, are called once with arrays of symbols. What they
     do with whole arrays (slices, ``np.diff``, ``np.concatenate``, ``np.r_``, ``reshape``, ``np.where``, sums, products

@@ -40,7 +40,9 @@ def test_predators_and_their_prey():
 
 def test_the_pendulum_from_a_third_of_its_length():
     times = np.linspace(0.1, 20, 200)
-    swing = fme.OdeModel(pendulum, state={"theta": 0, "omega": 3}, times=times, outputs={"y": "theta"}, engine="numba")
+    swing = fme.OdeModel(
+        pendulum, state={"theta": 0, "omega": 3}, times=times, outputs={"y": "theta"}, engine="compiled"
+    )
     data = {"time": times, "y": swing({"L": 1.0}).y + 0.1 * np.random.default_rng(0).standard_normal(200)}
     fit = fme.fit_boundary(swing, data, {"L": 0.3}, segments="auto")
     assert 8 <= fit.segments <= 20

@@ -49,7 +49,7 @@ def test_two_states_that_nobody_sees():
     starts = {"x0": 1.0, "y0": -5.0, "z0": 0.1}
     model = fme.OdeModel(
         roessler, state={"x": "x0", "y": "y0", "z": "z0"}, parms=starts, times=np.linspace(0, 60, 301),
-        engine="numba", rtol=1e-9, atol=1e-9,
+        engine="compiled", rtol=1e-9, atol=1e-9,
     )  # fmt: skip
     data, clean = record_of(model(), "x")
     truth = {"a": 0.2, "b": 0.2, "c": 5.7, **starts}

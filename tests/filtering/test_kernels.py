@@ -133,6 +133,6 @@ def test_noisy_paths(both):
 def test_the_explicit_solver_and_difference_models(monkeypatch, name):
     for module in (explicit_runs, difference_kernels):
         monkeypatch.setattr(module, "c_loop", lambda kernel, what: checked(kernel))
-    bound = every_model("numba")[name].bind()
+    bound = every_model("compiled")[name].bind()
     bound.simulate(bound.theta0)
     bound.sensitivities(bound.theta0)

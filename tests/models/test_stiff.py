@@ -183,7 +183,9 @@ def test_what_was_stiff_at_first_goes_back_to_the_explicit_method_and_what_swing
 def test_runs_together_are_those_of_one_by_one_to_the_last_bit_in_any_order(name):
     text = TEXTS[name].replace("1000", "k").replace("77.27", "k")
     k0, end = (1000.0, 3000) if name == "van der pol" else (77.27, 300)
-    model = OdeModel(text, state=STARTS[name], times=np.linspace(0, end, 7), parms={"k": k0}, engine="compiled", rtol=1e-5)
+    model = OdeModel(
+        text, state=STARTS[name], times=np.linspace(0, end, 7), parms={"k": k0}, engine="compiled", rtol=1e-5
+    )
     Theta = k0 * np.random.default_rng(1).uniform(0.02, 2, size=(40, 1))
     first = model.bind()
     one = np.array(

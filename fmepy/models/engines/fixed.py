@@ -7,7 +7,7 @@ grid point before it, taken aside. Sensitivities are those of the discrete schem
 variational equations is the derivative of the scheme.
 
 A step that crosses a root is cut in two where the scheme's own step, shortened, meets the root, so that a hit has the
-order of the scheme; roots are looked at where steps end, and one that crosses twice within a step is not seen.
+order of the scheme; roots are looked at along the whole of a step, by shorter ones.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.crossings import NEVER, PLACES, bisected, first_crossing, has_crossed
+from fmepy.compiled.status import SEEN
 from fmepy.errors import FmepyError, SimulationError
 from fmepy.models.engines.base import Engine, SolverOptions, Stepper, steps_of
 from fmepy.models.running.problem import Problem, RatesOf
@@ -34,7 +36,9 @@ MOST_IVP_STEPS = 20_000
 LOOK = 1000
 """Evaluations between two looks at how far a run has come; systems of many equations have more."""
 STANDSTILL = 1e-10
-"""Part of a stretch by which time must have gone on from one look to the next."""
+"""Part of the time since the start by which it must have gone on from one look to the next."""
+ROUNDINGS = 4.0
+"""Roundings of the present time by which it must have gone on, too."""
 
 
 @contextmanager
@@ -58,7 +62,6 @@ def _guarded(
     rates: RatesOf,
     plain: list[float],
     start: float,
-    end: float,
     raised: list[tuple[float, Exception]],
     most: float = np.inf,
 ) -> Callable[[float, Vector], Any]:
@@ -76,7 +79,7 @@ def _guarded(
         nonlocal count, next_look, mark
         count += 1
         if count >= next_look:
-            if count > 1 and t - mark < STANDSTILL * (end - start):
+            if count > 1 and t - mark <= max(STANDSTILL * (t - start), ROUNDINGS * math.ulp(t)):
                 raise SimulationError(f"{name} gave up: the step became too small, time stands still", time=t)
             if count > most:
                 raise SimulationError(f"{name} gave up: more than {most:.0f} evaluations of the rates", time=t)
@@ -168,7 +171,7 @@ class LsodaStepper:
         evaluations += 10 * longest
         raised: list[tuple[float, Exception]] = []
         plain = inputs.tolist()
-        rates = _guarded("LSODA", self.rates, plain, start, float(times[-1]), raised, evaluations)
+        rates = _guarded("LSODA", self.rates, plain, start, raised, evaluations)
         with _telling(raised), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
             try:
@@ -208,22 +211,6 @@ class LsodaStepper:
         return times, out if at_start else out[1:]
 
 
-def _limited(name: str, most: int) -> Any:
-    """Return a method of solve_ivp that gives up after `most` steps; solve_ivp itself never does."""
-    from scipy import integrate
-
-    class Limited(getattr(integrate, name)):  # type: ignore[misc]  # chosen by its name
-        n_steps = 0
-
-        def step(self) -> Any:
-            self.n_steps += 1
-            if self.n_steps > most:
-                raise SimulationError(f"{name} gave up: more than {most} steps", time=float(self.t))
-            return super().step()
-
-    return Limited
-
-
 class IvpStepper:
     """A method of scipy's solve_ivp on one system; it can watch switches.
 
@@ -243,65 +230,80 @@ class IvpStepper:
         self.problem, self.options, self.method = problem, options, method
         self.watches_switches = problem.n_watched > 0
 
-    def _crossing(self, inputs: Vector) -> Any:
-        """Return what crosses zero where the first of the conditions does, in the form solve_ivp wants it.
-
-        It is asked at the start, and then at the end of every step before it is asked within that.
-        """
-        if not self.watches_switches:
-            return None
-        values, plain = self.problem.watched, inputs.tolist()
-        sides = np.full(self.problem.n_watched, np.nan)
-
-        def crossing(t: float, z: Vector) -> float:
-            found = np.array(values(t, z.tolist(), plain))
-            new = np.isnan(sides) & ~np.isnan(found)  # at the start, and those that had no value until now
-            np.copyto(sides, np.copysign(1.0, found), where=new)
-            return float(np.fmin.reduce(sides * found))
-
-        crossing.terminal = True  # type: ignore[attr-defined]  # the form that solve_ivp asks for
-        return crossing
-
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
         """Return (times reached, z at them); see `engines.base`."""
-        from scipy.integrate import solve_ivp
-
-        options, span = self.options, float(times[-1]) - start
-        more: dict[str, Any] = {"max_step": options.max_step}
-        if options.bandwidth is not None and options.order is None and self.method == "LSODA":
-            more["lband"], more["uband"] = options.bandwidth
-        structure = self.problem.structure
-        if structure is not None and not structure.is_dense and self.method in ("BDF", "Radau"):
-            more["jac_sparsity"] = structure.matrix
         raised: list[tuple[float, Exception]] = []
+        rates = _guarded(self.method, self.problem.rates, inputs.tolist(), start, raised)
         with _telling(raised), np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # LSODA tells its troubles as warnings; they come back as failures
             try:
-                out = solve_ivp(
-                    _guarded(self.method, self.problem.rates, inputs.tolist(), start, float(times[-1]), raised),
-                    (start, times[-1]),
-                    z,
-                    method=_limited(self.method, MOST_IVP_STEPS + steps_of(span, options.max_step)),
-                    t_eval=times,
-                    rtol=max(options.rtol, 100 * np.finfo(float).eps),
-                    atol=options.atol,
-                    events=self._crossing(inputs),
-                    **more,
-                )
+                return self._steps(rates, start, z, inputs, times)
             except FmepyError:
                 raise
             except Exception as error:
                 raise SimulationError(f"the model's function failed: {type(error).__name__}: {error}") from error
-            if not out.success:
-                reached = float(out.t[-1]) if len(out.t) else start
-                raise SimulationError(f"{self.method} gave up: {out.message}", time=reached)
-        if out.status == 0:
-            return times, out.y.T
-        at, crossed = out.t_events[0][0], out.y_events[0][0]
-        rows_at = np.asarray(out.t, dtype=float)  # an empty list if there was no row before the crossing
-        before = rows_at < at
-        rows = out.y.T[before] if before.any() else np.empty((0, len(z)))
-        return np.append(rows_at[before], at), np.vstack([rows, crossed])
+
+    def _solver(self, rates: Any, start: float, z: Vector, end: float) -> Any:
+        from scipy import integrate
+
+        options, structure, more = self.options, self.problem.structure, {}
+        if options.bandwidth is not None and options.order is None and self.method == "LSODA":
+            more["lband"], more["uband"] = options.bandwidth
+        if structure is not None and not structure.is_dense and self.method in ("BDF", "Radau"):
+            more["jac_sparsity"] = structure.matrix
+        rtol = max(options.rtol, 100 * np.finfo(float).eps)
+        return getattr(integrate, self.method)(
+            rates, start, z, end, rtol=rtol, atol=options.atol, max_step=options.max_step, **more
+        )
+
+    def _steps(self, rates: Any, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
+        """Step to the end, or to the first crossing."""
+        solver, plain, values = self._solver(rates, start, z, float(times[-1])), inputs.tolist(), self.problem.watched
+        out, row, room = np.empty((len(times), len(z))), 0, np.empty(len(z))
+        if times[0] == start:
+            out[0], row = z, 1
+        seen = np.empty((SEEN, self.problem.n_watched))
+        ahead: dict[float, Vector] = {}
+
+        def dense(s: float, y: Any, step: Any, place: Vector) -> None:
+            place[:] = ahead[s] if s in ahead else step(step.t_old + s * (step.t - step.t_old))
+
+        def watch(t: float, z: Vector, model: Any, place: Vector) -> None:
+            place[:] = values(t, z.tolist(), plain)
+
+        if self.watches_switches:
+            watch(start, z, None, seen[0])
+        most = MOST_IVP_STEPS + steps_of(float(times[-1]) - start, self.options.max_step)
+        for _ in range(most):
+            message = solver.step()
+            if solver.status == "failed":
+                raise SimulationError(f"{self.method} gave up: {message}", time=float(solver.t))
+            t, h, s, upto = solver.t_old, solver.t - solver.t_old, NEVER, np.searchsorted(times, solver.t, side="right")
+            step: Any = solver.dense_output() if self.watches_switches or row < upto else None
+            if row < upto:
+                out[row:upto] = step(times[row:upto]).T
+            if self.watches_switches:
+                ahead = dict(
+                    zip(PLACES, step(t + h * np.array(PLACES)).T, strict=True)
+                )  # one call takes less than three
+                watch(solver.t, solver.y, None, seen[1])
+                s = first_crossing(dense, watch, None, t, h, z, step, seen, room)
+                for k in range(row, upto):
+                    if times[k] >= t + s * h:
+                        break
+                    watch(times[k], out[k], None, seen[2])
+                    if has_crossed(seen[0], seen[2]):
+                        s = bisected(dense, watch, None, t, h, z, step, 0.0, (times[k] - t) / h, seen, room)
+                if s != NEVER:
+                    at = min(t + s * h, solver.t)
+                    dense(s, z, step, room)
+                    before = times < at
+                    return np.append(times[before], at), np.vstack([out[: before.sum()], room])
+                np.copyto(seen[0], seen[1], where=~np.isnan(seen[1]))  # one without a value stays on its side
+            row = upto
+            if solver.status == "finished":
+                return times, out
+        raise SimulationError(f"{self.method} gave up: more than {most} steps", time=float(solver.t))
 
 
 # --- what is known of the engine

@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.compiled.crossings import NEVER, first_crossing
 from fmepy.compiled.python_code import scalar_function
+from fmepy.compiled.status import SEEN
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import symbol, symbols
@@ -34,17 +36,28 @@ MOST_HITS = 10_000
 MOST_AT_ONE_TIME = 100
 """Crossings one after the other at which time stands still."""
 NEAR = 1e-10
-"""Part of the run within which two times are one: of hits, and of a hit and a row."""
+"""Part of the run until now (`so_far`) within which two times are one: of hits, and of a hit and a row."""
 _ENDLESS = 1e-8
-"""Part of the run below which hits at ever shorter distances have no end (a ball that comes to rest)."""
+"""Part of it below which hits at ever shorter distances have no end (a ball that comes to rest)."""
 _MANY, _MANY_WITHIN = 20, 1e-6
-"""So many hits of a root within such a part of the run have no end either."""
+"""So many hits of a root within such a part of it have no end either."""
 _STILL = 1e-12
 """A root whose speed is less than this part of its terms only touches zero."""
 
 Rates = Callable[[float, Vector], Vector]
 Hit = tuple[float, int, Any]
 """Its time, the position of the root, and the derivatives of the time to the parameters asked for (or None)."""
+
+
+def so_far(t: float, start: float) -> float:
+    """Return how long a run has lasted at t, but no time that rounding of t would hide: the measure of what is near.
+
+    Examples
+    --------
+    >>> so_far(3.0, 1.0), so_far(100.0, 100.0)
+    (2.0, 0.01)
+    """
+    return max(t - start, 1e-4 * abs(t))
 
 
 class RootTable:
@@ -120,11 +133,22 @@ class RootRun:
         Gets what fires.
     settle : callable, optional
         ``settle(t, z)`` makes algebraic states consistent after a change.
+    start, end : float
+        Of the run.
     """
 
     def __init__(
-        self, table: RootTable, inputs: Vector, rates: Rates, hits: list[Hit], settle: Settle | None = None
+        self,
+        table: RootTable,
+        inputs: Vector,
+        rates: Rates,
+        hits: list[Hit],
+        settle: Settle | None = None,
+        *,
+        start: float,
+        end: float,
     ) -> None:
+        self._start, self._span = start, end - start
         self.table, self.inputs, self.all_rates, self._hits = table, inputs, rates, hits
         self._settle: Settle = settle if settle is not None else lambda t, z: z
         self._n, self._sides = table.system.n_states, np.zeros(len(table.roots))
@@ -154,7 +178,7 @@ class RootRun:
         self._seen = t, z, found
         return found
 
-    def read(self, t: float, z: Vector, span: float) -> None:
+    def read(self, t: float, z: Vector) -> None:
         """Find out on which side of zero every root is; one at zero, where it is going. Shift those a hair off zero."""
         self._seen = None  # modes may have changed
         g, speed, size, table, _ = self._look(t, z)
@@ -162,23 +186,27 @@ class RootRun:
             root = self.table.roots[int(np.flatnonzero(~np.isfinite(g))[0])]
             raise SimulationError(f"{root.told} has no finite value", time=t)
         rounding = 1e-14 * (np.abs(table[:, 1] * t) + np.abs(table[:, 2 : 2 + self._n]) @ np.abs(z[: self._n]))
-        hair = np.maximum(np.maximum(2 * NEAR * np.nan_to_num(np.abs(speed)) * span, rounding), 1e-300)
+        hair = np.maximum(
+            np.maximum(2 * NEAR * np.nan_to_num(np.abs(speed)) * so_far(t, self._start), rounding), 1e-300
+        )
         for j, root in enumerate(self.table.roots):
             if abs(g[j]) > max(hair[j], self._crossed_at[j]):
                 self._sides[j] = np.sign(g[j])
             elif abs(speed[j]) > _STILL * size[j]:
                 self._sides[j] = np.sign(speed[j])
             else:  # of a side from which it cannot fire it may be without harm
-                self._sides[j] = root.direction or self._ahead(j, t, z, span)
+                self._sides[j] = root.direction or self._ahead(j, t, z)
         offsets = np.where(self._sides * g < hair, g - self._sides * hair, 0.0)
         if len(self.inputs) > self.table.system.layout.size:
             self.inputs[-len(offsets) :] = offsets
         self._offsets, self._crossed_at = offsets, np.zeros(len(g))
 
-    def _ahead(self, j: int, t: float, z: Vector, span: float) -> float:
+    def _ahead(self, j: int, t: float, z: Vector) -> float:
         """Return to which side a root goes that stands still at zero."""
-        h, y = 1e-6 * span, z[: self._n].copy()
-        y += h * self.rates(t + 0.5 * h, np.concatenate((y + 0.5 * h * self.rates(t, z), z[self._n :])))
+        y, f = z[: self._n].copy(), self.rates(t, z)
+        moving = (f != 0) & (y != 0)
+        h = float(np.min(1e-3 * np.abs(y[moving] / f[moving]), initial=1e-6 * self._span))
+        y += h * self.rates(t + 0.5 * h, np.concatenate((y + 0.5 * h * f, z[self._n :])))
         return 1.0 if self.table.values(t + h, y, self.inputs)[j] > 0 else -1.0
 
     def distances(self, t: float, z: Vector) -> list[float]:
@@ -188,30 +216,28 @@ class RootRun:
             away = np.abs(g - self._offsets) / (np.abs(speed) + 1e-300)
         return [a if a == a else np.inf for a in away.tolist()]
 
-    def polished(self, j: int, t: float, z: Vector, span: float, least: float, most: float) -> tuple[float, Vector]:
+    def polished(self, j: int, t: float, z: Vector, least: float, most: float) -> tuple[float, Vector]:
         """Return time and z at the crossing of root j, which an engine stopped beside by its own rounding."""
-        g, speed, size, *_ = self._look(t, z)
-        if not abs(speed[j]) > _STILL * size[j] or abs(g[j]) > 1000 * NEAR * span * abs(speed[j]):
+        (g, speed, size, *_), near = self._look(t, z), NEAR * so_far(t, self._start)
+        if not abs(speed[j]) > _STILL * size[j] or abs(g[j]) > 1000 * near * abs(speed[j]):
             return t, z
         at = min(max(t - g[j] / speed[j], least), most)
-        if abs(at - t) < 1e-3 * NEAR * span:
+        if abs(at - t) < 1e-3 * near:
             return t, z
         return at, z + (at - t) * np.asarray(self.all_rates(t, z), dtype=float)
 
-    def crossed(self, t: float, z: Vector) -> bool:
-        """Tell whether any root is on another side than it was read to be on."""
-        return bool((self._sides * (np.array(self.table.values(t, z, self.inputs)) - self._offsets) < 0).any())
+    def watched(self, t: float, z: Vector) -> Vector:
+        """Return what ends a stretch where it crosses zero, on the side that each root was read to be on."""
+        return np.array(self.table.values(t, z, self.inputs)) - self._offsets
 
-    def cross(
-        self, t: float, z: Vector, span: float, first: int | None, read_anew: Callable[[float, Vector], Any]
-    ) -> Vector:
+    def cross(self, t: float, z: Vector, first: int | None, read_anew: Callable[[float, Vector], Any]) -> Vector:
         """Return z after all that fires at t: root `first`, and every other that crosses zero within rounding.
 
         read_anew : callable
             ``read_anew(t, z)`` is called after each change of the states, before rates are asked for again.
         """
-        g, speed, size, table, f = self._look(t, z)
-        crossing = (self._sides * speed < 0) & (self._sides * g <= np.abs(speed) * NEAR * span)
+        (g, speed, size, table, f), near = self._look(t, z), NEAR * so_far(t, self._start)
+        crossing = (self._sides * speed < 0) & (self._sides * g <= np.abs(speed) * near)
         if first is not None:
             crossing[first] = True
         roots, n = self.table.roots, self._n
@@ -219,7 +245,7 @@ class RootRun:
         if not through:
             return z
         self._stops += 1
-        self._at_one_time = self._at_one_time + 1 if t - self._stopped < NEAR * span else 0
+        self._at_one_time = self._at_one_time + 1 if t - self._stopped < near else 0
         self._stopped = t
         if self._stops > MOST_HITS or self._at_one_time > MOST_AT_ONE_TIME:
             names = "; ".join(self.table.roots[j].told for j in through)
@@ -235,7 +261,7 @@ class RootRun:
                     raise SimulationError(f"{roots[j].told} only grazes zero: no sensitivities follow it", time=t)
                 shifts[j] = -(S @ table[j, 2 : 2 + n] + table[j, 2 + n :]) / speed[j] if len(S) else None
         for j, shift in shifts.items():
-            self._record(j, t, shift, span)
+            self._record(j, t, shift)
             z = self._settle(t, self._changed(j, t, z, shift, f))
             read_anew(t, z)
             f = self.rates(t, z)
@@ -260,14 +286,15 @@ class RootRun:
                 change_state(z, n, c.state, c.method, float(values[i, 0]), dv)
         return z
 
-    def _record(self, j: int, t: float, shift: Any, span: float) -> None:
+    def _record(self, j: int, t: float, shift: Any) -> None:
         """Keep a hit; SimulationError where a root's hits come at ever shorter distances, which have no end."""
         self._hits.append((t, j, shift))
+        lasted = so_far(t, self._start)
         last = self._last[j] = [*self._last[j][1 - _MANY :], t]
         apart = [b - a for a, b in pairwise(last[-4:])]
         shrinks = len(apart) == 3 and apart[0] > apart[1] > apart[2]
-        if (shrinks and apart[2] < _ENDLESS * span and apart[1] < _MANY_WITHIN * span) or (
-            len(last) == _MANY and t - last[0] < _MANY_WITHIN * span
+        if (shrinks and apart[2] < _ENDLESS * lasted and apart[1] < _MANY_WITHIN * lasted) or (
+            len(last) == _MANY and t - last[0] < _MANY_WITHIN * lasted
         ):
             raise SimulationError(
                 f"{self.table.roots[j].told} never ends: it fires at ever shorter distances, last at "
@@ -285,42 +312,42 @@ class StepRootRun:
     run : RootRun
     set_inputs : callable
         ``set_inputs(t)`` puts the forcings at t into the inputs of the run.
-    span : float
-        Length of the run.
     """
 
-    def __init__(self, run: RootRun, set_inputs: Callable[[float], None], span: float) -> None:
-        self._run, self._set, self._span = run, set_inputs, span
+    def __init__(self, run: RootRun, set_inputs: Callable[[float], None]) -> None:
+        self._run, self._set = run, set_inputs
 
     def begin(self, t: float, z: Vector) -> None:
         """Find out on which side of zero every root is."""
         self._set(t)
-        self._run.read(t, z, self._span)
+        self._run.read(t, z)
 
     def next(
         self, t: float, end: float, z: Vector, to: Callable[[float, float, Vector], Vector]
     ) -> tuple[float, Vector] | None:
-        """Return the first crossing and z after it, to the last bit by halving; None if nothing crosses."""
+        """Return the first crossing and z after it; None if nothing crosses."""
         if not end > t:
             return None
 
-        def moved(at: float) -> tuple[Vector, bool]:
-            then = to(t, at, z)
-            self._set(at)
-            return then, self._run.crossed(at, then)
+        def dense(s: float, z: Vector, step: Any, place: Vector) -> None:
+            place[:] = to(t, t + s * h, z)
 
-        (found, has_crossed), low, high, first = moved(end), t, end, None
-        if has_crossed:
-            while low < (middle := 0.5 * (low + high)) < high:
-                then, has_crossed = moved(middle)
-                if has_crossed:
-                    high, found = middle, then
-                else:
-                    low = middle
+        def watch(at: float, z: Vector, model: Any, place: Vector) -> None:
+            self._set(at)
+            place[:] = self._run.watched(at, z)
+
+        h, found, high, first = end - t, to(t, end, z), end, None
+        seen = np.empty((SEEN, len(self._run.table.roots)))
+        watch(t, z, None, seen[0])
+        watch(end, found, None, seen[1])
+        s = first_crossing(dense, watch, None, t, h, z, None, seen, np.empty_like(z))
+        if s != NEVER:
+            high = min(t + s * h, end)
+            found = to(t, high, z)
             self._set(high)
             first = int(np.argmin(self._run.distances(high, found)))
-        out = self._run.cross(high, found, self._span, first, lambda t, z: None)
+        out = self._run.cross(high, found, first, lambda t, z: None)
         if first is None and out is found:
             return None
-        self._run.read(high, out, self._span)
+        self._run.read(high, out)
         return high, out

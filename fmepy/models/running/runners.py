@@ -128,7 +128,16 @@ class _AdaptiveRunner(Runner):
         roots = None
         if self._roots is not None:
             rates, size = self._problem.rates, self._layout.size
-            roots = RootRun(self._roots, inputs, lambda t, z: rates(t, z, inputs[:size].tolist()), hits, settle)
+            start, end = self.timeline.start, float(self.timeline.rows[-1])
+            roots = RootRun(
+                self._roots,
+                inputs,
+                lambda t, z: rates(t, z, inputs[:size].tolist()),
+                hits,
+                settle,
+                start=start,
+                end=end,
+            )
         return run_segments(
             self._stepper, self._system, self._layout, self.timeline, self._segments, z, inputs, apply_events, roots
         )
@@ -173,9 +182,8 @@ class _FixedRunner(Runner):
         def at(t: float, z: Vector) -> Any:
             return rates(t, z, forcing_values(forcings, np.array([t]))[:, 0].tolist())
 
-        rows = self.timeline.rows
-        span = float(rows[-1]) - self.timeline.start
-        return StepRootRun(RootRun(self._roots, inputs, at, hits, settle), set_inputs, span or 1.0)
+        start, end = self.timeline.start, float(self.timeline.rows[-1])
+        return StepRootRun(RootRun(self._roots, inputs, at, hits, settle, start=start, end=end), set_inputs)
 
     def _solve(
         self, p: Vector, z: Vector, scales: Vector | None, apply_events: Any, hits: list[Hit], settle: Settle | None

@@ -26,7 +26,7 @@ from fmepy.models.engines.base import Stepper
 from fmepy.models.running.events import Event, kinds_of
 from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
 from fmepy.models.running.planned import depends_on_parameters, planned_crossings, planned_modes
-from fmepy.models.running.root_run import NEAR, RootRun
+from fmepy.models.running.root_run import NEAR, RootRun, so_far
 from fmepy.models.running.system import (
     InputLayout,
     System,
@@ -211,7 +211,7 @@ def run_segments(
     around = system if system is not None or roots is None else roots.table.system
     modes = None
     if happens and around is not None:
-        modes = _Modes(around, layout, inputs, getattr(stepper, "constraints", None), roots)
+        modes = _Modes(around, layout, inputs, timeline.start, getattr(stepper, "constraints", None), roots)
     if segments is None:
         segments = timeline.segments(known_crossings(system, inputs, timeline) if system is not None else ())
     if modes is not None:
@@ -224,7 +224,7 @@ def run_segments(
             _, rows = stepper.advance(segment.start, z, inputs, segment.times)
             z = rows[-1]
         else:
-            modes.read(i, segment.start, z, segment.end - segment.start)
+            modes.read(i, segment.start, z)
             rows, z = modes.advance(stepper, segment, z)
         finite_rows(rows, segment.times)
         n = segment.rows.stop - segment.rows.start
@@ -285,9 +285,16 @@ class _Modes:
     """
 
     def __init__(
-        self, system: System, layout: InputLayout, inputs: Vector, constraints: Any = None, roots: RootRun | None = None
+        self,
+        system: System,
+        layout: InputLayout,
+        inputs: Vector,
+        start: float,
+        constraints: Any = None,
+        roots: RootRun | None = None,
     ) -> None:
         self.system, self.inputs, self._constraints, self.roots = system, inputs, constraints, roots
+        self._start = start
         self._at = layout.modes.start
         self._offsets = layout.size
         self._planned: list[list[float]] = []
@@ -326,7 +333,7 @@ class _Modes:
         with np.errstate(all="ignore"):  # a condition may have no value where it has no say
             return (slopes[:, 0] + slopes[:, 1 : 1 + n] @ f).tolist(), slopes[:, 1 : 1 + n], slopes[:, 1 + n :]
 
-    def read(self, segment: int, t: float, z: Vector, span: float) -> None:
+    def read(self, segment: int, t: float, z: Vector) -> None:
         """Set every mode at the start of a segment."""
         for k, i in enumerate(self.system.planned):
             self.inputs[self._at + i] = self._planned[segment][k]
@@ -336,7 +343,7 @@ class _Modes:
             self._read(self.system.watched, t, z)
             if (self.inputs[: self._offsets] == before).all():
                 break
-        self._set_offsets(t, z, span)
+        self._set_offsets(t, z)
 
     def _read(self, switches: Sequence[int], t: float, z: Vector) -> None:
         """Set modes from their g; where g is zero (or a whole number), from where it is going."""
@@ -360,14 +367,15 @@ class _Modes:
             elif not is_level and rises > 0:
                 self.inputs[self._at + i] = 1.0
 
-    def _set_offsets(self, t: float, z: Vector, span: float) -> None:
+    def _set_offsets(self, t: float, z: Vector) -> None:
         """Shift what is watched a hair off zero where the run stands on one, towards the side of its mode."""
         if self.roots is not None:
-            self.roots.read(t, z, span)
+            self.roots.read(t, z)
         watched = self.system.watched
         if not watched or len(self.inputs) == self._offsets:
             return
-        plain, f, moved, later = self.inputs[: self._offsets].tolist(), self._f(t, z), z.copy(), 1e-10 * span
+        plain, f, moved = self.inputs[: self._offsets].tolist(), self._f(t, z), z.copy()
+        later = NEAR * so_far(t, self._start)
         values, speeds = self._watched(t, z.tolist(), plain), self._speeds(t, z, f)[0]
         moved[: len(f)] += later * f
         soon = self._watched(t + later, moved.tolist(), plain)
@@ -416,7 +424,7 @@ class _Modes:
 
     def advance(self, stepper: Stepper, segment: Segment, z: Vector) -> tuple[Matrix, Vector]:
         """Return the rows of a segment, and z after its end: carried through the crossings in it."""
-        times, start, span, roots = segment.times, segment.start, segment.end - segment.start, self.roots
+        times, start, roots = segment.times, segment.start, self.roots
         out = np.empty((len(times), len(z)))
         done = 0
         while done < len(times):
@@ -436,15 +444,16 @@ class _Modes:
                 k = fired - len(self.system.watched)
                 if early and k >= 0:
                     least, most = (times[done - 1] if done else segment.start), times[min(done, len(times) - 1)]
-                    start, z = roots.polished(k, start, z, span, least, most)
-                while done < len(times) and times[done] <= start + NEAR * span:  # the state before the hit
+                    start, z = roots.polished(k, start, z, least, most)
+                near = NEAR * so_far(start, self._start)
+                while done < len(times) and times[done] <= start + near:  # the state before the hit
                     out[done] = z
                     done += 1
                 before = z
-                z = roots.cross(start, z, span, k if early and k >= 0 else None, self._read_watched)
+                z = roots.cross(start, z, k if early and k >= 0 else None, self._read_watched)
                 if early and k < 0 and z is before:
                     z = self._flipped(fired, start, z)
-            self._set_offsets(start, z, span)
+            self._set_offsets(start, z)
         return out, z
 
     def _read_watched(self, t: float, z: Vector) -> None:

@@ -8,7 +8,7 @@ import pytest
 import fmepy as fme
 from fmepy.compiled import status
 from fmepy.errors import SimulationError
-from fmepy.models.engines import scipy_steppers
+from fmepy.models.engines import explicit, scipy_steppers
 
 COMPILED = ["compiled", "explicit"]
 
@@ -124,20 +124,22 @@ def test_a_rate_beyond_all_steps_is_a_failed_run_and_no_constant(engine, a):
 
 
 def test_the_bounds_of_an_explosion_are_those_stated():
-    def exploded(start, y, slope, span=1.0):
+    def exploded(start, y, slope, lasted=1.0):
         arrays = (np.array([v], dtype=float) for v in (start, y, slope))
-        return status.has_exploded(*arrays, 1, span, 1e-6, np.array([1e-6]))
+        return status.has_exploded(*arrays, 1, 0.0, lasted, 1e-6, np.array([1e-6]))
 
     assert exploded(1, 2e3, 2.1e11)
-    assert not exploded(1, 2e3, 1.9e11)  # it grows by a factor of e within more than 1e-8 of the run
+    assert not exploded(1, 2e3, 1.9e11)  # it grows by a factor of e within more than 1e-8 of the time until now
+    assert exploded(1, 2e3, 2.1e14, 1e-3)  # however long the run was to be
+    assert not exploded(1, 2e3, 1.9e14, 1e-3)
     assert not exploded(1, 9e2, 2.1e11)  # it has grown too little
     assert not exploded(1e6, 2e6, 1e20)
     assert not exploded(1, 2e3, -2.1e11)  # it comes back
     assert not exploded(1, np.nan, 2.1e11)
     assert exploded(0, 1e101, 1e-3)
-    assert exploded(1, 2e15, 2.1e18)  # its start is lost in rounding, and the largest number would come before the end
-    assert not exploded(1, 2e15, 1.9e18)
-    assert not exploded(1, 9e14, 2.1e18)
+    assert exploded(1, 2e15, 3.6e16)  # its start is lost in rounding, and it grows half as fast as it did on average
+    assert not exploded(1, 2e15, 3.4e16)
+    assert not exploded(1, 9e14, 3.6e16)
     assert exploded(-1, -2e3, -2.1e11)
 
 
@@ -234,3 +236,54 @@ def test_a_function_without_a_value_at_a_trial_step_is_no_failure():
 
     out = fme.OdeModel(rates, state={"z": 1.0}, times=[0, 1.9])()
     assert out["z"].iloc[-1] == pytest.approx(1e-3 + (np.sqrt(1 - 1e-3) - 0.95) ** 2, rel=1e-3)
+
+
+# --- clocks are those of the present
+
+ROBERTSON = "d(a)/dt = -k1*a + k3*b*c\nd(b)/dt = k1*a - k3*b*c - k2*b**2\nd(c)/dt = k2*b**2"
+
+
+def robertson(rtol=1e-8, **words):
+    atol = {"a": 1e-6 * rtol, "b": 1e-10 * rtol, "c": 1e-6 * rtol}
+    given = {"state": {"a": 1, "b": 0, "c": 0}, "parms": {"k1": 0.04, "k2": 3e7, "k3": 1e4}, "times": [0, 1e11]}
+    return fme.OdeModel(ROBERTSON, **given, rtol=rtol, atol=atol, **words)
+
+
+@pytest.mark.parametrize(
+    ("words", "rtol"),
+    [({"engine": "auto"}, 1e-8), ({"engine": "explicit"}, 1e-8), ({"method": "lsoda"}, 1e-10),
+     ({"method": "LSODA"}, 1e-10), ({"method": "Radau"}, 1e-7), ({"method": "BDF"}, 1e-7)],
+)  # fmt: skip
+def test_robertsons_reactions_come_to_their_end_after_eleven_decades(words, rtol):
+    end = robertson(rtol, **words)().iloc[-1]
+    assert end["a"] == pytest.approx(2.0833401497e-08, rel=2e-5)  # Radau in scipy at 1e-10 and 1e-11, to these digits
+    assert end["b"] == pytest.approx(8.3333607703e-14, rel=2e-5)
+    assert end["c"] == pytest.approx(0.9999999791665, rel=1e-10)
+
+
+def test_the_explicit_engine_gives_them_back_as_stiff_and_not_as_an_explosion():
+    for rtol in (1e-6, 1e-8, 1e-10):
+        bound = robertson(rtol, engine="explicit").bind([])
+        with pytest.raises(SimulationError, match="the model is stiff here") as caught:
+            bound._runner(explicit.EXPLICIT, "plain").run(bound._base)
+        assert not caught.value.exploded
+
+
+@pytest.mark.parametrize(("start", "x"), [(2000.0, 1.0), (2000.0, 1e6), (0.0, 1e12), (-5.0, 1.0)])
+@pytest.mark.parametrize("method", ["lsoda", "LSODA", "Radau", "BDF", "RK45"])
+def test_an_explosion_is_noticed_whenever_it_happens(method, start, x, evaluations):
+    model = fme.OdeModel("d(x)/dt = x**2", state={"x": x}, times=[start, start + 10], method=method, atol=1e-6)
+    with pytest.raises(SimulationError):
+        model()
+    assert sum(evaluations) < 20_000
+    compiled = fme.OdeModel("d(x)/dt = x**2", state={"x": x}, times=[start, start + 10], engine="explicit", atol=1e-6)
+    with pytest.raises(SimulationError, match="a state runs to infinity"):
+        compiled()
+
+
+def test_a_first_step_is_not_lost_in_the_rounding_of_its_time():
+    start = 1.7e15  # microseconds since 1970
+    model = fme.OdeModel("d(x)/dt = 1e-3", state={"x": 0}, times=[start, start + 1e4], engine="explicit", atol=1e-6)
+    bound = model.bind([])
+    assert bound.simulate(np.empty(0))[-1, 0] == pytest.approx(10)
+    assert bound.retries == 0
