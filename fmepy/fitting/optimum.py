@@ -116,6 +116,8 @@ def optimum_of(
             if fit.with_prior
             else "The fit has no prior; leave `prior` out, or fit with it first."
         )
+    if known is not None:
+        low, high = known.narrowed(low, high, objective.parameter_names)
     squares = not fit.is_scalar and not fit.with_prior
     df = fit.df_residual if squares else np.nan
     if squares and not (df > 0 and fit.ssr > 0):
