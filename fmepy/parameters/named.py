@@ -87,8 +87,8 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
 
     Parameters
     ----------
-    p : dict, Series, one-row table, sequence, number, lmfit.Parameters, list of names, or None
-        Names (and None for all) need `own`.
+    p : dict, Series, one-row table, sequence, number, lmfit.Parameters, a fit, list of names, or None
+        Names (and None for all) need `own`; of a fit the estimates are taken.
     own : Series, optional
         The parameters that a fmepy model or cost has; names are checked against it and their values are the default.
     argument : str
@@ -104,6 +104,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
             raise ParameterError(f"`{argument}` is missing. Give the start: a dict of names and values, or a sequence.")
         _refuse_differing(own.attrs.get(DIFFERING, ()), own, f"`{argument}=None` means all parameters, but")
         return Parameters(tuple(map(str, own.index)), own.to_numpy(dtype=float, copy=True))
+    p = estimates_of(p)
     if _is_lmfit(p):
         return _from_lmfit(p, own, argument)
     if isinstance(p, pd.DataFrame):
@@ -115,8 +116,6 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
         p = p.iloc[0]
     if isinstance(p, str):
         p = [p]
-    if isinstance(getattr(p, "par", None), pd.Series) and not isinstance(p, pd.Series):
-        raise ParameterError(f"`{argument}` is a {type(p).__name__}, a result. Pass the parameters in it: fit.par.")
     if isinstance(p, (Mapping, pd.Series)):
         names = tuple(str(k) for k in (p.index if isinstance(p, pd.Series) else p))
         values = _finite(list(p), names, argument) if isinstance(p, pd.Series) else _finite(p.values(), names, argument)
@@ -142,6 +141,13 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
             f"names; its parameters are {listed(own.index)}."
         )
     return _checked(names, _finite(items, names, argument), True, argument)
+
+
+def estimates_of(p: Any) -> Any:
+    """Return the estimates of a fit (those of lmfit with what is fixed and tied there); anything else as it is."""
+    if isinstance(p, pd.Series) or not isinstance(getattr(p, "par", None), pd.Series):
+        return p
+    return p.par if getattr(p, "tied", None) is None else p.to_lmfit().params
 
 
 def values_by_name(own: pd.Series, names: Sequence[str]) -> Vector:
