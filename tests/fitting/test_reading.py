@@ -206,5 +206,5 @@ def test_a_reading_of_a_variable_that_two_parts_observe_is_of_one_of_them(model,
     assert chain.sig.columns.is_unique == (together != "one function")
     band = of(fme.predict(model, chain, reading=True))
     sds = np.repeat(np.sqrt(fit.var_ms_unweighted.to_numpy()), 50_000)
-    z = of(fme.predict(model, fit)).loc[5, "estimate"] + sds * rng.standard_normal(100_000)
+    z = of(fme.predict(model, fit)).loc[5, "fit"] + sds * rng.standard_normal(100_000)
     assert band.loc[5, ["lower", "upper"]].tolist() == pytest.approx(np.quantile(z, [0.025, 0.975]).tolist(), rel=0.1)
