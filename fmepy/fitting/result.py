@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fmepy.fitting.predict import Prediction
 
 _FEW = 25
-"""Readings below which an interval of estimate ± 1.96 standard errors of an sd, relative error 1 / sqrt(2 n),
-holds the truth in less than 93 of 100 cases (by chi-square: 90 with 10 readings, 86 with 5; of its logarithm 93 and 92)."""
+"""Readings below which an interval of estimate ± 1.96 standard errors of an sd, relative error 1 / sqrt(2 n), holds the
+truth in less than 93 of 100 cases (by chi-square: 90 with 10 readings, 86 with 5; of its logarithm 93 and 92)."""
 _COLUMNS = ["Estimate", "Std. Error", "t value", "Pr(>|t|)"]
 
 

@@ -278,7 +278,7 @@ def sensitivities_of(sensfun: Any, which: Any) -> tuple[list[str], Matrix]:
     bad = np.flatnonzero(~np.isfinite(S).all(axis=0))
     if bad.size:
         raise ArgumentError(f"`sensfun`: the column {names[bad[0]]!r} holds values that are not finite.")
-    lost = (np.abs(S) <= _OUT_OF_NOISE * noise).all(axis=0)
+    lost: BoolVector = np.all(np.abs(S) <= _OUT_OF_NOISE * noise, axis=0)
     _warn_of_zeros(names, S, noise, lost)
     return names, np.where(lost, 0.0, S)
 
