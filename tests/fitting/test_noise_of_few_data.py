@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 import fmepy as fme
-from fmepy.fitting.result import _FEW
+from fmepy.fitting.summary import _FEW
 
 
 def level(n, **words):
