@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
-from fmepy.fitting.result import ModFit, ModFitSummary
+from fmepy.fitting.result import ModFit
+from fmepy.fitting.summary import ModFitSummary
 from fmepy.numerics.differences import magnitudes
 from fmepy.results.tables import Part, Shown, as_html, long_table, wrapped
 from fmepy.types import Cube

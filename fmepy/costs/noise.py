@@ -11,6 +11,7 @@ where the parameter does; its value is the noise's mean). A key of measurement n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -313,3 +314,16 @@ def numbers(values: Sequence[Any], parameters: Sequence[str]) -> Callable[[list[
             ) from None
 
     return at
+
+
+def places_of_variances(variable: str, columns: Sequence[str]) -> list[int]:
+    """Return the columns that hold sampled variances of a variable: its own, or those of the parts of a sum.
+
+    Examples
+    --------
+    >>> places_of_variances("A", ["var_A[0]", "var_B", "var_A[1]"])
+    [0, 2]
+    """
+    own = [j for j, c in enumerate(columns) if c == f"var_{variable}"]
+    part = re.compile(re.escape(f"var_{variable}") + r"\[\d+\]")
+    return own or [j for j, c in enumerate(columns) if part.fullmatch(c)]

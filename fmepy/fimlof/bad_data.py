@@ -143,7 +143,6 @@ def screen_bad_data(
         raise ArgumentError(f"`cost` must be a FimlofCost; got {type(cost).__name__}.")
     if parms is None and (isinstance(threshold, Mapping | pd.Series) or hasattr(threshold, "par")):
         threshold, parms = 4.0, threshold
-    parms = getattr(parms, "par", parms)
     hint = " of standard deviations, such as 4. Parameters are given by name: screen_bad_data(cost, parms=fit.par)"
     threshold = positive_number(threshold, "threshold", hint)
     if refit is not None and not callable(refit):

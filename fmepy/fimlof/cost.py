@@ -282,7 +282,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
 
         Parameters
         ----------
-        parms : dict, Series, ...
+        parms : dict, Series, a fit, ...
             Some or all of the parameters; the others stay at the cost's own values.
         """
         theta = merge_parameters(self.parms, parms).to_numpy(dtype=float)

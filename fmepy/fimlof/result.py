@@ -107,7 +107,7 @@ class FilterResult(Filtered):
         ----------
         max_lag : int
             In samples; less if the series is shorter and `max_lag` is left alone.
-        estimated : names, or a Series such as ``fit.par``, optional
+        estimated : names, a Series such as ``fit.par``, or a fit, optional
             Parameters that were estimated from these data; those of the mean equations cost the portmanteau degrees of
             freedom.
         """
@@ -120,7 +120,7 @@ class FilterResult(Filtered):
 
         Parameters
         ----------
-        estimated : names, or a Series such as ``fit.par``, optional
+        estimated : names, a Series such as ``fit.par``, or a fit, optional
             Parameters that were estimated from these data.
         """
         squares = np.concatenate([h.whitened[np.isfinite(h.whitened)] ** 2 for h in self.histories])
@@ -140,12 +140,11 @@ class FilterResult(Filtered):
         """Return the names of estimated parameters."""
         if estimated is None:
             return []
+        estimated = getattr(estimated, "par", estimated)  # of a fit
         if isinstance(estimated, str):
             estimated = [estimated]
         if not isinstance(estimated, Iterable):
-            raise ArgumentError(
-                f"`estimated` must be names, or a Series such as fit.par; got {type(estimated).__name__}."
-            )
+            raise ArgumentError(f"`estimated` must be names, or a fit; got {type(estimated).__name__}.")
         names = [str(k) for k in (estimated.index if isinstance(estimated, pd.Series) else estimated)]
         return list(check_names(names, self.parms.index, argument="estimated"))
 
@@ -183,7 +182,7 @@ class FilterResult(Filtered):
 
         Parameters
         ----------
-        estimated : names, or a Series such as ``fit.par``, optional
+        estimated : names, a Series such as ``fit.par``, or a fit, optional
             Parameters that were estimated from these data; without it the tests take the parameters as given.
         """
         return summary_of(self, estimated)

@@ -9,7 +9,8 @@ from fmepy.fitting.modfit import modFit
 from fmepy.fitting.predict import Prediction, predict
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.profiles import profile
-from fmepy.fitting.result import ModFit, ModFitSummary
+from fmepy.fitting.result import ModFit
+from fmepy.fitting.summary import ModFitSummary
 
 __all__ = [
     "FitComparison",

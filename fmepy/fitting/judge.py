@@ -13,12 +13,14 @@ import numpy as np
 
 from fmepy.errors import SimulationError, listed
 from fmepy.fitting.problem import Outcome, Problem
-from fmepy.fitting.response import falls_along, lost_rank, silent, sizes
+from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent, sizes
 from fmepy.numerics.covariance import Spectra
 from fmepy.types import BoolVector, Matrix, Vector
 
 _FAR = 1e100  # costs and parameters beyond it are on their way to infinity
 _LOST = 1e6  # times its size at the start: a parameter so far off, and without effect, has run away
+_NEAR = 1e-4  # of the parameters' sizes: a shorter step is none where data are exact
+_EXACT = 1e-8  # of what residuals change by with the parameters: rounding, and what a short step leaves
 _OFFSET = 0.1  # standard errors: a longer Gauss-Newton step from the result means that it is no optimum
 
 
@@ -92,16 +94,47 @@ def _curvature(problem: Problem, theta: Vector, wanted: bool) -> _Curvature:
         gradient = float(np.linalg.norm(g * size) / max(abs(value), 1e-300)) if np.any(g) else 0.0
         free = problem.moving & ~(problem.at_bound(theta) & (g == 0)) & ~np.isnan(H.diagonal())
         if problem.is_least_squares:
-            exact = value <= 1e-20 * problem.trace[0] if problem.trace else value == 0
-            offset = 0.0 if exact else problem.offset(theta, free)
+            offset = problem.offset(theta, free)
+            if offset > _OFFSET and _is_exact(problem, theta, free):
+                offset = 0.0
         else:
             offset = _offset(H, g, free)
         spectra = Spectra(H)
-        dead, falling = silent(problem, theta, H)
-        doubts = _doubts(problem, theta, spectra, free, dead, falling)
+        quiet = silent(problem, theta, H)
+        doubts = _doubts(problem, theta, spectra, free, quiet)
+        if not problem.is_least_squares and (edge := pushed(problem, theta, H, g)):
+            doubts += (
+                f"The cost falls along {listed([problem.names[j] for j in edge])} to where runs fail: this is an edge, "
+                "not an optimum. Give bounds (lower=, upper=) within which runs succeed, or another start.",
+            )
     except SimulationError as error:
         return _Curvature(None, np.nan, np.nan, doubts=(f"No derivatives could be taken at the optimum: {error}",))
-    return _Curvature(spectra, gradient, offset, tuple(dead), doubts)
+    return _Curvature(spectra, gradient, offset, tuple(quiet.dead), doubts)
+
+
+def _is_exact(problem: Problem, theta: Vector, free: BoolVector) -> bool:
+    """Tell whether data without noise are met: a distance in standard errors then means nothing.
+
+    What Gauss-Newton's next step leaves of the residuals is no more than rounding, or the solver's error, and the step
+    itself is small beside the parameters.
+    """
+    J, r, size = problem.jacobian(theta)[:, free], problem.residuals(theta), sizes(problem, theta)[free]
+    scaled = J * size
+    step = np.linalg.lstsq(scaled, -r, rcond=1e-10)[0]
+    if np.abs(step).max() > _NEAR:
+        return False
+    left = float(np.linalg.norm(r + scaled @ step))
+    error = max(_EXACT * float(np.linalg.norm(scaled)), problem.objective.differences.absolute * r.size**0.5)
+    if left <= error:
+        return True
+    tight = problem.objective.tightened()
+    if tight is None:
+        return False
+    try:
+        error = float(np.linalg.norm(tight.scaled_residuals(theta) - problem.objective.scaled_residuals(theta)))
+    except SimulationError:
+        return False
+    return left <= 3 * error
 
 
 def _offset(H: Matrix, g: Vector, free: BoolVector) -> float:
@@ -115,17 +148,20 @@ def _offset(H: Matrix, g: Vector, free: BoolVector) -> float:
     return float(np.sqrt(np.sum(along[bent] ** 2 / (2 * values[bent]))))
 
 
-def _doubts(
-    problem: Problem, theta: Vector, spectra: Spectra, free: BoolVector, dead: list[int], falling: list[int]
-) -> tuple[str, ...]:
+def _doubts(problem: Problem, theta: Vector, spectra: Spectra, free: BoolVector, quiet: Silent) -> tuple[str, ...]:
     """Return why theta is no optimum although its gradient may be zero."""
     names, told = problem.names, []
-    if dead:
+    if quiet.blind:
         told.append(
-            f"The cost does not respond to {listed([names[j] for j in dead])} here: this is a plateau, not an optimum. "
-            "Try another start or starts=10, give bounds, or leave out what has no influence."
+            f"Runs fail on both sides of {listed([names[j] for j in quiet.blind])} here, so nothing is known of the "
+            "cost around it. Try another start, or give bounds (lower=, upper=) within which runs succeed."
         )
-    elif falling or (not problem.is_least_squares and falls_along(problem, theta, spectra.hessian, free)):
+    if quiet.dead:
+        told.append(
+            f"The cost does not respond to {listed([names[j] for j in quiet.dead])} here: this is a plateau, not an "
+            "optimum. Try another start or starts=10, give bounds, or leave out what has no influence."
+        )
+    elif quiet.falling or (not problem.is_least_squares and falls_along(problem, theta, spectra.hessian, free)):
         told.append("The cost still falls to the sides: this is a saddle, not an optimum. Try another start.")
     elif lost_rank(problem, spectra, free):
         told.append(

@@ -139,18 +139,18 @@ def landscape(
     1  0.9873  0.0994
     """
     names, box = _ranges(ranges)
-    search, theta, places = _start(f, names, box, fit, optimise, args, kwargs)
+    searches, theta, places = _start(f, names, box, fit, optimise, args, kwargs)
     counts = _counts(num, len(names))
     axes = [np.linspace(low, high, n) for (low, high), n in zip(box, counts, strict=True)]
     grid = np.array(list(product(*axes)))
-    one = _Places(search, theta, places, optimise)
+    one = _Places(searches, theta, places, optimise)
     line = min(_LINE, counts[-1]) if optimise else _TOGETHER
     pieces = [grid[k : k + line] for k in range(0, len(grid), line)]
     runs = spread(one, pieces, executor=executor, progress=progress)
-    costs = np.concatenate(
-        [np.full(len(p), np.nan) if r is None else r for p, r in zip(pieces, runs.results, strict=True)]
-    )
-    told = _told(costs, runs)
+    nothing = [np.full((2, len(p)), np.nan) for p in pieces]
+    found = [none if r is None else r for none, r in zip(nothing, runs.results, strict=True)]
+    costs, arrived = np.concatenate(found, axis=1)
+    told = _told(costs, arrived, runs)
     low = [] if runs.interrupted else one.minima(axes, costs.reshape(counts))
     minima = pd.DataFrame(low, columns=[*names, "cost"], dtype=float).sort_values("cost", ignore_index=True)
     return Landscape(
@@ -158,7 +158,7 @@ def landscape(
         minima=minima,
         parameters=tuple(names),
         optimised=bool(optimise),
-        measure="-2 log L" if search.objective.is_scalar else "sum of squares",
+        measure="-2 log L" if searches[0].objective.is_scalar else "sum of squares",
         estimate=None if fit is None else fit.par[list(names)].copy(),
         message=told,
         interrupted=runs.interrupted,
@@ -191,8 +191,8 @@ def _counts(num: Any, n: int) -> tuple[int, ...]:
 
 def _start(
     f: Any, names: list[str], box: list[tuple[float, float]], fit: Any, optimise: bool, args: Any, kwargs: Any
-) -> tuple[Search, Vector, list[int]]:
-    """Return how the cost is evaluated, where the others are, and the places of the parameters in theta."""
+) -> tuple[tuple[Search, Search], Vector, list[int]]:
+    """Return how the others are fitted from a neighbour, and from anywhere; where they are; places in theta."""
     if fit is None and optimise:
         raise ArgumentError("`optimise=True` fits the other parameters of a fit again: give fit=modFit(f, p).")
     if fit is not None:
@@ -222,47 +222,59 @@ def _start(
     for j, (low, high) in zip(places, box, strict=True):
         lower[j], upper[j] = low, high
     objective.begin(np.clip(theta, lower, upper), lower, upper)
-    return how_to_refit(objective, lower, upper, None, None), theta, places
+    near, far = (how_to_refit(objective, lower, upper, None, None, warm=warm) for warm in (True, False))
+    return (near, far), theta, places
 
 
-def _told(costs: Vector, runs: Any) -> str:
+def _told(costs: Vector, arrived: Vector, runs: Any) -> str:
     failed = int(np.isnan(costs).sum())
     if failed == len(costs) and not runs.interrupted:
         why = runs.failures["message"].iloc[0] if len(runs.failures) else "the cost is not finite"
         raise SimulationError(f"The cost fails everywhere in these ranges: {why}")
     if runs.interrupted:
         return f"{len(costs) - failed} of {len(costs)} places are done, the others are NaN; minima were not looked for."
-    return f"The cost fails at {failed} of {len(costs)} places, which are NaN." if failed else ""
+    told = [f"The cost fails at {failed} of {len(costs)} places, which are NaN."] if failed else []
+    if short := int((arrived == 0).sum()):
+        told.append(
+            f"At {short} of {len(costs)} places the fit of the others did not converge; the cost there is the lowest "
+            "that was found."
+        )
+    return " ".join(told)
 
 
 @dataclass(slots=True, eq=False)
 class _Places:
     """The cost at some places one after the other; it travels to workers."""
 
-    search: Search
+    searches: tuple[Search, Search]
     theta: Vector
     places: list[int]
     optimise: bool
 
-    def __call__(self, some: Matrix) -> Vector:
-        search = copy(self.search)
-        search.objective = search.objective.alone(search.objective.theta0, search.lower, search.upper)
+    def __call__(self, some: Matrix) -> Matrix:
+        """Return the costs, NaN where there is none, and whether the others converged, shape (2, n)."""
+        near, far = map(copy, self.searches)
+        near.objective = far.objective = near.objective.alone(near.objective.theta0, near.lower, near.upper)
         with np.errstate(over="ignore", invalid="ignore"):
             if not self.optimise:
                 Theta = np.tile(self.theta, (len(some), 1))
                 Theta[:, self.places] = some
-                costs = search.problem(search.objective.theta0).costs(Theta)
-                return np.where(np.isfinite(costs), costs, np.nan)
-            out, start = np.full(len(some), np.nan), self.theta
+                costs = near.problem(near.objective.theta0).costs(Theta)
+                return np.array([np.where(np.isfinite(costs), costs, np.nan), np.ones(len(some))])
+            out, start = np.full((2, len(some)), np.nan), self.theta
             for k, place in enumerate(some):
-                for begin in (start, self.theta):
-                    found = self._refit(search, begin, place, place)
-                    if found is not None:
-                        start, out[k] = found
+                ends: list[tuple[Vector, float, bool]] = []
+                for search, begin in ((near, start), (near, self.theta), (far, None)):
+                    begin = min(ends, key=lambda end: end[1])[0] if begin is None and ends else begin
+                    found = None if begin is None else self._refit(search, begin, place, place)
+                    ends += [] if found is None else [found]
+                    if found is not None and found[2]:
                         break
+                if ends:
+                    start, out[0, k], out[1, k] = min(ends, key=lambda end: (not end[2], end[1]))
             return out
 
-    def _refit(self, search: Search, start: Vector, low: Vector, high: Vector) -> tuple[Vector, float] | None:
+    def _refit(self, search: Search, start: Vector, low: Vector, high: Vector) -> tuple[Vector, float, bool] | None:
         """Return where the search comes to with the parameters inside a box, None if it fails."""
         lower, upper = (search.lower, search.upper) if self.optimise else (self.theta, self.theta)
         lower, upper = lower.copy(), upper.copy()
@@ -270,7 +282,7 @@ class _Places:
         problem = search.problem(start, lower=lower, upper=upper)
         try:
             theta, outcome = search.taken(problem)
-            return (theta, problem.value(theta)) if outcome.converged else None
+            return theta, problem.value(theta), outcome.converged
         except SimulationError:
             return None
 
@@ -299,10 +311,10 @@ class _Places:
         start[self.places] = here
         for low, up in ((np.maximum(here - cell, rim[0]), np.minimum(here + cell, rim[1])), rim):
             with np.errstate(over="ignore", invalid="ignore"):
-                better = self._refit(self.search, start, low, up)
-            if better is None or better[1] > value:
+                better = self._refit(self.searches[0], start, low, up)
+            if better is None or not better[2] or better[1] > value:
                 return here, value
-            start, value = better
+            start, value, _ = better
             start[self.places] = np.where(np.abs(start[self.places]) < _SAME**2 * cell, 0.0, start[self.places])
             here = start[self.places]  # a search takes the size of an unknown from where it begins: no rounding of zero
             if (np.minimum(here - low, up - here) > _SAME * cell).all():

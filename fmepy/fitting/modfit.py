@@ -77,7 +77,8 @@ def modFit(
         False saves the derivatives at the optimum; there are no standard errors then, and convergence is not checked.
     prior : dict of frozen scipy.stats distributions by name, or callable
         A callable returns -2 log density. Normal priors join least squares as residuals (theta - mean) / sd; others
-        need a method of the scalar cost. The result is the maximum a posteriori.
+        need a method of the scalar cost. The result is the maximum a posteriori. The support of a distribution is a
+        bound of its parameter, beside `lower` and `upper`.
     starts : int or table
         More than one start: `p` and so many - 1 others, a Latin hypercube in finite bounds, by the logarithm where both
         are positive and the upper is at least 100 times the lower (and `f` is not transformed); without them
@@ -104,7 +105,7 @@ def modFit(
     Raises
     ------
     ParameterError
-        A start outside its bounds, crossed bounds, a wrong number of them, an unknown name.
+        A start outside its bounds or the support of its prior, crossed bounds, a wrong number of them, an unknown name.
     ArgumentError
         An unknown method or control name; a least-squares method for a number; SANN or Pseudo without a finite box; a
         `jac` of the wrong shape; a cost that fails at the start.
@@ -154,6 +155,9 @@ def modFit(
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
     known = as_prior(prior, objective.parameters)
+    if known is not None:
+        known.check_support(objective.theta0, objective.parameter_names)
+        low, high = known.narrowed(low, high, objective.parameter_names)
     method = method_for(method, objective, known)
     settings = filled(control, METHODS[method].control, METHODS[method].aliases, method)
     one = OneFit(
@@ -370,6 +374,7 @@ def _result(one: OneFit, found: Found) -> ModFit:
         interrupted=found.interrupted,
         data=objective.data.observed,
         noise=said_noise(objective.f),
+        noise_scales=tuple(n for n, s in zip(objective.parameter_names, objective.scale_parameters, strict=True) if s),
         error_estimated=not (objective.is_scalar or _has_errors(objective)),
     )
 

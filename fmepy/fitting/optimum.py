@@ -115,6 +115,8 @@ def optimum_of(
             if fit.with_prior
             else "The fit has no prior; leave `prior` out, or fit with it first."
         )
+    if known is not None:
+        low, high = known.narrowed(low, high, objective.parameter_names)
     squares = not fit.is_scalar and not fit.with_prior
     df = fit.df_residual if squares else np.nan
     if squares and not (df > 0 and fit.ssr > 0):
@@ -132,10 +134,18 @@ def start_of(fit: ModFit) -> Any:
     return fit.par if fit.tied is None else lmfit_at(fit)
 
 
-def how_to_refit(objective: Objective, lower: Vector, upper: Vector, prior: Prior | None, method: str | None) -> Search:
-    """Return how the others are fitted again: by the method given, or that of modFit for the kind of cost."""
+def how_to_refit(
+    objective: Objective, lower: Vector, upper: Vector, prior: Prior | None, method: str | None, *, warm: bool = True
+) -> Search:
+    """Return how the others are fitted again: by the method given, or that of modFit for the kind of cost.
+
+    warm : bool
+        From a neighbour's result; False: as from any start.
+    """
     method = method_for(method, objective, prior)
-    control = {**filled(None, METHODS[method].control, METHODS[method].aliases, method), **_WARM.get(method, {})}
+    control = filled(None, METHODS[method].control, METHODS[method].aliases, method)
+    if warm:
+        control |= _WARM.get(method, {})
     return Search(objective, lower, upper, prior, method, control)
 
 
@@ -143,6 +153,8 @@ def check_belongs(objective: Objective, fit: ModFit) -> None:
     """Refuse a cost that has another value at the estimates than the fit says."""
     there, said = objective.value(fit.par.to_numpy(dtype=float)), fit.deviance
     near = 1e-2 + 1e-5 * abs(said) if fit.is_scalar else 1e-3 * max(abs(said), 1e-300)
+    if fit.solver_error is not None and np.isfinite(fit.solver_error):  # another engine errs by as much
+        near += 10 * abs(fit.solver_error) * (1.0 if fit.is_scalar or fit.with_prior else fit.ms)
     if not abs(there - said) <= near:
         raise ArgumentError(
             f"The cost is {there:.6g} at the estimates, and the fit says {said:.6g}: `f` is not what was fitted (other "

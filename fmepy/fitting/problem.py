@@ -20,7 +20,7 @@ The minimised function, in the letters of the code, with ``r`` the scaled residu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -29,9 +29,9 @@ import numpy as np
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.covariance import covariance_of
-from fmepy.numerics.differences import magnitudes
+from fmepy.numerics.differences import central_differences, magnitudes
 from fmepy.numerics.second_differences import second_differences, whitened_second_differences
-from fmepy.parameters.named import Prior
+from fmepy.parameters.named import Density, Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
 _HELD = 1e-10  # relative width of a box in which nothing can be searched
@@ -239,10 +239,39 @@ class Problem:
         else:
             slope = 2 * self.objective.scaled_jacobian(theta).T @ self.objective.scaled_residuals(theta)
         if self.prior is not None:
-            slope = slope + self.objective.differentiate(self.prior.minus2log, theta)
+            slope = slope + self.slope_of_prior(theta)
         if self.further is not None:
             slope = slope + 2 * self.further.jacobian(theta).T @ self.further.residuals(theta)
         return np.asarray(slope)
+
+    def slope_of_prior(self, theta: Vector) -> Vector:
+        """Return the derivatives of -2 log prior; of independent ones with a step that suits each, in its support."""
+        assert self.prior is not None, "asked only where there is one"
+        minus2log = self.prior.minus2log
+        if self.prior.parts is None:
+
+            def finite(point: Vector) -> float:
+                if np.isfinite(value := minus2log(point)):
+                    return value
+                raise SimulationError("The prior excludes this place.")
+
+            return self.objective.differentiate(finite, theta)
+        slope = np.zeros(theta.size)
+        for one in _priors_of_one(self, theta):
+            slope[one.at] += central_differences(one.minus2log, one.place, 1e-5 * one.size, one.box)[0]
+        return slope
+
+    def information(self, theta: Vector, rough: bool = False) -> Matrix:
+        """Return the expected information of a scored cost, and what the prior adds to it.
+
+        Where -2 log prior is bent downwards, or its bend is not known, it adds nothing: an information is not negative.
+        """
+        information = self.objective.information(theta, rough)
+        if self.prior is None:
+            return information
+        H = second_differences_of(self, theta)
+        values, vectors = np.linalg.eigh(np.where(np.isfinite(H), H, 0.0))
+        return np.asarray(information + 0.5 * (vectors * np.maximum(values, 0.0)) @ vectors.T)
 
     def _finite_value(self, theta: Vector) -> float:
         value = self.value(theta)
@@ -278,10 +307,7 @@ class Problem:
         kept = ~(self.noise_scales & (theta == 0)) & self.moving
         H = np.full((theta.size, theta.size), np.nan)
         if kept.any():
-            information = self.objective.information(theta)
-            if self.prior is not None:
-                information = information + 0.5 * second_differences_of(self, theta)
-            expected = information[np.ix_(kept, kept)]
+            expected = self.information(theta)[np.ix_(kept, kept)]
             observed = whitened_second_differences(
                 lambda some: self.value(_with(theta, kept, some)),
                 theta[kept],
@@ -381,28 +407,50 @@ def _offset(J: Matrix, r: Vector, free: BoolVector) -> float:
 def second_differences_of(problem: Problem, theta: Vector) -> Matrix:
     """Return the second derivatives of the prior's part."""
     assert problem.prior is not None, "asked only where there is one"
-    prior = problem.prior
-    lower, upper, scale = problem.lower, problem.upper, problem.scale
-    if prior.parts is None:
-        return second_differences(lambda p: prior.minus2log(problem.inside(p)), theta, lower, upper, scale, 1e-16)
+    minus2log = problem.prior.minus2log
+    if problem.prior.parts is None:
+        lower, upper = problem.lower, problem.upper
+        return second_differences(lambda p: minus2log(problem.inside(p)), theta, lower, upper, problem.scale, 1e-16)
     H = np.zeros((theta.size, theta.size))
-    for i, log_density in prior.parts:  # independent: a parameter each, and nothing between two of them
-        one = slice(i, i + 1)
-        minus2log = _Inside(log_density, float(lower[i]), float(upper[i]))
-        H[i, i] += second_differences(minus2log, theta[one], lower[one], upper[one], scale[one], 1e-16)[0, 0]
+    for one in _priors_of_one(problem, theta):  # independent: nothing between two of them
+        H[one.at, one.at] += second_differences(one.minus2log, one.place, *one.box, one.size, 1e-16)[0, 0]
     return H
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
-    """-2 log density of one parameter; rounding may take a probe an ulp past the bound."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _PriorOfOne:
+    """The prior of one parameter as a function of a vector of one, inside its support.
 
-    log_density: Callable[[float], float]
-    lower: float
-    upper: float
+    Attributes
+    ----------
+    size : ndarray, shape (1,)
+        A distance over which it is smooth: it does not reach an end of the support, where a density may vanish.
+    """
 
-    def __call__(self, p: Vector) -> float:
-        return -2.0 * float(self.log_density(min(max(float(p[0]), self.lower), self.upper)))
+    density: Density
+    place: Vector
+    size: Vector
+
+    @property
+    def at(self) -> int:
+        return self.density.at
+
+    @property
+    def box(self) -> tuple[Vector, Vector]:
+        return np.array([self.density.lower]), np.array([self.density.upper])
+
+    def minus2log(self, p: Vector) -> float:
+        # rounding may take a probe an ulp past the end
+        return -2.0 * float(self.density.log(min(max(float(p[0]), self.density.lower), self.density.upper)))
+
+
+def _priors_of_one(problem: Problem, theta: Vector) -> Iterator[_PriorOfOne]:
+    assert problem.prior is not None, "asked only where there is one"
+    for d in problem.prior.parts or ():
+        x = float(theta[d.at])
+        size = min(max(abs(x), 1e-3 * problem.scale[d.at]), d.width)
+        room = [end for end in (x - d.lower, d.upper - x) if end > _BESIDE * size]  # beside an end one side serves
+        yield _PriorOfOne(d, theta[d.at : d.at + 1], np.array([min([size, *room])]))
 
 
 def _with(theta: Vector, places: BoolVector, values: Vector) -> Vector:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.noise import MEASUREMENT
+from fmepy.costs.noise import MEASUREMENT, places_of_variances
 from fmepy.costs.said_noise import SaidNoise
 from fmepy.errors import ArgumentError
 from fmepy.models.running.forcings import forcing_values
@@ -63,9 +63,11 @@ def sds_of_draws(
         if MEASUREMENT + name in draws.columns:
             out[:, :, j] = draws[MEASUREMENT + name].to_numpy()[:, None]
         elif isinstance(sig, pd.DataFrame):
-            columns = [c for c in sig.columns if c in (f"var_{name}", "var_model")]
-            if columns:
-                out[:, :, j] = np.sqrt(sig[columns[0]].to_numpy(dtype=float))[:, None]
+            columns = [str(c) for c in sig.columns]
+            places = places_of_variances(name, columns) or [k for k, c in enumerate(columns) if c == "var_model"]
+            if places:  # parts of a cost that observe one variable take turns: each is a reading of it
+                rows = np.arange(len(sig))
+                out[:, :, j] = np.sqrt(sig.to_numpy(dtype=float)[rows, np.resize(places, len(rows))])[:, None]
     if np.isnan(out).all():
         raise ArgumentError(
             "reading=True needs the noise of readings: a chain with sampled variances (modMCMC(var0=..., wvar0=...)), "

@@ -28,7 +28,7 @@ from fmepy.costs.objective import Objective
 from fmepy.errors import SimulationError
 from fmepy.fitting.leaving_zero import let_go
 from fmepy.fitting.methods.registry import METHODS
-from fmepy.fitting.problem import Outcome, Problem, second_differences_of, without_advice
+from fmepy.fitting.problem import Outcome, Problem, without_advice
 from fmepy.numerics.covariance import SINGULAR
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
@@ -76,9 +76,8 @@ class Search:
             return J[: len(J) - n_held]
         if not self.objective.has_score:
             return self.curvature
-        information = self.objective.information(theta)
-        if self.prior is not None:  # of one that is held, too: between the bounds of the search
-            information = information + 0.5 * second_differences_of(self.problem(theta), theta)
+        # of one that is held, too: between the bounds of the search
+        information = self.problem(theta).information(theta)
         values, vectors = np.linalg.eigh(information)
         return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
 

@@ -7,7 +7,7 @@ their noise; else a step of a tenth of its size has to move the cost. If that lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-13
 _PROBE = 0.1  # of a parameter's size
+_PUSHED = 1e-2  # of -2 log L
 
 
 def sizes(problem: Problem, theta: Vector) -> Vector:
@@ -27,16 +28,28 @@ def sizes(problem: Problem, theta: Vector) -> Vector:
     return np.maximum(np.abs(theta), 1e-3 * problem.scale)
 
 
-def silent(problem: Problem, theta: Vector, H: Matrix) -> tuple[list[int], list[int]]:
-    """Return the parameters to which the cost does not respond at theta, and those along which it still falls.
+class Silent(NamedTuple):
+    """Parameters to which the cost does not respond, along which it still falls, and around which all runs fail."""
+
+    dead: list[int]
+    falling: list[int]
+    blind: list[int]
+
+
+def silent(problem: Problem, theta: Vector, H: Matrix) -> Silent:
+    """Return the parameters that are at no minimum at theta, as far as a step of each can show it.
 
     Parameters
     ----------
     H : ndarray, shape (n_par, n_par)
-        Second derivatives of the cost at theta. Parameters with NaN there were left out, and are not asked for.
+        Second derivatives of the cost at theta, NaN where they could not be taken.
+
+    Notes
+    -----
+    A run that fails says nothing of how the cost responds: the other side decides.
     """
     size = sizes(problem, theta)
-    asked = problem.moving & ~np.isnan(np.diag(H))
+    asked = problem.moving & ~(problem.noise_scales & (theta == 0))
     if problem.is_least_squares:
         J, r = problem.jacobian(theta), problem.residuals(theta)
         moved = np.sqrt(np.einsum("ij,ij->j", J, J)) * size
@@ -49,15 +62,18 @@ def silent(problem: Problem, theta: Vector, H: Matrix) -> tuple[list[int], list[
         suspected = moved <= level
     else:
         moves = 0.5 * np.abs(np.diag(H)) * size**2 + np.abs(problem.gradient(theta)) * size
-        suspected = moves <= 1e3 * _noise(problem, theta)
-    dead, falling = [], []
-    for j in np.flatnonzero(suspected & asked):
-        change = changes(problem, theta, int(j), _PROBE * size[j])
-        if change.size and change.min() < -_noise(problem, theta):
-            falling.append(int(j))
-        elif not change.size or change.max() <= _noise(problem, theta):
-            dead.append(int(j))
-    return dead, falling
+        suspected = ~(moves > 1e3 * _noise(problem, theta)) | ~np.isfinite(np.diag(H))
+    found = Silent([], [], [])
+    for j in map(int, np.flatnonzero(suspected & asked)):
+        change = changes(problem, theta, j, _PROBE * size[j])
+        seen = change[np.isfinite(change)]
+        if change.size and not seen.size:
+            found.blind.append(j)
+        elif seen.size and seen.min() < -_noise(problem, theta):
+            found.falling.append(j)
+        elif not seen.size or seen.max() <= _noise(problem, theta):
+            found.dead.append(j)
+    return found
 
 
 def _noise(problem: Problem, theta: Vector) -> float:
@@ -76,6 +92,13 @@ def changes(problem: Problem, theta: Vector, j: int, step: float) -> Vector:
         if trial[j] != theta[j]:
             found.append(problem.cost(trial) - here)
     return np.array(found)
+
+
+def pushed(problem: Problem, theta: Vector, H: Matrix, g: Vector) -> list[int]:
+    """Return the parameters along which a number falls to where runs fail, so that there are no second derivatives."""
+    promise = np.abs(g) * _PROBE * sizes(problem, theta)
+    edge = ~np.isfinite(np.diag(H)) & problem.moving & ~(problem.noise_scales & (theta == 0))
+    return [int(j) for j in np.flatnonzero(edge & (promise > max(_PUSHED, 1e3 * _noise(problem, theta))))]
 
 
 def lost_rank(problem: Problem, spectra: Spectra, free: BoolVector) -> bool:

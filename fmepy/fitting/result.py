@@ -12,12 +12,11 @@ import pandas as pd
 
 from fmepy.costs.solver_error import told_error
 from fmepy.errors import ArgumentError, listed
+from fmepy.fitting.summary import COLUMNS, ModFitSummary, told_noise
 from fmepy.numerics.covariance import Spectrum, correlation_of
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.scales import marked, marked_covariance
-from fmepy.results.printing import coefficient_cells, coefficient_table, fixed_matrix, significant
-from fmepy.results.tables import Part, Shown, as_html, table, wrapped
-from fmepy.results.writing import LEGEND, as_latex, as_markdown, marks
+from fmepy.results.tables import Part, Shown, as_html, wrapped
 from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from fmepy.costs.said_noise import SaidNoise
     from fmepy.fitting.optima import MultiStart
     from fmepy.fitting.predict import Prediction
-
-_COLUMNS = ["Estimate", "Std. Error", "t value", "Pr(>|t|)"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # no slots: its tables are made when they are first asked for
@@ -109,6 +106,8 @@ class ModFit(Shown):
     error_estimated : bool
         True if the variance of the errors was estimated with the parameters, by ``ssr / n``. `rank`, `aic` and `bic` do
         not count it (R's AIC of an nls fit does, and is larger by 2).
+    noise_scales : tuple of str
+        Parameters that scale noise and were estimated from the data, as a scored cost declares them.
     noise : SaidNoise or None
         What was said of the noise of readings, for `predict`; None of a sum of squares, and of a function.
 
@@ -160,6 +159,7 @@ class ModFit(Shown):
     noise: SaidNoise | None = field(default=None, repr=False)
     error_estimated: bool = field(default=False, repr=False)
     first_failure: str = field(default="", repr=False)
+    noise_scales: tuple[str, ...] = field(default=(), repr=False)
 
     @cached_property
     def par(self) -> pd.Series:
@@ -296,7 +296,7 @@ class ModFit(Shown):
         tail = ndtr(-np.abs(t)) if np.isnan(df) or self.is_scalar else stdtr(df, -np.abs(t)) if df > 0 else t * np.nan
         variance = self.ssr / df if df > 0 else np.nan
         return ModFitSummary(
-            par=pd.DataFrame(np.column_stack([est, se, t, 2 * tail]), index=names, columns=_COLUMNS),
+            par=pd.DataFrame(np.column_stack([est, se, t, 2 * tail]), index=names, columns=COLUMNS),
             cov_unscaled=unscaled,
             cov_scaled=scaled,
             correlation=pd.DataFrame(correlation_of(unscaled.to_numpy()), index=names, columns=names),
@@ -312,6 +312,7 @@ class ModFit(Shown):
             with_prior=self.with_prior,
             no_covariance=" was asked for." if not cov or self.hessian is None else f": {self.message}",
             solver_note=told_error(self.solver_error),
+            noise_note=told_noise(self.names, est, se, self.noise_scales) if cov else "",
             at_bound=self.at_bound,
         )
 
@@ -376,125 +377,3 @@ class ModFit(Shown):
         verdict = "converged" if self.converged else "NOT converged"
         head = f"ModFit by {self.method} ({self.engine}): {cost}, {verdict}"
         return [head, Part(values, as_html(self.summary().shown())), wrapped(self.message)]
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ModFitSummary(Shown):
-    """R's summary of a fit.
-
-    Attributes
-    ----------
-    par : DataFrame
-        Estimate, Std. Error, t value, Pr(>|t|); normal instead of t where there are no degrees of freedom (-2 log L).
-    cov_unscaled, cov_scaled, correlation : DataFrame
-    residualVariance, sigma, modVariance : float
-        ``ssr / df``, its square root, ``ssr / n``.
-    df : (int, float)
-        Number of parameters, residual degrees of freedom.
-    residuals : Series
-    info : bool
-        True if the fit converged.
-    niter : int
-    stopmess : str
-    no_covariance : str
-        Why there is none, where there is none.
-    solver_note : str
-        What is to be said of the solver's error, if anything.
-    at_bound : tuple of str
-        Parameters on a bound: no standard error, t and p.
-    """
-
-    par: pd.DataFrame
-    cov_unscaled: pd.DataFrame
-    cov_scaled: pd.DataFrame
-    correlation: pd.DataFrame
-    residualVariance: float
-    sigma: float
-    modVariance: float
-    df: tuple[int, float]
-    residuals: pd.Series
-    info: bool
-    niter: int
-    stopmess: str
-    minus2loglik: float
-    with_prior: bool
-    no_covariance: str = ""
-    solver_note: str = ""
-    at_bound: tuple[str, ...] = ()
-
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The table of estimates."""
-        return self.par
-
-    def _tail(self) -> str:
-        if np.isnan(self.modVariance):
-            return f"-2 log likelihood: {significant(self.minus2loglik, 7)}"
-        line = f"Residual standard error: {significant(self.sigma, 4)} on {self.df[1]:g} degrees of freedom"
-        if self.with_prior:
-            line += (
-                "\n(with a prior: residuals are read in units of their errors, standard errors are not scaled by this)"
-            )
-        return line
-
-    def shown(self, stars: bool = False) -> list[str | Part]:
-        """Return the coefficients as R prints them, the residual error, correlations, and what to hold in mind."""
-        names = [str(n) for n in self.par.index]
-        coefficients = coefficient_table(names, self.par.to_numpy(), _COLUMNS)
-        cells = pd.DataFrame(coefficient_cells(self.par.to_numpy()), index=names, columns=_COLUMNS)
-        if stars:
-            cells[""] = marks(self.par.iloc[:, 3].tolist())
-        html = table(self.par, "{:.4g}").html
-        parts: list[str | Part] = ["Parameters:", Part(coefficients, html, cells), *([LEGEND] if stars else [])]
-        parts += ["", self._tail()]
-        if self.at_bound:
-            parts += [wrapped(self._of_bounds())]
-        if np.isfinite(self.correlation.to_numpy()).any():
-            matrix = fixed_matrix(names, self.correlation.to_numpy())
-            parts += ["", "Parameter correlation:", table(self.correlation, "{:.4g}")._replace(text=matrix)]
-        else:
-            parts += ["", wrapped(f"No covariance{self.no_covariance}")]
-        if not self.info:
-            parts += ["", wrapped(f"NOT converged: {self.stopmess}")]
-        if self.solver_note and (self.info or self.solver_note not in self.stopmess):
-            parts += ["", wrapped(self.solver_note)]
-        return [*parts, ""]
-
-    def to_markdown(self, *, stars: bool = False) -> str:
-        r"""Return the summary in Markdown.
-
-        Parameters
-        ----------
-        stars : bool
-            Mark significance behind the p-values, as R does.
-
-        Examples
-        --------
-        >>> from fmepy import modFit
-        >>> x = np.arange(6.0)
-        >>> fit = modFit(lambda p: p["a_0"] + p["b"] * x - [1.1, 1.9, 3.2, 3.9, 5.1, 6.0], {"a_0": 0.0, "b": 1.0})
-        >>> print("\n".join(fit.summary().to_markdown(stars=True).splitlines()[2:6]))
-        |      | Estimate | Std. Error | t value | Pr(\>\|t\|) |        |
-        | ---- | -------: | ---------: | ------: | ----------: | ------ |
-        | a\_0 |  1.04762 |    0.09761 |   10.73 |    0.000427 | \*\*\* |
-        | b    |  0.99429 |    0.03224 |   30.84 |    6.59e-06 | \*\*\* |
-        """
-        return as_markdown(self.shown(stars))
-
-    def to_latex(self, *, caption: str | None = None, label: str | None = None, stars: bool = False) -> str:
-        """Return the summary in LaTeX; no package is needed.
-
-        Parameters
-        ----------
-        caption, label : str, optional
-            Given, all stands in a ``table`` that floats.
-        stars : bool
-            Mark significance behind the p-values, as R does.
-        """
-        return as_latex(self.shown(stars), caption, label)
-
-    def _of_bounds(self) -> str:
-        return (
-            f"NA: {', '.join(self.at_bound)} on a bound, where t and p have no meaning; the standard errors of the "
-            "others hold for a value fixed there."
-        )

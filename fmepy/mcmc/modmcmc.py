@@ -79,8 +79,9 @@ def modMCMC(
         The start. A table of several rows gives every chain its own (for ensembles also: every member).
     jump : None, number, sequence, dict by name, matrix, table, or function
         Standard deviations of the proposal (negative: 0.1 \|p\|), or its covariance (a table is matched by its labels),
-        such as ``fit.cov_scaled * 2.4**2 / n_par``. None: 0.1 \|p\|, a hundredth of the box (or 0.1) where p is 0. A
-        function ``jump(p)`` returns the next point, symmetrically; ``jump(p, rng)`` gets the random numbers to use.
+        such as ``fit.cov_scaled * 2.4**2 / n_par``. None: 0.1 \|p\|, a hundredth of the box (or 0.1) where p is 0; NaN,
+        as for a parameter on a bound of the fit, is the same, with a warning. A function ``jump(p)`` returns the next
+        point, symmetrically; ``jump(p, rng)`` gets the random numbers to use.
         For ensembles it says how far the members start apart.
     lower, upper : number, sequence, or dict by name
         Bounds; None and NaN mean none. Outside, `f` is not called. A cost's own bounds hold unless told otherwise.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,10 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
 from fmepy.numerics.differences import magnitudes
-from fmepy.parameters.covariance import as_covariance
+from fmepy.parameters.covariance import checked_covariance, in_order, labels_of
 from fmepy.parameters.named import Parameters, check_names
-from fmepy.types import Matrix, Vector
+from fmepy.parameters.names import normal_name
+from fmepy.types import BoolVector, Matrix, Vector
 
 _DEFAULT = 0.1  # FME's: a tenth of the parameter
 
@@ -70,8 +72,13 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     ----------
     jump : None, number, sequence, dict or Series by name, matrix, table, or callable
         None: standard deviations 0.1 |p|, see `default_sd`. A number or a vector: standard deviations, negative ones
-        replaced by the default. A matrix: the covariance; a table is matched by its labels. A callable gives the next
-        point.
+        replaced by the default. A matrix: the covariance; a table is matched by its labels, and may be of more
+        parameters. A callable gives the next point.
+
+    Warns
+    -----
+    UserWarning
+        `jump` is NaN for some parameters, as a fit's covariance is for those on a bound: they take the default.
 
     Raises
     ------
@@ -91,9 +98,10 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     sd = default_sd(theta0, lower, upper)
     if jump is None:
         return np.diag(sd)
+    given: Any
     if isinstance(jump, pd.DataFrame):
-        return _factor_of(jump, names)
-    if isinstance(jump, (Mapping, pd.Series)):
+        given = in_order(_of_these(jump, names), names, "jump")
+    elif isinstance(jump, (Mapping, pd.Series)):
         given = _labelled_vector(jump, names)
     else:
         try:
@@ -101,13 +109,17 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
         except (TypeError, ValueError):
             raise ArgumentError(f"`jump` must hold numbers, or be a function; got {jump!r}.") from None
     if given.ndim == 2:
-        return _factor_of(given, names)
+        C = in_order(given, names, "jump")
+        blank = _blank(C.diagonal(), names)
+        C = np.where(blank[:, None] | blank, np.diag(sd**2), C)
+        return np.asarray(np.linalg.cholesky(checked_covariance(C, names, "jump")), dtype=np.float64)
     if given.ndim > 2 or given.size not in (1, len(names)):
         raise ArgumentError(
             f"`jump` has shape {given.shape} for {len(names)} parameters ({listed(names)}). Give one standard "
             "deviation, one for each, or a covariance matrix."
         )
     given = np.broadcast_to(given.reshape(-1), (len(names),))
+    given = np.where(_blank(given, names), sd, given)
     if not np.all(np.isfinite(given)) or np.any(given == 0):
         raise ArgumentError(
             f"`jump` has the standard deviations {given.tolist()}; one that is 0 never moves its parameter. Leave the "
@@ -116,8 +128,26 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     return np.diag(np.where(given < 0, sd, given))
 
 
-def _factor_of(jump: Any, names: Sequence[str]) -> Matrix:
-    return np.asarray(np.linalg.cholesky(as_covariance(jump, names, "jump")), dtype=np.float64)
+def _of_these(jump: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return the part of a covariance that is of `names`: a fit may have had more parameters than the chain."""
+    place = {normal_name(k): k for k in labels_of(jump) or ()}
+    wanted = [place.get(normal_name(n)) for n in names]
+    return jump.loc[wanted, wanted] if None not in wanted and set(wanted) <= set(jump.index) else jump
+
+
+def _blank(given: Vector, names: Sequence[str]) -> BoolVector:
+    """Tell for which parameters there is no number, and warn of them."""
+    blank = np.isnan(given)
+    if blank.any():
+        these = [n for n, b in zip(names, blank, strict=True) if b]
+        warnings.warn(
+            f"modMCMC: `jump` has no number for {listed(these)}, as the covariance of a fit has none for a parameter "
+            "on a bound: the first proposals of it have the default standard deviation (0.1 |p|), independent of the "
+            "others.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return blank
 
 
 def _labelled_vector(jump: Any, names: Sequence[str]) -> Vector:

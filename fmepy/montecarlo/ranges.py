@@ -14,7 +14,6 @@ J. Stat. Softw. 33(3). FME: sensRange.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import as_rng
+from fmepy.costs.noise import places_of_variances
 from fmepy.errors import ArgumentError, check_choice, listed, repeated
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, counted_runs, statistics
@@ -251,7 +251,7 @@ class SensRange(Framed):
     def _sampled_variances(self, table: pd.DataFrame, rng: np.random.Generator) -> dict[str, Vector]:
         columns = [str(c) for c in table.columns]
         values = table.to_numpy(dtype=float)
-        of = {v: places for v in self.var if (places := _places_of(v, columns))}
+        of = {v: places for v in self.var if (places := places_of_variances(v, columns))}
         if not of and "var_model" in columns:
             of = {v: [columns.index("var_model")] for v in self.var}
         if not of:
@@ -315,13 +315,6 @@ class SensRange(Framed):
         if self._summary is not None:
             raise ArgumentError("The runs were not kept (keep='summary'); .summary().plot() draws their bands.")
         return plot_runs(self, which=which, xyswap=xyswap, axes=axes, **kwargs)
-
-
-def _places_of(variable: str, columns: Sequence[str]) -> list[int]:
-    """Return the columns that hold variances of a variable: its own, or those of the parts of a sum."""
-    own = [j for j, c in enumerate(columns) if c == f"var_{variable}"]
-    part = re.compile(re.escape(f"var_{variable}") + r"\[\d+\]")
-    return own or [j for j, c in enumerate(columns) if part.fullmatch(c)]
 
 
 def _number(value: Any, name: str) -> float:

@@ -32,6 +32,11 @@ def as_covariance(given: Any, names: Sequence[str], argument: str) -> Matrix:
     ParameterError
         It is missing, has another shape or other labels, is not symmetric, or not positive definite.
     """
+    return checked_covariance(in_order(given, names, argument), names, argument)
+
+
+def in_order(given: Any, names: Sequence[str], argument: str) -> Matrix:
+    """Return a square matrix in the order of `names`, whatever is in it."""
     if given is None:
         raise ParameterError(f"`{argument}` is missing: give the covariance of the parameters.")
     labels = labels_of(given)
@@ -52,11 +57,11 @@ def as_covariance(given: Any, names: Sequence[str], argument: str) -> Matrix:
         raise ParameterError(
             f"`{argument}` has shape {C.shape}; {n} parameters ({listed(names)}) need ({n}, {n}).{advice}"
         )
-    _check_covariance(C, names, argument)
-    return 0.5 * (C + C.T)
+    return C
 
 
-def _check_covariance(C: Matrix, names: Sequence[str], argument: str) -> None:
+def checked_covariance(C: Matrix, names: Sequence[str], argument: str) -> Matrix:
+    """Return a covariance that is symmetric to the last digit; ParameterError where it is none."""
     if not np.all(np.isfinite(C)):
         blank = [k for k, row in zip(names, C, strict=True) if not np.isfinite(row).any()] or names
         raise ParameterError(
@@ -90,3 +95,4 @@ def _check_covariance(C: Matrix, names: Sequence[str], argument: str) -> None:
             f"{len(names)}; of the correlation matrix {values[0]:.3g}), in the direction of {listed(involved)}. "
             "They are perfectly correlated, or the matrix is not a covariance."
         )
+    return 0.5 * (C + C.T)

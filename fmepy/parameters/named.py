@@ -87,8 +87,8 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
 
     Parameters
     ----------
-    p : dict, Series, one-row table, sequence, number, lmfit.Parameters, list of names, or None
-        Names (and None for all) need `own`.
+    p : dict, Series, one-row table, sequence, number, lmfit.Parameters, a fit, list of names, or None
+        Names (and None for all) need `own`; of a fit the estimates are taken.
     own : Series, optional
         The parameters that a fmepy model or cost has; names are checked against it and their values are the default.
     argument : str
@@ -104,6 +104,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
             raise ParameterError(f"`{argument}` is missing. Give the start: a dict of names and values, or a sequence.")
         _refuse_differing(own.attrs.get(DIFFERING, ()), own, f"`{argument}=None` means all parameters, but")
         return Parameters(tuple(map(str, own.index)), own.to_numpy(dtype=float, copy=True))
+    p = estimates_of(p)
     if _is_lmfit(p):
         return _from_lmfit(p, own, argument)
     if isinstance(p, pd.DataFrame):
@@ -115,8 +116,6 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
         p = p.iloc[0]
     if isinstance(p, str):
         p = [p]
-    if isinstance(getattr(p, "par", None), pd.Series) and not isinstance(p, pd.Series):
-        raise ParameterError(f"`{argument}` is a {type(p).__name__}, a result. Pass the parameters in it: fit.par.")
     if isinstance(p, (Mapping, pd.Series)):
         names = tuple(str(k) for k in (p.index if isinstance(p, pd.Series) else p))
         values = _finite(list(p), names, argument) if isinstance(p, pd.Series) else _finite(p.values(), names, argument)
@@ -142,6 +141,13 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
             f"names; its parameters are {listed(own.index)}."
         )
     return _checked(names, _finite(items, names, argument), True, argument)
+
+
+def estimates_of(p: Any) -> Any:
+    """Return the estimates of a fit (those of lmfit with what is fixed and tied there); anything else as it is."""
+    if isinstance(p, pd.Series) or not isinstance(getattr(p, "par", None), pd.Series):
+        return p
+    return p.par if getattr(p, "tied", None) is None else p.to_lmfit().params
 
 
 def values_by_name(own: pd.Series, names: Sequence[str]) -> Vector:
@@ -333,15 +339,81 @@ class Prior:
         True if the whole prior is of that kind.
     constant : float
         ``minus2log(theta) - sum of squares of those residuals`` when `all_normal`.
-    parts : tuple of (int, callable) or None
-        Position and log density of every parameter, where they are independent; None of a function of them all.
+    parts : tuple of Density or None
+        That of every parameter, where they are independent; None of a function of them all.
     """
 
     minus2log: Callable[[Vector], float]
     normal: tuple[tuple[int, float, float], ...]
     all_normal: bool
     constant: float
-    parts: tuple[tuple[int, Callable[[float], float]], ...] | None = None
+    parts: tuple[Density, ...] | None = None
+
+    def narrowed(self, lower: Vector, upper: Vector, names: Sequence[str]) -> tuple[Vector, Vector]:
+        """Return bounds that lie inside the support of the prior; ParameterError where nothing is left to fit."""
+        lower, upper = lower.copy(), upper.copy()
+        for d in self.parts or ():
+            low, high = max(lower[d.at], d.lower), min(upper[d.at], d.upper)
+            if not low < high:
+                raise ParameterError(
+                    f"The bounds of {names[d.at]!r}, [{lower[d.at]:g}, {upper[d.at]:g}], and the support of its prior, "
+                    f"[{d.lower:g}, {d.upper:g}], leave nothing to fit. Change one of them."
+                )
+            lower[d.at], upper[d.at] = low, high
+        return lower, upper
+
+    def check_support(self, values: Vector, names: Sequence[str], *, argument: str = "p") -> None:
+        """Raise a ParameterError if a start lies outside the support of its prior."""
+        for d in self.parts or ():
+            if not d.lower <= values[d.at] <= d.upper:
+                raise ParameterError(
+                    f"`{argument}`: the start of {names[d.at]!r} is {values[d.at]:g}, outside the support of its "
+                    f"prior, [{d.lower:g}, {d.upper:g}]. Move the start inside, or give a wider prior."
+                )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Density:
+    """The prior of one parameter, which does not depend on the others.
+
+    Attributes
+    ----------
+    at : int
+        Position of the parameter.
+    log : callable
+        ``log(value) -> float``, the log density.
+    lower, upper : float
+        Its support; a finite end has a density, neither zero nor infinite.
+    width : float
+        What counts as its width, positive: between its quartiles; infinite if it does not say.
+    """
+
+    at: int
+    log: Callable[[float], float]
+    lower: float
+    upper: float
+    width: float
+
+    @classmethod
+    def of(cls, at: int, name: str, distribution: Any) -> Density:
+        """Return the density of a frozen distribution of scipy.stats, or of what has the same methods."""
+        support, quantile = getattr(distribution, "support", None), getattr(distribution, "ppf", None)
+        try:
+            lower, upper = (-np.inf, np.inf) if support is None else map(float, support())
+            width = np.inf if quantile is None else float(quantile(0.75)) - float(quantile(0.25))
+        except (TypeError, ValueError):
+            raise ParameterError(f"`prior`: that of {name!r} must be a distribution of one number.") from None
+        if not lower < upper:
+            raise ParameterError(
+                f"`prior`: the distribution of {name!r} has no support ([{lower:g}, {upper:g}]); look at its arguments."
+            )
+        # an end where the density is zero or infinite, or where rounding makes it so, is no place for a search
+        inward = 1e-12 * (width if 0 < width < np.inf else 1.0)
+        if np.isfinite(lower) and not np.isfinite(distribution.logpdf(lower)):
+            lower += max(inward, 1e-15 * abs(lower))
+        if np.isfinite(upper) and not np.isfinite(distribution.logpdf(upper)):
+            upper -= max(inward, 1e-15 * abs(upper))
+        return cls(at, distribution.logpdf, lower, upper, width if width > 0 else np.inf)
 
 
 def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
@@ -369,6 +441,7 @@ def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
                 f"`prior`: {parameters.names[i]!r} has {d!r}; a frozen scipy.stats distribution is "
                 "needed, such as scipy.stats.norm(0.6, 0.1)."
             )
+    each = tuple(Density.of(i, parameters.names[i], d) for i, d in parts)
     normal = tuple(
         (i, float(d.mean()), float(d.std()))
         for i, d in parts
@@ -379,5 +452,4 @@ def as_prior(prior: Any, parameters: Parameters) -> Prior | None:
         return float(sum(-2.0 * float(d.logpdf(theta[i])) for i, d in parts))
 
     constant = sum(np.log(2 * np.pi * sd**2) for _, _, sd in normal)
-    each = tuple((i, d.logpdf) for i, d in parts)
     return Prior(minus2log, normal, len(normal) == len(parts), float(constant), each)

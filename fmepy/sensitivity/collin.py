@@ -19,12 +19,13 @@ from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
 from fmepy.sensitivity.collinearity import Normalised, collinearities, membership, subset_blocks
 from fmepy.sensitivity.sensfun import SensFun
-from fmepy.types import Matrix
+from fmepy.types import BoolVector, Matrix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+_OUT_OF_NOISE = 10.0  # times its noise a sensitivity has to be somewhere, else its direction is not known
 _SHOWN = 60  # rows of a printed table; more are cut in the middle
 
 
@@ -147,7 +148,8 @@ def collin(
     Warns
     -----
     UserWarning
-        Parameters without any influence: every set with one of them has collinearity infinite. Sizes left out.
+        Parameters without any influence, or none that stands out of the noise of the differences (``sensfun.noise``):
+        every set with one of them has collinearity infinite. Sizes left out.
 
     See Also
     --------
@@ -184,7 +186,6 @@ def collin(
     1.456
     """
     names, S = sensitivities_of(sensfun, which)
-    warn_of_zeros(names, S)
     matrix = Normalised(S)
     n_par = len(names)
     if parset is not None:
@@ -257,8 +258,12 @@ def _ranges(sizes: Sequence[int]) -> str:
 
 
 def sensitivities_of(sensfun: Any, which: Any) -> tuple[list[str], Matrix]:
-    """Return names and matrix of sensitivities, the rows of the variables `which` alone."""
+    """Return names and matrix of sensitivities, the rows of the variables `which` alone.
+
+    Columns that do not stand out of their noise are zero; a warning names parameters without influence.
+    """
     names, S, labels = _parts(sensfun)
+    noise = sensfun.noise if isinstance(sensfun, SensFun) and sensfun.noise is not None else np.zeros(S.shape)
     if S.ndim != 2 or S.shape[1] == 0 or S.shape[0] == 0:
         raise ArgumentError(
             f"`sensfun` has shape {S.shape}; sensitivities are a table with one row per output and one column per "
@@ -268,11 +273,14 @@ def sensitivities_of(sensfun: Any, which: Any) -> tuple[list[str], Matrix]:
         if labels is None:
             raise ArgumentError("`which` selects variables, but `sensfun` is a plain matrix without a column 'var'.")
         wanted = chosen(which, list(dict.fromkeys(labels)), "which", "variable", is_set=True)
-        S = S[np.isin(labels, wanted)]
+        rows = np.isin(labels, wanted)
+        S, noise = S[rows], noise[rows]
     bad = np.flatnonzero(~np.isfinite(S).all(axis=0))
     if bad.size:
         raise ArgumentError(f"`sensfun`: the column {names[bad[0]]!r} holds values that are not finite.")
-    return names, S
+    lost: BoolVector = np.all(np.abs(S) <= _OUT_OF_NOISE * noise, axis=0)
+    _warn_of_zeros(names, S, noise, lost)
+    return names, np.where(lost, 0.0, S)
 
 
 def _parts(sensfun: Any) -> tuple[list[str], Matrix, NDArray[Any] | None]:
@@ -300,14 +308,23 @@ def _matrix(table: Any) -> Matrix:
         ) from None
 
 
-def warn_of_zeros(names: Sequence[str], S: Matrix) -> None:
+def _warn_of_zeros(names: Sequence[str], S: Matrix, noise: Matrix, lost: BoolVector) -> None:
     """Warn of parameters without any influence, by name."""
-    zero = [n for n, is_zero in zip(names, np.all(S == 0, axis=0).tolist(), strict=True) if is_zero]
-    if zero:
-        one = len(zero) == 1
+    zero = np.all(S == 0, axis=0)
+    for these, what in (
+        (zero, "are all zero"),
+        (lost & ~zero, "do not stand out of their own noise and count as zero"),
+    ):
+        if not these.any():
+            continue
+        one = these.sum() == 1
+        least = ""
+        if what[0] == "d":
+            j = int(np.flatnonzero(these)[0])
+            least = f" (of {names[j]!r} at most {np.abs(S[:, j]).max():.1e}, noise {noise[:, j].max():.1e})"
         warnings.warn(
-            f"The sensitivities to {listed(zero)} are all zero: {'it' if one else 'they'} cannot be identified, alone "
-            "or with others.",
+            f"The sensitivities to {listed(n for n, t in zip(names, these.tolist(), strict=True) if t)} {what}{least}: "
+            f"{'it' if one else 'they'} cannot be identified, alone or with others.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, SimulationError
-from fmepy.numerics.differences import derivatives, magnitudes, measured_noise, roomy_steps
+from fmepy.numerics.differences import NOISE_FREE, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel import spread
 from fmepy.types import Matrix, Vector
+
+_ROUNDING = 4e-16  # of a difference, relative to what is subtracted
+_FAINT = 100.0  # times its noise: below that a derivative is looked at once more
+_LONG = 1e-2  # of a parameter's size
+_SMALL = 1e-4  # of an output's size, by which it changes if a parameter does by its own
 
 Function = Callable[[Vector], Vector]
 Box = tuple[Vector, Vector]  # lower and upper bounds
@@ -25,10 +30,47 @@ class Derivatives:
     ----------
     matrix : ndarray, shape (n_row, n_par)
     method : str
+    noise : ndarray, shape (n_row, n_par)
+        What each of them may be in error by, about: of differences the noise of the function over the step, of exact
+        ones a last digit of the output for a change of the parameter by its size.
     """
 
     matrix: Matrix
     method: str
+    noise: Matrix
+
+
+def of_its_own(
+    own: Callable[[Vector], Matrix], theta: Vector, values: Vector, size: Vector, box: Box, method: str,
+    tolerance: float | None,
+) -> Derivatives:  # fmt: skip
+    """Return the derivatives that a model or a cost takes itself.
+
+    Parameters
+    ----------
+    own : callable
+        ``own(theta)``, shape (n_row, n_par).
+    size : ndarray, shape (n_row,)
+        What counts as one unit of each value.
+    tolerance : float or None
+        None for exact ones, which are rounded in the last digit of the output, for a change of the parameter by its
+        size. Of differences the tolerance of their runs: a solver's error depends on every parameter. Columns that are
+        small are also taken once more where their parameters are moved a little: what is real is about the same there.
+    """
+    matrix, size = own(theta), np.where(size > 0, size, 1.0)
+    noise = _over(_ROUNDING * np.abs(values), np.abs(theta))
+    width = magnitudes(theta, *box)
+    faint = (np.abs(matrix) * width <= _SMALL * size[:, None]).all(axis=0) & (matrix != 0).any(axis=0)
+    if tolerance is None or not faint.any():
+        return Derivatives(matrix, method, noise)
+    noise = np.maximum(noise, tolerance * size[:, None] / width)
+    beside = np.clip(theta + np.where(faint, _LONG * width, 0.0), *box)
+    try:
+        apart = (own(beside) - matrix)[:, faint] / size[:, None]
+        noise[:, faint] = np.maximum(noise[:, faint], size[:, None] * np.sqrt(np.mean(apart**2, axis=0)))
+    except SimulationError:
+        pass
+    return Derivatives(matrix, method, noise)
 
 
 def forward_differences(
@@ -36,6 +78,7 @@ def forward_differences(
     theta: Vector,
     values: Vector,
     tiny: float,
+    level: Vector,
     names: Sequence[str],
     box: Box,
     *,
@@ -44,18 +87,20 @@ def forward_differences(
 ) -> Derivatives:
     """Return forward differences with the step ``|theta| * tiny``, `tiny` itself where theta is 0.
 
-    `values` is the function at theta. At the upper bound of the `box` the step goes backward.
+    `values` is the function at theta; `level` the size of the numbers that it is computed from, by which it is rounded.
+    At the upper bound of the `box` the step goes backward.
 
     Examples
     --------
     >>> everywhere = np.array([-np.inf]), np.array([np.inf])
     >>> square = lambda p: p**2
-    >>> forward_differences(square, np.array([3.0]), np.array([9.0]), 1e-6, ["a"], everywhere).matrix.round(4)
+    >>> start, there = np.array([3.0]), np.array([9.0])
+    >>> forward_differences(square, start, there, 1e-6, there, ["a"], everywhere).matrix.round(4)
     array([[6.]])
     """
     steps = roomy_steps(np.where(theta == 0, tiny, np.abs(theta) * tiny), *box)
     matrix = _taken(function, theta, steps, box, names, False, values, executor, progress)
-    return Derivatives(matrix, f"forward, tiny={tiny:g}")
+    return Derivatives(matrix, f"forward, tiny={tiny:g}", _over(_ROUNDING * level, steps))
 
 
 def by_fitting_differences(
@@ -63,6 +108,7 @@ def by_fitting_differences(
     theta: Vector,
     values: Vector,
     size: Vector,
+    level: Vector,
     names: Sequence[str],
     box: Box,
     *,
@@ -72,7 +118,13 @@ def by_fitting_differences(
     """Return differences whose step fits the noise of the function, see `fmepy.numerics.differences`.
 
     `values` is the function at theta; `size` is what counts as one unit of each value: noise is measured in these.
-    Where a run on one side fails, or lies outside the `box`, the other side serves.
+    `level` is the size of the numbers that it is computed from, by which it is rounded. Where a run on one side fails,
+    or lies outside the `box`, the other side serves.
+
+    Notes
+    -----
+    A parameter whose differences do not stand out of the noise is asked once more, with a step of a hundredth of its
+    size. What is real stays; of noise there remains as little as the step is longer, which is its noise then.
     """
 
     def one(point: Vector) -> Vector | None:
@@ -88,8 +140,31 @@ def by_fitting_differences(
     smallest = magnitudes(theta, *box) * np.where(theta == 0, 1.0, 1e-3)
     steps = roomy_steps(fitting.step * np.maximum(np.abs(theta), smallest), *box)
     matrix = _taken(function, theta, steps, box, names, fitting.central, values, executor, progress)
+    error = _ROUNDING * level
+    if fitting.noise >= NOISE_FREE:
+        error = np.maximum(error, fitting.absolute * size)
+    noise = _over(error, steps)
+    faint = (np.abs(matrix) <= _FAINT * noise).all(axis=0)
+    long = roomy_steps(_LONG * np.maximum(np.abs(theta), smallest), *box)
+    long = np.where(faint & (long > 2 * steps), long, 0.0)
+    if long.any():
+
+        def evaluate(points: list[Vector]) -> list[Vector | None]:
+            return _evaluated(function, points, executor, progress)
+
+        further = derivatives(evaluate, theta, long, *box, central=True, base=values)
+        for j in np.flatnonzero(long):
+            if further[j] is not None:
+                apart = (matrix[:, j] - further[j]) / size * (steps[j] / long[j])
+                noise[:, j] = np.maximum(error / long[j], size * np.sqrt(np.mean(apart**2)))
+                matrix[:, j] = further[j]
     kind = "central" if fitting.central else "forward"
-    return Derivatives(matrix, f"differences ({kind}, relative step {fitting.step:.1e})")
+    return Derivatives(matrix, f"differences ({kind}, relative step {fitting.step:.1e})", noise)
+
+
+def _over(error: Vector, steps: Vector) -> Matrix:
+    """Return the errors of differences, shape (n_row, n_par); none where a parameter does not move."""
+    return error[:, None] / np.where(steps > 0, steps, np.inf)
 
 
 def _taken(

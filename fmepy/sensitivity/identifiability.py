@@ -26,7 +26,7 @@ from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError
 from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
-from fmepy.sensitivity.collin import sensitivities_of, warn_of_zeros
+from fmepy.sensitivity.collin import sensitivities_of
 from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, subset_blocks
 from fmepy.sensitivity.sensfun import SensFun
 from fmepy.types import Matrix, Vector
@@ -153,7 +153,7 @@ def identifiability(
     Warns
     -----
     UserWarning
-        Parameters without any influence, by name.
+        Parameters without any influence, or none that stands out of the noise of the differences, by name.
 
     See Also
     --------
@@ -187,7 +187,6 @@ def identifiability(
         raise ArgumentError(f"`threshold={threshold!r}` must be above 1, the collinearity of orthogonal parameters.")
     sd = positive_number(sd, "sd")
     names, S = sensitivities_of(sens, which)
-    warn_of_zeros(names, S)
     matrix = Normalised(S)
     sigma, V, vif = inflation(matrix)
     V = V * _signs(V)

@@ -16,10 +16,11 @@ from fmepy.errors import ArgumentError
 from fmepy.models.simulator import Simulator
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
 from fmepy.parameters.selection import chosen
-from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences
+from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences, of_its_own
 from fmepy.types import Matrix, UserBounds, Vector
 
 _OWN_DIFFERENCES = "differences (central, relative step and tolerances chosen by the model)"
+_TIGHTENED = 1e-3  # what a model takes its own differences with, of its relative tolerance
 _TOLD = {True: "exact", False: _OWN_DIFFERENCES, None: "the cost's own Jacobian"}
 
 
@@ -68,13 +69,18 @@ class Runs:
 
     def differences(
         self, run: Callable[[Vector], Vector], theta: Vector, names: Sequence[str], values: Vector, size: Vector,
-        box: tuple[Vector, Vector],
+        box: tuple[Vector, Vector], beside: Vector | float = 0.0,
     ) -> Derivatives:  # fmt: skip
-        """Return derivatives by differences; `size` is what counts as one unit of each value."""
+        """Return derivatives by differences; `size` is what counts as one unit of each value.
+
+        `values` come from `run`, as what is compared with them does; `beside`: numbers that take part in them, and so
+        in how they are rounded.
+        """
+        level = np.abs(values) + np.abs(beside)
         where = {"executor": self.executor, "progress": self.progress}
         if self.tiny is not None:
-            return forward_differences(run, theta, values, self.tiny, names, box, **where)
-        return by_fitting_differences(run, theta, values, size, names, box, **where)
+            return forward_differences(run, theta, values, self.tiny, level, names, box, **where)
+        return by_fitting_differences(run, theta, values, size, level, names, box, **where)
 
 
 # --- models
@@ -93,16 +99,22 @@ def of_model(func: Any, parms: Any, sensvar: Any, senspar: Any, map: Any, user: 
         simulator.keep_within(*box)
         Y, dY = simulator.sensitivities(theta)
         values = Y[:, columns].T.ravel()
-        matrix = dY[:, columns].transpose(1, 0, 2).reshape(-1, theta.size)
-        derivatives = Derivatives(matrix, _TOLD[simulator.exact])
+
+        def own(there: Vector) -> Matrix:
+            slopes = dY if there is theta else simulator.sensitivities(there)[1]
+            return slopes[:, columns].transpose(1, 0, 2).reshape(-1, theta.size)
+
     else:
         run = _Columns(simulator, columns)
         values = run(theta)
     labels = tuple(np.repeat(variables, simulator.x.size).tolist())
     row_x = np.tile(simulator.x, len(variables))
     _check_finite(values, labels, row_x, simulator.x_name)
-    if not exact:
-        size = _sizes(values.reshape(len(variables), -1)).repeat(simulator.x.size)
+    size = _sizes(values.reshape(len(variables), -1)).repeat(simulator.x.size)
+    if exact:
+        tolerance = None if simulator.exact else _TIGHTENED * (simulator.rtol or 0.0)
+        derivatives = of_its_own(own, theta, values, size, box, _TOLD[simulator.exact], tolerance)
+    else:
         derivatives = runs.differences(run, theta, simulator.names, values, size, box)
     _check_finite(derivatives.matrix.sum(axis=1), labels, row_x, simulator.x_name, "The derivative of ")
     return Outputs(
@@ -196,11 +208,18 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: Runs) -> Outpu
     objective.lower[positions], objective.upper[positions] = box
     objective.begin(theta, objective.lower, objective.upper)
     if runs.tiny is None and objective.has_jacobian:
-        J = objective.jacobian(theta)[order][:, positions] / weights[:, None]
-        derivatives = Derivatives(J, _TOLD[objective.exact])
+
+        def own(some: Vector) -> Matrix:
+            full = theta.copy()
+            full[positions] = some
+            return np.asarray(objective.jacobian(full)[order][:, positions] / weights[:, None])
+
+        level = np.abs(values) + np.abs(obs)
+        tolerance = None if objective.exact else _TIGHTENED * 1e-6  # of the default tolerance
+        derivatives = of_its_own(own, start, level, level, box, _TOLD[objective.exact], tolerance)
     else:
         modelled = _Modelled(func, parms, user, positions, order, 1 / weights, obs, objective)
-        derivatives = runs.differences(modelled, start, wanted, values, 1 / weights, box)
+        derivatives = runs.differences(modelled, start, wanted, modelled(start), 1 / weights, box, obs)
     labels = tuple(names[i] for i in order)
     x = objective.x[order]
     return Outputs(tuple(wanted), start, labels, x, x, "x", values, 1 / weights, derivatives)
@@ -253,7 +272,9 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
             "sensitive. Give the model, or a cost with residuals."
         )
     n = len(rows)
-    derivatives = Derivatives(np.asarray(rows, dtype=float)[:, positions], "the cost's expected information")
+    rows = np.asarray(rows, dtype=float)[:, positions]
+    ones, nowhere = np.ones(n), (theta, theta)
+    derivatives = of_its_own(lambda _: rows, theta, ones, ones, nowhere, "the cost's expected information", None)
     even = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
     return Outputs(names, theta, labels, x, x, "x", np.ones(n), np.ones(n), derivatives, even)
 

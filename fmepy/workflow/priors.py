@@ -35,6 +35,14 @@ class ScaledPrior:
     scale: str
     jacobian: bool
 
+    def support(self) -> tuple[float, float]:
+        """Return the lowest and the highest theta that have a density."""
+        low, high = (float(np.clip(p, 0.0, 1.0 if self.scale == "logit" else np.inf)) for p in self.natural.support())
+        with np.errstate(divide="ignore"):
+            if self.scale == "log":
+                return float(np.log(low)), float(np.log(high))
+            return float(np.log(low) - np.log1p(-low)), float(np.log(high) - np.log1p(-high))
+
     def logpdf(self, theta: float) -> float:
         """Return the logarithm of the density."""
         theta = float(theta)

@@ -486,19 +486,19 @@ def test_log_jacobian_makes_transformed_likelihoods_comparable():
     assert flt.loglik + flt.log_jacobian == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_result_in_the_place_of_its_parameters_and_labels_of_another_type_are_told():
+def test_a_fit_stands_for_its_parameters_and_labels_of_another_type_are_refused():
     from fmepy.fitting import modFit
 
     model = DifferenceModel("next(x) = a * x", state={"x": 2.0}, parms={"a": 0.9}, times=[0, 3])
     data = pd.DataFrame({"time": [1, 2, 3] * 2, "firm": [1, 1, 1, 2, 2, 2], "x": [1.7, 1.5, 1.2, 1.9, 1.7, 1.6]})
     cost = FimlofCost(model, data, entity="firm", process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
     fit = modFit(cost)
-    for use in (cost, cost.filter):
-        with pytest.raises(ArgumentError, match=r"`parms` is a ModFit, a result\. Pass the parameters in it: fit\.par"):
-            use(fit)
     flt = cost.filter(fit.par)
-    with pytest.raises(ArgumentError, match=r"`estimated` must be names, or a Series such as fit\.par; got ModFit"):
-        flt.summary(fit)
+    assert cost(fit) == cost(fit.par) == -2 * cost.filter(fit).loglik
+    assert str(flt.summary(fit)) == str(flt.summary(fit.par)) != str(flt.summary())
+    pd.testing.assert_frame_equal(cost.simulate(fit, seed=1), cost.simulate(fit.par, seed=1))
+    with pytest.raises(ArgumentError, match="`estimated` must be names, or a fit; got int"):
+        flt.summary(3)
     with pytest.raises(
         ArgumentError, match=r"`entity='1'` was not filtered\. Did you mean 1, a int64\?|mean 1, a int\?"
     ):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import fmepy as fme
 from fmepy.fitting import modFit
 from fmepy.fitting.methods.registry import METHODS
 from tests.fitting.problems import PROBLEMS
@@ -168,3 +169,93 @@ def test_scoring_tells_its_limit_too():
     fit = modFit(FakeLikelihood(np.random.default_rng(1).normal(3.0, 0.5, size=40)), control={"maxiter": 1})
     assert "control={'maxiter': 10}" in fit.message
     assert not fit.converged
+
+
+# --- exact data, and runs that fail beside the end
+
+T = np.arange(0.0, 11)
+
+
+def exact(p):
+    return p["y0"] * np.exp(-p["k"] * T) - 2 * np.exp(-0.3 * T)
+
+
+@pytest.mark.parametrize("method", ["Marq", "Port", "Newton", "Nelder-Mead", "BFGS", "CG", "L-BFGS-B", "bobyqa"])
+@pytest.mark.parametrize("kind", ["residuals", "modcost", "compiled"])
+def test_exact_data_are_met_by_every_method(method, kind):
+    box = {"lower": 0, "upper": 5} if method == "bobyqa" else {}
+    table = {"time": T, "y": 2 * np.exp(-0.3 * T)}
+    cost = exact
+    if kind == "modcost":
+
+        def cost(p):
+            return fme.modCost({"time": T, "y": p["y0"] * np.exp(-p["k"] * T)}, table)
+
+    elif kind == "compiled":
+        model = fme.OdeModel("d(y)/dt = -k*y", state={"y": "y0"}, parms={"k": 0.3, "y0": 2.0}, times=T)
+        cost = fme.SimulationCost(model, model().iloc[1:])
+    fit = modFit(cost, {"k": 0.2, "y0": 1.0}, method=method, **box)
+    assert fit.converged, fit.message
+    np.testing.assert_allclose(fit.par, [0.3, 2.0], rtol=1e-5)
+
+
+def test_a_search_far_from_exact_data_is_still_no_optimum():
+    fit = modFit(exact, {"k": 0.2, "y0": 1.0}, method="Nelder-Mead", control={"reltol": 1e-2})
+    if np.abs(fit.par / [0.3, 2.0] - 1).max() > 1e-3:
+        assert not fit.converged
+    stuck = modFit(exact, {"k": 0.2, "y0": 1.0}, method="Port", control={"maxiter": 3})
+    assert "standard errors long" in stuck.message
+
+
+def fails_above(limit, f):
+    def g(p):
+        if p["k"] > limit:
+            raise ValueError("beyond")
+        return f(p)
+
+    return g
+
+
+METHODS_OF_NUMBERS = ["Port", "BFGS", "CG", "Newton", "Nelder-Mead"]
+
+
+@pytest.mark.parametrize("method", ["Marq", *METHODS_OF_NUMBERS])
+@pytest.mark.parametrize("number", [False, True])
+@pytest.mark.parametrize("start", [1.0, 1 - 1e-9])
+def test_a_plateau_beside_runs_that_fail_is_no_optimum(method, number, start):
+    if number and method == "Marq":
+        pytest.skip("takes residuals only")
+    flat = fails_above(1.0, lambda p: 6.0 if number else np.array([1.0, 2.0, 3.0]))
+    fit = modFit(flat, {"k": start}, method=method)
+    assert not fit.converged
+    assert "does not respond to 'k' here" in fit.message
+
+
+@pytest.mark.parametrize("method", METHODS_OF_NUMBERS)
+def test_where_all_runs_beside_the_start_fail_nothing_is_claimed(method):
+    def f(p):
+        if abs(p["k"] - 1) > 1e-9:
+            raise ValueError("beyond")
+        return 3.0
+
+    fit = modFit(f, {"k": 1.0}, method=method)
+    assert not fit.converged
+    assert "No derivative to 'k' could be taken" in fit.message
+
+
+@pytest.mark.parametrize("method", METHODS_OF_NUMBERS)
+def test_an_edge_to_which_a_number_falls_is_no_optimum(method):
+    x = np.arange(1.0, 6)
+    fit = modFit(
+        fails_above(1.0, lambda p: float(np.sum((p["k"] * x - 1.7 * x) ** 2)) / 0.01), {"k": 0.9}, method=method
+    )
+    assert fit.par["k"] == pytest.approx(1, abs=1e-3)
+    assert not fit.converged
+    assert "falls along 'k' to where runs fail" in fit.message
+
+
+@pytest.mark.parametrize("method", METHODS_OF_NUMBERS)
+def test_an_optimum_from_a_start_beside_runs_that_fail_is_one(method):
+    x = np.arange(1.0, 6)
+    f = fails_above(1.0, lambda p: float(np.sum((p["k"] * x - 0.7 * x + 0.1 * np.sin(9 * x)) ** 2)) / 0.01)
+    assert modFit(f, {"k": 1.0}, method=method).converged

@@ -9,7 +9,8 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
-from fmepy.fitting import landscape, modFit, profile
+from fmepy.fitting import landscape, modFit, optimum, profile
+from fmepy.fitting.methods.registry import METHODS
 from tests.fitting.test_profiles import DATA, decay, line
 
 
@@ -137,3 +138,39 @@ def test_pictures_and_workers():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(two)).frame, two.frame)
     plt.close("all")
+
+
+def curved(p):
+    return 50 * (p["b"] - p["a"] ** 2) ** 2 + (1 - p["a"]) ** 2 + (p["c"] - p["b"]) ** 2
+
+
+def test_where_a_neighbours_end_is_too_far_the_others_get_the_time_of_a_fit(monkeypatch):
+    monkeypatch.setitem(optimum._WARM, "BFGS", {"maxiter": 2})
+    fit = fme.modFit(curved, {"a": 0.8, "b": 0.8, "c": 0.8})
+    found = fme.landscape(curved, {"a": (-1.5, 1.5)}, fit=fit, optimise=True, num=9)
+    assert found.message == ""
+    for a, cost in found.frame.to_numpy():
+        there = fme.modFit(lambda p, a=a: curved({"a": a, **p}), {"b": 0.8, "c": 0.8})
+        assert cost == pytest.approx(there.deviance, abs=1e-6)
+
+
+def test_a_place_where_the_others_do_not_converge_has_the_lowest_cost_and_is_counted(monkeypatch):
+    fit = fme.modFit(curved, {"a": 0.8, "b": 0.8, "c": 0.8})
+    whole = fme.landscape(curved, {"a": (-1.5, 1.5)}, fit=fit, optimise=True, num=9).frame["cost"]
+    monkeypatch.setitem(METHODS["BFGS"].control, "maxiter", 1)
+    found = fme.landscape(curved, {"a": (-1.5, 1.5)}, fit=fit, optimise=True, num=9)
+    assert "places the fit of the others did not converge; the cost there is the lowest" in found.message
+    assert found.frame["cost"].notna().all()
+    assert (found.frame["cost"] >= whole - 1e-6).all()
+
+
+def test_a_fit_of_exact_data_is_known_again_within_what_its_solver_errs():
+    t = np.arange(0.0, 11)
+    model = fme.OdeModel("d(y)/dt = -k*y", state={"y": "y0"}, parms={"k": 0.3, "y0": 2.0}, times=t)
+    cost = fme.SimulationCost(model, {"time": t[1:], "y": 2 * np.exp(-0.3 * t[1:])})
+    fit = fme.modFit(cost, {"k": 0.2, "y0": 1.0})
+    found = fme.landscape(cost, {"k": (0.2, 0.4)}, fit=fit, optimise=True, num=5)
+    assert found.frame["cost"].notna().all()
+    other = fme.SimulationCost(model, {"time": t[1:], "y": 2.001 * np.exp(-0.3 * t[1:])})
+    with pytest.raises(ArgumentError, match="is not what was fitted"):
+        fme.landscape(other, {"k": (0.2, 0.4)}, fit=fit, num=5)

@@ -187,3 +187,24 @@ def test_scenarios_of_a_function_hand_on_args_and_kwargs() -> None:
     found = fme.scenarios(f, {"one": {}, "two": {"a": 2.0}}, parms={"a": 1.0}, args=([1.0, 2.0],),
                           kwargs={"offset": 5.0})  # fmt: skip
     assert found.frame["y"].tolist() == [6.0, 7.0, 7.0, 9.0]
+
+
+@pytest.mark.parametrize("together", ["one function", "a sum of costs"])
+def test_a_reading_of_a_variable_that_two_parts_observe_is_of_one_of_them(model, together) -> None:
+    """Two instruments: half of the readings have the noise of one, half that of the other."""
+    rng, t = np.random.default_rng(5), np.repeat(TIMES[1:], 8)
+    A = 10 * np.exp(-0.5 * t)
+    tables = [pd.DataFrame({"time": t, "A": A + sd * rng.standard_normal(len(t))}) for sd in (0.1, 1.0)]
+
+    def two(p):
+        return fme.modCost(model(p), tables[1], cost=fme.modCost(model(p), tables[0]))
+
+    cost = two if together == "one function" else sum(fme.SimulationCost(model, table) for table in tables)
+    fit = fme.modFit(cost, {"k": 0.4, "A0": 9.0})
+    chain = fme.modMCMC(cost, fit.par, jump=fit.cov_scaled, var0=fit.var_ms_unweighted, wvar0=1, niter=500, seed=1)
+    assert chain.sig.shape[1] == 2
+    assert chain.sig.columns.is_unique == (together != "one function")
+    band = of(fme.predict(model, chain, reading=True))
+    sds = np.repeat(np.sqrt(fit.var_ms_unweighted.to_numpy()), 50_000)
+    z = of(fme.predict(model, fit)).loc[5, "fit"] + sds * rng.standard_normal(100_000)
+    assert band.loc[5, ["lower", "upper"]].tolist() == pytest.approx(np.quantile(z, [0.025, 0.975]).tolist(), rel=0.1)

@@ -17,6 +17,8 @@ from scipy.stats import lognorm, norm
 import fmepy as fme
 from fmepy.errors import ArgumentError, InterruptedWarning, ParameterError
 from fmepy.mcmc import modMCMC, runner
+from fmepy.mcmc.proposals import as_jump
+from fmepy.parameters.named import as_parameters
 from tests.mcmc.problems import cases, monod_residuals, normal3, two_monods
 
 START = {"mumax": 0.145, "ks": 49.0}
@@ -385,10 +387,11 @@ def test_memory_is_bounded_by_outputlength():
     [
         ({"jump": [[1, 2], [2, 1]]}, "not positive definite: its smallest eigenvalue is -1 "),
         ({"jump": [[1, 0.5], [0.1, 1]]}, "not symmetric"),
-        ({"jump": [[1, np.nan], [np.nan, np.nan]]}, "without finite values for 'b': estimated at a bound"),
+        ({"jump": [[1, np.nan], [np.nan, 1]]}, "without finite values"),
+        ({"jump": [[1, np.inf], [np.inf, np.inf]]}, "without finite values for 'b'"),
         ({"jump": [1, 2, 3]}, r"shape \(3,\) for 2 parameters"),
         ({"jump": [1, 0]}, "one that is 0 never moves"),
-        ({"jump": [1, np.nan]}, "never moves"),
+        ({"jump": [1, np.inf]}, "never moves"),
         ({"jump": {"a": 1}}, "nothing for 'b'"),
         ({"jump": {"a": 1, "c": 1}}, "no parameter 'c'"),
         ({"jump": lambda p: p, "updatecov": 10}, "`updatecov` adapts a covariance, but `jump` is a function"),
@@ -556,12 +559,57 @@ def test_importing_the_room_loads_neither_matplotlib_nor_emcee():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_covariance_that_says_nothing_of_one_parameter_names_it():
-    jump = pd.DataFrame([[1.0, np.nan], [np.nan, np.nan]], index=["a", "sd"], columns=["a", "sd"])
-    with pytest.raises(ArgumentError, match=r"without finite values for 'sd'.*jump\.loc\[name, name\]"):
-        modMCMC(square, {"a": 1.0, "sd": 0.0}, jump=jump, niter=5)
-    jump.loc["sd"] = jump["sd"] = 0.0
-    jump.loc["sd", "sd"] = 0.01
-    assert modMCMC(square, {"a": 1.0, "sd": 0.0}, jump=jump, niter=5, seed=1).pars.shape == (5, 2)
-    with pytest.raises(ArgumentError, match="give standard deviations instead"):
-        modMCMC(square, {"a": 1.0, "sd": 0.0}, jump=jump * np.nan, niter=5)
+# --- a covariance of a fit with a parameter on a bound
+
+
+def on_a_bound():
+    x = np.arange(1.0, 9.0)
+    y = 2.0 + 0.5 * x + np.array([0.1, -0.2, 0.1, 0.0, -0.1, 0.2, -0.1, 0.0])
+
+    def f(p):
+        return p["a"] + p["b"] * x - p["c"] * x**2 - y
+
+    fit = fme.modFit(f, {"a": 1.0, "b": 1.0, "c": 0.5}, lower={"c": 0.3})
+    assert fit.at_bound == ("c",)
+    return f, fit
+
+
+def test_the_covariance_of_a_fit_with_a_parameter_on_its_bound_is_a_jump():
+    f, fit = on_a_bound()
+    jump = fit.cov_scaled * 2.4**2 / 2
+    with pytest.warns(UserWarning, match="no number for 'c'.*default standard deviation") as told:
+        chain = modMCMC(f, fit.par, jump=jump, var0=fit.ms, lower={"c": 0.3}, niter=600, updatecov=100, seed=1)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert chain.pars["c"].min() >= 0.3
+    assert (chain.pars.std() > 0).all()
+
+
+@pytest.mark.parametrize("order", [["a", "b", "c"], ["c", "a", "b"], ["b", "c"]])
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.filterwarnings("ignore:modMCMC. `jump` has no number")
+def test_what_a_jump_says_nothing_of_is_independent_of_the_rest(order, labelled):
+    _, fit = on_a_bound()
+    p = as_parameters(fit.par[order])
+    C = fit.cov_scaled if labelled else fit.cov_scaled.loc[order, order].to_numpy()
+    everywhere = np.full(len(order), np.inf)
+    chol = as_jump(C, p, -everywhere, everywhere, p.values)
+    expected = fit.cov_scaled.loc[order, order].copy()
+    expected.loc["c"] = expected.loc[:, "c"] = 0.0
+    expected.loc["c", "c"] = (0.1 * fit.par["c"]) ** 2
+    np.testing.assert_allclose(chol @ chol.T, expected, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("jump", [{"a": 0.3, "b": np.nan}, [0.3, np.nan], [[0.09, np.nan], [np.nan, np.nan]]])
+def test_a_standard_deviation_that_is_not_known_is_the_default_one(jump):
+    p = as_parameters({"a": 1.0, "b": 2.0})
+    with pytest.warns(UserWarning, match="no number for 'b'"):
+        chol = as_jump(jump, p, np.full(2, -np.inf), np.full(2, np.inf), p.values)
+    np.testing.assert_allclose(chol, np.diag([0.3, 0.2]))
+
+
+def test_a_jump_of_another_fit_is_still_refused():
+    _, fit = on_a_bound()
+    p = as_parameters({"a": 1.0, "k": 2.0})
+    with pytest.raises(ArgumentError, match="no parameter 'b'"):
+        as_jump(fit.cov_scaled, p, np.full(2, -np.inf), np.full(2, np.inf), p.values)

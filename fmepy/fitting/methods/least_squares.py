@@ -120,7 +120,7 @@ def _on_plateau(problem: Problem, theta: Vector) -> bool:
         J = problem.jacobian(theta)
     except SimulationError:
         return False
-    return bool(silent(problem, theta, 2 * J.T @ J)[0])
+    return bool(silent(problem, theta, 2 * J.T @ J).dead)
 
 
 def _rounds(

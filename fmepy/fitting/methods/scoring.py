@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import SimulationError
-from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached, second_differences_of
+from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.fitting.response import changes, sizes
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -210,11 +210,9 @@ class _Secants:
 
 
 def _score(problem: Problem, theta: Vector, rough: bool) -> tuple[Vector, Matrix]:
-    u, information = problem.objective.score(theta, rough), problem.objective.information(theta, rough)
+    u, information = problem.objective.score(theta, rough), problem.information(theta, rough)
     if problem.prior is not None:
-        prior = problem.prior.minus2log
-        u = u - 0.5 * problem.objective.differentiate(prior, theta)
-        information = information + 0.5 * second_differences_of(problem, theta)
+        u = u - 0.5 * problem.slope_of_prior(theta)
     if problem.further is not None:
         J = problem.further.jacobian(theta)
         u, information = u - J.T @ problem.further.residuals(theta), information + J.T @ J

@@ -130,8 +130,8 @@ def _split_forcing(name: str, given: Any) -> tuple[str, dict[str, Any]] | None:
     if not isinstance(table, pd.DataFrame) or table.shape[1] != 3:
         return None
     value = "value" if "value" in table.columns else name
-    if not {"time", value} <= set(table.columns):
-        return None
+    if not {"time", value} <= set(table.columns) or not table.columns.is_unique:
+        return None  # what is wrong, if anything, is told where forcings are read
     (column,) = (str(c) for c in table.columns if c not in ("time", value))
     if table[column].isna().any():
         raise ModelError(f"A forcing's table: the entity (column {column!r}) is missing in a row.")

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
-from fmepy.errors import ModelError, check_choice, did_you_mean, listed
+from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
 from fmepy.expressions.equations import symbol
 from fmepy.expressions.text import parse_expression
 from fmepy.parameters.names import normal_name
@@ -161,6 +161,8 @@ def events_outside(events: Sequence[Event], states: Sequence[str], start: float,
 def event_rows(events: Any) -> list[Mapping[str, Any]]:
     """Return a table of events row by row; ModelError for what is no table."""
     if isinstance(events, pd.DataFrame):
+        if twice := repeated(map(str, events.columns)):
+            raise ModelError(f"`events` has the column {listed(twice)} more than once. Leave one of them out.")
         return [{str(k): v for k, v in row.items()} for row in events.to_dict("records")]
     if isinstance(events, Mapping):
         try:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ModelError, check_choice
+from fmepy.errors import ModelError, check_choice, listed, repeated
 from fmepy.parameters.names import normal_name
 from fmepy.types import Cube, Matrix, Vector
 
@@ -101,6 +101,10 @@ def _forcing(name: str, series: Any) -> Forcing:
     elif isinstance(series, pd.DataFrame):
         if series.shape[1] < 2:
             raise ModelError(f"The forcing {name!r} is a table of {series.shape[1]} column; time and value are needed.")
+        if twice := repeated(map(str, series.columns)):
+            raise ModelError(
+                f"The table of the forcing {name!r} has the column {listed(twice)} more than once. Leave one out."
+            )
         times, values = series.iloc[:, 0].to_numpy(), series.iloc[:, 1].to_numpy()
     elif isinstance(series, tuple | list) and len(series) in (2, 3):
         times, values = np.asarray(series[0]), np.asarray(series[1])

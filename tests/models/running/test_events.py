@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fmepy.costs.simulation import SimulationCost
@@ -128,3 +129,13 @@ def test_a_filter_says_that_it_does_not_know_the_state_beforehand():
     with pytest.raises(ModelError, match=r"depends on 'A'.*method='multiply'"):
         FimlofCost(model, data, process_noise={"A": 0.1}, measurement_noise={"A": 0.1})
     assert SimulationCost(model, data)().model > 0
+
+
+def test_a_column_that_stands_twice_in_a_table_of_events_or_of_a_forcing_is_refused():
+    events = pd.DataFrame([["y", 1.0, 1.0, 2.0]], columns=["var", "time", "value", "value"])
+    with pytest.raises(ModelError, match="`events` has the column 'value' more than once"):
+        OdeModel("d(y)/dt = -y", state={"y": 1.0}, times=[0, 2], events=events)
+    for columns in (["time", "u", "u"], ["time", "time", "value"]):
+        table = pd.DataFrame([[0.0, 1.0, 2.0], [1.0, 1.0, 2.0]], columns=columns)
+        with pytest.raises(ModelError, match=r"the forcing 'u' has the column '(u|time)' more than once"):
+            OdeModel("d(y)/dt = u - y", state={"y": 1.0}, times=[0, 2], forcings={"u": table})

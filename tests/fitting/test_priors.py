@@ -1,0 +1,175 @@
+"""Priors with an end: the support of a prior is a bound of the fit, whatever the cost and the method."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import minimize_scalar
+
+import fmepy as fme
+from fmepy.errors import ParameterError
+from fmepy.fitting import modFit
+from fmepy.parameters.named import as_parameters, as_prior
+from fmepy.workflow.priors import ScaledPrior
+
+T = np.arange(0.5, 10.5, 0.5)
+SD = "sd_v_y"
+
+
+def decay(t, y, *, k):
+    return -k * y
+
+
+@pytest.fixture(scope="module")
+def scored():
+    rng = np.random.default_rng(1)
+    model = fme.OdeModel(decay, state={"y": 2.0}, parms={"k": 0.3}, times=np.arange(0, 11.0, 0.5))
+    data = {"time": T, "y": 2 * np.exp(-0.3 * T) + 0.02 * rng.standard_normal(T.size)}
+    return fme.SimulationCost(model, data, measurement_noise={"y": "estimate"})
+
+
+@pytest.fixture(scope="module")
+def filtered():
+    rng = np.random.default_rng(3)
+    x, seen = 0.0, []
+    for _ in range(120):
+        x = 0.7 * x + rng.standard_normal()
+        seen.append(x + 0.7 * rng.standard_normal())
+    model = fme.DifferenceModel(lambda n, x, *, a: a * x, state={"x": 0.0}, parms={"a": 0.5}, times=np.arange(121))
+    return fme.FimlofCost(model, {"time": np.arange(1, 121), "x": seen}, process_noise={"x": "q"},
+                          measurement_noise={"x": "r"}, parms={"q": 1.0, "r": 1.0}, initial_sd={"x": 1.0})  # fmt: skip
+
+
+@pytest.mark.parametrize("end", [(0.01, 0.25), (0.05, 0.25), (0.001, 0.008)])
+def test_under_a_uniform_prior_a_scored_cost_has_the_fit_between_its_ends(scored, end):
+    low, high = end
+    start = {"k": 0.3, SD: 0.9 * high}
+    plain = modFit(scored, start, lower={SD: low}, upper={SD: high})
+    fit = modFit(scored, start, prior={SD: stats.uniform(low, high - low)})
+    assert fit.converged
+    assert fit.at_bound == plain.at_bound
+    np.testing.assert_allclose(fit.par, plain.par, rtol=2e-4)
+    np.testing.assert_allclose(fit.std_error, plain.std_error, rtol=2e-3)
+
+
+@pytest.mark.parametrize("start", [0.3, 0.95])
+def test_under_uniform_priors_a_filter_has_the_fit_between_their_ends(filtered, start):
+    box = {"a": (0.1, 0.95), "q": (0.01, 3.0), "r": (0.8, 3.0)}
+    p = {"a": start, "q": 0.5, "r": 2.5}
+    ends = {"lower": {n: a for n, (a, _) in box.items()}, "upper": {n: b for n, (_, b) in box.items()}}
+    plain = modFit(filtered, p, **ends)
+    fit = modFit(filtered, p, prior={n: stats.uniform(a, b - a) for n, (a, b) in box.items()})
+    assert fit.converged
+    assert fit.at_bound == plain.at_bound
+    np.testing.assert_allclose(fit.par, plain.par, rtol=1e-3)
+    np.testing.assert_allclose(fit.std_error, plain.std_error, rtol=1e-2)
+
+
+BOUNDED = {
+    "uniform": stats.uniform(0.02, 0.25),
+    "beta": stats.beta(2, 5),
+    "gamma": stats.gamma(2, scale=0.05),
+    "a gamma without end at zero": stats.gamma(0.5, scale=0.05),
+    "expon": stats.expon(scale=0.05),
+    "truncnorm": stats.truncnorm(-1, 3, loc=0.05, scale=0.02),
+    "loguniform": stats.loguniform(1e-3, 1),
+    "lognorm": stats.lognorm(0.5, scale=0.05),
+    "triang": stats.triang(0.3, loc=0.005, scale=0.1),
+    "halfcauchy": stats.halfcauchy(scale=0.01),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("quantile", [0.03, 0.5, 0.97])
+def test_of_a_scored_cost_the_posterior_is_highest_where_a_search_along_the_sd_finds_it(scored, name, quantile):
+    prior = BOUNDED[name]
+    fit = modFit(scored, {"k": 0.3, SD: float(prior.ppf(quantile))}, prior={SD: prior})
+    bound = scored.bind(["k", SD])
+
+    def posterior(sd):
+        return bound.minus2loglik(np.array([fit.par["k"], sd])) - 2 * prior.logpdf(sd)
+
+    low, high = prior.support()
+    around = max(low, fit.par[SD] / 1.5), min(high, fit.par[SD] * 1.5)
+    best = minimize_scalar(posterior, bounds=around, method="bounded", options={"xatol": 1e-9}).x
+    assert fit.converged, fit.message
+    assert fit.par[SD] == pytest.approx(best, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "method", [None, "Port", "Newton", "L-BFGS-B", "CG", "Nelder-Mead", "bobyqa", "SANN", "Pseudo"]
+)
+def test_of_a_sum_of_squares_every_method_stays_in_the_support_and_ends_on_its_end(method):
+    seen = []
+
+    def f(p):
+        seen.append(p["a"])
+        return np.array([p["a"] - 0.2, 2 * p["a"] - 0.3])
+
+    fit = modFit(f, {"a": 0.45}, prior={"a": stats.uniform(0.31, 0.2)}, method=method, seed=1)
+    assert min(seen) >= 0.31
+    assert max(seen) <= 0.51
+    assert fit.par["a"] == pytest.approx(0.31, abs=1e-6)
+    assert fit.lower["a"] == 0.31
+
+
+def test_bounds_and_support_hold_together(scored):
+    fit = modFit(scored, {"k": 0.4, SD: 0.1}, prior={"k": stats.uniform(0.1, 0.4)}, lower={"k": 0.35})
+    assert fit.par["k"] == 0.35
+    assert (fit.lower["k"], fit.upper["k"]) == (0.35, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (
+            {"p": {"k": 0.7}, "prior": {"k": stats.uniform(0.1, 0.4)}},
+            r"start of 'k' is 0.7, outside the support .*0.5\]",
+        ),
+        ({"p": {"k": 0.3}, "prior": {"k": stats.uniform(0.1, 0.4)}, "upper": 0.05, "lower": -1}, "outside its bounds"),
+        ({"p": {"k": 0.1}, "prior": {"k": stats.uniform(0.1, 0.4)}, "upper": 0.1}, "leave nothing to fit"),
+        ({"p": {"k": 0.1}, "prior": {"k": stats.uniform(0.1, -1)}}, "has no support"),
+        ({"p": {"k": 0.1}, "prior": {"k": stats.norm([0, 1], 1)}}, "distribution of one number"),
+        ({"p": {"k": 0.0}, "prior": {"k": stats.gamma(2)}}, "outside the support"),
+    ],
+)
+def test_a_start_outside_the_support_is_refused_at_the_door(words, match):
+    with pytest.raises(ParameterError, match=match):
+        modFit(lambda p: np.array([p["k"] - 0.3, 1.0]), **words)
+
+
+def test_an_end_without_a_density_is_left_by_what_does_not_count():
+    prior = as_prior({"a": stats.gamma(2), "b": stats.beta(2, 2), "c": stats.uniform(0.1, 0.7)},
+                     as_parameters({"a": 1.0, "b": 0.5, "c": 0.2}))  # fmt: skip
+    lower, upper = prior.narrowed(np.full(3, -np.inf), np.full(3, np.inf), ["a", "b", "c"])
+    assert 0 < lower[0] < 1e-11
+    assert 0 < lower[1] < 1e-11
+    assert 0 < 1 - upper[1] < 1e-11
+    assert upper[2] == pytest.approx(0.8, abs=1e-11)
+    for d, low, high in zip(prior.parts, lower, upper, strict=True):
+        assert np.isfinite(d.log(low))
+        assert not np.isfinite(high) or np.isfinite(d.log(high))
+
+
+def test_a_function_as_a_prior_may_be_without_density_somewhere(scored):
+    def prior(p):
+        return 0.0 if 0.01 < p[SD] < 0.26 else np.inf
+
+    plain = modFit(scored, {"k": 0.3, SD: 0.1})
+    for start in (0.0101, 0.1, 0.2599):
+        fit = modFit(scored, {"k": 0.3, SD: start}, prior=prior)
+        np.testing.assert_allclose(fit.par, plain.par, rtol=1e-3)
+
+
+def test_the_profile_of_a_posterior_ends_where_its_support_does(scored):
+    prior = {SD: stats.uniform(0.01, 0.25)}
+    fit = modFit(scored, {"k": 0.3, SD: 0.1}, prior=prior)
+    interval = fme.profile(scored, fit, SD, prior=prior).intervals
+    assert not (interval[["lower", "upper"]].to_numpy() < 0.01).any()
+
+
+@pytest.mark.parametrize("scale", ["log", "logit"])
+def test_the_support_of_a_prior_on_another_scale_is_that_of_its_natural_value(scale):
+    forth = {"log": np.log, "logit": lambda p: np.log(p / (1 - p))}[scale]
+    low, high = ScaledPrior(stats.uniform(0.01, 0.25), scale, False).support()
+    assert (low, high) == pytest.approx((forth(0.01), forth(0.26)))
+    assert ScaledPrior(stats.uniform(), scale, False).support() == (-np.inf, 0.0 if scale == "log" else np.inf)
