@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.models.base import bound_to
-from fmepy.models.from_rest import BoundFromRest, Rest, StartAtRest, opened, resting, start_name
+from fmepy.models.from_rest import BegunAnew, BoundFromRest, Rest, StartAtRest, opened, resting, start_name
 from fmepy.models.mapped import Around, BoundMappedModel, with_values
 from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.named import check_names, merge_parameters
@@ -37,6 +37,8 @@ class EntityModel(Around):
         The entity in whose steady state it starts; `model` is then one whose initial values are parameters
         (`fmepy.models.from_rest.opened`), and `closed` the same without that.
     closed : Model, optional
+    anew : tuple of str
+        The states that begin at their initial value all the same.
     """
 
     model: Any
@@ -44,6 +46,7 @@ class EntityModel(Around):
     k: int
     before: int | None = None
     closed: Any = None
+    anew: tuple[str, ...] = ()
     inner: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,7 +117,9 @@ class EntityModel(Around):
         source = EntityModel(resting(self.closed), self.parameters, self.before)
         moved = source._moved_by(names)
         rest = Rest(source.inner, moved, source.label, **words)
-        return StartAtRest(rest, self.parameters.map(self.before, names, moved))
+        d = self.beneath.definition
+        anew = BegunAnew(d, self.anew, self.parameters.map(self.k, names, d.parameters))
+        return StartAtRest(rest, self.parameters.map(self.before, names, moved), anew)
 
     def _moved_by(self, names: Sequence[str]) -> list[str]:
         """Return the model's parameters that any of `names` moves; an empty theta is not asked of a model."""
@@ -127,7 +132,7 @@ class EntityModel(Around):
         of_whole = replace(self.parameters, parms=parms)
         if self.before is not None:
             closed = self.closed.replace(**arguments) if arguments else self.closed
-            return EntityModel(opened(closed), of_whole, self.k, self.before, closed)
+            return EntityModel(opened(closed), of_whole, self.k, self.before, closed, self.anew)
         return EntityModel(self.model.replace(**arguments) if arguments else self.model, of_whole, self.k)
 
     def __repr__(self) -> str:
