@@ -24,6 +24,7 @@ import pandas as pd
 
 from fmepy.checks import changed_arguments
 from fmepy.costs.base import AddableCost
+from fmepy.costs.by_entity import predictions_by_entity
 from fmepy.costs.conditions import Conditions, read_conditions
 from fmepy.costs.entities import (
     EntityColumn,
@@ -38,7 +39,7 @@ from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, Observations, check_observed, concatenate, prepare, read_observations
-from fmepy.costs.predictions import predictions_by_entity, predictions_of
+from fmepy.costs.predictions import predictions_of
 from fmepy.costs.row_parameters import Cases, RowParameters, known_names, names_by_row, read_row_parameters, uses_of
 from fmepy.costs.runs import RunsOfCost
 from fmepy.costs.squares import BoundSimulation
@@ -409,8 +410,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         words: dict[str, Any] = {"hold_engine": hold_engine, "runs": runs}
         if self.plain_run or self.noise is not None:
             return self.bind_together([self], wanted, **words)
-        found = predictions_by_entity(self.models, [self.places], self.comparison, wanted, **words)
-        return BoundSimulation(found, [self.comparison])
+        c = self.comparison
+        return BoundSimulation(predictions_by_entity(self.models, [self.places], c, wanted, **words), [c])
 
     def repeats(self, other: object) -> bool:
         """Tell whether another cost holds the same model against the same data."""

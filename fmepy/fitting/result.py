@@ -15,7 +15,7 @@ from fmepy.errors import ArgumentError, listed
 from fmepy.numerics.covariance import Spectrum, correlation_of
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.scales import marked, marked_covariance
-from fmepy.results.printing import coefficient_cells, coefficient_table, fixed_matrix, significant
+from fmepy.results.printing import MOST_CORRELATED, coefficient_cells, coefficient_table, fixed_matrix, significant
 from fmepy.results.tables import Part, Shown, as_html, table, wrapped
 from fmepy.results.writing import LEGEND, as_latex, as_markdown, marks
 from fmepy.types import IntVector, Matrix, Vector
@@ -234,9 +234,13 @@ class ModFit(Shown):
         Parameters on a bound have none (NaN); that of the others holds for these fixed there.
         """
         names = list(self.names)
-        free = np.array([name not in self.at_bound for name in names])
-        C = np.nan if self.curvature is None else Spectrum.of(self.curvature, free).covariance
-        return marked_covariance(pd.DataFrame(C, index=names, columns=names), self.transforms)
+        return marked_covariance(pd.DataFrame(self._inverse.copy(), names, names), self.transforms)
+
+    @cached_property
+    def _inverse(self) -> Matrix:
+        if self.curvature is None:
+            return np.full((len(self.names),) * 2, np.nan)
+        return Spectrum.of(self.curvature, ~np.isin(self.names, list(self.at_bound))).covariance
 
     @property
     def cov_scaled(self) -> pd.DataFrame:
@@ -443,16 +447,19 @@ class ModFitSummary(Shown):
         cells = pd.DataFrame(coefficient_cells(self.par.to_numpy()), index=names, columns=_COLUMNS)
         if stars:
             cells[""] = marks(self.par.iloc[:, 3].tolist())
-        html = table(self.par, "{:.4g}").html
-        parts: list[str | Part] = ["Parameters:", Part(coefficients, html, cells), *([LEGEND] if stars else [])]
+        estimates = Part(coefficients, table(self.par, "{:.4g}").html, cells)
+        parts: list[str | Part] = ["Parameters:", estimates, *([LEGEND] if stars else [])]
         parts += ["", self._tail()]
         if self.at_bound:
-            parts += [wrapped(self._of_bounds())]
-        if np.isfinite(self.correlation.to_numpy()).any():
+            told = "where t and p have no meaning; the standard errors of the others hold for a value fixed there."
+            parts += [wrapped(f"NA: {', '.join(self.at_bound)} on a bound, {told}")]
+        if not np.isfinite(self.correlation.to_numpy()).any():
+            parts += ["", wrapped(f"No covariance{self.no_covariance}")]
+        elif len(names) > MOST_CORRELATED:
+            parts += ["", f"Parameter correlation: of {len(names)} parameters, see `correlation`."]
+        else:
             matrix = fixed_matrix(names, self.correlation.to_numpy())
             parts += ["", "Parameter correlation:", table(self.correlation, "{:.4g}")._replace(text=matrix)]
-        else:
-            parts += ["", wrapped(f"No covariance{self.no_covariance}")]
         if not self.info:
             parts += ["", wrapped(f"NOT converged: {self.stopmess}")]
         if self.solver_note and (self.info or self.solver_note not in self.stopmess):
@@ -491,9 +498,3 @@ class ModFitSummary(Shown):
             Mark significance behind the p-values, as R does.
         """
         return as_latex(self.shown(stars), caption, label)
-
-    def _of_bounds(self) -> str:
-        return (
-            f"NA: {', '.join(self.at_bound)} on a bound, where t and p have no meaning; the standard errors of the "
-            "others hold for a value fixed there."
-        )

@@ -26,7 +26,7 @@ from fmepy.models.running.runners import Runner, make_runner
 from fmepy.models.running.system import Outputs, scales_of
 from fmepy.models.running.timeline import Timeline
 from fmepy.numerics.differences import central_differences, steps_beside
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.models.ode import OdeModel
@@ -189,6 +189,24 @@ class BoundOde(BoundDynamic):
             self._tell_unresolved_of_many(Y[ok])
         return Y, why
 
+    def together(self, Theta: Matrix, slopes: bool) -> tuple[Cube, Any, BoolVector] | None:
+        """Return many runs from one call: Y, S if asked for (n_run, n_time, n_var, n_par), and which came to their end.
+
+        None where a run is more than one call, or has no exact sensitivities.
+        """
+        runner = self._runner(self._engines[0], "exact" if slopes else "plain")
+        if runner is None or runner.whole is None or self._definition.has_delays:
+            return None
+        P = np.tile(self._base, (len(Theta), 1))
+        P[:, self._places] = Theta
+        if slopes:
+            found: tuple[Cube, Any, BoolVector] = runner.whole.many_with_slopes(P)
+            return found
+        Y, ok = runner.whole.many(P)
+        if not self._model._has_told:
+            self._tell_unresolved_of_many(Y[ok])
+        return Y, None, ok
+
     @property
     def whole_with_slopes(self) -> Any:
         """Whole runs with sensitivities from all parameters (`models.engines.base`, 5.), None where there are none."""
@@ -249,8 +267,9 @@ class BoundOde(BoundDynamic):
     def _tell_unresolved_of_many(self, Y: Cube) -> None:
         """Tell of the first run that has such states."""
         limits = self._state_limits()
-        low = (np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1)
-        for i in np.flatnonzero(low):
+        ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
+        low = (np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)
+        for i in ends_low[low]:
             self._tell_unresolved(Y[i])
             if self._model._has_told:
                 return

@@ -17,7 +17,7 @@ from fmepy.models.base import bound_to
 from fmepy.models.from_rest import BegunAnew, BoundFromRest, Rest, StartAtRest, opened, resting, start_name
 from fmepy.models.mapped import Around, BoundMappedModel, with_values
 from fmepy.parameters.entities import EntityParameters
-from fmepy.parameters.named import check_names, merge_parameters
+from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters
 
 
@@ -100,9 +100,8 @@ class EntityModel(Around):
 
     def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundMappedModel | BoundFromRest:
         """Return the model as a function of the parameters `names` of the whole (None: all that it has)."""
-        known = self.parameters.parms.index
-        chosen = tuple(self.parms.index) if names is None else check_names(names, known, argument="names")
-        moved = self._moved_by(chosen)
+        chosen = tuple(self.parms.index) if names is None else self.parameters.checked(names)
+        moved = self.moved_by(chosen)
         own = self.parameters.map(self.k, chosen, moved)
         start = self.at_rest(chosen, hold_engine=words.get("hold_engine", False))
         if start is None:
@@ -110,18 +109,18 @@ class EntityModel(Around):
         run = bound_to(self.inner, [*moved, *map(start_name, self.states)], **words)
         return BoundFromRest(run, own, start)
 
-    def at_rest(self, names: Sequence[str], **words: Any) -> StartAtRest | None:
+    def at_rest(self, names: tuple[str, ...], **words: Any) -> StartAtRest | None:
         """Return the state that it starts in as a function of the parameters `names` of the whole; None if given."""
         if self.before is None:
             return None
         source = EntityModel(resting(self.closed), self.parameters, self.before)
-        moved = source._moved_by(names)
+        moved = source.moved_by(names)
         rest = Rest(source.inner, moved, source.label, **words)
         d = self.beneath.definition
         anew = BegunAnew(d, self.anew, self.parameters.map(self.k, names, d.parameters))
         return StartAtRest(rest, self.parameters.map(self.before, names, moved), anew)
 
-    def _moved_by(self, names: Sequence[str]) -> list[str]:
+    def moved_by(self, names: tuple[str, ...]) -> list[str]:
         """Return the model's parameters that any of `names` moves; an empty theta is not asked of a model."""
         of_model = list(map(str, self.inner.parms.index))
         return [n for n in self.parameters.moved_by(names) if n in of_model] or of_model[:1]
