@@ -31,7 +31,7 @@ from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.covariance import covariance_of
 from fmepy.numerics.differences import magnitudes
 from fmepy.numerics.second_differences import second_differences, whitened_second_differences
-from fmepy.numerics.sparse import dense, is_sparse, normal_matrix, projected_length
+from fmepy.numerics.sparse import dense, is_sparse, normal_matrix, projected_length, with_rows
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -185,14 +185,12 @@ class Problem:
     def jacobian(self, theta: Vector) -> Any:
         """Return the derivatives of `residuals`; a sparse array where the cost gives one."""
         J = self.objective.scaled_jacobian(theta)
-        if self._normal or self.further is not None:
-            J = dense(J)
         if self._normal:
             rows = np.zeros((len(self._normal), theta.size))
             for k, (i, _, sd) in enumerate(self._normal):
                 rows[k, i] = 1 / sd
-            J = np.vstack([J, rows])
-        return J if self.further is None else np.vstack([J, self.further.jacobian(theta)])
+            J = with_rows(J, rows)
+        return J if self.further is None else with_rows(J, self.further.jacobian(theta))
 
     def value(self, theta: Vector) -> float:
         """Return F; raise SimulationError where the cost fails."""

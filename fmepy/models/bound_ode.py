@@ -162,7 +162,7 @@ class BoundOde(BoundDynamic):
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
         Y = self._simulate(theta, "plain")
-        if not self._model._has_told:
+        if not self._model.has_told:
             self._tell_unresolved(Y)
         return Y
 
@@ -185,7 +185,7 @@ class BoundOde(BoundDynamic):
         with _ONE_AT_A_TIME:  # these hold Python's lock anyhow, and count
             for i in np.flatnonzero(~ok):
                 (Y[i],), (why[i],) = one_by_one(self, Theta[i : i + 1])
-        if not self._model._has_told:
+        if not self._model.has_told:
             self._tell_unresolved_of_many(Y[ok])
         return Y, why
 
@@ -203,7 +203,7 @@ class BoundOde(BoundDynamic):
             found: tuple[Cube, Any, BoolVector] = runner.whole.many_with_slopes(P)
             return found
         Y, ok = runner.whole.many(P)
-        if not self._model._has_told:
+        if not self._model.has_told:
             self._tell_unresolved_of_many(Y[ok])
         return Y, None, ok
 
@@ -254,7 +254,7 @@ class BoundOde(BoundDynamic):
     def _tell_unresolved(self, Y: Matrix) -> None:
         """Tell, once for the model, which states are too small for their tolerance."""
         if why := unresolved(Y, self._state_limits(), self._model.states):
-            self._model._has_told = True
+            self._model.has_told = True
             logger.warning(why)
 
     def _state_limits(self) -> list[float]:
@@ -271,7 +271,7 @@ class BoundOde(BoundDynamic):
         low = (np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)
         for i in ends_low[low]:
             self._tell_unresolved(Y[i])
-            if self._model._has_told:
+            if self._model.has_told:
                 return
 
     def _simulate(self, theta: Vector, kind: str) -> Matrix:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from fmepy.models.base import bound_to
 from fmepy.models.from_rest import BegunAnew, BoundFromRest, Rest, StartAtRest, opened, resting, start_name
-from fmepy.models.mapped import Around, BoundMappedModel, with_values
+from fmepy.models.mapped import Around, BoundMappedModel, tell_once, with_values
 from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters
@@ -53,6 +53,7 @@ class EntityModel(Around):
         own, model = self.parameters.own(self.k), self._with_inputs(self.model)
         given = {n: own[n] for n, value in model.parms.items() if own.get(n, value) != value}
         object.__setattr__(self, "inner", with_values(model, given))
+        tell_once(self.inner, self.model if self.closed is None else self.closed)
 
     @property
     def label(self) -> str:
@@ -113,7 +114,7 @@ class EntityModel(Around):
         """Return the state that it starts in as a function of the parameters `names` of the whole; None if given."""
         if self.before is None:
             return None
-        source = EntityModel(resting(self.closed), self.parameters, self.before)
+        source = EntityModel(resting(self.closed), self.parameters, self.before, closed=self.closed)
         moved = source.moved_by(names)
         rest = Rest(source.inner, moved, source.label, **words)
         d = self.beneath.definition

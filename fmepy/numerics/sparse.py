@@ -43,6 +43,15 @@ def scaled_columns(J: Any, factors: Vector) -> Any:
     return (J * factors).tocsr() if is_sparse(J) else J * factors
 
 
+def with_rows(J: Any, rows: Matrix) -> Any:
+    """Return J with further rows below."""
+    if not is_sparse(J):
+        return np.vstack([J, rows])
+    from scipy.sparse import csr_array, vstack
+
+    return vstack([J, csr_array(rows)], format="csr")
+
+
 def normal_matrix(J: Any) -> Matrix:
     """Return J'J, dense."""
     return dense(J.T @ J)
@@ -50,7 +59,8 @@ def normal_matrix(J: Any) -> Matrix:
 
 def column_lengths(J: Any) -> Vector:
     """Return the length of every column."""
-    return np.sqrt((J * J).sum(axis=0) if is_sparse(J) else np.einsum("ij,ij->j", J, J))
+    squares = (J * J).sum(axis=0) if is_sparse(J) else np.einsum("ij,ij->j", J, J)
+    return np.asarray(np.sqrt(squares))
 
 
 def sparse_factor(A: Any) -> Any:
