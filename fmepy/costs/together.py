@@ -26,6 +26,8 @@ from fmepy.types import IntVector, Matrix, Vector
 
 MOST_ROWS = 200
 """Rows of a run that serves entities with times of their own."""
+MOST_AT_ONCE = 100_000
+"""Rows of all runs of one call, which are in memory together."""
 MANY = 50
 """Entities from which on those share runs whose last times differ: the numbers differ by the solver's error."""
 
@@ -219,8 +221,13 @@ def _by_times(
             open_ones.append(([*group, *same], [*all_times, own], size + len(own)))
         else:
             open_ones.append((list(same), [own], len(own)))
-    groups = [one for ones in found.values() for one in ones]
-    return [(group, merge_times(*own)) for group, own, _ in groups if len(group) > 1]
+    out = []
+    for group, own, _ in (one for ones in found.values() for one in ones):
+        rows = merge_times(*own)
+        most = max(MOST_AT_ONCE // len(rows), 1)
+        pieces = (group[i : i + most] for i in range(0, len(group), most))
+        out += [(piece, rows) for piece in pieces if len(piece) > 1]
+    return out
 
 
 def _times_of(members: Sequence[int], grid: Vector, places: Sequence[Places]) -> dict[int, Vector]:

@@ -87,6 +87,18 @@ def test_times_of_their_own_are_runs_of_all_their_times_where_there_are_many(mon
     np.testing.assert_allclose(together.jacobian(theta), alone.jacobian(theta), rtol=1e-6, atol=1e-7)
 
 
+def test_runs_of_many_rows_are_not_all_in_memory_at_once(monkeypatch):
+    cost = SimulationCost(model(), data(9), entity="tank", entity_parms=["k"])
+    whole = cost.bind()
+    monkeypatch.setattr("fmepy.costs.together.MOST_AT_ONCE", 4 * len(T))
+    pieces = cost.bind()
+    assert [len(part._models) for part in pieces.predictions.parts[:2]] == [4, 4]
+    assert isinstance(pieces.predictions.parts[2], PredictionsOfRun)
+    theta = whole.theta0 * 1.1
+    np.testing.assert_array_equal(pieces.residuals(theta), whole.residuals(theta))
+    np.testing.assert_array_equal(pieces.jacobian(theta), whole.jacobian(theta))
+
+
 def test_a_run_that_fails_is_made_by_itself_and_named():
     grows = OdeModel("d(A)/dt = k*A**2", state={"A": 1.0}, times=[0, 1, 2], parms={"k": 0.1})
     n = 60  # entity 7 is read early: its run ends before it explodes
