@@ -323,9 +323,8 @@ class SimulationCost(RunsOfCost, AddableCost):
                 known=known_names(full, gone, local, self._given),
                 uses=uses_of(self.model, {} if self.noise is None else self.noise.sds, of.labels),
             )  # fmt: skip
-        found = read_experiments(
-            of, conditions, full, local=local, given=self._given, model=self.predictor, cases=cases
-        )
+        words: dict[str, Any] = {"local": local, "given": self._given, "model": self.predictor, "cases": cases}
+        found = read_experiments(of, conditions, full, **words)
         object.__setattr__(self, "cases", found)
         return found.parameters.parms
 
