@@ -226,4 +226,32 @@ def _mod_cost(chained: bool) -> Row:
     return Row(work, seconds, "numpy.interp by hand", peer, [within(seconds, 1e-3 if chained else 0.5e-3, hand)])
 
 
-ROWS = [prepared_cost, exact_jacobian, mod_cost, mod_cost_chained, fit_hiv, fit_subjects, profiles_hiv, fit_monod]
+def fit_many_subjects() -> Row:
+    """Bind a cost of 1,000 subjects with a parameter each and fit it, beside 100 of them."""
+    model = fme.OdeModel(
+        "d(gut)/dt = -ka*gut\nd(central)/dt = ka*gut/V - ke*central", state={"gut": 10.0, "central": 0.0},
+        times=np.linspace(0, 12, 25), parms={"ka": 1.2, "ke": 0.12, "V": 1.7},
+    )  # fmt: skip
+
+    def data(n: int) -> pd.DataFrame:
+        rng = np.random.default_rng(1)
+        t, ka = np.tile(np.linspace(0.5, 12, 10), n), np.repeat(np.exp(rng.normal(0.3, 0.3, n)), 10)
+        y = 5 * ka / (ka - 0.15) * (np.exp(-0.15 * t) - np.exp(-ka * t)) + 0.1 * rng.normal(size=t.size)
+        return pd.DataFrame({"subject": np.repeat(np.arange(n), 10), "time": t, "central": y})
+
+    def fitted(table: pd.DataFrame) -> Any:
+        return fme.modFit(fme.SimulationCost(model, table, entity="subject", entity_parms=["ka"]))
+
+    few, many = data(100), data(1000)
+    fit = fitted(many)
+    assert fit.converged
+    assert abs(fit.par["V"] - 2) < 4 * fit.std_error["V"], fit.par["V"]
+    ours, tenth = side_by_side(lambda: fitted(many), lambda: fitted(few), rounds=3)
+    goals = [at_most(ours, 0.5, "{:.2f} s"), at_most(ours / tenth, 15, "{:.1f} times 100 subjects")]
+    return Row("cost and fit of 1,000 subjects, one parameter each", ours, "100 subjects", tenth, goals)
+
+
+ROWS = [
+    prepared_cost, exact_jacobian, mod_cost, mod_cost_chained, fit_hiv, fit_subjects, fit_many_subjects, profiles_hiv,
+    fit_monod,
+]  # fmt: skip

@@ -117,9 +117,9 @@ def peeled(model: Any, names: tuple[str, ...]) -> tuple[Any, tuple[Map, ...]]:
     maps: list[Map] = []
     while True:
         if isinstance(model, EntityModel):
-            moved = [n for n in model.parameters.moved_by(names) if n in model.inner.parms.index]
+            moved = [n for n in model.parameters.moved_by(tuple(names)) if n in model.inner.parms.index]
             moved = moved or [str(model.inner.parms.index[0])]
-            maps.append(model.parameters.map(model.k, names, moved))
+            maps.append(model.parameters.map(model.k, tuple(names), moved))
         elif isinstance(model, MappedModel):
             maps.append(model.map(names))
         else:

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.costs.conditions import Conditions, begun_anew
 from fmepy.costs.observations import Comparison
 from fmepy.costs.row_parameters import Cases, read_cell
-from fmepy.costs.tables import as_table, column_position
+from fmepy.costs.tables import column_position
 from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean, listed
 from fmepy.models.from_rest import check_opens
 from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text
@@ -27,8 +28,6 @@ from fmepy.parameters.named import as_parameters
 from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import marked
 from fmepy.types import IntVector
-
-STEADY, FROM = "steady_before", "start_from"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,151 +89,6 @@ def read_entity_column(table: pd.DataFrame, entity: Any) -> EntityColumn:
     return EntityColumn(labels, of_row.astype(np.intp))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Conditions:
-    """A table of conditions, read.
-
-    Attributes
-    ----------
-    cells : dict of parameter to (dict of entity, as text, to a number or a name)
-    rows : tuple of str
-        All of its entities, those without data too.
-    starts : dict of str to str
-        By entity the row in whose steady state it starts.
-    """
-
-    cells: dict[str, dict[str, float | str]]
-    rows: tuple[str, ...]
-    starts: dict[str, str]
-
-    def names(self) -> set[str]:
-        """Return every name in the cells."""
-        return {c for column in self.cells.values() for c in column.values() if isinstance(c, str)}
-
-
-def read_conditions(given: Any, entity: str, texts: Sequence[str]) -> Conditions:
-    """Return the conditions of some entities; whether their columns are parameters is checked by `read_experiments`.
-
-    Parameters
-    ----------
-    given : DataFrame, mapping of columns, or None
-        One row an entity: named by the index, or by a column called as the data's.
-    entity : str
-        That column.
-    texts : sequence of str
-        The entities of the data.
-
-    Raises
-    ------
-    DataError
-        An entity without a row, a row without data, a row given twice, a cell that is neither a number nor a name.
-    """
-    if given is None:
-        return Conditions({}, tuple(texts), {})
-    table = _by_entity(given, entity)
-    rows = tuple(table.index)
-    starts = _starts(table, rows)
-    _check_rows(rows, texts, starts, given, entity)
-    table = table.drop(columns=[c for c in (STEADY, FROM) if c in table.columns])
-    needed = [r for r in rows if r in texts or r in starts.values()]
-    cells = {
-        str(name): {row: _cell(table[name][row], str(name), row) for row in needed} for name in table.columns.tolist()
-    }
-    order = (*texts, *(r for r in needed if r not in texts))
-    return Conditions(cells, order, starts)
-
-
-def _by_entity(given: Any, entity: str) -> pd.DataFrame:
-    """Return the table with the entities, as text, as its index."""
-    table = as_table(given, "conditions")
-    name = normal_name(entity)
-    if name in table.columns:
-        table = table.set_index(name)
-    elif not isinstance(given, pd.DataFrame | pd.Series):
-        raise DataError(
-            f"`conditions` has no column {entity!r}, which names the entity of a row."
-            f"{did_you_mean(name, table.columns)} Columns are {listed(table.columns)}."
-        )
-    if table.index.isna().any():
-        raise DataError(f"`conditions`: a row has no entity (column or index {entity!r}). Name it, or drop the row.")
-    if not table.columns.is_unique:
-        twice = table.columns[table.columns.duplicated()][0]
-        raise DataError(f"`conditions` has the column {twice!r} more than once. Leave one of them out.")
-    table.index = pd.Index([entity_text(label) for label in table.index])
-    if not table.index.is_unique:
-        twice = table.index[table.index.duplicated()][0]
-        raise DataError(
-            f"`conditions` has several rows of entity {twice!r}; one row an entity is needed, such as "
-            f"conditions.groupby({entity!r}).first()."
-        )
-    return table
-
-
-def _check_rows(rows: Sequence[str], texts: Sequence[str], starts: Mapping[str, str], given: Any, entity: str) -> None:
-    """Refuse entities of the data without a row, and rows without data that no other starts from."""
-    plain = isinstance(given, pd.DataFrame) and entity not in given.columns and given.index.name is None
-    hint = f" Its index is taken for the entities: conditions.set_index({entity!r}) names them." if plain else ""
-    without = [t for t in texts if t not in rows]
-    extra = [r for r in rows if r not in texts and r not in starts.values()]
-    if without:
-        near = did_you_mean(without[0], extra or rows)
-        raise DataError(
-            f"`conditions` has no row for {listed(without)} of the data (column {entity!r}).{near} Its rows are "
-            f"{listed(rows)}.{hint}"
-        )
-    if extra:
-        near = did_you_mean(extra[0], texts)
-        raise DataError(
-            f"`conditions`: there are no data of {listed(extra)}.{near} The data (column {entity!r}) are of "
-            f"{listed(texts)}. Drop the rows without data, such as conditions.loc[obs[{entity!r}].unique()]."
-        )
-
-
-def _cell(value: Any, name: str, row: str) -> float | str:
-    """Return a cell as a number or a name."""
-    where = f"`conditions`: {name!r} of entity {row!r}"
-    try:
-        return read_cell(value, where)
-    except DataError as error:
-        if " is missing;" not in str(error):
-            raise
-        raise DataError(f"{error} {name!r} itself, as a name, leaves it to be shared.") from None
-
-
-def _starts(table: pd.DataFrame, rows: Sequence[str]) -> dict[str, str]:
-    """Return by entity the row in whose steady state it starts, of the columns that say so."""
-    if STEADY not in table.columns and FROM not in table.columns:
-        return {}
-    if FROM not in table.columns:
-        raise DataError(f"`conditions` has a column {STEADY!r}, but none called {FROM!r}, which names the row whose "
-                        "steady state is the start.")  # fmt: skip
-    out = {}
-    for row in rows:
-        begins, source = table[STEADY][row] if STEADY in table.columns else True, table[FROM][row]
-        if STEADY in table.columns and not isinstance(begins, bool | np.bool_) and begins not in (0, 1):
-            raise DataError(f"`conditions`: {STEADY!r} of entity {row!r} is {begins!r}; True or False is needed.")
-        if pd.isna(source) or source == "":
-            if begins and STEADY in table.columns:
-                raise DataError(f"`conditions`: {STEADY!r} of entity {row!r} is True, and {FROM!r} names no row.")
-            continue
-        if not begins:
-            continue
-        source = entity_text(source)
-        if source not in rows:
-            raise DataError(
-                f"`conditions`: {FROM!r} of entity {row!r} is {source!r}, which is no row.{did_you_mean(source, rows)} "
-                f"Rows are {listed(rows)}."
-            )
-        out[row] = source
-    for row, source in out.items():
-        if source in out:
-            raise DataError(
-                f"`conditions`: entity {row!r} starts from the steady state of {source!r}, which itself starts from "
-                f"that of {out[source]!r}. A row to start from starts from the model's initial values."
-            )
-    return out
-
-
 @dataclass(frozen=True, eq=False)
 class Experiments:
     """What is said of several experiments, and of readings that name parameters by row.
@@ -249,6 +103,8 @@ class Experiments:
         Of the cases, in order, then of rows that others start from.
     starts : tuple of (int or None)
         By case the one in whose steady state it starts.
+    anew : tuple of tuple of str
+        By case the states that begin at their initial value all the same.
     entity_of, case_of : ndarray of int
         The entity of every case, and the case of every reading.
     n_model : int
@@ -262,6 +118,7 @@ class Experiments:
     column: EntityColumn
     parameters: EntityParameters
     starts: tuple[int | None, ...]
+    anew: tuple[tuple[str, ...], ...]
     entity_of: IntVector
     case_of: IntVector
     n_model: int
@@ -275,7 +132,7 @@ class Experiments:
         of, first = [], []
         for k, start in enumerate(self.starts):
             rest = None if start is None else self._sources(start)
-            key = (int(self.entity_of[k]) if self.distinct else None, rest, self._sources(k))
+            key = (int(self.entity_of[k]) if self.distinct else None, rest, self.anew[k], self._sources(k))
             if key not in kinds:
                 first.append(k)
             of.append(kinds.setdefault(key, len(kinds)))
@@ -283,8 +140,10 @@ class Experiments:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every run takes the model's parameters as they are."""
-        return bool((self.parameters.take[:, : self.n_model] == np.arange(self.n_model)).all())
+        """Whether every run takes the model's parameters as they are: each under its own name."""
+        p = self.parameters
+        own = [p.parms.index.get_indexer([name])[0] for name in p.full_names[: self.n_model]]
+        return bool((p.take[:, : self.n_model] == own).all())
 
     def _sources(self, k: int) -> tuple[tuple[int, float], ...]:
         """Return where the parameters of a case's run come from: a parameter of the whole, or a number."""
@@ -396,7 +255,10 @@ def read_experiments(
             resting[key] = len(rows)
             rows.append((source, k))
         starts.append(resting[key])
-    cells = {name: [cell[text] for text, _ in rows] for name, cell in conditions.cells.items()}
+    if any(start is not None for start in starts):
+        check_opens(model)
+    of_rows, anew = begun_anew(conditions, model)
+    cells: dict[str, list[float | str]] = {n: [cell[text] for text, _ in rows] for n, cell in of_rows.items()}
     cells |= {name: [cell[k] for _, k in rows] for name, cell in cases.cells.items()}
     labels = [text for text, _ in rows]
     parameters = entity_parameters(full, labels, local=local, conditions=cells, given=given)
@@ -406,12 +268,11 @@ def read_experiments(
     if inputs is not None:
         for label in dict.fromkeys(labels):
             inputs.of(label)
-    if any(start is not None for start in starts):
-        check_opens(model)
     return Experiments(
         column=column,
         parameters=parameters,
         starts=tuple(starts),
+        anew=tuple(anew.get(rows[k][0], ()) for k in range(len(starts))),
         entity_of=cases.entity_of,
         case_of=cases.case_of,
         n_model=len(model.parms),

@@ -50,7 +50,7 @@ class Picked:
 
     def sensitivities(self, S: Cube) -> Matrix:
         """Return their derivatives, shape (n_obs, n_par)."""
-        return S.reshape(-1, S.shape[2]).take(self.flat, axis=0)
+        return S.reshape(-1, S.shape[-1]).take(self.flat, axis=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +67,7 @@ class Interpolated:
 
     def sensitivities(self, S: Cube) -> Matrix:
         """Return their derivatives, shape (n_obs, n_par)."""
-        flat = S.reshape(-1, S.shape[2])
+        flat = S.reshape(-1, S.shape[-1])
         return _between(flat.take(self.low, axis=0), flat.take(self.high, axis=0), self.weight[:, None])
 
 

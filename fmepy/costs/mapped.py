@@ -27,9 +27,10 @@ from fmepy.costs.said_noise import SaidNoise, said_noise
 from fmepy.errors import ArgumentError
 from fmepy.models.base import Model, keep_within, tightened
 from fmepy.models.mapped import MappedModel
+from fmepy.numerics.sparse import scaled_columns
 from fmepy.parameters.functions import TransformedFunction
 from fmepy.parameters.mapped import Mapped, Transforms, transforms_of
-from fmepy.parameters.maps import Map, many_of, pull_both
+from fmepy.parameters.maps import Elementwise, Map, many_of, pull_both
 from fmepy.types import BoolVector, Matrix, UserParameters, Vector
 
 
@@ -84,6 +85,15 @@ class BoundMapped(AroundBound):
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par)."""
         return np.asarray(self.map.pull(theta, self.bound.jacobian(self._full(theta))))
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if the bound cost is, and parameters are mapped one by one."""
+        return isinstance(self.map, Elementwise) and bool(getattr(self.bound, "is_sparse", False))
+
+    def sparse_jacobian(self, theta: Vector) -> Any:
+        """Return dr/dtheta as a sparse array, where `is_sparse`."""
+        return scaled_columns(self.bound.sparse_jacobian(self._full(theta)), self.map.pull(theta, np.ones(len(theta))))
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L."""

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import errors_unknown
+from fmepy.costs.by_entity import predictions_by_entity
 from fmepy.costs.noise import (
     ERR,
     MEASUREMENT,
@@ -26,7 +27,7 @@ from fmepy.costs.noise import (
 )
 from fmepy.costs.noise_model import NoiseModel, NoiseOfRows, NoiseParameters
 from fmepy.costs.observations import Comparison, concatenate
-from fmepy.costs.predictions import Predictions, predictions_by_entity, predictions_of
+from fmepy.costs.predictions import Predictions, predictions_of
 from fmepy.costs.scored import BoundNoisy
 from fmepy.errors import ArgumentError
 from fmepy.expressions.equations import names_in, symbol

@@ -21,6 +21,7 @@ from fmepy.costs.base import AroundBound, is_scored, minus2loglik_many, modcost_
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.models.base import keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
+from fmepy.numerics.sparse import dense, scaled_rows
 from fmepy.parallel.interruption import check_stop
 from fmepy.parameters.named import Parameters
 from fmepy.parameters.scales import scale_taken
@@ -96,7 +97,7 @@ class Objective(AroundBound):
         self._best: tuple[float, bytes] = (np.inf, b"")
         self._last: bytes = b""
         self._jacobian_at: bytes = b""
-        self._jacobian: Matrix | None = None
+        self._jacobian: Any = None
 
     def _of(self, bound: Any) -> Objective:
         out = copy(self)
@@ -131,6 +132,9 @@ class Objective(AroundBound):
 
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par): exact where it can be, else by differences."""
+        return dense(self._kept_jacobian(theta))
+
+    def _kept_jacobian(self, theta: Vector) -> Any:
         key = np.asarray(theta, dtype=float).tobytes()
         if key != self._jacobian_at or self._jacobian is None:
             self._jacobian = self._take_jacobian(np.asarray(theta, dtype=float))
@@ -142,10 +146,17 @@ class Objective(AroundBound):
         r: Vector = self.residuals(theta)
         return r if self._factors is None else r * self._factors
 
-    def scaled_jacobian(self, theta: Vector) -> Matrix:
-        """Return the derivatives of `scaled_residuals`, shape (n_obs, n_par)."""
-        J = self.jacobian(theta)
-        return J if self._factors is None else J * self._factors[:, None]
+    @property
+    def is_sparse(self) -> bool:
+        """True if the cost has many parameters, of which each of its rows depends on few, and says so."""
+        return self._jac is None and bool(getattr(self.bound, "is_sparse", False))
+
+    def scaled_jacobian(self, theta: Vector) -> Any:
+        """Return the derivatives of `scaled_residuals`, shape (n_obs, n_par); a sparse array where the cost is."""
+        J = self._kept_jacobian(theta)
+        if self._factors is None:
+            return J
+        return scaled_rows(J, self._factors)
 
     def value(self, theta: Vector) -> float:
         """Return what a fit minimises: FME's field `model` for residuals, -2 log L for a number."""
@@ -324,8 +335,13 @@ class Objective(AroundBound):
             lambda point: _or_none(self._evaluate, point), theta, self.lower, self.upper, self.is_scalar
         )
 
-    def _take_jacobian(self, theta: Vector) -> Matrix:
+    def _take_jacobian(self, theta: Vector) -> Any:
         self.jacobians += 1
+        if self.is_sparse:
+            J = self.bound.sparse_jacobian(theta)
+            if not np.isfinite(J.data).all():
+                raise self._failure("The Jacobian has values that are not finite.", theta)
+            return J
         J = (
             self._jac(theta)
             if self._jac is not None

@@ -267,7 +267,7 @@ class PredictionErrorCost(SimulationCost):
         parts = getattr(found, "parts", (found,))
         models = [self.predictor] if self.cases is None else list(self.models)
         for part, model in zip(parts, models, strict=True):
-            samples = self._samples[0] if self.cases is None else self._samples[self.cases.apart[0][model.k]]
+            samples = self._samples[0 if self.cases is None else self.cases.entity_of[model.k]]
             part.guard = Guard(self.model, model, samples, self._entries, self.form, largest or 1.0)
         return bound
 

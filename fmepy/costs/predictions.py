@@ -12,8 +12,9 @@ never asks how they were made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -23,10 +24,8 @@ from fmepy.costs.interpolation import Lookup, Places, merge_times, stack, values
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
 from fmepy.models.base import BoundModel, engine_of, keep_within, simulate_many, tightened
-from fmepy.models.entity import EntityModel
 from fmepy.numerics.finite import all_finite
-from fmepy.parameters.named import values_by_name
-from fmepy.types import IntVector, Matrix, Vector
+from fmepy.types import Matrix, Vector
 
 
 class Predictions:
@@ -171,8 +170,8 @@ class PredictionsOfRun(Predictions):
     places : sequence of Places
         The same in words, for messages: variable and x of every value.
     data : Comparison
-    fixed : mapping of str to float
-        All parameters of the model at its own values (told when a run fails).
+    whole : Model
+        What was bound: its own values are told when a run fails.
     """
 
     def __init__(
@@ -181,13 +180,13 @@ class PredictionsOfRun(Predictions):
         lookup: Lookup,
         places: Sequence[Places],
         data: Comparison,
-        fixed: Mapping[str, float],
+        whole: Any,
     ) -> None:
         super().__init__(data)
         self.guard: Any = None  # of a corrected model (`fmepy.costs.instability`)
         self.parameter_names = tuple(model.names)
         self.theta0 = np.array(model.theta0, dtype=float)
-        self.model, self.lookup, self._places, self._fixed = model, lookup, tuple(places), dict(fixed)
+        self.model, self.lookup, self._places, self._whole = model, lookup, tuple(places), whole
 
     @property
     def exact(self) -> bool:
@@ -245,7 +244,12 @@ class PredictionsOfRun(Predictions):
         return super()._checked(mod, theta)
 
     def _parameters(self, theta: Vector) -> dict[str, float]:
-        return {**self._fixed, **dict(zip(self.parameter_names, map(float, theta), strict=True))}
+        return self._fixed | dict(zip(self.parameter_names, map(float, theta), strict=True))
+
+    @cached_property
+    def _fixed(self) -> dict[str, float]:
+        """All parameters of the model at its own values."""
+        return {str(k): float(v) for k, v in self._whole.parms.items()}
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
@@ -262,105 +266,18 @@ class PredictionsOfRun(Predictions):
         )
 
 
-class PredictionsByEntity(Predictions):
-    """Predictions of several runs, put together in the order of the observations.
-
-    Parameters
-    ----------
-    parts : sequence of PredictionsOfRun
-        All of the same parameters.
-    rows : sequence of ndarray of int
-        Where the values of each belong.
-    told : sequence of str
-        What each is of, for messages.
-    theta0 : ndarray, shape (n_par,)
-    data : Comparison
-        All observations.
-    """
-
-    def __init__(
-        self,
-        parts: Sequence[PredictionsOfRun],
-        rows: Sequence[IntVector],
-        told: Sequence[str],
-        theta0: Vector,
-        data: Comparison,
-    ) -> None:
-        super().__init__(data)
-        self.parts, self.rows, self._told = tuple(parts), tuple(rows), tuple(told)
-        self.parameter_names, self.theta0 = parts[0].parameter_names, theta0
-        self._size = sum(map(len, rows))
-
-    @property
-    def exact(self) -> bool:
-        """True if the model solves its sensitivity equations."""
-        return all(part.exact for part in self.parts)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return sum(part.retries for part in self.parts)
-
-    @property
-    def engine(self) -> str:
-        """The engines that run the models, as far as they say."""
-        return ", ".join(dict.fromkeys(filter(None, (part.engine for part in self.parts))))
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        for part in self.parts:
-            part.keep_within(lower, upper)
-
-    def tightened(self) -> Self | None:
-        """Return the same at smaller tolerances where a part has any."""
-        tight = [part.tightened() for part in self.parts]
-        if all(t is None for t in tight):
-            return None
-        out = copy(self)
-        out.parts = tuple(part if t is None else t for part, t in zip(self.parts, tight, strict=True))
-        return out
-
-    def values(self, theta: Vector) -> Vector:
-        """Return mod, shape (n_obs,)."""
-        out = np.empty(self._size)
-        for part, rows, told in zip(self.parts, self.rows, self._told, strict=True):
-            out[rows] = _of(told, part.values, theta)
-        return out
-
-    def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
-        """Return mod of many theta, shape (n, n_obs), and why they failed."""
-        out, why = np.empty((len(Theta), self._size)), np.full(len(Theta), "", dtype=object)
-        for part, rows, told in zip(self.parts, self.rows, self._told, strict=True):
-            out[:, rows], failed = part.values_many(Theta)
-            for i in np.flatnonzero((why == "") & (failed != "")):
-                why[i] = f"{told}: {failed[i]}" if told else failed[i]
-        return out, why
-
-    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
-        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
-        mod, slopes = np.empty(self._size), np.empty((self._size, len(self.parameter_names)))
-        for part, rows, told in zip(self.parts, self.rows, self._told, strict=True):
-            mod[rows], slopes[rows] = _of(told, part.with_slopes, theta)
-        return mod, slopes
-
-    def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
-        """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
-        k = next(k for k, rows in enumerate(self.rows) if i in rows)
-        place = int(np.flatnonzero(self.rows[k] == i)[0])
-        return _renamed(self.parts[k].failure(place, theta, what), self._told[k])
-
-
-def _of(told: str, run: Callable[[Vector], Any], theta: Vector) -> Any:
+def of_run(told: str, run: Callable[[Vector], Any], theta: Vector) -> Any:
     """Return ``run(theta)``; an error says of what it was."""
     try:
         return run(theta)
     except SimulationError as error:
         if not told:
             raise
-        raise _renamed(error, told) from error
+        raise renamed(error, told) from error
 
 
-def _renamed(error: SimulationError, told: str) -> SimulationError:
+def renamed(error: SimulationError, told: str) -> SimulationError:
+    """Return an error that says of what it was; as it is where there is nothing to say."""
     if not told:
         return error
     return SimulationError(f"{told}: {error}", parameters=error.parameters, time=error.time, exploded=error.exploded)
@@ -408,33 +325,4 @@ def predictions_of(
     bound = model.bind(names, times=times, **words)
     rows = np.asarray(bound.times, dtype=float)
     lookup = stack([p.lookup(rows, grid, bound.var_names) for p in places])
-    return PredictionsOfRun(bound, lookup, places, data, {str(k): float(v) for k, v in model.parms.items()})
-
-
-def predictions_by_entity(
-    models: Sequence[EntityModel],
-    places: Sequence[Places],
-    data: Comparison,
-    names: Sequence[str],
-    **words: Any,
-) -> PredictionsByEntity:
-    """Return what the models of several entities predict.
-
-    Parameters
-    ----------
-    models : sequence of EntityModel
-    places : sequence of Places
-        Their `runs` are places in `models`.
-    data, names, **words
-        As for `predictions_of`.
-    """
-    starts = np.cumsum([0, *(len(p.names) for p in places)])
-    parts, rows = [], []
-    for k, model in enumerate(models):
-        mine = [np.flatnonzero(p.runs == k) for p in places]
-        rows.append(np.concatenate([own + start for own, start in zip(mine, starts, strict=False)]))
-        at = [p.only(own) for p, own in zip(places, mine, strict=True)]
-        own = data.only(rows[-1][rows[-1] < len(data)])
-        parts.append(predictions_of(model, at, own, names, **words))
-    theta0 = values_by_name(models[0].parameters.parms, names)
-    return PredictionsByEntity(parts, rows, [model.told for model in models], theta0, data)
+    return PredictionsOfRun(bound, lookup, places, data, model)

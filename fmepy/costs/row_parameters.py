@@ -143,7 +143,7 @@ class RowParameters:
         column = self.columns[name]
         value, row = column.iloc[place], column.index[place]
         where = f"`noise_parms`: column {str(column.name)!r} in row {row}"
-        if _is_missing(value):
+        if is_missing(value):
             raise DataError(
                 f"{where} is empty, but the reading of {variable!r} there depends on {name!r}. Write a number or the "
                 "name of a parameter there."
@@ -158,7 +158,15 @@ class RowParameters:
 
     def named(self) -> set[str]:
         """Return every text in the columns."""
-        return {normal_name(v.strip()) for column in self.columns.values() for v in column if isinstance(v, str)}
+        return {name for column in self.columns.values() for name in _texts(column)}
+
+    def own_names(self) -> set[str]:
+        """Return the placeholders that a row names itself: they are parameters, too."""
+        return {name for name, column in self.columns.items() if name in _texts(column)}
+
+
+def _texts(column: pd.Series) -> set[str]:
+    return {normal_name(v.strip()) for v in column.unique() if isinstance(v, str)}
 
 
 def read_row_parameters(table: pd.DataFrame, given: Any, taken: Mapping[str, Any]) -> RowParameters | None:
@@ -271,7 +279,8 @@ def uses_of(model: Any, sds: Mapping[str, Any], labels: Sequence[Any]) -> Callab
     return uses
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Tell whether a cell of a table is empty."""
     return bool(pd.isna(value)) or (isinstance(value, str) and not value.strip())
 
 

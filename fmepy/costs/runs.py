@@ -64,7 +64,7 @@ class ModelsOfCost:
         own, before = self.cases.parameters, self.cases.starts[k]
         if before is None:
             return EntityModel(self.predictor, own, k)
-        return EntityModel(self._opened, own, k, before, self.predictor)
+        return EntityModel(self._opened, own, k, before, self.predictor, self.cases.anew[k])
 
     def model_of(self, entity: Any = None, noise_parms: Mapping[str, Any] | None = None) -> EntityModel:
         """Return the model as one entity runs it, a Model of the cost's parameters: for predictions, ranges, pictures.

@@ -24,14 +24,14 @@ import pandas as pd
 
 from fmepy.checks import changed_arguments
 from fmepy.costs.base import AddableCost
+from fmepy.costs.by_entity import predictions_by_entity
+from fmepy.costs.conditions import Conditions, read_conditions
 from fmepy.costs.entities import (
-    Conditions,
     EntityColumn,
     Experiments,
     check_given,
     check_needed,
     given_values,
-    read_conditions,
     read_entity_column,
     read_experiments,
 )
@@ -39,7 +39,7 @@ from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, Observations, check_observed, concatenate, prepare, read_observations
-from fmepy.costs.predictions import predictions_by_entity, predictions_of
+from fmepy.costs.predictions import predictions_of
 from fmepy.costs.row_parameters import Cases, RowParameters, known_names, names_by_row, read_row_parameters, uses_of
 from fmepy.costs.runs import RunsOfCost
 from fmepy.costs.squares import BoundSimulation
@@ -100,8 +100,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         empty, missing or ``=`` of a plain reading. By variable where a row of a wide table holds several readings.
     parms : mapping, optional
         Values of the parameters that the model does not have: those of noise, those that `conditions` name, and starts
-        of local ones
-        (``{"ka[3]": 1.2}``; otherwise the model's value).
+        of local ones (``{"ka[3]": 1.2}``; otherwise the model's value).
     entity : str, optional
         Column that names the experiment of a row (subject, batch, rat): each runs by itself.
     entity_parms : sequence of str
@@ -112,6 +111,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         it takes its value from. What conditions set in every entity is no parameter of the cost. With a column
         ``start_from`` an entity starts from the steady state of the row that it names, which needs no data, found by
         simulating on without events until nothing changes; a column ``steady_before`` (True, False) may switch it off.
+        A start value in such a row (of a parameter that is a state's initial value, or that only initial values have)
+        sets its states anew after the steady state; an empty cell leaves them there.
     noise_parms : str, sequence of str, or mapping of parameter to column, optional
         Parameters that readings name by row (PEtab's overrides): a column of `obs` holds, for the parameter, a number
         or the name of the parameter that stands for it in this row; a text names a column called as the parameter. The
@@ -316,14 +317,14 @@ class SimulationCost(RunsOfCost, AddableCost):
         else:
             if self.x is None:
                 raise ArgumentError("`noise_parms` is of single readings; with x=None their means are compared.")
+            gone = ({*conditions.cells} - by_row.named()) | ({*placeholders} - by_row.own_names())
             cases = by_row.cases(
                 c, of.of_row, of_model=self.model.parms.index, full=full,
-                known=known_names(full, {*conditions.cells, *placeholders} - by_row.named(), local, self._given),
+                known=known_names(full, gone, local, self._given),
                 uses=uses_of(self.model, {} if self.noise is None else self.noise.sds, of.labels),
             )  # fmt: skip
-        found = read_experiments(
-            of, conditions, full, local=local, given=self._given, model=self.predictor, cases=cases
-        )
+        words: dict[str, Any] = {"local": local, "given": self._given, "model": self.predictor, "cases": cases}
+        found = read_experiments(of, conditions, full, **words)
         object.__setattr__(self, "cases", found)
         return found.parameters.parms
 
@@ -343,9 +344,8 @@ class SimulationCost(RunsOfCost, AddableCost):
             if self._is_column_of_sds:
                 words = dict.fromkeys(self.comparison.group_names, self.noise_parms)
             noise = read_measurement_noise(self.predictor, self.comparison, words, self._given, set_by)
-            marks = own.attrs
             own = pd.concat([own, pd.Series(noise.values, dtype=float)])
-            own.attrs.update(marks)
+            own.attrs.update(self.predictor.parms.attrs)
         object.__setattr__(self, "noise", noise)
         return own
 
@@ -409,8 +409,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         words: dict[str, Any] = {"hold_engine": hold_engine}
         if self.plain_run or self.noise is not None:
             return self.bind_together([self], wanted, **words)
-        found = predictions_by_entity(self.models, [self.places], self.comparison, wanted, **words)
-        return BoundSimulation(found, [self.comparison])
+        c = self.comparison
+        return BoundSimulation(predictions_by_entity(self.models, [self.places], c, wanted, **words), [c])
 
     def repeats(self, other: object) -> bool:
         """Tell whether another cost holds the same model against the same data."""

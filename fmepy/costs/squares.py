@@ -10,6 +10,7 @@ import numpy as np
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.observations import Comparison
 from fmepy.costs.predictions import OfPredictions, Predictions
+from fmepy.numerics.sparse import MANY, sparse_jacobian
 from fmepy.types import Matrix, Vector
 
 
@@ -32,7 +33,8 @@ class BoundSimulation(OfPredictions):
         self.lower = np.full(len(self.parameter_names), -np.inf)
         self.upper = np.full(len(self.parameter_names), np.inf)
         self.is_scalar, self.has_jacobian = False, True
-        self.predictions, self.pieces = predictions, tuple(pieces)
+        self.predictions: Any = predictions
+        self.pieces = tuple(pieces)
         self._obs, self._weights = c.obs, c.weights
         self._constant = float(len(c) * np.log(2 * np.pi) - 2 * np.log(c.weights).sum())
 
@@ -62,6 +64,16 @@ class BoundSimulation(OfPredictions):
     def jacobian(self, theta: Vector) -> Matrix:
         """Return dr/dtheta, shape (n_obs, n_par), from the model's sensitivities."""
         return self.predictions.compared_with_slopes(theta)[1] * self._weights[:, None]
+
+    @property
+    def is_sparse(self) -> bool:
+        """True if there are many parameters, and each residual depends on few of them."""
+        return len(self.parameter_names) >= MANY and hasattr(self.predictions, "with_local_slopes")
+
+    def sparse_jacobian(self, theta: Vector) -> Any:
+        """Return dr/dtheta as a sparse array, where `is_sparse`."""
+        local, columns = self.predictions.compared_with_local_slopes(theta)
+        return sparse_jacobian(local * self._weights[:, None], columns, len(self.parameter_names))
 
     def minus2loglik(self, theta: Vector) -> float:
         """Return -2 log L for normal errors of the given size."""

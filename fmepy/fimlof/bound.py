@@ -83,6 +83,8 @@ class BoundFimlof(OfData):
         self.upper: Vector = bounds[1][order].to_numpy(dtype=float)
         self.is_scalar, self.has_jacobian = True, False
         self._take = list(parameters.take[: len(self.entities)])  # behind them, rows that others start from
+        start_from = [k if start is None else start for k, start in enumerate(experiments.starts)]
+        self._concern = [{*own, *parameters.take[k]} for own, k in zip(self._take, start_from, strict=True)]
         scales = parameters.taken_by(spec.scales)
         self.scale_parameters: BoolVector = np.array([name in scales for name in names], dtype=bool)
         one, each = BoundFilter(spec), experiments.distinct
@@ -421,8 +423,8 @@ class BoundFimlof(OfData):
         return base, slopes
 
     def _concerns(self, k: int, j: int) -> bool:
-        """Tell whether parameter j is one of entity k's."""
-        return bool(np.any(self._take[k] == self._at[j]))
+        """Tell whether parameter j is one of entity k's, or of the row in whose steady state it starts."""
+        return self._at[j] in self._concern[k]
 
     def _tangents(self, theta: Vector, k: int, rough: bool, slopes: tuple[Matrix, Matrix, Vector]) -> set[int]:
         """Fill in an entity's derivatives where a pass can carry them along; return the parameters whose they are."""

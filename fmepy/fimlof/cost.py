@@ -24,7 +24,8 @@ import pandas as pd
 
 from fmepy.checks import as_rng, changed_arguments, positive_number
 from fmepy.costs.base import AddableCost
-from fmepy.costs.entities import Experiments, check_needed, given_values, read_conditions, read_experiments
+from fmepy.costs.conditions import read_conditions
+from fmepy.costs.entities import Experiments, check_needed, given_values, read_experiments
 from fmepy.costs.noise import guessed_sd, names_of_estimates, names_of_noise
 from fmepy.costs.runs import ModelsOfCost
 from fmepy.costs.said_noise import SaidNoise, said_noise_of

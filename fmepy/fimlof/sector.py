@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.entities import FROM, read_conditions
+from fmepy.costs.conditions import FROM, read_conditions
 from fmepy.costs.noise import names_of_estimates, names_of_noise
 from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.expressions.equations import Equations, names_in

@@ -31,6 +31,7 @@ from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.covariance import covariance_of
 from fmepy.numerics.differences import central_differences, magnitudes
 from fmepy.numerics.second_differences import second_differences, whitened_second_differences
+from fmepy.numerics.sparse import dense, is_sparse, normal_matrix, projected_length, with_rows
 from fmepy.parameters.named import Density, Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -181,15 +182,15 @@ class Problem:
             r = np.concatenate([r, [(theta[i] - mean) / sd for i, mean, sd in self._normal]])
         return r if self.further is None else np.concatenate([r, self.further.residuals(theta)])
 
-    def jacobian(self, theta: Vector) -> Matrix:
-        """Return the derivatives of `residuals`."""
+    def jacobian(self, theta: Vector) -> Any:
+        """Return the derivatives of `residuals`; a sparse array where the cost gives one."""
         J = self.objective.scaled_jacobian(theta)
         if self._normal:
             rows = np.zeros((len(self._normal), theta.size))
             for k, (i, _, sd) in enumerate(self._normal):
                 rows[k, i] = 1 / sd
-            J = np.vstack([J, rows])
-        return J if self.further is None else np.vstack([J, self.further.jacobian(theta)])
+            J = with_rows(J, rows)
+        return J if self.further is None else with_rows(J, self.further.jacobian(theta))
 
     def value(self, theta: Vector) -> float:
         """Return F; raise SimulationError where the cost fails."""
@@ -229,7 +230,7 @@ class Problem:
     def gradient(self, theta: Vector) -> Vector:
         """Return dF/dtheta: 2 J'r for residuals (plus that of a prior that is not normal), else differences."""
         if self.is_least_squares:
-            return np.asarray(2 * self.jacobian(theta).T @ self.residuals(theta))
+            return np.asarray(2 * (self.jacobian(theta).T @ self.residuals(theta)))
         if self.objective.is_scalar and not (self.objective.has_score or self.objective.has_gradient):
             return self.objective.differentiate(self._finite_value, theta)
         if self.objective.has_score:
@@ -237,7 +238,7 @@ class Problem:
         elif self.objective.has_gradient:
             slope = self.objective.gradient(theta)
         else:
-            slope = 2 * self.objective.scaled_jacobian(theta).T @ self.objective.scaled_residuals(theta)
+            slope = 2 * (self.objective.scaled_jacobian(theta).T @ self.objective.scaled_residuals(theta))
         if self.prior is not None:
             slope = slope + self.slope_of_prior(theta)
         if self.further is not None:
@@ -285,8 +286,7 @@ class Problem:
         A parameter that scales noise and stands at zero is left out: its row and column are NaN.
         """
         if self.is_least_squares:
-            J = self.jacobian(theta)
-            return np.asarray(2 * J.T @ J)
+            return 2 * normal_matrix(self.jacobian(theta))
         if self.objective.has_score:
             return self._observed_hessian(theta)
         known = self.objective.differences
@@ -384,13 +384,18 @@ class Problem:
         return dict(zip(self.names, map(float, theta), strict=True))
 
 
-def _offset(J: Matrix, r: Vector, free: BoolVector) -> float:
+def _offset(J: Any, r: Vector, free: BoolVector) -> float:
     n, p = J.shape
     squares, some = float(r.dot(r)), free.tolist()
     if not squares > 0 or not any(some):
         return 0.0
     if not all(some):
         J = J[:, free]
+    if is_sparse(J):
+        found = projected_length(J, r)
+        if found is not None:
+            return float(found * (max(n - p, 1) / squares) ** 0.5)
+        J = dense(J)
     length = np.sqrt(np.einsum("ij,ij->j", J, J))
     length[length == 0] = 1.0
     J = J / length

@@ -30,6 +30,7 @@ from fmepy.fitting.leaving_zero import let_go
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.problem import Outcome, Problem, without_advice
 from fmepy.numerics.covariance import SINGULAR
+from fmepy.numerics.sparse import dense
 from fmepy.parameters.named import Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -72,7 +73,7 @@ class Search:
         """Return R, the derivatives of residuals or a root of the information, without what holds; None if unknown."""
         if problem.is_least_squares:
             n_held = 0 if problem.further is None else len(problem.further.residuals(theta))
-            J = problem.jacobian(theta)
+            J = dense(problem.jacobian(theta))
             return J[: len(J) - n_held]
         if not self.objective.has_score:
             return self.curvature
@@ -341,7 +342,7 @@ def _gauss_newton(problem: Problem, theta: Vector) -> Vector | None:
     """
     n_free = problem.moving.sum()
     for _ in range(_STEPS):
-        r, J = problem.residuals(theta), problem.jacobian(theta)
+        r, J = problem.residuals(theta), dense(problem.jacobian(theta))
         g, value = J.T @ r, float(r @ r)
         free = problem.moving & ~(((theta <= problem.lower) & (g > 0)) | ((theta >= problem.upper) & (g < 0)))
         step = np.zeros(theta.size)

@@ -13,6 +13,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.numerics.covariance import Spectra, rank_of
+from fmepy.numerics.sparse import column_lengths, normal_matrix
 from fmepy.types import BoolVector, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def silent(problem: Problem, theta: Vector, H: Matrix) -> Silent:
     asked = problem.moving & ~(problem.noise_scales & (theta == 0))
     if problem.is_least_squares:
         J, r = problem.jacobian(theta), problem.residuals(theta)
-        moved = np.sqrt(np.einsum("ij,ij->j", J, J)) * size
+        moved = column_lengths(J) * size
         level = _ROUNDING * float(r @ r) ** 0.5
         objective = problem.objective
         if not objective.has_jacobian:
@@ -111,7 +112,7 @@ def lost_rank(problem: Problem, spectra: Spectra, free: BoolVector) -> bool:
         J = problem.jacobian(problem.start)[:, free]
     except SimulationError:
         return False
-    return bool(rank_of(J.T @ J) == free.sum())
+    return bool(rank_of(normal_matrix(J)) == free.sum())
 
 
 def falls_along(problem: Problem, theta: Vector, H: Matrix, free: BoolVector) -> bool:

@@ -235,9 +235,13 @@ class ModFit(Shown):
         Parameters on a bound have none (NaN); that of the others holds for these fixed there.
         """
         names = list(self.names)
-        free = np.array([name not in self.at_bound for name in names])
-        C = np.nan if self.curvature is None else Spectrum.of(self.curvature, free).covariance
-        return marked_covariance(pd.DataFrame(C, index=names, columns=names), self.transforms)
+        return marked_covariance(pd.DataFrame(self._inverse.copy(), names, names), self.transforms)
+
+    @cached_property
+    def _inverse(self) -> Matrix:
+        if self.curvature is None:
+            return np.full((len(self.names),) * 2, np.nan)
+        return Spectrum.of(self.curvature, ~np.isin(self.names, list(self.at_bound))).covariance
 
     @property
     def cov_scaled(self) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from fmepy.results.printing import coefficient_cells, coefficient_table, fixed_matrix, significant
+from fmepy.results.printing import MOST_CORRELATED, coefficient_cells, coefficient_table, fixed_matrix, significant
 from fmepy.results.tables import Part, Shown, table, wrapped
 from fmepy.results.writing import LEGEND, as_latex, as_markdown, marks
 from fmepy.types import Vector
@@ -108,11 +108,13 @@ class ModFitSummary(Shown):
         parts += ["", self._tail()]
         if self.at_bound:
             parts += [wrapped(self._of_bounds())]
-        if np.isfinite(self.correlation.to_numpy()).any():
+        if not np.isfinite(self.correlation.to_numpy()).any():
+            parts += ["", wrapped(f"No covariance{self.no_covariance}")]
+        elif len(names) > MOST_CORRELATED:
+            parts += ["", f"Parameter correlation: of {len(names)} parameters, see `correlation`."]
+        else:
             matrix = fixed_matrix(names, self.correlation.to_numpy())
             parts += ["", "Parameter correlation:", table(self.correlation, "{:.4g}")._replace(text=matrix)]
-        else:
-            parts += ["", wrapped(f"No covariance{self.no_covariance}")]
         if not self.info:
             parts += ["", wrapped(f"NOT converged: {self.stopmess}")]
         if self.solver_note and (self.info or self.solver_note not in self.stopmess):

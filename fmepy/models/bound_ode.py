@@ -24,7 +24,7 @@ from fmepy.models.running.runners import Runner, make_runner
 from fmepy.models.running.system import Outputs, scales_of
 from fmepy.models.running.timeline import Timeline
 from fmepy.numerics.differences import central_differences, steps_beside
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.models.ode import OdeModel
@@ -148,7 +148,7 @@ class BoundOde(BoundDynamic):
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
         Y = self._simulate(theta, "plain")
-        if not self._model._has_told:
+        if not self._model.has_told:
             self._tell_unresolved(Y)
         return Y
 
@@ -171,9 +171,27 @@ class BoundOde(BoundDynamic):
         with _ONE_AT_A_TIME:  # these hold Python's lock anyhow, and count
             for i in np.flatnonzero(~ok):
                 (Y[i],), (why[i],) = one_by_one(self, Theta[i : i + 1])
-        if not self._model._has_told:
+        if not self._model.has_told:
             self._tell_unresolved_of_many(Y[ok])
         return Y, why
+
+    def together(self, Theta: Matrix, slopes: bool) -> tuple[Cube, Any, BoolVector] | None:
+        """Return many runs from one call: Y, S if asked for (n_run, n_time, n_var, n_par), and which came to their end.
+
+        None where a run is more than one call, or has no exact sensitivities.
+        """
+        runner = self._runner(self._engines[0], "exact" if slopes else "plain")
+        if runner is None or runner.whole is None or self._definition.has_delays:
+            return None
+        P = np.tile(self._base, (len(Theta), 1))
+        P[:, self._places] = Theta
+        if slopes:
+            found: tuple[Cube, Any, BoolVector] = runner.whole.many_with_slopes(P)
+            return found
+        Y, ok = runner.whole.many(P)
+        if not self._model.has_told:
+            self._tell_unresolved_of_many(Y[ok])
+        return Y, None, ok
 
     @property
     def whole_with_slopes(self) -> Any:
@@ -222,7 +240,7 @@ class BoundOde(BoundDynamic):
     def _tell_unresolved(self, Y: Matrix) -> None:
         """Tell, once for the model, which states are too small for their tolerance."""
         if why := unresolved(Y, self._state_limits(), self._model.states):
-            self._model._has_told = True
+            self._model.has_told = True
             logger.warning(why)
 
     def _state_limits(self) -> list[float]:
@@ -235,10 +253,11 @@ class BoundOde(BoundDynamic):
     def _tell_unresolved_of_many(self, Y: Cube) -> None:
         """Tell of the first run that has such states."""
         limits = self._state_limits()
-        low = (np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1)
-        for i in np.flatnonzero(low):
+        ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
+        low = (np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)
+        for i in ends_low[low]:
             self._tell_unresolved(Y[i])
-            if self._model._has_told:
+            if self._model.has_told:
                 return
 
     def _simulate(self, theta: Vector, kind: str) -> Matrix:

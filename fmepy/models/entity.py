@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.models.from_rest import BoundFromRest, Rest, StartAtRest, opened, resting, start_name
-from fmepy.models.mapped import Around, BoundMappedModel, with_values
+from fmepy.models.from_rest import BegunAnew, BoundFromRest, Rest, StartAtRest, opened, resting, start_name
+from fmepy.models.mapped import Around, BoundMappedModel, tell_once, with_values
 from fmepy.parameters.entities import EntityParameters
-from fmepy.parameters.named import check_names, merge_parameters
+from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters
 
 
@@ -36,6 +36,8 @@ class EntityModel(Around):
         The entity in whose steady state it starts; `model` is then one whose initial values are parameters
         (`fmepy.models.from_rest.opened`), and `closed` the same without that.
     closed : Model, optional
+    anew : tuple of str
+        The states that begin at their initial value all the same.
     """
 
     model: Any
@@ -43,12 +45,14 @@ class EntityModel(Around):
     k: int
     before: int | None = None
     closed: Any = None
+    anew: tuple[str, ...] = ()
     inner: Any = field(init=False)
 
     def __post_init__(self) -> None:
         own, model = self.parameters.own(self.k), self._with_inputs(self.model)
         given = {n: own[n] for n, value in model.parms.items() if own.get(n, value) != value}
         object.__setattr__(self, "inner", with_values(model, given))
+        tell_once(self.inner, self.model if self.closed is None else self.closed)
 
     @property
     def label(self) -> str:
@@ -96,9 +100,8 @@ class EntityModel(Around):
 
     def bind(self, names: Sequence[str] | None = None, **words: Any) -> BoundMappedModel | BoundFromRest:
         """Return the model as a function of the parameters `names` of the whole (None: all that it has)."""
-        known = self.parameters.parms.index
-        chosen = tuple(self.parms.index) if names is None else check_names(names, known, argument="names")
-        moved = self._moved_by(chosen)
+        chosen = tuple(self.parms.index) if names is None else self.parameters.checked(names)
+        moved = self.moved_by(chosen)
         own = self.parameters.map(self.k, chosen, moved)
         start = self.at_rest(chosen, hold_engine=words.get("hold_engine", False))
         if start is None:
@@ -106,16 +109,18 @@ class EntityModel(Around):
         run = self.inner.bind([*moved, *map(start_name, self.states)], **words)
         return BoundFromRest(run, own, start)
 
-    def at_rest(self, names: Sequence[str], **words: Any) -> StartAtRest | None:
+    def at_rest(self, names: tuple[str, ...], **words: Any) -> StartAtRest | None:
         """Return the state that it starts in as a function of the parameters `names` of the whole; None if given."""
         if self.before is None:
             return None
-        source = EntityModel(resting(self.closed), self.parameters, self.before)
-        moved = source._moved_by(names)
+        source = EntityModel(resting(self.closed), self.parameters, self.before, closed=self.closed)
+        moved = source.moved_by(names)
         rest = Rest(source.inner, moved, source.label, **words)
-        return StartAtRest(rest, self.parameters.map(self.before, names, moved))
+        d = self.beneath.definition
+        anew = BegunAnew(d, self.anew, self.parameters.map(self.k, names, d.parameters))
+        return StartAtRest(rest, self.parameters.map(self.before, names, moved), anew)
 
-    def _moved_by(self, names: Sequence[str]) -> list[str]:
+    def moved_by(self, names: tuple[str, ...]) -> list[str]:
         """Return the model's parameters that any of `names` moves; an empty theta is not asked of a model."""
         of_model = list(map(str, self.inner.parms.index))
         return [n for n in self.parameters.moved_by(names) if n in of_model] or of_model[:1]
@@ -126,7 +131,7 @@ class EntityModel(Around):
         of_whole = replace(self.parameters, parms=parms)
         if self.before is not None:
             closed = self.closed.replace(**arguments) if arguments else self.closed
-            return EntityModel(opened(closed), of_whole, self.k, self.before, closed)
+            return EntityModel(opened(closed), of_whole, self.k, self.before, closed, self.anew)
         return EntityModel(self.model.replace(**arguments) if arguments else self.model, of_whole, self.k)
 
     def __repr__(self) -> str:

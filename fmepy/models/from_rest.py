@@ -5,16 +5,22 @@ does), so that it is the one that the initial values lead to, also where somethi
 With y0(p) that state, ``Y(p) = run(p, y0(p))`` and::
 
     dY/dp = dY/dp at fixed y0 + dY/dy0 dy0/dp
+
+States may begin anew: at their initial value under the parameters of the run, which takes the place of that at rest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
+from fmepy.expressions.equations import names_in
 from fmepy.models.base import engine_of, keep_within, one_by_one, tightened
+from fmepy.models.definition.definition import Definition
+from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.fixed import ENGINE as FIXED_STEPS
 from fmepy.parameters.maps import Selected
 from fmepy.types import Cube, Matrix, Vector
@@ -42,6 +48,26 @@ def check_opens(model: Any) -> None:
             f"A start from a steady state needs a model whose initial values can be set, such as an OdeModel; a "
             f"{type(model).__name__} has none."
         )
+
+
+def start_parameters(definition: Definition) -> dict[str, tuple[str, ...]]:
+    """Return by parameter the states that begin at it: it is their initial value, or stands in initial values only."""
+    elsewhere = names_elsewhere(definition)
+    out: dict[str, tuple[str, ...]] = {}
+    for state, value in zip(definition.states, definition.initial, strict=True):
+        for name in names_in([value]):
+            if str(value) == name or name not in elsewhere:
+                out[name] = (*out.get(name, ()), state)
+    return out
+
+
+def names_elsewhere(definition: Definition) -> set[str]:
+    """Return the names in a model but for its initial values; of a function that is not traced, in its outputs."""
+    rates = () if definition.equations is None else definition.equations.rates
+    of_roots = (e for root in definition.roots for e in root.expressions)
+    past = (e for e in definition.history if e is not None)
+    outputs = (e for _, e in definition.outputs)
+    return names_in([*rates, *outputs, *(e.value for e in definition.events), *of_roots, *past])
 
 
 def opened(model: Any) -> Any:
@@ -134,6 +160,36 @@ class Rest:
         return y, bound.sensitivities(theta)[1][0, : self._n]
 
 
+class BegunAnew:
+    """Initial values that take the place of those at rest.
+
+    Parameters
+    ----------
+    definition : Definition
+    states : sequence of str
+        Whose they are.
+    map : Selected
+        From theta to all parameters of the definition, those of the run.
+    """
+
+    def __init__(self, definition: Definition, states: Sequence[str], map: Selected) -> None:
+        self._places = [definition.states.index(s) for s in states]
+        self._values = ValueTable([definition.initial[i] for i in self._places], map.full_names, map.full_names)
+        self._map = map
+
+    def values(self, theta: Vector, y: Vector) -> Vector:
+        """Return the state y at rest with them in it."""
+        out = y.copy()
+        out[self._places] = self._values.value(self._map.full(theta).tolist())
+        return out
+
+    def slopes(self, theta: Vector, slopes: Matrix) -> Matrix:
+        """Return its derivatives with theirs in them, shape (n_state, n_par)."""
+        out = slopes.copy()
+        out[self._places] = self._map.pull(theta, self._values.slope(self._map.full(theta).tolist()))
+        return out
+
+
 class StartAtRest:
     """The state at rest as a function of other parameters.
 
@@ -142,10 +198,12 @@ class StartAtRest:
     rest : Rest
     map : Selected
         From theta to its parameters.
+    anew : BegunAnew
+        Of the states that do not stay at rest.
     """
 
-    def __init__(self, rest: Rest, map: Selected) -> None:
-        self._rest, self._map = rest, map
+    def __init__(self, rest: Rest, map: Selected, anew: BegunAnew) -> None:
+        self._rest, self._map, self._anew = rest, map, anew
         self._last: tuple[bytes, Vector] | None = None
         self._slopes: tuple[bytes, Vector, Matrix] | None = None
 
@@ -161,13 +219,13 @@ class StartAtRest:
     def tightened(self) -> StartAtRest | None:
         """Return the same at smaller tolerances, None where no solver has any."""
         rest = self._rest.tightened()
-        return None if rest is None else StartAtRest(rest, self._map)
+        return None if rest is None else StartAtRest(rest, self._map, self._anew)
 
     def at(self, theta: Vector) -> Vector:
         """Return the state, shape (n_state,)."""
         key, last = theta.tobytes(), self._last  # another thread may write it meanwhile
         if last is None or last[0] != key:
-            last = self._last = (key, self._rest.at(self._map.full(theta))[0])
+            last = self._last = (key, self._anew.values(theta, self._rest.at(self._map.full(theta))[0]))
         return last[1]
 
     def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
@@ -175,7 +233,8 @@ class StartAtRest:
         key, last = theta.tobytes(), self._slopes
         if last is None or last[0] != key:
             y, slopes = self._rest.with_slopes(self._map.full(theta))
-            last = self._slopes = (key, y, np.asarray(self._map.pull(theta, slopes)))
+            at_rest = np.asarray(self._map.pull(theta, slopes))
+            last = self._slopes = (key, self._anew.values(theta, y), self._anew.slopes(theta, at_rest))
         return last[1:]
 
     def near(self, theta: Vector, moved: Vector) -> Vector:

@@ -139,6 +139,16 @@ class MappedModel(Around, Mapped):
         return BoundMappedModel(self.inner.bind(map.full_names, **words), map)
 
 
+def tell_once(model: Any, other: Any) -> None:
+    """Let a model and another one, or those that they are made of, warn once together of what models warn of once."""
+    while hasattr(model, "inner"):
+        model = model.inner
+    while hasattr(other, "inner"):
+        other = other.inner
+    if model is not other and hasattr(model, "tell_with"):
+        model.tell_with(other)
+
+
 def with_values(model: Any, values: Mapping[str, float]) -> Any:
     """Return a model with other values of some of its parameters, on its own scale."""
     if not values:

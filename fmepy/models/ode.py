@@ -277,7 +277,7 @@ class OdeModel(DynamicModel):
         width = None if bandwidth is None else _bandwidth(bandwidth, self._engine.needs_equations)
         self.options: SolverOptions = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
-        self._has_told = False
+        self._told = [False]
         delayed = self.definition.has_delays
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None and not delayed
         self.engines: tuple[Engine, ...] = (
@@ -289,6 +289,20 @@ class OdeModel(DynamicModel):
         if outside and (like is None or outside != like._events_outside()):
             warnings.warn(outside, UserWarning, stacklevel=2 if like is None else 3)
         self._tell()
+
+    @property
+    def has_told(self) -> bool:
+        """Whether it has warned of states that are too small for their tolerance: it does so once."""
+        return self._told[0]
+
+    @has_told.setter
+    def has_told(self, value: bool) -> None:
+        self._told[0] = value
+
+    def tell_with(self, other: Any) -> None:
+        """Let both models, of two entities say, warn once together."""
+        if isinstance(other, OdeModel):
+            self._told = other._told
 
     def hits(self, parms: UserParameters = None, *, sensitivities: bool = False) -> pd.DataFrame:
         """Return when root events fire in a run from the first to the last of `times`.

@@ -16,18 +16,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from fmepy.numerics.bordered import blocks_with_border, inverse_of_bordered
 from fmepy.types import BoolVector, Matrix, Vector
 
 SINGULAR = 1e-7
 """Of the largest singular value: what lies below it is zero."""
+MANY = 64
+"""Parameters from which on the inverse is tried before the axes are looked for."""
+_SAFE = 1e3  # how far from singular it must be then
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)  # no slots: its axes are found when they are first asked for
 class Spectrum:
     """A Hessian in its own axes, its parameters brought to one size: rank, covariance, and what is undetermined.
+
+    Of many parameters its inverse alone answers the same questions where the Hessian is well away from singular.
 
     Attributes
     ----------
@@ -35,15 +42,14 @@ class Spectrum:
         Parameters that count.
     diagonal, size : ndarray, shape (n_kept,)
         Of the Hessian, and what brings it to one (zero where it is zero).
-    values, vectors : ndarray, shape (n_kept,) and (n_kept, n_kept)
-        Eigenvalues of the Hessian brought to size, rising, NaN if it is not finite; eigenvectors in columns.
+    unit : ndarray, shape (n_kept, n_kept)
+        The Hessian brought to size.
     """
 
     kept: BoolVector
     diagonal: Vector
     size: Vector
-    values: Vector
-    vectors: Matrix
+    unit: Matrix
 
     @classmethod
     def of(cls, hessian: Matrix, kept: BoolVector | None = None) -> Spectrum:
@@ -54,15 +60,40 @@ class Spectrum:
             hessian, diagonal = hessian[mine][:, mine], diagonal[mine]
         root = np.sqrt(np.abs(diagonal))
         size = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-        unit = hessian * (size[:, None] * size)
-        if not np.isfinite(unit).all():
-            return cls(mine, diagonal, size, np.full(root.size, np.nan), np.zeros_like(unit))
-        values, vectors = np.linalg.eigh(unit)
-        return cls(mine, diagonal, size, values, vectors)
+        return cls(mine, diagonal, size, hessian * (size[:, None] * size))
+
+    @cached_property
+    def _axes(self) -> tuple[Vector, Matrix]:
+        if not np.isfinite(self.unit).all():
+            return np.full(self.size.size, np.nan), np.zeros_like(self.unit)
+        values, vectors = np.linalg.eigh(self.unit)
+        return values, vectors
+
+    @property
+    def values(self) -> Vector:
+        """Eigenvalues of the Hessian brought to size, rising, NaN if it is not finite, shape (n_kept,)."""
+        return self._axes[0]
+
+    @property
+    def vectors(self) -> Matrix:
+        """Its eigenvectors in columns, shape (n_kept, n_kept)."""
+        return self._axes[1]
+
+    @cached_property
+    def _known_inverse(self) -> Matrix | None:
+        """The inverse of one of many parameters that is well away from singular, without its axes; else None."""
+        if self.size.size < MANY or not (self.diagonal > 0).all() or not np.isfinite(self.unit).all():
+            return None
+        inverse = inverse_of_definite(self.unit)
+        if inverse is None or _SAFE * SINGULAR**2 * _norm(self.unit) * _norm(inverse) > 1:
+            return None
+        return inverse
 
     @property
     def rank(self) -> int:
         """Numerical rank; 0 for a Hessian that is not finite."""
+        if self._known_inverse is not None:
+            return int(self.size.size)
         if not self.values.size or np.isnan(self.values[0]):
             return 0
         values = np.abs(self.values)
@@ -71,6 +102,8 @@ class Spectrum:
     @property
     def is_definite(self) -> bool:
         """True if it is positive definite, beyond rounding."""
+        if self._known_inverse is not None:
+            return True
         if not self.values.size or np.isnan(self.values[0]):
             return False
         return bool((self.diagonal > 0).all() and self.values[0] > SINGULAR**2 * self.values[-1])
@@ -80,7 +113,8 @@ class Spectrum:
         """inverse(hessian / 2), shape (n_par, n_par); NaN if it is not definite, and where parameters do not count."""
         out = np.full((self.kept.size,) * 2, np.nan)
         if self.is_definite:
-            inverse = (self.vectors / self.values) @ self.vectors.T
+            known = self._known_inverse
+            inverse = (self.vectors / self.values) @ self.vectors.T if known is None else known
             out[np.ix_(self.kept, self.kept)] = 2 * inverse * (self.size[:, None] * self.size)
         return out
 
@@ -99,7 +133,7 @@ class Spectrum:
         >>> Spectrum.of(H).undetermined(["a", "b", "c"], np.ones(3))
         '+1.00 a -1.00 b'
         """
-        if not self.values.size or np.isnan(self.values[0]):
+        if self._known_inverse is not None or not self.values.size or np.isnan(self.values[0]):
             return ""
         mine = [name for name, kept in zip(names, self.kept, strict=True) if kept]
         own = scale[self.kept]
@@ -127,6 +161,22 @@ class Spectra:
         if key not in self._known:
             self._known[key] = Spectrum.of(self.hessian, kept)
         return self._known[key]
+
+
+def inverse_of_definite(A: Matrix) -> Matrix | None:
+    """Return the inverse of a symmetric matrix, None if it is not positive definite."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    bordered = blocks_with_border(A)
+    if bordered is not None:
+        return inverse_of_bordered(A, *bordered)
+    factor, failed = dpotrf(A, lower=1, clean=1)
+    lower = None if failed else np.tril(dpotri(factor, lower=1)[0])
+    return None if lower is None else np.asarray(lower + np.tril(lower, -1).T)
+
+
+def _norm(A: Matrix) -> float:
+    return float(np.abs(A).sum(axis=0).max(initial=0.0))
 
 
 def covariance_of(hessian: Matrix) -> Matrix:

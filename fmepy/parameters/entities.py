@@ -23,7 +23,7 @@ import pandas as pd
 from fmepy.errors import ParameterError, did_you_mean, listed
 from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import check_names
-from fmepy.types import IntVector, Vector
+from fmepy.types import IntVector, Matrix, Vector
 
 _LOCAL = re.compile(r"([^\[\]]+)\[(.*)\]")
 
@@ -96,6 +96,7 @@ class EntityParameters:
     constants: Vector
     take: IntVector
     _places: dict[str, int] = field(init=False)
+    _known: dict[tuple[str, ...], IntVector] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_places", {str(n): i for i, n in enumerate(self.parms.index.tolist())})
@@ -109,17 +110,36 @@ class EntityParameters:
         """Return all parameters of an entity at the parameters' own values."""
         return dict(zip(self.full_names, self.values[self.take[k]].tolist(), strict=True))
 
-    def moved_by(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the full parameters that any of `names` moves, of whatever entity, so that all are bound alike."""
-        moving = {self._places[n] for n in names}
-        return tuple(n for n, taken in zip(self.full_names, self.take.T, strict=True) if moving & set(taken.tolist()))
+    def checked(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return parameters of the whole as they are called; ParameterError for one that is not there."""
+        if isinstance(names, tuple) and names in self._known:
+            return names
+        return check_names(names, self.parms.index, argument="names")
 
-    def map(self, k: int, names: Sequence[str], full: Sequence[str]) -> Selected:
+    def moved_by(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the full parameters that any of `names` moves, of whatever entity, so that all are bound alike."""
+        moved = (self._to(names)[self.take] >= 0).any(axis=0)
+        return tuple(n for n, m in zip(self.full_names, moved.tolist(), strict=True) if m)
+
+    def _to(self, names: tuple[str, ...]) -> IntVector:
+        """Return by value of `values` which of `names` it is; -1 of the others."""
+        found = self._known.get(names)
+        if found is None:
+            found = np.full(len(self.parms) + len(self.constants), -1, dtype=np.intp)
+            found[[self._places[n] for n in names]] = np.arange(len(names))
+            self._known.clear()  # all entities ask for the same
+            self._known[names] = found
+        return found
+
+    def map(self, k: int, names: tuple[str, ...], full: Sequence[str]) -> Selected:
         """Return the map of an entity, from the parameters `names` of the whole to those of `full`."""
-        at = {self._places[n]: i for i, n in enumerate(names)}
-        take = self.take[k][[self.full_names.index(n) for n in full]]
-        place = np.array([at.get(int(t), -1) for t in take], dtype=np.intp)
-        return Selected(tuple(names), tuple(full), self.values[take], place)
+        take = self.take[k, [self.full_names.index(n) for n in full]]
+        return Selected(names, tuple(full), self.values[take], self._to(names)[take])
+
+    def maps(self, which: Sequence[int], names: tuple[str, ...], full: Sequence[str]) -> tuple[Matrix, IntVector]:
+        """Return those of several: values, and which of `names` stands for them, shape (n_which, n_full); -1: none."""
+        take = self.take[np.ix_(which, [self.full_names.index(n) for n in full])]
+        return self.values[take], self._to(names)[take]
 
     def bounds(self, lower: Mapping[str, float], upper: Mapping[str, float]) -> tuple[pd.Series, pd.Series]:
         """Return the bounds of the parameters of the whole, from those of the full ones: the narrower."""

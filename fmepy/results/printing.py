@@ -11,6 +11,9 @@ from fmepy.types import Matrix, Vector
 
 _EPSILON = 2.220446e-16
 
+MOST_CORRELATED = 60
+"""Parameters whose correlations are printed."""
+
 
 def significant(value: float, digits: int) -> str:
     """Return a number with so many significant digits, as R's signif and print do.

@@ -306,3 +306,19 @@ def test_an_entity_must_be_named_in_every_row_and_have_a_datum_left(oral):
     table.loc[:2, "subject"] = [1, "1", "1"]
     with pytest.raises(DataError, match="read alike"):
         SimulationCost(oral, table, entity="subject")
+
+
+@pytest.mark.parametrize("rest", [False, True])
+@pytest.mark.parametrize("local", [False, True])
+def test_states_that_are_too_small_for_their_tolerance_are_told_once_a_fit(caplog, rest, local):
+    small = OdeModel("d(A)/dt = u - k*A", state={"A": "A0"}, times=[0, 1, 2], parms={"A0": 2e-4, "k": 0.5, "u": 1e-5},
+                     atol=1e-6)  # fmt: skip
+    n = 4
+    table = pd.DataFrame({"tank": np.repeat(range(n), 2), "time": [1.0, 2.0] * n, "A": 1e-4 + 1e-6 * np.arange(2 * n)})
+    rows = pd.DataFrame({"tank": range(n), "A0": 1e-4 * np.arange(1, n + 1), "u": 1e-5 * np.arange(1, n + 1)})
+    if rest:
+        rows = rows.assign(start_from=[None, *[0] * (n - 1)]).astype({"start_from": object})
+    cost = SimulationCost(small, table, entity="tank", conditions=rows, entity_parms=["k"] if local else ())
+    fit = modFit(cost)
+    cost(fit.par)
+    assert caplog.text.count("may be the solver's error") == 1

@@ -279,3 +279,64 @@ def test_a_parameter_set_twice_is_told(model):
         SimulationCost(model, table, **WORDS, entity="subject", conditions={"subject": ["s", "u"], "scale": [1.0, 2.0]})
     with pytest.raises(ParameterError, match="entity_parms"):
         SimulationCost(model, table, **WORDS, entity="subject", entity_parms=["scale"])
+
+
+# --- whose names are those of the cells: every place of the placeholders, and every kind of cell
+
+OWN = {"a": 2.0, "b": 0.5, "c": 0.1}
+NEW = {"u": 1.7, "v": 0.8, "w": 0.4}
+READ = np.array([2.1, 1.3, 0.9, 0.7])
+AT = np.arange(1.0, 5.0)
+CELLS = {
+    "the same new name": lambda name, k: [list(NEW)[k]] * 4,
+    "different names": lambda name, k: ["u", "v", "u", "v"],
+    "its own name": lambda name, k: [name] * 4,
+    "a name of the model": lambda name, k: [{"a": "b", "b": "c", "c": "a"}[name]] * 4,
+    "a number": lambda name, k: [0.9 + k] * 4,
+    "different numbers": lambda name, k: [0.9, 1.1, 0.9, 1.1],
+    "some of each": lambda name, k: [name, "u", 1.2, name],
+}
+NOISES = {  # measurement_noise, the column of the sd, its values
+    "none": ({}, None, np.ones(4)),
+    "a number": ({"measurement_noise": {"y": 0.3}}, None, np.full(4, 0.3)),
+    "a name": ({"measurement_noise": {"y": "sd1"}}, None, np.full(4, 0.3)),
+    "a name by row": ({"measurement_noise": {"y": "sd"}}, ["sd1"] * 4, np.full(4, 0.3)),
+    "names by row": ({"measurement_noise": {"y": "sd"}}, ["sd1", "sd2"] * 2, np.array([0.3, 0.2, 0.3, 0.2])),
+}
+
+
+@pytest.fixture(scope="module")
+def curve():
+    return OdeModel("d(A)/dt = -b*A", state={"A": 1.0}, outputs={"y": "a*A + c"}, times=np.linspace(0, 5, 6),
+                    parms=OWN, rtol=1e-10, atol=1e-12)  # fmt: skip
+
+
+@pytest.mark.parametrize("placeholders", ["a", "b", "c", "ac", "bc", "abc"])
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_likelihood_is_the_one_written_out_wherever_a_placeholder_stands(curve, placeholders, kind, noise):
+    cells = {name: CELLS[kind](name, k) for k, name in enumerate(placeholders)}
+    words, sd_cells, sd = NOISES[noise]
+    table = pd.DataFrame({"time": AT, "y": READ, **{f"of_{name}": column for name, column in cells.items()}})
+    columns = {name: f"of_{name}" for name in cells}
+    if sd_cells is not None:
+        table, columns = table.assign(of_sd=sd_cells), columns | {"sd": "of_sd"}
+    named = {c for column in cells.values() for c in column if isinstance(c, str)}
+    sds = {"sd1": 0.3, "sd2": 0.2} if noise == "names by row" else {"sd1": 0.3} if "name" in noise else {}
+    parms = {k: v for k, v in NEW.items() if k in named} | sds
+    if kind == "a name of the model" and len(placeholders) > 1:  # a name that is set by row itself
+        with pytest.raises(ParameterError, match=r"`noise_parms`: column 'of_.' in row 0 is '.', which is neither"):
+            SimulationCost(curve, table, noise_parms=columns, parms=parms, **words)
+        return
+    cost = SimulationCost(curve, table, noise_parms=columns, parms=parms, **words)
+    used = {k: v for k, v in OWN.items() if k not in cells or k in named} | parms
+    assert cost.parms.to_dict() == used
+    for factor in (1.0, 1.1):
+        p = {k: factor * v for k, v in used.items()}
+        a, b, c = (np.array([p.get(q, q) for q in cells.get(name, [name] * 4)], dtype=float) for name in "abc")
+        r, s = a * np.exp(-b * AT) + c - READ, sd * (factor if sds else 1.0)
+        written_out = float((r**2 / s**2 + np.log(2 * np.pi * s**2)).sum())
+        assert cost(p or None).minus2loglik == pytest.approx(written_out, rel=1e-6)
+        if p:
+            theta = np.array([p[name] for name in cost.parms.index])
+            assert cost.bind().minus2loglik(theta) == pytest.approx(written_out, rel=1e-6)

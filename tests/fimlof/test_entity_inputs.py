@@ -170,6 +170,30 @@ def test_a_start_at_rest_may_be_uncertain_and_its_row_may_have_inputs():
     assert first["x"].iloc[0] == pytest.approx(2.0 / 0.2, rel=1e-6)  # its inflow goes on as it ends; no events
 
 
+@pytest.mark.parametrize("noise", [{"x": 0.3}, {}])
+def test_a_start_at_rest_moves_with_parameters_of_the_other_row_and_with_what_begins_anew(noise):
+    basin = fme.OdeModel(
+        "d(x)/dt = u - k*x\nd(y)/dt = k*x - 0.8*y\nx(0) = x0\ny(0) = 0.1", times=np.arange(9.0),
+        parms={"u": 1.0, "k": 0.5, "x0": 0.3}, rtol=1e-10, atol=1e-12,
+    )  # fmt: skip
+    rng = np.random.default_rng(1)
+    obs = pd.DataFrame({"tank": np.repeat(["a", "b"], 8), "time": np.tile(np.arange(1, 9.0), 2),
+                        "x": 2 + rng.standard_normal(16), "y": 1 + rng.standard_normal(16)})  # fmt: skip
+    rows = pd.DataFrame({"u": ["before", "u", "u"], "x0": [0.3, "begin", None], "start_from": [None, "calm", "calm"]},
+                        index=["calm", "a", "b"])  # fmt: skip
+    words = {"entity": "tank", "process_noise": noise, "measurement_noise": {"x": 0.2, "y": 0.2}}
+    cost = FimlofCost(basin, obs, conditions=rows, parms={"before": 1.2, "begin": 3.0}, **words)
+    bound = cost.bind(["before", "u", "k", "begin"])
+    theta = np.array([1.2, 1.1, 0.5, 3.0])
+    given = pd.DataFrame({"x0": [3.0, 2.4], "y0": [1.5, 1.5]}, index=["a", "b"])
+    known = FimlofCost(basin.replace(state={"y": "y0"}, parms={"y0": 0.1}), obs, conditions=given, **words)
+    assert bound.minus2loglik(theta) == pytest.approx(known({"u": 1.1}), rel=1e-7)
+    score = bound.score(theta)
+    for j, e in enumerate(1e-4 * np.eye(4)):
+        slope = -0.5 * (bound.minus2loglik(theta + e) - bound.minus2loglik(theta - e)) / 2e-4
+        assert score[j] == pytest.approx(slope, rel=1e-4)
+
+
 def test_what_is_missing_is_told_with_the_nearest_name():
     with pytest.raises(ModelError, match=r"no row of entity 'aa'.*Did you mean 'a'"):
         FimlofCost(model(), data(["aa", "b"]), entity="tank", **NOISE)

@@ -111,3 +111,100 @@ def test_bad_words_are_answered():
     ):
         with pytest.raises(DataError, match=match):
             SimulationCost(model(), data("high", "low"), entity="tank", conditions=rows)
+
+
+# --- start values beside a start at rest
+
+TWO = "d(x)/dt = u - k*x\nd(y)/dt = k*x - m*y\nx(0) = x0\ny(0) = y0"
+P = {"u": 1.0, "k": 0.5, "m": 0.8, "x0": 0.3, "y0": 0.1}
+ANEW = pd.DataFrame(
+    {"u": [1.0, "u", 4.0, 2.0], "x0": [0.3, 5.0, np.nan, "begin"], "start_from": [None, "calm", "calm", "calm"]},
+    index=["calm", "number", "empty", "name"],
+)
+
+
+def two(text=TWO, **words):
+    return OdeModel(text, times=[0, 1, 2, 4], parms=P | words.pop("parms", {}), rtol=1e-10, atol=1e-12, **words)
+
+
+def by_hand(p, label):
+    """Two runs one after the other: to the steady state, and from there with x set anew."""
+    u = {"number": p["u"], "empty": 4.0, "name": 2.0}[label]
+    rest = two()(P | {"u": 1.0, "k": p["k"], "m": p["m"]}, times=[0, 400.0]).iloc[-1]
+    x = {"number": 5.0, "empty": rest["x"], "name": p.get("begin")}[label]
+    return (
+        two()({"k": p["k"], "m": p["m"], "u": u, "x0": x, "y0": rest["y"]}, times=T)[["x", "y"]].to_numpy().ravel("F")
+    )
+
+
+@pytest.mark.parametrize("labels", [["number"], ["name"], ["empty"], ["name", "empty", "number"]])
+def test_a_start_value_in_the_row_is_taken_after_the_rest_and_an_empty_cell_stays_at_rest(labels):
+    obs = pd.concat([data(*labels).assign(y=1.0)])
+    rows = ANEW.loc[["calm", *labels]]
+    cost = SimulationCost(two(), obs, entity="tank", conditions=rows, parms={"begin": 3.0} if "name" in labels else {})
+    p = {"u": 1.2, "k": 0.4, "m": 0.7} | ({"begin": 2.5} if "name" in labels else {})
+    p = {name: value for name, value in p.items() if name in cost.parms.index}
+    bound = cost.bind(list(p))
+
+    def written_out(theta):
+        values = {**P, **dict(zip(p, theta, strict=True))}
+        found = {label: by_hand(values, label) for label in labels}
+        c = cost.comparison
+        at = [3 * (name == "y") + int(np.flatnonzero(x == T)[0]) for name, x in zip(c.names, c.x, strict=True)]
+        return np.array([found[label][i] for label, i in zip(c.entities, at, strict=True)])
+
+    theta = np.array(list(p.values()))
+    mod, slopes = bound.predictions.with_slopes(theta)
+    np.testing.assert_allclose(mod, written_out(theta), rtol=1e-6)
+    np.testing.assert_allclose(mod, bound.predictions.values(theta), rtol=1e-8)
+    for j, e in enumerate(1e-4 * np.eye(theta.size)):
+        by_differences = (written_out(theta + e) - written_out(theta - e)) / 2e-4
+        np.testing.assert_allclose(slopes[:, j], by_differences, rtol=1e-5, atol=1e-6)
+    one = cost.model_of(labels[0])(p, T)
+    np.testing.assert_allclose(one["x"], by_hand({**P, **p}, labels[0])[:3], rtol=1e-6)
+    np.testing.assert_allclose(cost.model_of(labels[0]).replace(rtol=1e-9)(p, T)["x"], one["x"], rtol=1e-6)
+
+
+def test_a_start_value_may_be_part_of_an_expression_that_the_rates_know_nothing_of():
+    dosed = two(TWO.replace("x(0) = x0", "x(0) = x0 / k"))
+    cost = SimulationCost(dosed, data("number"), entity="tank", conditions=ANEW.loc[["calm", "number"]])
+    mod, slopes = cost.bind(["k"]).predictions.with_slopes(np.array([0.4]))
+
+    def exact(k):
+        return 1 / k + (5 / k - 1 / k) * np.exp(-k * T)
+
+    np.testing.assert_allclose(mod, exact(0.4), rtol=1e-6)
+    np.testing.assert_allclose(slopes[:, 0], (exact(0.4 + 1e-5) - exact(0.4 - 1e-5)) / 2e-5, rtol=1e-5)
+    rates_alone = SimulationCost(  # k is no start value, though the start depends on it
+        two(TWO.replace("x(0) = x0", "x(0) = x0 / k")), data("b"), entity="tank",
+        conditions=pd.DataFrame({"k": [0.5, 0.25], "start_from": [None, "a"]}, index=["a", "b"]),
+    )  # fmt: skip
+    np.testing.assert_allclose(rates_alone().residuals["mod"], 4 + (2 - 4) * np.exp(-0.25 * T), rtol=1e-6)
+
+
+def test_rows_that_differ_only_in_whether_they_begin_anew_are_runs_of_their_own():
+    rows = pd.DataFrame({"x0": [0.3, 0.3, None], "start_from": [None, "a", "a"]}, index=["a", "b", "c"])
+    cost = SimulationCost(two(), data("b", "c"), entity="tank", conditions=rows)
+    mod = cost().residuals["mod"].to_numpy()
+    np.testing.assert_allclose(mod[:3], 2 + (0.3 - 2) * np.exp(-0.5 * T), rtol=1e-6)
+    np.testing.assert_allclose(mod[3:], 2.0, rtol=1e-6)
+
+
+def test_a_start_value_that_stands_in_the_rates_too_is_told(caplog):
+    feed = two(TWO.replace("u - k*x", "k*x0 - k*x + u"), parms={"u": 0.0})
+    rows = ANEW.loc[["calm", "number"], ["x0", "start_from"]]
+    cost = SimulationCost(feed, data("number"), entity="tank", conditions=rows)
+    assert "'x0' is the initial value of 'x', and stands elsewhere" in caplog.text
+    np.testing.assert_allclose(cost().residuals["mod"], 5.0, rtol=1e-6)
+    caplog.clear()
+    SimulationCost(two(), data("number"), entity="tank", conditions=rows)
+    assert not caplog.text
+
+
+def test_an_empty_cell_is_for_start_values_of_rows_that_start_at_rest():
+    for rows in (
+        ANEW.loc[["calm", "number"]].assign(x0=[np.nan, 5.0]),
+        ANEW.loc[["calm", "number"]].assign(u=[1.0, None]),
+    ):
+        with pytest.raises(DataError, match=r"is missing; a number .* leaves it to be shared"):
+            SimulationCost(two(), data("number"), entity="tank", conditions=rows)

@@ -4,7 +4,8 @@ Without finite bounds: MINPACK's ``lmder`` (Moré 1978) through `scipy.optimize.
 columns of J. With bounds, or with fewer residuals than parameters: `scipy.optimize.least_squares`, method "trf"
 (Branch, Coleman and Li 1999), scaled likewise. That method stays strictly inside the box, so an optimum *on* a bound is
 finished here: parameters that lean on a bound are put on it, the others are fitted again, and the result stands if the
-cost is no higher and the gradient pushes outwards.
+cost is no higher and the gradient pushes outwards. That method also takes a sparse J (many entities with parameters of
+their own), whose steps are found by LSMR (Fong and Saunders 2011).
 
 The Jacobian is taken at accepted points only. Beside ftol and ptol, the search ends where Gauss-Newton's next step
 would be shorter than 2e-5 standard errors; its length is::
@@ -26,7 +27,8 @@ import numpy as np
 from fmepy.errors import SimulationError
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.fitting.response import silent
-from fmepy.types import BoolVector, Matrix, Vector
+from fmepy.numerics.sparse import normal_matrix
+from fmepy.types import BoolVector, Vector
 
 _ARRIVED = 2e-5  # standard errors: nothing further off than this is looked for
 _SETTLED = 1e-4  # relative fall of the cost below which the offset is looked at
@@ -78,7 +80,7 @@ class _Walk:
         r = self.residuals(q)
         return np.full(self.n_res, np.inf) if r[0] == _FAILED else r
 
-    def jacobian(self, q: Vector, *_: Any) -> Matrix:
+    def jacobian(self, q: Vector, *_: Any) -> Any:
         theta, problem = self.at(q), self.problem
         r = problem.residuals(theta)
         if theta.tobytes() != problem.noted:  # scipy asks twice at a start
@@ -91,7 +93,7 @@ class _Walk:
                 raise _ArrivedError("The next Gauss-Newton step is below 2e-5 standard errors.")
         J = problem.jacobian(theta)
         J = J if self.all_move else J[:, self.moving]
-        if not any(r.dot(J).tolist()):  # a plateau, or residuals of nothing: trf would go on forever
+        if not any((J.T @ r).tolist()):  # a plateau, or residuals of nothing: trf would go on forever
             raise _ArrivedError("The gradient is zero.")
         return J
 
@@ -120,7 +122,7 @@ def _on_plateau(problem: Problem, theta: Vector) -> bool:
         J = problem.jacobian(theta)
     except SimulationError:
         return False
-    return bool(silent(problem, theta, 2 * J.T @ J).dead)
+    return bool(silent(problem, theta, 2 * normal_matrix(J)).dead)
 
 
 def _rounds(
@@ -168,7 +170,7 @@ def _search(
     walk = _Walk(problem, theta, moving, left)
     lower, upper = problem.lower[moving], problem.upper[moving]
     bounded = bool(np.isfinite(lower).any() or np.isfinite(upper).any())
-    reflective = bounded or walk.n_res < moving.sum()
+    reflective = bounded or walk.n_res < moving.sum() or problem.objective.is_sparse
     engine = "scipy least_squares (trf)" if reflective else "MINPACK lmder"
     try:
         converged, message = (

@@ -163,6 +163,15 @@ class WholeRuns:
         out, (_, n_var, _) = self.one(inputs).take(self._order, axis=1), self._shape
         return out[:, :n_var], out[:, n_var:].reshape(self._shape) / scales
 
+    def many_with_slopes(self, P: Matrix) -> tuple[Cube, Any, BoolVector]:
+        """Return the runs of `many`, their derivatives as `with_slopes` has them, and which came to their end."""
+        inputs, scales = np.tile(self._inputs, (len(P), 1)), scales_of(P[:, self._places])
+        inputs[:, : P.shape[1]], inputs[:, self._scales] = P, scales
+        out, told = self._runs.many(inputs)
+        out, (n_time, n_var, k) = out.take(self._order, axis=2), self._shape
+        S = out[:, :, n_var:].reshape(len(P), n_time, n_var, k) / scales[:, None, None, :]
+        return out[:, :, :n_var], S, told[:, 0] == status.DONE
+
     def together(self, runs: Sequence[WholeRuns]) -> WholeRunsApart:
         """Return runs of several courses, of the same parameters, as one call."""
         return WholeRunsApart(runs)

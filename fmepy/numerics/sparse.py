@@ -1,0 +1,91 @@
+"""Jacobians of many parameters that are nearly all zero, as `scipy.sparse` arrays, and what is asked of any Jacobian.
+
+Those of several experiments with parameters of their own: a row knows its entity's parameters and the shared ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fmepy.types import IntVector, Matrix, Vector
+
+MANY = 64
+"""Parameters from which on it pays."""
+
+
+def sparse_jacobian(local: Matrix, columns: IntVector, n_par: int) -> Any:
+    """Return J, shape (n_row, n_par), from its entries by row and their columns, -1 of none; doubles add up."""
+    from scipy.sparse import coo_array
+
+    rows, at = np.nonzero(columns >= 0)
+    return coo_array((local[rows, at], (rows, columns[rows, at])), shape=(len(local), n_par)).tocsr()
+
+
+def is_sparse(J: Any) -> bool:
+    """Tell whether a Jacobian is a sparse array."""
+    return not isinstance(J, np.ndarray)
+
+
+def dense(J: Any) -> Matrix:
+    """Return a Jacobian as an array of numpy."""
+    return np.asarray(J.toarray() if is_sparse(J) else J)
+
+
+def scaled_rows(J: Any, factors: Vector) -> Any:
+    """Return diag(factors) J."""
+    return (J * factors[:, None]).tocsr() if is_sparse(J) else J * factors[:, None]
+
+
+def scaled_columns(J: Any, factors: Vector) -> Any:
+    """Return J diag(factors)."""
+    return (J * factors).tocsr() if is_sparse(J) else J * factors
+
+
+def with_rows(J: Any, rows: Matrix) -> Any:
+    """Return J with further rows below."""
+    if not is_sparse(J):
+        return np.vstack([J, rows])
+    from scipy.sparse import csr_array, vstack
+
+    return vstack([J, csr_array(rows)], format="csr")
+
+
+def normal_matrix(J: Any) -> Matrix:
+    """Return J'J, dense."""
+    return dense(J.T @ J)
+
+
+def column_lengths(J: Any) -> Vector:
+    """Return the length of every column."""
+    squares = (J * J).sum(axis=0) if is_sparse(J) else np.einsum("ij,ij->j", J, J)
+    return np.asarray(np.sqrt(squares))
+
+
+def sparse_factor(A: Any) -> Any:
+    """Return the factors of a symmetric matrix, with ``solve``; None if it is not positive definite."""
+    from scipy.sparse import csc_array
+    from scipy.sparse.linalg import splu
+
+    try:
+        factor = splu(csc_array(A), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError:  # exactly singular
+        return None
+    return factor if np.array_equal(factor.perm_r, factor.perm_c) and (factor.U.diagonal() > 0).all() else None
+
+
+def projected_length(J: Any, r: Vector) -> float | None:
+    """Return the length of the projection of r on the columns of a sparse J, None where these are all but dependent."""
+    lengths = column_lengths(J)
+    if not (lengths > 0).all():
+        return None
+    J = scaled_columns(J, 1 / lengths)
+    N, g = J.T @ J, J.T @ r
+    factor = sparse_factor(N)
+    if factor is None:
+        return None
+    x = factor.solve(g)
+    squares = float(g @ x)
+    solved = np.abs(N @ x - g).max() <= 1e-8 * np.abs(g).max() and np.abs(x).max() <= 1e6 * np.abs(g).max()
+    return float(squares**0.5) if solved and squares >= 0 else None
