@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
+from fmepy.expressions.equations import names_in
 from fmepy.models.base import one_by_one
 from fmepy.models.bound import BoundDynamic
 from fmepy.models.engines import explicit, registry
@@ -17,7 +20,7 @@ from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
 from fmepy.models.engines.trial import TRIAL, runs_that_pay
-from fmepy.models.running.accuracy import RESOLVED, unresolved
+from fmepy.models.running.accuracy import RESOLVED, grown, known_starts, unresolved
 from fmepy.models.running.array_rates import ArraysAt
 from fmepy.models.running.delayed import make_delayed_runner
 from fmepy.models.running.forcings import forcing_values
@@ -34,6 +37,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _ONE_AT_A_TIME = threading.Lock()
+
+
+def _is_smaller(start: Vector, seen: Vector) -> bool:
+    """Tell whether a state starts from less than a tenth of what was seen, and not from zero."""
+    for size, least in zip(start.tolist(), seen.tolist(), strict=True):  # of few states faster than arrays are
+        if 0 < 10 * size < least:
+            return True
+    return False
 
 
 class BoundOde(BoundDynamic):
@@ -53,6 +64,7 @@ class BoundOde(BoundDynamic):
         super().__init__(d, names, times, forcing_values(d.forcings, times))
         self._options = options  # None: the model's, looked up at the first run
         self._limits: list[float] | None = None
+        self._has_looked = False  # whether states grow from below their tolerance
         self._model, self._hold = model, hold_engine
         limited = bool(np.isfinite(model.options.max_step))
         self._engines: list[Engine] = [model._engine, *registry.heirs(model._engine, d, limited)]
@@ -155,15 +167,20 @@ class BoundOde(BoundDynamic):
         if self._model._engine.steps:
             return None
         options = self._model.scaled_options() if self._options is None else self._options
+        tight = options.tightened(0.01)
+        return self._with_options(tight) if tight.rtol <= 0.1 * options.rtol else None
+
+    def _with_options(self, options: SolverOptions) -> BoundOde:
+        """Return the same with other options, which tells nothing of small states."""
         out = copy(self)
-        out._options, out._runners, out._limits, out.retries = options.tightened(0.01), {}, [], 0
-        return out if out._options.rtol <= 0.1 * options.rtol else None
+        out._options, out._runners, out._limits, out.retries = options, {}, [], 0
+        return out
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
         Y = self._simulate(theta, "plain")
         if not self._model._has_told:
-            self._tell_unresolved(Y)
+            self._tell_small(self._parameters(theta), Y)
         return Y
 
     @property
@@ -186,7 +203,7 @@ class BoundOde(BoundDynamic):
             for i in np.flatnonzero(~ok):
                 (Y[i],), (why[i],) = one_by_one(self, Theta[i : i + 1])
         if not self._model._has_told:
-            self._tell_unresolved_of_many(Y[ok])
+            self._tell_small_of_many(P[ok], Y[ok])
         return Y, why
 
     @property
@@ -233,11 +250,44 @@ class BoundOde(BoundDynamic):
         relative = (np.finfo(float).eps if fixed else self._model.options.tightened().rtol) ** (1 / 3)
         return steps_beside(theta, relative)
 
-    def _tell_unresolved(self, Y: Matrix) -> None:
-        """Tell, once for the model, which states are too small for their tolerance."""
-        if why := unresolved(Y, self._state_limits(), self._model.states):
+    def _tell_small(self, p: Vector, Y: Matrix) -> None:
+        """Tell, once for the model, which states are too small for their tolerance, at the end or where they grow."""
+        limits = self._state_limits()
+        if why := unresolved(Y, limits, self._model.states) or (self._grown(p, Y) if limits else ""):
             self._model._has_told = True
             logger.warning(why)
+
+    def _grown(self, p: Vector, Y: Matrix) -> str:
+        """Return what is to be said of states that grow from below their tolerance, or an empty string.
+
+        Looked at are the first run of a model and those that start from less than a tenth of what was seen.
+        """
+        if self._has_looked and not self._starts_move:
+            return ""
+        start, seen = self._starts(p.tolist()), self._model._seen_starts
+        self._has_looked = True
+        if seen is not None and not _is_smaller(start, seen):
+            return ""
+        size = np.where(start > 0, start, np.inf)
+        self._model._seen_starts = size if seen is None else np.minimum(seen, size)
+        n, options = len(start), self._options
+        assert options is not None, "limits are of the tolerances"
+
+        def again(atol: Vector) -> Matrix:
+            other = self._with_options(options.with_tolerances(options.rtol, atol))
+            return np.vstack((start, other._run(p, "plain")[0][:, :n]))
+
+        return grown(np.vstack((start, Y[:, :n])), options.atol, again, self._model.states)
+
+    @cached_property
+    def _starts_move(self) -> bool:
+        """Whether theta moves the state at the start."""
+        return bool(names_in(self._definition.initial) & set(self.names))
+
+    @cached_property
+    def _starts(self) -> Callable[[list[float]], Vector]:
+        """The sizes of the states at the start, of the parameters."""
+        return known_starts(self._definition)
 
     def _state_limits(self) -> list[float]:
         """Return below which size each state is too small for its tolerance; nothing where none is used."""
@@ -246,12 +296,16 @@ class BoundOde(BoundDynamic):
             self._limits = [] if fixed or self._options is None else (RESOLVED * self._options.atol).tolist()
         return self._limits
 
-    def _tell_unresolved_of_many(self, Y: Cube) -> None:
+    def _tell_small_of_many(self, P: Matrix, Y: Cube) -> None:
         """Tell of the first run that has such states."""
         limits = self._state_limits()
         low = (np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1)
-        for i in np.flatnonzero(low):
-            self._tell_unresolved(Y[i])
+        seen = self._model._seen_starts
+        for i, p in enumerate(P):
+            small = self._starts_move and seen is not None and _is_smaller(self._starts(p.tolist()), seen)
+            if low[i] or small or i == 0:
+                self._tell_small(p, Y[i])
+                seen = self._model._seen_starts
             if self._model._has_told:
                 return
 

@@ -21,13 +21,14 @@ from fmepy.models.running.accuracy import (
     MOST_FIXED_STEPS,
     check_number_of_steps,
     first_rows,
-    known_sizes,
+    known_starts,
     read_max_step,
     read_tolerances,
     reads_time,
     scaled_tolerances,
 )
 from fmepy.models.running.algebraic import check_index
+from fmepy.models.running.changes import sizes_set
 from fmepy.models.running.events import events_outside
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
@@ -99,7 +100,8 @@ class OdeModel(DynamicModel):
     rtol, atol : float
         Tolerances: the error of a step is kept below ``atol + rtol |y|``. `atol` may be one number a state (sequence,
         or dict by name, which leaves the others to the default). Default: a millionth of the largest value that each
-        state takes in a first run at the model's own parameters, and at most 1e-6; see the attribute `atol`. They bound
+        state takes in a first run at the model's own parameters, at most 1e-6, and at most a thousandth of a start
+        that is not zero, or of less from which a state grows to matter; see the attribute `atol`. They bound
         the error of a step; along orbits that magnify errors, bdf at 1e-9 is as accurate as LSODA at 1e-8 (see Notes).
     max_step : float, optional
         Longest step of the solver, in units of time (deSolve's ``hmax``), for inputs that it could step over: pulses in
@@ -282,6 +284,7 @@ class OdeModel(DynamicModel):
         self.options: SolverOptions = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
         self._has_told = False
+        self._seen_starts: Vector | None = None  # the smallest from which a run has been looked at
         delayed = self.definition.has_delays
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None and not delayed
         self._remembered: dict[Any, str] = {}
@@ -360,7 +363,11 @@ class OdeModel(DynamicModel):
 
         events: list[Any] = [e for e in self.definition.events if self.times[0] <= e.time < self.times[-1]]
         events += [c for r in self.definition.roots for c in r.changes]
-        return scaled_tolerances(self.options.atol, known_sizes(d, events, p.tolist()), trial)
+        plain, given = p.tolist(), self.options.atol
+        starts = known_starts(d)(plain)
+        if np.isnan(given).all():  # what grows from here has been looked at
+            self._seen_starts = np.where(starts > 0, starts, np.inf)
+        return scaled_tolerances(given, starts, trial, sizes_set(events, d, plain))
 
     def remembered(self, key: Any, find: Callable[[], str]) -> str:
         """Return what `find` returned when it was first asked with this key: trials of an engine."""
