@@ -146,6 +146,7 @@ class BoundOde(BoundDynamic):
                 continue
             if i > 0:
                 self.retries += 1
+                self._tell_fallback(kind, engine, str(failures[0]))
                 if self._hold:
                     first = TAKEN_OVER if engine.name == RETRY.name else engine
                     self._engines = [first, *self._engines[i + 1 :]]
@@ -158,6 +159,40 @@ class BoundOde(BoundDynamic):
             "; then ".join(dict.fromkeys(map(str, failures))),
         )
         raise self._failure(at, why, p, reached, failures[-1].exploded) from failures[-1]
+
+    def _tell_fallback(self, kind: str, engine: Engine, why: str) -> None:
+        """Tell, once for the model, that another engine took over; aloud where that is LSODA with rates in Python."""
+        told, first = self._model._told_fallbacks, self._engines[0].name
+        slow = self._engines[0].needs_equations and not engine.needs_equations
+        if (kind, slow) in told or self._options is None:
+            return
+        told.add((kind, slow))
+        what = "A run with sensitivities" if kind == "exact" else "A run"
+        if not slow:
+            logger.info("%s was not finished by %s (%s), but by %s.", what, first, why, engine.name)
+            return
+        logger.warning(
+            "%s of the model was not finished by the engine %r (%s), but by LSODA, whose rates are plain Python: slower, "
+            "by up to some hundred times. If many are (`retries` counts them), look at what the states do there; pass "
+            "bounds that keep away from it, other units, or a smaller `rtol`; engine='scipy' takes LSODA for all runs.",
+            what,
+            first,
+            why,
+        )
+
+    def _tell_differences(self, why: str) -> None:
+        """Tell, once for the model, that sensitivities are differences of runs, unless the engine was asked for."""
+        told = self._model._told_fallbacks
+        if not self._model.chooses_engine or not self.names or "differences" in told:
+            return
+        told.add("differences")
+        logger.warning(
+            "Sensitivities of the model are differences: %d runs on %s for each set of them. The reason: %s. Where that "
+            "takes long, write the model so that it can be compiled; engine='scipy' says that it is meant so.",
+            2 * len(self.names) + 1,
+            self.engine,
+            why,
+        )
 
     def tightened(self) -> BoundOde | None:
         """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
@@ -315,6 +350,7 @@ class BoundOde(BoundDynamic):
         """Return Y and S, shape (n_time, n_var, n_par)."""
         theta = np.asarray(theta, dtype=float)
         if not self.exact:
+            self._tell_differences(self._why_not_exact())
             return self._differences(theta)
         p = self._parameters(theta)
         try:
@@ -322,11 +358,20 @@ class BoundOde(BoundDynamic):
         except SimulationError as error:
             if error.exploded or all(self._runner(e, "exact") is not None for e in self._engines):
                 raise
-            return self._differences(theta)  # the last engine has no exact sensitivities for this model
+            self._tell_differences(str(error))  # the last engine has no exact sensitivities for this model
+            return self._differences(theta)
         if S is None:  # to no parameter
             Y = self._with_outputs(p, Y)
             return Y, np.empty((*Y.shape, 0))
         return self._with_output_sensitivities(p, Y, S)
+
+    def _why_not_exact(self) -> str:
+        d = self._definition
+        if d.arrays is None:
+            return self._model.engine_note or d.note
+        if d.arrays.jumps:
+            return "a rate jumps with a state"
+        return "it has root events" if d.roots else "most of its many rates depend on most of the states"
 
     def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and central differences of runs at tightened tolerances.

@@ -284,6 +284,7 @@ class OdeModel(DynamicModel):
         self.options: SolverOptions = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
         self._has_told = False
+        self._told_fallbacks: set[Any] = set() if self._like is None else self._like._told_fallbacks
         self._seen_starts: Vector | None = None  # the smallest from which a run has been looked at
         delayed = self.definition.has_delays
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None and not delayed
