@@ -70,13 +70,13 @@ class OdeModel(DynamicModel):
         points unless "constant" (the last value passed); held constant outside them. A table with the columns time,
         value and one more, or ``(table, "constant")``, belongs to the entities that the further column names.
     events : table, optional
-        Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"), ``order``. A value is a number
-        or an expression of states, outputs, parameters, forcings and time, such as "-0.9 * speed". The row at the time
-        of an event shows the state before it. Events of one time happen by ``order`` (default 0), the lower first;
-        those of the same order see one state. Events outside `times` are named in a warning. One more column, such as
-        "subject", makes them the events of entities: ``model(entity="3")`` runs with the rows of one, and so does a
-        cost with ``entity="subject"``. An event with a ``root`` in place of a time happens where that crosses zero, see
-        Notes.
+        Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"; deSolve's "rep" and "mult" too),
+        ``order``. A value is a number or an expression of states, outputs, parameters, forcings and time, such as
+        "-0.9 * speed". The row at the time of an event shows the state before it. Events of one time happen by
+        ``order`` (default 0), the lower first; those of the same order see one state. Events outside `times` are named
+        in a warning. One more column, such as "subject", makes them the events of entities: ``model(entity="3")`` runs
+        with the rows of one, and so does a cost with ``entity="subject"``. An event with a ``root`` in place of a time
+        happens where that crosses zero, see Notes.
     engine : {"auto", "diffsol", "numba", "scipy"}
         "diffsol" compiles, and refuses what cannot be; "auto" uses it for what can be, and "numba" for many runs (some
         hundreds: chains, ensembles, several starts) of a model that a run as a trial shows not to be stiff. "numba"

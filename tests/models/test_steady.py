@@ -99,7 +99,10 @@ def counted(function):
     return counting, calls
 
 
-def test_a_model_of_many_boxes_needs_no_bandwidth():
+def test_a_model_of_many_boxes_needs_no_bandwidth(monkeypatch):
+    from fmepy.models import ode_run
+
+    monkeypatch.setattr(ode_run, "OdeModel", ode_run._PlainModel)  # as it is, for calls to be counted
     n = 60
     grid = fme.Grid1D(np.linspace(0, 10, n + 1))
 
@@ -115,6 +118,32 @@ def test_a_model_of_many_boxes_needs_no_bandwidth():
     found = fme.ode_1d(start, times, banded, nspec=2, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found, without, rtol=1e-5, atol=1e-8)
     assert len(few) < len(many) / 2
+
+
+@pytest.mark.parametrize("times", [[0, 1], np.linspace(0, 3, 7)])
+@pytest.mark.parametrize("run", [fme.ode, fme.ode_1d])
+def test_a_function_of_whole_arrays_is_compiled_with_the_same_numbers(run, times, monkeypatch):
+    from fmepy.models import ode_run
+
+    watched, calls = counted(oxygen)
+    found = run(np.zeros(100), times, watched, OXYGEN, rtol=1e-9, atol=1e-11)
+    assert len(calls) < 30  # for its form and its outputs, not for its rates
+    monkeypatch.setattr(ode_run, "OdeModel", ode_run._PlainModel)
+    plain, many = counted(oxygen)
+    np.testing.assert_allclose(found, run(np.zeros(100), times, plain, OXYGEN, rtol=1e-9, atol=1e-11), rtol=1e-7)
+    assert len(many) > 10 * len(calls)
+
+
+def test_one_that_cannot_be_traced_runs_as_it_is():
+    def capped(t, C, p):
+        return oxygen(t, C, p)[0] if C[0] < 1e9 else -C
+
+    watched, calls = counted(capped)
+    found = fme.ode_1d(np.zeros(100), [0, 1], watched, OXYGEN)
+    assert len(calls) > 100
+    np.testing.assert_allclose(
+        found, fme.ode_1d(np.zeros(100), [0, 1], lambda *a: oxygen(*a)[0], OXYGEN), rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("method", ["BDF", "Radau"])

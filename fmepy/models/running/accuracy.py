@@ -141,14 +141,15 @@ def _first_run(
     falls to nothing before it grows may turn negative, and grow to minus infinity, where atol is large.
     """
     meant = np.where(begins > _ROUNDING * begins.max(initial=0.0), begins, 0.0)
+    exploded = False
     for counted, factor in ((begins, 1.0), (meant, 1.0), (meant, _SHARP)):
-        if counted is meant and factor == 1.0 and (meant == begins).all():
+        if not exploded if factor < 1 else counted is meant and (meant == begins).all():
             continue
         atol = np.where(np.isnan(given), factor * _first_guess(np.maximum(counted, by_events)), given)
         try:
             return atol, trial(atol), counted
-        except SimulationError:
-            continue
+        except SimulationError as error:
+            exploded = error.exploded
     return None
 
 

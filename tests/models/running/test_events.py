@@ -128,3 +128,14 @@ def test_a_filter_says_that_it_does_not_know_the_state_beforehand():
     with pytest.raises(ModelError, match=r"depends on 'A'.*method='multiply'"):
         FimlofCost(model, data, process_noise={"A": 0.1}, measurement_noise={"A": 0.1})
     assert SimulationCost(model, data)().model > 0
+
+
+@pytest.mark.parametrize(("short", "long"), [("mult", "multiply"), ("rep", "replace"), ("add", "add")])
+def test_the_methods_of_desolve_have_its_names_too(short, long):
+    def run(method):
+        rows = [{"var": "N", "time": 1.0, "value": 3.0, "method": method},
+                {"var": "N", "root": "N - 8", "value": 0.5, "method": method}]  # fmt: skip
+        model = OdeModel("d(N)/dt = r*N", state={"N": 1}, parms={"r": 1.0}, times=np.linspace(0, 3, 7), events=rows)
+        return model().to_numpy()
+
+    np.testing.assert_array_equal(run(short), run(long))
