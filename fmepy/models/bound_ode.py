@@ -172,9 +172,9 @@ class BoundOde(BoundDynamic):
             logger.info("%s was not finished by %s (%s), but by %s.", what, first, why, engine.name)
             return
         logger.warning(
-            "%s of the model was not finished by the engine %r (%s), but by LSODA, whose rates are plain Python: slower "
-            "by up to some hundred times. If many are (`retries` counts them), look at what the states do there; pass "
-            "bounds that keep away from it, other units, or a smaller `rtol`; engine='scipy' takes LSODA for all runs.",
+            "%s of the model was not finished by the engine %r (%s), but by LSODA with rates in plain Python: up to "
+            "some hundred times slower. If many are (`retries` counts them), look at what the states do there, and "
+            "give bounds that keep away from it, or a smaller `rtol`; engine='scipy' takes LSODA for all runs.",
             what,
             first,
             why,
@@ -187,8 +187,8 @@ class BoundOde(BoundDynamic):
             return
         told.add("differences")
         logger.warning(
-            "Sensitivities of the model are differences: %d runs on %s for each set of them. The reason: %s. Where this "
-            "is slow, write the model so that it can be compiled; engine='scipy' says that it is meant so.",
+            "Sensitivities of the model are differences: %d runs on %s for each set. The reason: %s. Where this is "
+            "slow, write the model so that it can be compiled; engine='scipy' says that it is meant so.",
             2 * len(self.names) + 1,
             self.engine,
             why,

@@ -166,8 +166,8 @@ def ode_1d(
 
     Notes
     -----
-    Runs on LSODA, compiled where `func` works on whole arrays, as in `ode`. How far cells reach, and in which order of the states the Jacobian is a narrow band, is found by
-    trying (`fmepy.numerics.structure`), as for every vector function of `ode` and `OdeModel`.
+    Runs on LSODA, compiled where `func` works on whole arrays, as in `ode`. Else how far cells reach, and in which
+    order of the states the Jacobian is a narrow band, is found by trying (`fmepy.numerics.structure`).
 
     Examples
     --------

@@ -47,6 +47,7 @@ def test_a_fit_tells_what_tolerances_change(precise, engine):
     expected = by_hand(model, precise, fit.par, np.sqrt(fit.ms))
     assert fit.solver_error == pytest.approx(expected, rel=1e-6)
     assert fit.solver_error > 0.1
+    assert fit.converged == (fit.solver_error <= 1)  # the search itself has ended well
     assert "Lower `rtol` and `atol`" in fit.message
     assert "solver_error" in " ".join(repr(fit.summary()).split())
 
