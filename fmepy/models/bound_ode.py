@@ -29,7 +29,7 @@ from fmepy.models.running.runners import Runner, make_runner
 from fmepy.models.running.system import Outputs, scales_of
 from fmepy.models.running.timeline import Timeline
 from fmepy.numerics.differences import central_differences, steps_beside
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.models.ode import OdeModel
@@ -331,7 +331,7 @@ class BoundOde(BoundDynamic):
     def _tell_small_of_many(self, P: Matrix, Y: Cube) -> None:
         """Tell of the first run that has such states."""
         limits = self._state_limits()
-        low = (np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1)
+        low: BoolVector = (np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1)
         seen = self._model._seen_starts
         for i, p in enumerate(P):
             small = self._starts_move and seen is not None and _is_smaller(self._starts(p.tolist()), seen)

@@ -258,8 +258,8 @@ def grown(Y: Matrix, atol: Vector, again: Callable[[Vector], Matrix], states: Se
         ``again(atol)`` repeats the run with other tolerances.
     """
     fine = finer(Y, atol)
-    small = np.flatnonzero(fine < atol)
-    if not len(small):
+    small: list[int] = np.flatnonzero(fine < atol).tolist()
+    if not small:
         return ""
     try:
         change = changes(Y, again(fine))

@@ -109,14 +109,14 @@ class Constraints:
         except Exception:  # it is asked what it may not be made for
             return Structure.dense(len(places))
 
-    def _count_search(self, t: float) -> None:
+    def _count_search(self, t: float, anew: bool) -> None:
         """Count a search with care; refuse to go on where nothing but searches stand at one time (SimulationError).
 
-        A solver that runs up to where a solution ends (a fold) asks for ever nearer values, each a long search.
+        A solver that runs up to a fold asks for ever nearer values, each a long search.
         """
-        if self._searches == 0 or not abs(t - self._since) <= _STANDS * abs(t):
+        if anew or self._searches == 0 or not abs(t - self._since) <= _STANDS * abs(t):
             self._searches, self._since = 0, t
-        self._searches += 1
+        self._searches += not anew
         if self._searches > _MOST_SEARCHES:
             self._searches = 0
             raise SimulationError(
@@ -142,10 +142,7 @@ class Constraints:
         """Return z, completed, and the equations there; is_near: what stands in z is known to be near."""
         here = _Here(self, t, z[: self.n].copy(), inputs)
         quick = here.is_corrected(is_near)
-        if quick or not is_near:  # that from afar may begin another run
-            self._searches = 0
-        else:
-            self._count_search(t)
+        self._count_search(t, quick or not is_near)  # one from afar may begin another run
         if not quick:
             here.find()
         z = z.copy()
