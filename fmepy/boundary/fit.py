@@ -17,7 +17,7 @@ from fmepy.costs.base import variances
 from fmepy.costs.entities import read_entity_column
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.simulation import SimulationCost
-from fmepy.costs.solver_error import solver_error, told_error
+from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, listed
@@ -30,7 +30,6 @@ from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_i
 from fmepy.types import UserBounds
 
 STRATEGIES = ("complementary", "particular")
-_EXACT = 1e-10  # of the sum of squares of the observations: residuals that are nothing but the solver's error
 
 
 @interruptible(lambda fit: fit.message)
@@ -344,7 +343,7 @@ def _as_modfit(problem: BoundaryProblem, outcome: Outcome, modcost: ModCost, tol
         rank=theta.size if outcome.curvature is None else Spectrum.of(outcome.curvature).rank,
         cost=modcost,
         method=problem.method,
-        converged=outcome.converged,
+        converged=outcome.converged and not is_too_large(worth),
         message=" ".join(filter(None, [*told, *_of_estimate(problem, at_bound), told_error(worth)])),
         iterations=len(outcome.iterations),
         evaluations=outcome.evaluations,
@@ -368,8 +367,12 @@ def _as_modfit(problem: BoundaryProblem, outcome: Outcome, modcost: ModCost, tol
 def _solver_error(problem: BoundaryProblem, outcome: Outcome, ssr: float) -> float | None:
     """Return what the solver's own error is worth; None where residuals say nothing of that of the data."""
     c = problem.cost.comparison
-    exact = ssr <= _EXACT * float(np.sum(np.square(c.obs * c.weights)))
-    if outcome.linearised is None or outcome.interrupted or exact or len(c) <= len(problem.names):
+    if (
+        outcome.linearised is None
+        or outcome.interrupted
+        or is_exact(ssr, c.obs, c.weights)
+        or len(c) <= len(problem.names)
+    ):
         return None
     return solver_error(problem.objective, lambda f: f.value(outcome.theta) * len(c) / ssr)
 

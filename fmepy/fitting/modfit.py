@@ -13,7 +13,7 @@ from fmepy.checks import as_rng
 from fmepy.costs.base import CostData, KnownData, standardised, variances
 from fmepy.costs.objective import Objective
 from fmepy.costs.said_noise import said_noise
-from fmepy.costs.solver_error import solver_error, told_error
+from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
@@ -354,7 +354,7 @@ def _result(one: OneFit, found: Found) -> ModFit:
         rank=found.rank,
         cost=cost,
         method=one.method,
-        converged=found.converged,
+        converged=found.converged and not (is_too_large(worth) and not _is_exact(objective, ssr)),
         message=" ".join(filter(None, (found.message, told_error(worth)))),
         iterations=found.iterations,
         evaluations=found.evaluations,
@@ -377,6 +377,14 @@ def _result(one: OneFit, found: Found) -> ModFit:
         noise_scales=tuple(n for n, s in zip(objective.parameter_names, objective.scale_parameters, strict=True) if s),
         error_estimated=not (objective.is_scalar or _has_errors(objective)),
     )
+
+
+def _is_exact(objective: Objective, ssr: float) -> bool:
+    """Tell whether the data have no noise, and none that was given, as far as the solver can tell."""
+    data = objective.data
+    if objective.is_scalar or data.observed is None or _has_errors(objective):
+        return False
+    return is_exact(ssr, data.observed.values, data.weights * data.scales[data.groups])
 
 
 def _tied(objective: Objective) -> str | None:

@@ -67,8 +67,8 @@ class ModFit(Shown):
     method, engine : str
         What was asked for, and what ran.
     converged : bool
-        True only if the method ended by its rule, the next Gauss-Newton step is below 0.1 standard errors, *and* the
-        cost responds to every parameter there.
+        True only if the method ended by its rule, the next Gauss-Newton step is below 0.1 standard errors, the cost
+        responds to every parameter there, *and* `solver_error` is at most 1.
     message : str
         Why it ended, what is on a bound, what is undetermined.
     iterations, evaluations : int

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
+from fmepy.expressions.equations import names_in
 from fmepy.models.base import one_by_one
 from fmepy.models.bound import BoundDynamic
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
-from fmepy.models.running.accuracy import RESOLVED, unresolved
+from fmepy.models.running.accuracy import RESOLVED, grown, known_starts, unresolved
 from fmepy.models.running.array_rates import ArraysAt
 from fmepy.models.running.delayed import make_delayed_runner
 from fmepy.models.running.forcings import forcing_values
@@ -34,6 +37,11 @@ logger = logging.getLogger(__name__)
 _ONE_AT_A_TIME = threading.Lock()
 
 
+def _is_smaller(start: Vector, seen: Vector) -> bool:
+    """Tell whether a state starts from less than a tenth of what was seen, and not from zero."""
+    return any(0 < 10 * size < least for size, least in zip(start.tolist(), seen.tolist(), strict=True))
+
+
 class BoundOde(BoundDynamic):
     """An OdeModel as a function of a plain vector; see `models.base.BoundModel`."""
 
@@ -50,6 +58,7 @@ class BoundOde(BoundDynamic):
         super().__init__(d, names, times, forcing_values(d.forcings, times))
         self._options = options  # None: the model's, looked up at the first run
         self._limits: list[float] | None = None
+        self._has_looked = False  # whether states grow from below their tolerance
         self._model, self._hold = model, hold_engine
         self._engines_in_order: list[Engine] | None = None if options is None else list(model.engines)  # a first run
         event_times = np.array([e.time for e in model.definition.events])
@@ -123,6 +132,7 @@ class BoundOde(BoundDynamic):
                 continue
             if i > 0:
                 self.retries += 1
+                self._tell_fallback(kind, engine, str(failures[0]))
                 if self._hold:
                     first = TAKEN_OVER if engine.name == RETRY.name else engine
                     self._engines_in_order = [first, *self._engines[i + 1 :]]
@@ -136,20 +146,59 @@ class BoundOde(BoundDynamic):
         )
         raise self._failure(at, why, p, reached, failures[-1].exploded) from failures[-1]
 
+    def _tell_fallback(self, kind: str, engine: Engine, why: str) -> None:
+        """Tell, once for the model, that another engine took over; aloud where that is LSODA with rates in Python."""
+        told, first = self._model.told_fallbacks, self._engines[0].name
+        slow = self._engines[0].needs_equations and not engine.needs_equations
+        if (kind, slow) in told or self._options is None:
+            return
+        told.add((kind, slow))
+        what = "A run with sensitivities" if kind == "exact" else "A run"
+        if not slow:
+            logger.info("%s was not finished by %s (%s), but by %s.", what, first, why, engine.name)
+            return
+        logger.warning(
+            "%s of the model was not finished by the engine %r (%s), but by LSODA with rates in plain Python: up to "
+            "some hundred times slower. If many are (`retries` counts them), look at what the states do there, and "
+            "give bounds that keep away from it, or a smaller `rtol`; engine='scipy' takes LSODA for all runs.",
+            what,
+            first,
+            why,
+        )
+
+    def _tell_differences(self, why: str) -> None:
+        """Tell, once for the model, that sensitivities are differences of runs, unless the engine was asked for."""
+        told = self._model.told_fallbacks
+        if not self._model.chooses_engine or not self.names or "differences" in told:
+            return
+        told.add("differences")
+        logger.warning(
+            "Sensitivities of the model are differences: %d runs on %s for each set. The reason: %s. Where this is "
+            "slow, write the model so that it can be compiled; engine='scipy' says that it is meant so.",
+            2 * len(self.names) + 1,
+            self.engine,
+            why,
+        )
+
     def tightened(self) -> BoundOde | None:
         """Return the same at tolerances a hundred times smaller; see `models.base.tightened`."""
         if self._model._engine.steps:
             return None
         options = self._model.scaled_options() if self._options is None else self._options
+        tight = options.tightened(0.01)
+        return self._with_options(tight) if tight.rtol <= 0.1 * options.rtol else None
+
+    def _with_options(self, options: SolverOptions) -> BoundOde:
+        """Return the same with other options, which tells nothing of small states."""
         out = copy(self)
-        out._options, out._runners, out._limits, out.retries = options.tightened(0.01), {}, [], 0
-        return out if out._options.rtol <= 0.1 * options.rtol else None
+        out._options, out._runners, out._limits, out.retries = options, {}, [], 0
+        return out
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
         Y = self._simulate(theta, "plain")
         if not self._model.has_told:
-            self._tell_unresolved(Y)
+            self._tell_small(self._parameters(theta), Y)
         return Y
 
     @property
@@ -172,7 +221,7 @@ class BoundOde(BoundDynamic):
             for i in np.flatnonzero(~ok):
                 (Y[i],), (why[i],) = one_by_one(self, Theta[i : i + 1])
         if not self._model.has_told:
-            self._tell_unresolved_of_many(Y[ok])
+            self._tell_small_of_many(P[ok], Y[ok])
         return Y, why
 
     def together(self, Theta: Matrix, slopes: bool) -> tuple[Cube, Any, BoolVector] | None:
@@ -190,7 +239,7 @@ class BoundOde(BoundDynamic):
             return found
         Y, ok = runner.whole.many(P)
         if not self._model.has_told:
-            self._tell_unresolved_of_many(Y[ok])
+            self._tell_small_of_many(P[ok], Y[ok])
         return Y, None, ok
 
     @property
@@ -237,11 +286,44 @@ class BoundOde(BoundDynamic):
         relative = (np.finfo(float).eps if fixed else self._model.options.tightened().rtol) ** (1 / 3)
         return steps_beside(theta, relative)
 
-    def _tell_unresolved(self, Y: Matrix) -> None:
-        """Tell, once for the model, which states are too small for their tolerance."""
-        if why := unresolved(Y, self._state_limits(), self._model.states):
+    def _tell_small(self, p: Vector, Y: Matrix) -> None:
+        """Tell, once for the model, which states are too small for their tolerance, at the end or where they grow."""
+        limits = self._state_limits()
+        if why := unresolved(Y, limits, self._model.states) or (self._grown(p, Y) if limits else ""):
             self._model.has_told = True
             logger.warning(why)
+
+    def _grown(self, p: Vector, Y: Matrix) -> str:
+        """Return what is to be said of states that grow from below their tolerance, or an empty string.
+
+        Looked at are the first run of a model and those that start from less than a tenth of what was seen.
+        """
+        if self._has_looked and not self._starts_move:
+            return ""
+        start, seen = self._starts(p.tolist()), self._model.seen_starts
+        self._has_looked = True
+        if seen is not None and not _is_smaller(start, seen):
+            return ""
+        size = np.where(start > 0, start, np.inf)
+        self._model.seen_starts = size if seen is None else np.minimum(seen, size)
+        n, options = len(start), self._options
+        assert options is not None, "limits are of the tolerances"
+
+        def again(atol: Vector) -> Matrix:
+            other = self._with_options(options.with_tolerances(options.rtol, atol))
+            return np.vstack((start, other._run(p, "plain")[0][:, :n]))
+
+        return grown(np.vstack((start, Y[:, :n])), options.atol, again, self._model.states)
+
+    @cached_property
+    def _starts_move(self) -> bool:
+        """Whether theta moves the state at the start."""
+        return bool(names_in(self._definition.initial) & set(self.names))
+
+    @cached_property
+    def _starts(self) -> Callable[[list[float]], Vector]:
+        """The sizes of the states at the start, of the parameters."""
+        return known_starts(self._definition)
 
     def _state_limits(self) -> list[float]:
         """Return below which size each state is too small for its tolerance; nothing where none is used."""
@@ -250,13 +332,17 @@ class BoundOde(BoundDynamic):
             self._limits = [] if fixed or self._options is None else (RESOLVED * self._options.atol).tolist()
         return self._limits
 
-    def _tell_unresolved_of_many(self, Y: Cube) -> None:
+    def _tell_small_of_many(self, P: Matrix, Y: Cube) -> None:
         """Tell of the first run that has such states."""
         limits = self._state_limits()
         ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
-        low = (np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)
-        for i in ends_low[low]:
-            self._tell_unresolved(Y[i])
+        low = set(ends_low[(np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)].tolist())
+        seen = self._model.seen_starts
+        for i in range(len(P)) if self._starts_move else sorted(low | {0} & set(range(len(P)))):
+            moved = self._starts_move and seen is not None and _is_smaller(self._starts(P[i].tolist()), seen)
+            if i == 0 or i in low or moved:
+                self._tell_small(P[i], Y[i])
+                seen = self._model.seen_starts
             if self._model.has_told:
                 return
 
@@ -269,6 +355,7 @@ class BoundOde(BoundDynamic):
         """Return Y and S, shape (n_time, n_var, n_par)."""
         theta = np.asarray(theta, dtype=float)
         if not self.exact:
+            self._tell_differences(self._why_not_exact())
             return self._differences(theta)
         p = self._parameters(theta)
         try:
@@ -276,11 +363,20 @@ class BoundOde(BoundDynamic):
         except SimulationError as error:
             if error.exploded or all(self._runner(e, "exact") is not None for e in self._engines):
                 raise
-            return self._differences(theta)  # the last engine has no exact sensitivities for this model
+            self._tell_differences(str(error))  # the last engine has no exact sensitivities for this model
+            return self._differences(theta)
         if S is None:  # to no parameter
             Y = self._with_outputs(p, Y)
             return Y, np.empty((*Y.shape, 0))
         return self._with_output_sensitivities(p, Y, S)
+
+    def _why_not_exact(self) -> str:
+        d = self._definition
+        if d.arrays is None:
+            return self._model.engine_note or d.note
+        if d.arrays.jumps:
+            return "a rate jumps with a state"
+        return "it has root events" if d.roots else "most of its many rates depend on most of the states"
 
     def _differences(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and central differences of runs at tightened tolerances.

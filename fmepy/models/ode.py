@@ -20,13 +20,14 @@ from fmepy.models.running.accuracy import (
     MOST_FIXED_STEPS,
     check_number_of_steps,
     first_rows,
-    known_sizes,
+    known_starts,
     read_max_step,
     read_tolerances,
     reads_time,
     scaled_tolerances,
 )
 from fmepy.models.running.algebraic import check_index
+from fmepy.models.running.changes import sizes_set
 from fmepy.models.running.events import events_outside
 from fmepy.parameters.named import merge_parameters
 from fmepy.types import Matrix, UserParameters, Vector
@@ -67,13 +68,13 @@ class OdeModel(DynamicModel):
         points unless "constant" (the last value passed); held constant outside them. A table with the columns time,
         value and one more, or ``(table, "constant")``, belongs to the entities that the further column names.
     events : table, optional
-        Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"), ``order``. A value is a number
-        or an expression of states, outputs, parameters, forcings and time, such as "-0.9 * speed". The row at the time
-        of an event shows the state before it. Events of one time happen by ``order`` (default 0), the lower first;
-        those of the same order see one state. Events outside `times` are named in a warning. One more column, such as
-        "subject", makes them the events of entities: ``model(entity="3")`` runs with the rows of one, and so does a
-        cost with ``entity="subject"``. An event with a ``root`` in place of a time happens where that crosses zero, see
-        Notes.
+        Columns ``var``, ``time``, ``value``, ``method`` ("replace", "add", "multiply"; deSolve's "rep" and "mult" too),
+        ``order``. A value is a number or an expression of states, outputs, parameters, forcings and time, such as
+        "-0.9 * speed". The row at the time of an event shows the state before it. Events of one time happen by
+        ``order`` (default 0), the lower first; those of the same order see one state. Events outside `times` are named
+        in a warning. One more column, such as "subject", makes them the events of entities: ``model(entity="3")`` runs
+        with the rows of one, and so does a cost with ``entity="subject"``. An event with a ``root`` in place of a time
+        happens where that crosses zero, see Notes.
     engine : {"auto", "compiled", "explicit", "scipy"}
         "compiled" turns the equations into machine code. A run begins with an explicit method, Dormand and Prince's,
         changes to a stiff one, Rodas5P, where the explicit steps are held back by stability, and back. What it does not
@@ -96,7 +97,8 @@ class OdeModel(DynamicModel):
     rtol, atol : float
         Tolerances: the error of a step is kept below ``atol + rtol |y|``. `atol` may be one number a state (sequence,
         or dict by name, which leaves the others to the default). Default: a millionth of the largest value that each
-        state takes in a first run at the model's own parameters, and at most 1e-6; see the attribute `atol`. They bound
+        state takes in a first run at the model's own parameters, at most 1e-6, and at most a thousandth of a start
+        that is not zero, or of less from which a state grows to matter; see the attribute `atol`. They bound
         the error of a step; along orbits that magnify errors, bdf at 1e-9 is as accurate as LSODA at 1e-8 (see Notes).
     max_step : float, optional
         Longest step of the solver, in units of time (deSolve's ``hmax``), for inputs that it could step over: pulses in
@@ -278,6 +280,8 @@ class OdeModel(DynamicModel):
         self.options: SolverOptions = SolverOptions(self.method, rtol, atol, dt, width, longest)
         self._scaled: SolverOptions | None = None
         self._told = [False]
+        self.told_fallbacks: set[Any] = set() if self._like is None else self._like.told_fallbacks
+        self.seen_starts: Vector | None = None  # the smallest from which a run has been looked at
         delayed = self.definition.has_delays
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None and not delayed
         self.engines: tuple[Engine, ...] = (
@@ -391,7 +395,11 @@ class OdeModel(DynamicModel):
         p = d.parms.to_numpy(dtype=float)
         events: list[Any] = [e for e in d.events if self.times[0] <= e.time < self.times[-1]]
         events += [c for r in d.roots for c in r.changes]
-        return scaled_tolerances(self.options.atol, known_sizes(d, events, p.tolist()), self._first_run)
+        plain, given = p.tolist(), self.options.atol
+        starts = known_starts(d)(plain)
+        if np.isnan(given).all():  # what grows from here has been looked at
+            self.seen_starts = np.where(starts > 0, starts, np.inf)
+        return scaled_tolerances(given, starts, self._first_run, sizes_set(events, d, plain))
 
     def _events_outside(self) -> str:
         return events_outside(self.definition.events, self.states, float(self.times[0]), float(self.times[-1]))

@@ -11,12 +11,12 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.errors import ModelError, check_choice
 from fmepy.models.engines.registry import ENGINES
-from fmepy.models.ode import OdeModel
+from fmepy.models.ode import MOST_TRACED_STATES, OdeModel
 from fmepy.types import Vector
 
 
 class _PlainModel(OdeModel):
-    """A model whose function is run as it is: it takes vectors, and is run once."""
+    """A model whose function is run as it is: for one run of few states equations take longer than they save."""
 
     _is_traced = False
 
@@ -60,6 +60,11 @@ def ode(
     DataFrame
         Column ``time``, states, extra outputs.
 
+    Notes
+    -----
+    A function of more than 20 states that works on whole arrays is called once with symbols, and runs as compiled loops
+    on LSODA (see `OdeModel`, functions of arrays); any other runs as it is.
+
     Examples
     --------
     >>> ode({"N": 0.1}, [0, 10, 20], lambda t, y, p: p["r"] * y * (1 - y / 100), {"r": 0.5}).round(1)
@@ -82,7 +87,9 @@ def ode(
             return result[0], one_by_one(result[1])
         return result
 
-    model = _PlainModel(
+    is_large = method == "lsoda" and hasattr(y, "__len__") and len(y) > MOST_TRACED_STATES
+    make = OdeModel if is_large else _PlainModel
+    model = make(
         rates,
         state=y,
         times=times,
@@ -159,8 +166,8 @@ def ode_1d(
 
     Notes
     -----
-    Runs on LSODA. How far cells reach, and in which order of the states the Jacobian is a narrow band, is found by
-    trying (`fmepy.numerics.structure`), as for every vector function of `ode` and `OdeModel`.
+    Runs on LSODA, compiled where `func` works on whole arrays, as in `ode`. Else how far cells reach, and in which
+    order of the states the Jacobian is a narrow band, is found by trying (`fmepy.numerics.structure`).
 
     Examples
     --------

@@ -61,8 +61,8 @@ class SteadyModel(Runnable):
         The time at which the rates are taken.
     rtol, atol, ctol : float
         Tolerances, see `steady`.
-    max_iter : int
-        Most Newton steps of a search.
+    max_iter : int, optional
+        Most steps of a search, see `steady`.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class SteadyModel(Runnable):
         rtol: float = 1e-6,
         atol: Any = 1e-8,
         ctol: float = 1e-8,
-        max_iter: int = 100,
+        max_iter: int | None = None,
     ) -> None:
         self._arguments = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self.tolerances = tolerances(rtol, atol, ctol, max_iter, positive)

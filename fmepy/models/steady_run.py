@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import positive_number, whole_number
+from fmepy.compiled.status import ENDLESS
 from fmepy.errors import ArgumentError, ModelError, SimulationError
 from fmepy.models.definition.given import as_state
 from fmepy.models.definition.user_rates import RatesFunction
@@ -17,11 +18,18 @@ from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.from_rest import SPANS, still_moving
 from fmepy.models.steady_rates import AtParameters, OfFunction
-from fmepy.models.steady_state import SteadyState, come_to_rest, refused, state_names, why_not
-from fmepy.numerics.at_rest import Found, Tolerances, null_direction, rest_from
+from fmepy.models.steady_state import Linearised, SteadyState, come_to_rest, refused, state_names, why_not
+from fmepy.numerics.at_rest import Found, Tolerances, null_direction, rest_from, sizes_of
 from fmepy.types import Vector
 
+_MOST_STEPS = 100  # of Newton's, where nobody says
 _NEAR = 1e-3  # relative: the state at rest that Newton finds from one that nearly rests is the same
+_LOOKS = 400  # rows in the second half of every span
+_SHORT = 10_000  # evaluations of the rates that the next span may take without a look at what moves
+_MOST_EVALUATIONS = 200_000  # in one span
+_TURNS = 4  # of a state that goes up and down
+_DECAYS = 0.95  # of what it was: a swing above has not become smaller
+_CLOSE = 1e-2  # relative: swings that die away, so near a stable state, end there
 _NONE = np.empty(0)
 
 
@@ -35,7 +43,7 @@ def steady(
     rtol: float = 1e-6,
     atol: Any = 1e-8,
     ctol: float = 1e-8,
-    max_iter: int = 100,
+    max_iter: int | None = None,
 ) -> SteadyState:
     """Return the state in which ``func(t, y, parms)`` is zero, in the manner of rootSolve's `steady`.
 
@@ -54,13 +62,14 @@ def steady(
     rtol, atol, ctol : float
         It has arrived when Newton's next step is below ``rtol |y| + atol`` in every state, or below `ctol` in all of
         them, and was taken; what is left is below a ten-thousandth of that. `atol` may be one number a state.
-    max_iter : int
-        Most Newton steps.
+    max_iter : int, optional
+        Most steps, of Newton's method and in time. Default: 100 of each try of Newton's, and 2000 in time.
 
     Returns
     -------
     SteadyState
-        ``state`` (an array; a Series where `y` has names), ``outputs``, ``iterations``, ``residual``.
+        ``state`` (an array; a Series where `y` has names), ``outputs``, ``iterations``, ``residual``; ``stable`` and
+        ``rightmost``, the rightmost eigenvalue of the Jacobian, which are found when they are asked for or printed.
 
     Raises
     ------
@@ -100,7 +109,7 @@ def steady_1d(
     rtol: float = 1e-6,
     atol: Any = 1e-8,
     ctol: float = 1e-8,
-    max_iter: int = 100,
+    max_iter: int | None = None,
 ) -> SteadyState:
     """Return the steady profiles of a model in one dimension, in the manner of rootSolve's `steady.1D`.
 
@@ -152,8 +161,10 @@ def tolerances(rtol: Any, atol: Any, ctol: Any, max_iter: Any, positive: Any) ->
         atol = np.array([positive_number(a, "atol") for a in np.ravel(atol)])
     else:
         atol = positive_number(atol, "atol")
-    most = whole_number(max_iter, "max_iter", 1)
-    return Tolerances(positive_number(rtol, "rtol"), atol, positive_number(ctol, "ctol"), most, bool(positive))
+    in_all = None if max_iter is None else whole_number(max_iter, "max_iter", 1)
+    most = _MOST_STEPS if in_all is None else in_all
+    small = positive_number(rtol, "rtol"), atol, positive_number(ctol, "ctol")
+    return Tolerances(*small, most, bool(positive), in_all)
 
 
 class _Asked:
@@ -196,12 +207,20 @@ class _Asked:
         """Return states as they were given: by name, or as an array."""
         return pd.Series(y, index=list(self.index), name="state") if self.index is not None else y
 
-    def result(self, found: Found) -> SteadyState:
-        """Return what was found."""
+    def result(self, system: AtParameters, found: Found) -> SteadyState:
+        """Return what was found, and how the system behaves near it."""
         left = float(np.abs(found.f).max(initial=0.0))
         given = self.source.outputs(found.y, _NONE)
         outputs = {k: float(v) if np.ndim(v) == 0 else np.array(v) for k, v in given.items()}
-        return SteadyState(self.labelled(found.y), outputs, True, found.iterations, left, self.n_species)
+        return SteadyState(
+            self.labelled(found.y),
+            outputs,
+            True,
+            found.iterations,
+            left,
+            self.n_species,
+            linearised=Linearised(system, found.y, found.f),
+        )
 
     def refused(self, why: str, found: Found) -> SimulationError:
         """Return the error of a search without a result."""
@@ -227,7 +246,7 @@ def _found(asked: _Asked, tol: Tolerances) -> SteadyState:
         system, found = come_to_rest(asked.system(tol.positive), asked.y, tol)
         if why := why_not(system, found, tol, asked.name, asked.y):
             raise asked.refused(why, found)
-        return asked.result(found)
+        return asked.result(system, found)
 
 
 # --- by running on
@@ -273,8 +292,9 @@ def runsteady(
     Raises
     ------
     NoSteadyStateError
-        The system still moves after `max_time` (which state, how fast), or the run fails; ``error.last`` is where it
-        stood.
+        The system still moves after `max_time`, a state grows without end, states go up and down as much as they did
+        ten times earlier (in which case it is not run on to `max_time`), or the run fails. It names the state, where it
+        stands at which time and how fast it moves; ``error.last`` is the state there.
 
     Notes
     -----
@@ -293,46 +313,120 @@ def runsteady(
         "lsoda", positive_number(rtol, "rtol"), np.full(len(asked.y), positive_number(atol, "atol"))
     )
     tol = Tolerances(min(rtol, 1e-6), min(atol, 1e-8), 1e-8, 20, False)
-    count = 0
-
-    def rates(time: float, z: Vector, inputs: Any) -> Vector:
-        nonlocal count
-        count += 1
-        return asked.source.at_time(time).rates(z, _NONE)
-
-    at, before, found = asked.t, asked.y, Found(asked.y, np.full(len(asked.y), np.nan), None, False, 0)
+    run = _Run(asked, options, system)
     with np.errstate(all="ignore"):
         for span in longest * np.array(SPANS) / SPANS[-1]:
-            stepper = LsodaStepper(rates, options.with_structure(system.structure))
-            try:
-                now = stepper.advance(at, before, _NONE, np.array([asked.t + span]))[1][-1]
-            except SimulationError as error:
-                found.iterations = count
-                raise asked.refused(f"The run to the steady state failed: {error}.", found) from error
-            at = asked.t + span
-            system = replace(system, source=asked.source.at_time(at))
-            found = Found(now, system.rates(now), None, False, count)
+            before, start = run.y, run.evaluations
+            if why := run.on(span):
+                break
+            found = run.found
             if float(np.abs(found.f).mean()) < stol:
-                return asked.result(_polished(system, found, tol) or found)
-            if (still_moving(before, now) <= 0).all():
-                if (end := _polished(system, found, tol)) is not None:
-                    return asked.result(end)
-                options = options.tightened()  # what moves is the solver's own error
-            before = now
-    i = int(np.argmax(np.abs(found.f)))
-    raise asked.refused(
-        f"The system does not come to rest within max_time={longest:g}: {asked.name(i)} is at {found.y[i]:.6g} and "
-        f"changes by {found.f[i]:.3g} per unit of time; the mean of all rates is "
-        f"{float(np.abs(found.f).mean()):.3g} (stol={stol:g}). Give a longer max_time or a larger stol; a system that "
-        "oscillates has a steady state that `steady` may find.",
-        found,
-    )
+                return asked.result(run.system, _polished(run.system, found, tol) or found)
+            if (still_moving(before, found.y) <= 0).all():
+                if (end := _polished(run.system, found, tol)) is not None:
+                    return asked.result(run.system, end)
+                run.options = run.options.tightened()  # what moves is the solver's own error
+            if span < longest and 10 * (run.evaluations - start) > _SHORT:
+                if why := run.swings():
+                    break
+                if (end := _polished(run.system, found, tol, _CLOSE)) is not None:
+                    result = asked.result(run.system, end)
+                    if result.stable:  # and swings that die away end there
+                        return result
+        else:
+            why = run.moves(longest, stol)
+    raise asked.refused(why, run.found)
 
 
-def _polished(system: AtParameters, found: Found, tol: Tolerances) -> Found | None:
+class _Run:
+    """A run to the steady state, from one look to the next.
+
+    Attributes
+    ----------
+    at, y, evaluations
+        Where it stands, and how often the rates were evaluated.
+    system : AtParameters
+        Whose rest is wanted, at that time.
+    """
+
+    def __init__(self, asked: _Asked, options: SolverOptions, system: AtParameters) -> None:
+        self._asked, self.options, self.system = asked, options, system
+        self.at, self.y, self.evaluations = asked.t, asked.y, 0
+        self._swing: Vector | None = None  # of the look before
+        self._rows = np.empty((0, len(asked.y)))
+        self._last = asked.t, asked.y  # of the evaluation before
+
+    def _rates(self, time: float, z: Vector, inputs: Any) -> Vector:
+        self.evaluations += 1
+        self._last = time, z
+        return self._asked.source.at_time(time).rates(z, _NONE)
+
+    @property
+    def found(self) -> Found:
+        """Where it stands, and the rates there."""
+        return Found(self.y, self.system.rates(self.y), None, False, self.evaluations)
+
+    def on(self, span: float) -> str:
+        """Run on to `span` after the beginning; return why that failed, or an empty string."""
+        begin, end = self._asked.t, self._asked.t + span
+        stepper = LsodaStepper(self._rates, self.options.with_structure(self.system.structure), _MOST_EVALUATIONS)
+        times = np.linspace(max(self.at, begin + span / 2), end, _LOOKS + 1)[1:]
+        self._swing = np.ptp(self._rows, axis=0) if len(self._rows) else None
+        try:
+            self._rows = stepper.advance(self.at, self.y, _NONE, times)[1]
+        except SimulationError as error:
+            time, y = self._last
+            self._stand(time if error.time is None else error.time, y[:] if np.isfinite(y).all() else self.y)
+            return f"The run to the steady state failed: {error}. {self._where()}."
+        good = (np.abs(self._rows) < ENDLESS).all(axis=1)
+        last = int(np.argmin(good)) - 1 if not good.all() else len(good) - 1
+        if last >= 0:
+            self._stand(float(times[last]), self._rows[last])
+        return "" if good.all() else f"The system does not come to rest: a state grows without end. {self._where()}."
+
+    def _stand(self, at: float, y: Vector) -> None:
+        self.at, self.y = at, np.array(y)
+        self.system = replace(self.system, source=self._asked.source.at_time(at))
+
+    def _where(self, i: int | None = None) -> str:
+        """Return where a state stands and how fast it moves, in words; None: the fastest for its size."""
+        f = self.found.f
+        i = int(np.argmax(np.nan_to_num(np.abs(f)) / sizes_of(self.y))) if i is None else i
+        return (
+            f"At t={self.at:.6g} {self._asked.name(i)} is at {self.y[i]:.6g} and changes by {f[i]:.3g} per unit of time"
+        )
+
+    def swings(self) -> str:
+        """Return that states go up and down as much as before, if so."""
+        rows = self._rows
+        half = len(rows) // 2
+        before = np.ptp(rows[:half], axis=0) if self._swing is None else self._swing
+        now = np.ptp(rows[half:], axis=0) if self._swing is None else np.ptp(rows, axis=0)
+        i = int(np.argmax(now / sizes_of(np.abs(rows).max(axis=0))))
+        steps = np.diff(rows[:, i])
+        turns = int(np.sum(np.diff(np.sign(steps[steps != 0])) != 0))
+        if turns < _TURNS or now[i] < _DECAYS * before[i]:
+            return ""
+        return (
+            f"The system does not come to rest: {self._asked.name(i)} goes up and down between {rows[:, i].min():.6g} "
+            f"and {rows[:, i].max():.6g}, no less than before. {self._where(i)}. If there is a steady state amid this, "
+            "`steady` may find it, and says whether it is stable."
+        )
+
+    def moves(self, longest: float, stol: float) -> str:
+        """Return what still moves at the end."""
+        mean = float(np.abs(self.found.f).mean())
+        return (
+            f"The system does not come to rest within max_time={longest:g}. {self._where()}; the mean of all rates is "
+            f"{mean:.3g} (stol={stol:g}). Give a longer max_time or a larger stol; a system that oscillates has a "
+            "steady state that `steady` may find."
+        )
+
+
+def _polished(system: AtParameters, found: Found, tol: Tolerances, reach: float = _NEAR) -> Found | None:
     """Return the state at rest that Newton finds right there, None if there is none or many."""
     end = rest_from(system, found.y, tol, f=found.f)
-    near = _NEAR * (np.abs(found.y) + float(np.abs(found.y).max(initial=0.0)))
+    near = reach * (np.abs(found.y) + float(np.abs(found.y).max(initial=0.0)))
     if not end.converged or (np.abs(end.y - found.y) > near).any():
         return None
     if null_direction(system, end, system.rates) is not None:

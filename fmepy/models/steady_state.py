@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,37 @@ import pandas as pd
 
 from fmepy.errors import NoSteadyStateError, SimulationError
 from fmepy.models.steady_rates import AtParameters, OfFunction
-from fmepy.numerics.at_rest import Found, Tolerances, null_direction, rest_from, rest_in_time
+from fmepy.numerics.at_rest import Found, Tolerances, null_direction, rest_from, rest_in_time, sizes_of
+from fmepy.numerics.rightmost import rightmost
+from fmepy.numerics.structure import difference_jacobian
 from fmepy.results.tables import Part, Shown, long_table
 from fmepy.types import Vector
 
 _SHOWN = 6  # states in a message
 _RUNAWAY = 1e6  # times the size of a start: states that grow without end
 _FADED = 1e-6  # of its start: a rate that changes by less, where the states change by their size, has faded away
+_NEUTRAL = 1e-9  # of the largest entry of a Jacobian by differences: eigenvalues below are zero
 _NOTHING = 1e-6  # of the largest state: one that was pushed to zero
+
+
+class Linearised:
+    """A system at rest, whose rightmost eigenvalue is found when it is first asked for; it travels as that."""
+
+    def __init__(self, system: AtParameters, y: Vector, f: Vector) -> None:
+        self._given = system, y, f
+
+    @cached_property
+    def numbers(self) -> Vector:
+        """The rightmost eigenvalue of the Jacobian: its real part, its imaginary part, and what differences leave."""
+        system, y, f = self._given
+        with np.errstate(all="ignore"):
+            structure = system.structure
+            J = difference_jacobian(system.rates, y, f, structure, sizes_of(y), central=True, positive=system.positive)
+            found = rightmost(structure, J)
+        return np.array([found.real, found.imag, _NEUTRAL * float(np.abs(J).max(initial=0.0))])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return np.array, (self.numbers.tolist(),)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -40,6 +64,8 @@ class SteadyState(Shown):
     n_species : int or None
         Profiles of so many species, one after the other; None where the states are no profiles.
     message : str
+    linearised : Linearised, ndarray or None
+        What `rightmost` and `stable` are made of.
     """
 
     state: Any
@@ -49,6 +75,33 @@ class SteadyState(Shown):
     residual: float = 0.0
     n_species: int | None = None
     message: str = ""
+    linearised: Any = None
+
+    @property
+    def rightmost(self) -> complex | None:
+        """The eigenvalue of the Jacobian with the largest real part, per unit of time; None where there is no state.
+
+        It is computed when it is first asked for. Of a pair that swings it is the one with the positive imaginary part.
+        """
+        found = self._numbers()
+        return None if found is None else complex(found[0], found[1])
+
+    @property
+    def stable(self) -> bool | None:
+        """Whether small disturbances die away; None where `rightmost` has no sign but for rounding."""
+        found = self._numbers()
+        if found is None or not abs(found[0]) > found[2]:
+            return None
+        return bool(found[0] < 0)
+
+    def _numbers(self) -> Vector | None:
+        held = self.linearised
+        found: Vector | None = held.numbers if isinstance(held, Linearised) else held
+        return found
+
+    def as_stored(self) -> SteadyState:
+        """Return what is written: numbers."""
+        return replace(self, linearised=self._numbers())
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -69,7 +122,25 @@ class SteadyState(Shown):
         single = [f"{k} = {float(v):.6g}" for k, v in self.outputs.items() if np.ndim(v) == 0]
         rest = [f"{k} ({np.size(v)} values)" for k, v in self.outputs.items() if np.ndim(v)]
         beside = [f"outputs: {', '.join(single + rest)}"] if self.outputs else []
-        return [head, *([self.message] if self.message else []), long_table(self.frame), *beside]
+        stability = [] if self.linearised is None else [self._stability()]
+        return [head, *([self.message] if self.message else []), *stability, long_table(self.frame), *beside]
+
+    def _stability(self) -> str:
+        """Return what is said of small disturbances."""
+        value = self.rightmost
+        if value is None or np.isnan(value.real):
+            return "whether it is stable is not known: the Jacobian has no value, or its eigenvalues were not found"
+        shown = f"{value.real:.4g}" + (f" +- {value.imag:.4g}i" if value.imag else "")
+        if self.stable is None:
+            return (
+                f"neither stable nor unstable: the rightmost eigenvalue is zero but for rounding ({shown}), as where "
+                "something is conserved"
+            )
+        grows = "die away" if self.stable else "grow"
+        return (
+            f"{'stable' if self.stable else 'unstable'}: the rightmost eigenvalue is {shown}, so that small "
+            f"disturbances {grows} by a factor of e in {1 / abs(value.real):.4g} units of time"
+        )
 
     def plot(self, x: Any = None, *, xyswap: bool = True, axes: Any = None, **kwargs: Any) -> Any:
         """Draw the profiles, or the states as points.
@@ -110,14 +181,18 @@ def come_to_rest(system: AtParameters, y: Vector, tol: Tolerances) -> tuple[AtPa
     The system comes back too: its Jacobian may turn out to depend on more than was known.
     """
     found = _unless_run_off(system, y, rest_from(system, y, tol))
-    if found.converged or not np.isfinite(found.f).all():
+    if found.converged or not np.isfinite(found.f).all() or tol.used_up(found.iterations):
         return system, found
+    spent = found.iterations
     if isinstance(system.source, OfFunction) and system.misses(found.y, found.f):
         system = system.completed(found.y)
-        again = _unless_run_off(system, y, rest_from(system, y, tol))
-        if again.converged:
+        again = _unless_run_off(system, y, rest_from(system, y, tol.left(spent)))
+        spent += again.iterations
+        if again.converged or tol.used_up(spent):
+            again.iterations = spent
             return system, again
-    in_time = _unless_run_off(system, y, rest_in_time(system, y, tol, system.source.algebraic))
+    in_time = _unless_run_off(system, y, rest_in_time(system, y, tol.left(spent), system.source.algebraic))
+    found.iterations = in_time.iterations = spent + in_time.iterations
     if not in_time.converged and _largest(in_time.y) > _RUNAWAY * (_largest(y) + _largest(found.y)):
         found.why += "; where it runs on, states grow without end"
         return system, found

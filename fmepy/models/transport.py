@@ -23,6 +23,7 @@ Boudreau, B. P. (1997). Diagenetic Models and Their Implementation. Springer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -218,7 +219,8 @@ def transport_1d(
     Raises
     ------
     ArgumentError
-        Both a concentration and a flux at one end; another number of concentrations than cells; a negative D.
+        Both a concentration and a flux at one end; another number of concentrations than cells; a negative D; what is
+        no number, or not finite.
 
     See Also
     --------
@@ -241,9 +243,16 @@ def transport_1d(
         raise _two_conditions("upper", f"up={up!r} and flux_up={flux_up!r}")
     if flux_down is not None and down is not None:
         raise _two_conditions("lower", f"down={down!r} and flux_down={flux_down!r}")
+    if not isinstance(grid, Grid1D):
+        raise ArgumentError(f"`grid` must be a Grid1D, such as Grid1D(np.linspace(0, 5, 101)); got {grid!r}.")
+    up, down = _at_end(up, "up"), _at_end(down, "down")
+    flux_up, flux_down = _at_end(flux_up, "flux_up"), _at_end(flux_down, "flux_down")
     n, traced = len(grid.mid), is_traced(C, D, v, up, down, flux_up, flux_down)
     if not is_traced(C):
-        C = np.asarray(C, dtype=float)
+        try:
+            C = np.asarray(C, dtype=float)
+        except ValueError:
+            raise _no_numbers("C", C) from None
     if C.shape != (n,):
         raise ArgumentError(f"`C` has the shape {C.shape}; the grid has {n} cells, so {n} concentrations are needed.")
     along, carried = grid.exchange(D, v)
@@ -274,11 +283,42 @@ def _two_conditions(end: str, given: str) -> ArgumentError:
     )
 
 
+def _no_numbers(argument: str, value: Any) -> ArgumentError:
+    return ArgumentError(f"`{argument}={value!r}`: transport needs finite numbers.")
+
+
+def _check_number(value: Any, argument: str) -> None:
+    """Refuse text, and a plain number that is not finite.
+
+    NaN that was computed with arrays passes: it is how dependencies are found, see `fmepy.numerics.structure`.
+    """
+    if isinstance(value, str | bytes | dict | set) or (type(value) in (float, int) and not isfinite(value)):
+        raise _no_numbers(argument, value)
+
+
+def _at_end(value: Any, argument: str) -> Any:
+    """Return what holds at an end: one number, or None."""
+    if value is None:
+        return value
+    _check_number(value, argument)
+    if not is_traced(value) and np.ndim(value) > 0:
+        if np.size(value) != 1:
+            raise ArgumentError(f"`{argument}` holds {np.size(value)} values; at an end of the grid one is needed.")
+        return np.ravel(value)[0]
+    return value
+
+
 def _at_edges(value: Any, n: int, argument: str) -> Any:
     """Return a coefficient as one number, or one an edge."""
+    if value is None:
+        raise _no_numbers(argument, value)
+    _check_number(value, argument)
     if isinstance(value, float | int):
         return value
-    found = value if is_traced(value) else np.asarray(value, dtype=float)
+    try:
+        found = value if is_traced(value) else np.asarray(value, dtype=float)
+    except ValueError:
+        raise _no_numbers(argument, value) from None
     if is_traced(value) and np.ndim(value) == 0:
         return value
     if found.ndim == 0:

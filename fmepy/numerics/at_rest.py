@@ -27,7 +27,7 @@ Kelley, C. T. and Keyes, D. E. (1998). Convergence analysis of pseudo-transient 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,6 +84,8 @@ class Tolerances:
         Most Newton steps.
     positive : bool
         States are not negative.
+    in_all : int or None
+        Most steps of a search, of all kinds; None: as many steps in time as it may take.
     """
 
     rtol: float
@@ -91,6 +93,18 @@ class Tolerances:
     ctol: float
     max_iter: int
     positive: bool
+    in_all: int | None = None
+
+    def used_up(self, steps: int) -> bool:
+        """Tell whether so many steps are all that a search may take."""
+        return self.in_all is not None and steps >= self.in_all
+
+    def left(self, steps: int) -> Tolerances:
+        """Return what is left of the steps after some of them."""
+        if self.in_all is None:
+            return self
+        most = max(self.in_all - steps, 0)
+        return replace(self, max_iter=min(self.max_iter, most), in_all=most)
 
     def size(self, y: Vector, d: Vector) -> float:
         """Return the largest correction relative to what is allowed."""
@@ -254,10 +268,11 @@ def rest_in_time(system: Resting, y: Vector, tol: Tolerances, algebraic: Any = (
     moves = np.ones(structure.n, dtype=bool)
     moves[list(algebraic)] = False
     diagonal = (structure.rows == structure.columns) & moves[structure.rows]
-    size = _sizes(y)
+    size = sizes_of(y)
     dt = 0.1 / max(float((np.abs(f) / size)[moves].max(initial=0.0)), 1e-300)
     found.why = "steps in time do not come to rest"
-    for found.iterations in range(1, _MOST_IN_TIME * tol.max_iter + 1):
+    most = _MOST_IN_TIME * tol.max_iter if tol.in_all is None else tol.in_all
+    for found.iterations in range(1, most + 1):
         shifted = values.copy()
         shifted[diagonal] -= 1 / dt
         d = -structure.solver(shifted).solve(found.f)
@@ -269,21 +284,21 @@ def rest_in_time(system: Resting, y: Vector, tol: Tolerances, algebraic: Any = (
             if dt < 1e-300:
                 break
             continue
-        found.y, found.f, size = moved, f, _sizes(moved)
+        found.y, found.f, size = moved, f, sizes_of(moved)
         values = system.jacobian(moved, f)
         if tol.size(moved, d) <= 1 or (
             change < _LOCAL and dt * float((np.abs(f) / size)[moves].max(initial=0.0)) < 1e-6
         ):
             steps = found.iterations
-            end = rest_from(system, moved, tol, f=f)
-            if end.converged or end.why == SINGULAR_HERE:
-                end.iterations += steps
+            end = rest_from(system, moved, tol.left(steps), f=f)
+            end.iterations += steps
+            if end.converged or end.why == SINGULAR_HERE or tol.used_up(end.iterations):
                 return end
         dt *= 4 if change < _LOCAL else 1.5 if change < 3 * _LOCAL else 1
     return found
 
 
-def _sizes(y: Vector) -> Vector:
+def sizes_of(y: Vector) -> Vector:
     """Return the sizes that changes are relative to."""
     return np.maximum(np.abs(y), 1e-3 * (float(np.abs(y).max(initial=0.0)) or 1.0))
 
@@ -296,7 +311,7 @@ def null_direction(system: Resting, found: Found, rates: Callable[[Vector], Vect
     """
     if found.factored is None or found.factored.pivots > SINGULAR:
         return None
-    size = _sizes(found.y)
+    size = sizes_of(found.y)
     values = system.jacobian(found.y, found.f)
     s = system.structure
     J = np.zeros((s.n, s.n))

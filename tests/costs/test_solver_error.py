@@ -47,8 +47,38 @@ def test_a_fit_tells_what_tolerances_change(precise, engine):
     expected = by_hand(model, precise, fit.par, np.sqrt(fit.ms))
     assert fit.solver_error == pytest.approx(expected, rel=1e-6)
     assert fit.solver_error > 0.1
+    assert fit.converged == (fit.solver_error <= 1)  # the search itself has ended well
     assert "Lower `rtol` and `atol`" in fit.message
     assert "solver_error" in " ".join(repr(fit.summary()).split())
+
+
+def epidemic(**arguments):
+    text = "d(S)/dt = -b*S*I\nd(I)/dt = b*S*I - 0.1*I"
+    parms = {"b": 0.4, "I0": 1e-7}
+    return fme.OdeModel(text, state={"S": 1, "I": "I0"}, times=np.arange(0, 101.0), parms=parms, **arguments)
+
+
+def test_a_fit_that_the_solver_moves_has_not_converged_and_says_what_to_type(caplog):
+    rng = np.random.default_rng(1)
+    sharp = epidemic(engine="scipy", rtol=1e-10)({"b": 0.5}).iloc[10::5]
+    obs = {"time": sharp["time"], "I": sharp["I"] + 1e-3 * rng.standard_normal(len(sharp)), "sd": 1e-3}
+    coarse = fme.modFit(fme.SimulationCost(epidemic(atol=1e-6), obs, err="sd"), {"b": 0.45})
+    assert coarse.solver_error > 1
+    assert not coarse.converged
+    assert "such as rtol=1e-9" in coarse.message
+    assert "states grow from values" in caplog.text
+    fit = fme.modFit(fme.SimulationCost(epidemic(rtol=1e-8), obs, err="sd"), {"b": 0.45})
+    assert fit.converged
+    assert fit.solver_error < 0.1
+    assert fit.par["b"] == pytest.approx(0.5, abs=4 * fit.std_error["b"])
+
+
+def test_data_without_noise_are_no_measure_for_the_solver():
+    model = prey()
+    exact = model({"a": 1.1})
+    fit = fme.modFit(fme.SimulationCost(model, exact[["time", "R"]]), ["a"])
+    assert fit.solver_error > 1
+    assert fit.converged
 
 
 def test_smaller_tolerances_make_it_small_and_silent(precise, coarse):

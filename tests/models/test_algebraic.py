@@ -362,3 +362,47 @@ def test_who_needs_a_rate_for_every_state_says_so(model):
         fme.PredictionErrorCost(model, data, gain={"A": {"A": 0.1}})
     with pytest.raises(ModelError, match="fit_boundary needs a rate"):
         fme.fit_boundary(model, data, ["k"])
+
+
+# --- past a fold
+
+FOLDS = {
+    "a root": ("d(x)/dt = -k\n0 = w**2 - x", {"x": 1.0, "w": 1.0}, 1.0),
+    "two states": ("d(x)/dt = k\n0 = w*w + v*v - 4 + x\n0 = w - v", {"x": 0.0, "w": 1.4, "v": 1.4}, 4.0),
+    "a fold": ("d(x)/dt = k\n0 = w**3 - 3*w + x", {"x": -3.0, "w": 2.5}, 5.0),
+}
+
+
+@pytest.mark.parametrize("engine", ["auto", "scipy"])
+@pytest.mark.parametrize("name", FOLDS)
+def test_a_run_past_a_fold_fails_after_a_few_searches(name, engine, monkeypatch):
+    from fmepy.models.running.algebraic import _Here
+
+    text, state, end = FOLDS[name]
+    searches, searched = [], _Here.searched
+
+    def counted(self):
+        searches.append(self.t)
+        return searched(self)
+
+    monkeypatch.setattr(_Here, "searched", counted)
+    model = fme.OdeModel(text, state=state, times=np.linspace(0, 8, 41), parms={"k": 1.0}, engine=engine)
+    with pytest.raises(SimulationError) as caught:
+        model()
+    bound = model.bind()
+    searches.clear()
+    with pytest.raises(SimulationError):
+        bound.simulate([1.01])
+    assert len(searches) <= 15  # of some milliseconds each; to the end of the solver's patience they were 623
+    assert caught.value.time == pytest.approx(end, rel=0.02)
+    before = model(times=np.linspace(0, 0.97 * end, 20))
+    w = before["w"].to_numpy()
+    if name == "a root":
+        np.testing.assert_allclose(w, np.sqrt(before["x"]), rtol=1e-5)
+
+
+def test_starts_that_need_a_search_each_are_no_lost_solution():
+    model = fme.OdeModel("d(x)/dt = -k*x\n0 = exp(w) - x", state={"x": 1e3, "w": -3.0}, times=[0, 1], parms={"k": 1.0})
+    bound = model.bind()
+    for k in np.linspace(0.5, 1.5, 25):
+        assert np.isfinite(bound.simulate([k])).all()

@@ -9,6 +9,7 @@ from fmepy import OdeModel
 from fmepy.errors import SimulationError
 from fmepy.models.base import simulate_many
 from fmepy.models.difference import DifferenceModel
+from fmepy.models.engines.explicit import DopriStepper
 from tests.models.problems import every_model, hiv_model
 
 MODELS = sorted(every_model("explicit"))
@@ -98,6 +99,68 @@ def test_a_run_that_turns_out_stiff_is_finished_by_another_engine_and_counted():
     assert why.tolist() == ["", "", ""]
     assert bound.retries == 1
     np.testing.assert_allclose(Y[1, 1:, 0], np.cos(bound.times[1:]), atol=1e-4)
+
+
+# --- what takes longer than it should is told
+
+
+def failing(monkeypatch, *steppers):
+    def give_up(self, *arguments):
+        raise SimulationError("the step became too small, as a test wants it")
+
+    for stepper in steppers:
+        monkeypatch.setattr(stepper, "advance", give_up)
+
+
+@pytest.mark.parametrize("engine", ["explicit", "compiled"])
+def test_runs_and_sensitivities_that_fall_back_to_python_are_told_once_each_with_the_reason(
+    engine, monkeypatch, caplog
+):
+    from fmepy.models.running.runners import _AdaptiveRunner
+
+    failing(monkeypatch, DopriStepper)
+    monkeypatch.setattr(_AdaptiveRunner, "whole", None)
+    model = hiv_model(engine=engine)
+    bound = model.bind(["bet", "rho"])
+    bound.simulate(bound.theta0)  # the first run, that finds the scale, falls back too
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
+    assert f"A run of the model was not finished by the engine '{engine}'" in caplog.text
+    assert "the step became too small, as a test wants it" in caplog.text
+    assert "engine='scipy'" in caplog.text
+    caplog.clear()
+    for copy in (model, model.replace(parms={"bet": 3e-5}), model):
+        again = copy.bind(["bet"])
+        again.sensitivities(again.theta0)
+        assert again.retries == 1
+    assert len(caplog.records) == 1
+    assert "A run with sensitivities of the model was not finished" in caplog.text
+
+
+def by_value(t, x, *, k=1.0):
+    if x > 0.5:
+        return -k * x
+    return -k
+
+
+def test_sensitivities_by_differences_for_want_of_equations_are_told_with_the_line(caplog):
+    model = OdeModel(by_value, state={"x": 1.0}, times=[0, 1, 2])
+    model()
+    assert not caplog.records
+    for _ in range(2):
+        bound = model.bind()
+        bound.sensitivities(bound.theta0)
+    assert len(caplog.records) == 1
+    assert "differences: 3 runs on scipy" in caplog.text
+    assert "if x > 0.5" in caplog.text
+
+
+@pytest.mark.parametrize("how", [{"engine": "scipy"}, {"method": "lsoda"}, {"method": "RK45"}])
+def test_an_engine_that_was_asked_for_needs_no_word(how, caplog):
+    for rates in (by_value, "d(x)/dt = -k*x\nx(0) = 1"):
+        state = {"x": 1.0} if rates is by_value else None
+        bound = OdeModel(rates, state=state, times=[0, 1, 2], parms={"k": 1.0}, **how).bind()
+        bound.sensitivities(bound.theta0)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("engine", ["scipy", "auto"])

@@ -99,7 +99,10 @@ def counted(function):
     return counting, calls
 
 
-def test_a_model_of_many_boxes_needs_no_bandwidth():
+def test_a_model_of_many_boxes_needs_no_bandwidth(monkeypatch):
+    from fmepy.models import ode_run
+
+    monkeypatch.setattr(ode_run, "OdeModel", ode_run._PlainModel)  # as it is, for calls to be counted
     n = 60
     grid = fme.Grid1D(np.linspace(0, 10, n + 1))
 
@@ -115,6 +118,32 @@ def test_a_model_of_many_boxes_needs_no_bandwidth():
     found = fme.ode_1d(start, times, banded, nspec=2, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found, without, rtol=1e-5, atol=1e-8)
     assert len(few) < len(many) / 2
+
+
+@pytest.mark.parametrize("times", [[0, 1], np.linspace(0, 3, 7)])
+@pytest.mark.parametrize("run", [fme.ode, fme.ode_1d])
+def test_a_function_of_whole_arrays_is_compiled_with_the_same_numbers(run, times, monkeypatch):
+    from fmepy.models import ode_run
+
+    watched, calls = counted(oxygen)
+    found = run(np.zeros(100), times, watched, OXYGEN, rtol=1e-9, atol=1e-11)
+    assert len(calls) < 30  # for its form and its outputs, not for its rates
+    monkeypatch.setattr(ode_run, "OdeModel", ode_run._PlainModel)
+    plain, many = counted(oxygen)
+    np.testing.assert_allclose(found, run(np.zeros(100), times, plain, OXYGEN, rtol=1e-9, atol=1e-11), rtol=1e-7)
+    assert len(many) > 10 * len(calls)
+
+
+def test_one_that_cannot_be_traced_runs_as_it_is():
+    def capped(t, C, p):
+        return oxygen(t, C, p)[0] if C[0] < 1e9 else -C
+
+    watched, calls = counted(capped)
+    found = fme.ode_1d(np.zeros(100), [0, 1], watched, OXYGEN)
+    assert len(calls) > 100
+    np.testing.assert_allclose(
+        found, fme.ode_1d(np.zeros(100), [0, 1], lambda *a: oxygen(*a)[0], OXYGEN), rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("method", ["BDF", "Radau"])
@@ -167,6 +196,105 @@ def test_small_states_are_resolved_whatever_their_unit():
 def test_what_is_conserved_comes_to_rest_where_the_start_leads():
     found = fme.runsteady({"A": 3.0, "B": 0.0}, lambda t, y, p: [-2 * y[0] + y[1], 2 * y[0] - y[1]])
     np.testing.assert_allclose(found.state, [1, 2], rtol=1e-6)
+
+
+# --- systems that do not rest
+
+
+def rates_of(*rates):
+    return lambda t, y, p: np.array([f(t, *y) for f in rates])
+
+
+BRUSSELATOR = rates_of(lambda t, x, y: 1 - 4 * x + x**2 * y, lambda t, x, y: 3 * x - x**2 * y)
+
+
+@pytest.mark.parametrize(
+    ("rates", "start", "low", "high"),
+    [
+        (rates_of(lambda t, x, y: x * (1 - y), lambda t, x, y: y * (x - 1)), {"prey": 2, "hunter": 1}, 0.3, 2.3),
+        (rates_of(lambda t, x, v: v, lambda t, x, v: 2 * (1 - x**2) * v - x), {"prey": 2, "hunter": 0}, -2.1, 2.1),
+        (rates_of(lambda t, x: 0.5 * np.sin(t) - 0.1 * x), {"prey": 1}, -0.6, 0.6),
+        (BRUSSELATOR, {"prey": 1, "hunter": 1}, 0.3, 4),
+    ],
+)
+def test_what_swings_is_told_soon_with_where_it_is_and_how_fast_it_moves(rates, start, low, high):
+    watched, calls = counted(rates)
+    with pytest.raises(NoSteadyStateError, match="goes up and down between") as caught:
+        fme.runsteady(start, watched)
+    assert len(calls) < 20_000  # a second; on to max_time they would be millions
+    told = str(caught.value)
+    name = "prey" if "'prey' goes" in told else "hunter"
+    at = float(told.split("At t=")[1].split()[0])
+    y, f = caught.value.last.state, rates(at, caught.value.last.state.to_numpy(), None)
+    assert f"{name!r} is at {y[name]:.6g} and changes by {f[list(start).index(name)]:.3g} per unit of time" in told
+    assert low < y["prey"] < high
+
+
+def test_a_swing_that_dies_away_comes_to_rest():
+    found = fme.runsteady([1.0, 0.0], rates_of(lambda t, x, v: v, lambda t, x, v: 0.5 - x - 0.01 * v))
+    np.testing.assert_allclose(found.state, [0.5, 0], atol=1e-8)
+    assert found.rightmost == pytest.approx(-0.005 + 1j * np.sqrt(1 - 0.005**2), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [
+        (lambda t, x: 0.1 * x, "'N' grows|grows without end. At t="),
+        (lambda t, x: x**2, "At t=0.999.* 'N' is at .*e.* and changes by"),
+        (lambda t, x: 1.0, "At t=1e[+]06 'N' is at 1e[+]06 and changes by 1 per unit of time"),
+    ],
+)
+def test_what_runs_away_is_told_with_where_and_how_fast(rate, told):
+    with pytest.raises(NoSteadyStateError, match=told):
+        fme.runsteady({"N": 1.0}, rates_of(rate))
+
+
+# --- whether a state is stable
+
+
+def test_a_steady_state_tells_whether_it_is_stable():
+    stable = fme.steady([1.0, 1.0], prey, CASES["steady_2"]["inputs"]["parms"])
+    assert stable.stable is True
+    swings = fme.steady({"x": 1.2, "y": 2.5}, BRUSSELATOR)
+    assert swings.stable is False
+    assert swings.rightmost == pytest.approx(0.5 + 1j * np.sqrt(0.75), rel=1e-7)  # trace b - 1 - a^2, determinant a^2
+    assert "unstable: the rightmost eigenvalue is 0.5 +- 0.866i" in repr(swings)
+    assert "grow by a factor of e in 2 units of time" in repr(swings)
+    kept = fme.runsteady([3.0, 0.0], lambda t, y, p: [-2 * y[0] + y[1], 2 * y[0] - y[1]])
+    assert kept.stable is None
+    assert "neither stable nor unstable" in repr(kept)
+
+
+def test_eigenvalues_are_found_when_they_are_asked_for():
+    watched, calls = counted(BRUSSELATOR)
+    found = fme.steady({"x": 1.2, "y": 2.5}, watched)
+    before = len(calls)
+    assert found.rightmost == found.rightmost
+    assert 0 < len(calls) - before <= 4
+
+
+def test_stability_travels_and_is_saved_as_numbers(tmp_path):
+    found = fme.steady({"x": 1.2, "y": 2.5}, BRUSSELATOR)
+    for other in (pickle.loads(pickle.dumps(found)), fme.load(found.save(tmp_path / "found.json"))):
+        assert (other.stable, other.rightmost) == (False, found.rightmost)
+        assert repr(other) == repr(found)
+
+
+def test_the_limit_of_steps_holds_for_all_of_them():
+    hard = rates_of(lambda t, x, y: -np.arctan(x) + 0.1, lambda t, x, y: -np.arctan(y) - 0.2)
+    needed = fme.steady([40.0, -30.0], hard).iterations
+    assert fme.steady([40.0, -30.0], hard, max_iter=needed).iterations == needed
+    watched, calls = counted(lambda t, y, p: np.array([y[0] ** 2 + 1, -y[1]]))
+    for most in (1, 2, 5, 12):
+        with pytest.raises(NoSteadyStateError) as caught:
+            fme.steady([40.0, -30.0], hard, max_iter=min(most, needed - 1))
+        assert caught.value.last.iterations <= most
+        calls.clear()
+        with pytest.raises(NoSteadyStateError):
+            fme.steady([1.0, 2.0], watched, max_iter=most)
+        assert len(calls) < 30 * (most + 1)  # up to 14 shorter steps, a Jacobian
+    with pytest.raises(NoSteadyStateError):
+        fme.SteadyModel("d(N)/dt = 0.1 - N**3*k", state={"N": 40}, parms={"k": 1e-5}, max_iter=1)()
 
 
 # --- results

@@ -160,9 +160,27 @@ def test_profiles_on_uneven_grids_are_of_second_order(case):
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, up=1, flux_up=0), "two conditions at the upper end"),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, down=1, flux_down=0), "two conditions at the lower end"),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, D=-1), "`D` must not be negative"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, up="a"), "`up='a'`: transport needs finite numbers"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, down=np.nan), "`down=nan`"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, flux_up=np.inf), "`flux_up=inf`"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, flux_down={"a": 1}), "`flux_down={'a': 1}`"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, up=[1, 2]), "`up` holds 2 values"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, D=np.nan), "`D=nan`: transport needs finite numbers"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, D=None), "`D=None`"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, D=["a"] * 31), "`D=.*finite numbers"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, v="1"), "`v='1'`"),
+        (lambda: fme.transport_1d(np.ones(30), UNEVEN, v=np.inf), "`v=inf`"),
+        (lambda: fme.transport_1d(["a"] * 30, UNEVEN), "`C=.*finite numbers"),
+        (lambda: fme.transport_1d(np.ones(30), 30), "`grid` must be a Grid1D"),
         (lambda: fme.transport_1d(np.ones(30), UNEVEN, v=np.ones(30)), r"`v` has the shape \(30,\).*31 edges"),
     ],
 )
 def test_bad_input_is_told(make, told):
     with pytest.raises(ArgumentError, match=told):
         make()
+
+
+def test_one_number_at_an_end_may_come_in_an_array():
+    one = fme.transport_1d(np.ones(30), UNEVEN, D=1.0, up=2.0).rate
+    for up in (np.array(2.0), np.array([2.0]), np.float64(2.0), 2):
+        np.testing.assert_array_equal(fme.transport_1d(np.ones(30), UNEVEN, D=1.0, up=up).rate, one)

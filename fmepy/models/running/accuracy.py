@@ -4,6 +4,12 @@ A solver accepts a step whose error is below ``atol + rtol |y|`` in every state.
 that is never above 1e-9: so the default is a millionth of the largest value that each state takes in a first run at the
 model's own parameters, and at most 1e-6. The first run needs tolerances itself. They come from the initial values, and
 it is repeated, with those that it found, while a state is not far above its own.
+
+A state that grows from a small value to a large one carries the error of its beginning along: an epidemic that starts
+from 1e-7 of a population needs an atol far below that. So atol is at most a thousandth of a start that is not zero. The
+same holds where a state grows from a trough, from a small event, or from what a small state feeds into it. There the
+first run shows it, and a second one with that atol shows whether it matters: growth that is fed from outside, and a
+state that goes through zero, do not need it.
 """
 
 from __future__ import annotations
@@ -21,19 +27,25 @@ from fmepy.checks import positive_number
 from fmepy.errors import ModelError, SimulationError
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
-from fmepy.models.running.changes import sizes_set
-from fmepy.models.running.events import Event
 from fmepy.models.running.timeline import merged
 from fmepy.parameters.named import check_names
-from fmepy.types import Matrix, Vector
+from fmepy.types import BoolVector, Matrix, Vector
 
 RELATIVE = 1e-6
 """Default atol of a state, relative to its largest value; and the largest default."""
 RESOLVED = 1000.0
 """A state that stays below so many times its atol is mostly the solver's error."""
+_SMALLEST = 1e-290
 _ROUNDING = 16 * float(np.finfo(float).eps)  # of the largest state: what is left of sums that cancel
+_SHARP = 1e-8  # of the atol of a first run that failed: that of a second one
 _UNKNOWN = 1e-9  # of the largest initial value: the smallest scale that a state that begins at zero is taken to have
 _MOST_TRIALS = 5
+_FEW = 50
+"""States of a model in which growth is looked for at all times; of a grid, where fronts move, at the start alone."""
+_FELT = 1e-4
+"""A change of a state, relative to its largest value, that shows that a smaller atol matters."""
+_WRONG = 1e-3
+"""The same, of a run that is worth a warning."""
 MOST_SMALL_STEPS = 1e6
 """Steps of an adaptive solver that `max_step` may ask for in a run."""
 MOST_FIXED_STEPS = 1e8
@@ -84,32 +96,106 @@ def check_number_of_steps(span: float, step: float, told: str, most: float) -> N
         )
 
 
-def scaled_tolerances(given: Vector, start: Vector, trial: Callable[[Vector], Matrix]) -> Vector:
+def scaled_tolerances(
+    given: Vector, start: Vector, trial: Callable[[Vector], Matrix], by_events: Vector | float = 0.0
+) -> Vector:
     """Return atol by state: as given, and where that is NaN as the scale of the model asks.
 
     Parameters
     ----------
     given : ndarray, shape (n_state,)
     start : ndarray, shape (n_state,)
-        Values that the states are known to take: at the start, or by an event; 0 where none is known.
+        Values at the start; 0 where none is known.
     trial : callable
-        ``trial(atol)`` runs the model and returns its states, shape (n_time, n_state).
+        ``trial(atol)`` runs the model and returns its states, shape (n_time, n_state), the first row at the start.
+    by_events : ndarray, shape (n_state,)
+        The largest values that events set the states to, or add.
     """
-    free = np.isnan(given)
-    worked, atol = np.where(free, RELATIVE, given), np.where(free, _first_guess(start), given)
+    free, begins = np.isnan(given), np.abs(start)
+    first = _first_run(given, begins, by_events, trial)
+    if first is None:
+        return np.where(free, RELATIVE, given)
+    worked, Y, begins = first
+    start = np.maximum(begins, by_events)
     for _ in range(_MOST_TRIALS):
-        try:
-            Y = trial(atol)
-        except SimulationError:
-            return worked
-        worked = atol
-        largest = np.maximum(np.abs(Y).max(axis=0), np.abs(start))
+        largest = np.maximum(np.abs(Y).max(axis=0), start)
         largest[largest <= _ROUNDING * largest.max()] = 0.0
-        small = free & (largest > 0) & (largest < RESOLVED * atol)
+        small = free & (largest > 0) & (largest < RESOLVED * worked)
         atol = np.where(free, RELATIVE * np.where(largest > 0, np.minimum(largest, 1.0), 1.0), given)
         if not small.any():
             break
+        try:
+            Y, worked = trial(atol), atol
+        except SimulationError:
+            return worked
+    atol = np.where(free & (begins > 0), np.minimum(atol, begins / RESOLVED), atol)
+    return _for_growth(atol, free, Y, trial)
+
+
+def _first_run(
+    given: Vector, begins: Vector, by_events: Vector | float, trial: Callable[[Vector], Matrix]
+) -> tuple[Vector, Matrix, Vector] | None:
+    """Return atol of a first run that works, its states, and the starts that count; None where none works.
+
+    A start that is but the rounding of another may be meant, or may be noise that no solver can follow. A state that
+    falls to nothing before it grows may turn negative, and grow to minus infinity, where atol is large.
+    """
+    meant = np.where(begins > _ROUNDING * begins.max(initial=0.0), begins, 0.0)
+    exploded = False
+    for counted, factor in ((begins, 1.0), (meant, 1.0), (meant, _SHARP)):
+        if not exploded if factor < 1 else counted is meant and (meant == begins).all():
+            continue
+        atol = np.where(np.isnan(given), factor * _first_guess(np.maximum(counted, by_events)), given)
+        try:
+            return atol, trial(atol), counted
+        except SimulationError as error:
+            exploded = error.exploded
+    return None
+
+
+def _for_growth(atol: Vector, free: BoolVector, Y: Matrix, trial: Callable[[Vector], Matrix]) -> Vector:
+    """Return atol, smaller where a state grows from so little that this changes the run; Y is a run of the model."""
+    coarse: Matrix | None = None
+    for k in range(_MOST_TRIALS):
+        fine = np.where(free, finer(Y, atol), atol)
+        if (fine == atol).all():
+            break
+        if k == 0:
+            coarse = _or_none(trial, atol)
+        sharp = _or_none(trial, fine)
+        if sharp is None or (coarse is not None and changes(coarse, sharp).max() < _FELT):
+            break
+        atol, coarse, Y = fine, sharp, sharp
     return atol
+
+
+def _or_none(trial: Callable[[Vector], Matrix], atol: Vector) -> Matrix | None:
+    try:
+        return trial(atol)
+    except SimulationError:
+        return None
+
+
+def finer(Y: Matrix, atol: Vector) -> Vector:
+    """Return atol by state, a thousandth of the least value from which a state grows more than a thousandfold.
+
+    Y : ndarray, shape (n_time, n_state)
+        The first row is the start. States that take both signs go through zero, and do not grow from there.
+    """
+    size, enough = np.abs(Y), RESOLVED * atol
+    ahead = np.maximum.accumulate(size[::-1])[::-1]  # the largest from each row on
+    low = (size > 0) & (size < enough) & (ahead > RESOLVED * size) & (ahead > enough)
+    low &= (Y.max(axis=0) < enough) | (Y.min(axis=0) > -enough)
+    if len(atol) > _FEW:
+        low[1:] = False
+    least = np.where(low, size, np.inf).min(axis=0)
+    return np.minimum(atol, np.maximum(least / RESOLVED, _SMALLEST))
+
+
+def changes(Y: Matrix, other: Matrix) -> Vector:
+    """Return the largest change of each state from one run to another, relative to its largest value."""
+    largest = np.abs(other).max(axis=0)
+    return np.asarray(np.abs(Y - other).max(axis=0) / np.where(largest > 0, largest, 1.0))
 
 
 def first_rows(times: Vector) -> Vector:
@@ -121,21 +207,27 @@ def _first_guess(start: Vector) -> Vector:
     """Return atol for the first run; states of unknown size are taken to be of that of the smallest other."""
     size = np.abs(start)
     most = size.max(initial=0.0)
-    begins = size > _ROUNDING * most
+    begins = size > 0
     if not begins.any() or not np.isfinite(most):
         return np.full(len(start), RELATIVE)
     other = max(size[begins].min(), _UNKNOWN * most)
     return np.asarray(RELATIVE * np.minimum(np.where(begins, size, other), 1.0))
 
 
-def known_sizes(definition: Definition, events: Sequence[Event], p: list[float]) -> Vector:
-    """Return the largest value that each state is set to, at the start and by events."""
-    try:
-        sizes = np.abs(ValueTable(definition.initial, definition.parameters).value(p))
-    except SimulationError:  # the first run will fail too
-        return np.zeros(len(definition.states))
-    sizes[definition.algebraic_places] = 0.0  # guesses say nothing of the values that are taken
-    return np.maximum(sizes, sizes_set(events, definition, p))
+def known_starts(definition: Definition) -> Callable[[list[float]], Vector]:
+    """Return a function of the parameters: the sizes of the states at the start, 0 where they are not known."""
+    table, guesses = ValueTable(definition.initial, definition.parameters), definition.algebraic_places
+
+    def starts(p: list[float]) -> Vector:
+        try:
+            sizes = np.abs(table.value(p))
+        except SimulationError:  # the run will fail too
+            return np.zeros(len(definition.states))
+        if guesses:
+            sizes[guesses] = 0.0  # they say nothing of the values that are taken
+        return sizes
+
+    return starts
 
 
 def unresolved(Y: Matrix, limits: list[float], states: Sequence[str]) -> str:
@@ -152,6 +244,36 @@ def unresolved(Y: Matrix, limits: list[float], states: Sequence[str]) -> str:
     return (
         "In a run of the model some states stay so small that they may be the solver's error, below "
         f"{RESOLVED:g} times their absolute tolerance: {told}. If they matter, pass atol={{{advice}}}."
+    )
+
+
+def grown(Y: Matrix, atol: Vector, again: Callable[[Vector], Matrix], states: Sequence[str]) -> str:
+    """Return a sentence on states that grow from so little that their atol makes a run wrong, or an empty string.
+
+    Parameters
+    ----------
+    Y : ndarray, shape (n_time, n_state)
+        The run; the first row is the start.
+    again : callable
+        ``again(atol)`` repeats the run with other tolerances.
+    """
+    fine = finer(Y, atol)
+    small: list[int] = np.flatnonzero(fine < atol).tolist()
+    if not small:
+        return ""
+    try:
+        change = changes(Y, again(fine))
+    except SimulationError:
+        return ""
+    worst = int(change.argmax())
+    if change[worst] < _WRONG:
+        return ""
+    told = ", ".join(f"{states[i]} (from {RESOLVED * fine[i]:.2g}, atol {atol[i]:.2g})" for i in small)
+    advice = ", ".join(f"{states[i]!r}: {fine[i]:.1g}" for i in small)
+    return (
+        f"In a run of the model some states grow from values that are small beside their absolute tolerance: {told}. "
+        f"With smaller ones the run changes, {states[worst]} by {100 * change[worst]:.2g} % of its largest value. Pass "
+        f"atol={{{advice}}} to the model, or give it parameters of its own from which it grows like this."
     )
 
 

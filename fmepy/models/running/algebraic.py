@@ -57,6 +57,7 @@ _SMALL_SYSTEM = 30
 _CAREFUL = Tolerances(rtol=1e-9, atol=1e-14, ctol=1e-9, max_iter=50, positive=False)
 _AHEAD = 1e-6
 """Of the time in which states change by as much as they are: the step of a difference along the run."""
+_MOST_SEARCHES, _STANDS = 10, 1e-3  # in a row, while time moves by less than a part of itself: a solution has ended
 _SMALL = 1e-3  # of the largest algebraic state: the size of one that is smaller still
 
 
@@ -77,6 +78,7 @@ class Constraints:
         self.n = len(definition.states)
         self.places: IntVector = np.array(definition.algebraic_places, dtype=np.intp)
         self._code = None if system is None else _code(system)
+        self._searches, self._since = 0, 0.0  # in a row, and when they began
 
     # --- the system, evaluated
 
@@ -107,6 +109,23 @@ class Constraints:
         except Exception:  # it is asked what it may not be made for
             return Structure.dense(len(places))
 
+    def _count_search(self, t: float, anew: bool) -> None:
+        """Count a search with care; refuse to go on where nothing but searches stand at one time (SimulationError).
+
+        A solver that runs up to a fold asks for ever nearer values, each a long search.
+        """
+        if anew or self._searches == 0 or not abs(t - self._since) <= _STANDS * abs(t):
+            self._searches, self._since = 0, t
+        self._searches += not anew
+        if self._searches > _MOST_SEARCHES:
+            self._searches = 0
+            raise SimulationError(
+                f"the values of the algebraic states {listed(self._d.algebraic)} end here: each is found by a long "
+                f"search alone, {_MOST_SEARCHES} times without getting on. Beyond, their equations may have none (a "
+                "fold), or other ones: look at them there, or give `times` that end before",
+                time=t,
+            )
+
     # --- what it is for
 
     def completed(self, t: float, z: Vector, inputs: Any) -> Vector:
@@ -122,7 +141,9 @@ class Constraints:
     def _solved(self, t: float, z: Vector, inputs: Any, is_near: bool = False) -> tuple[Vector, _Here]:
         """Return z, completed, and the equations there; is_near: what stands in z is known to be near."""
         here = _Here(self, t, z[: self.n].copy(), inputs)
-        if not here.is_corrected(is_near):
+        quick = here.is_corrected(is_near)
+        self._count_search(t, quick or not is_near)  # one from afar may begin another run
+        if not quick:
             here.find()
         z = z.copy()
         z[: self.n] = here.y

@@ -28,6 +28,7 @@ from fmepy.expressions.text import parse_expression
 from fmepy.parameters.names import normal_name
 
 METHODS = ("replace", "add", "multiply")
+_OF_DESOLVE = {"rep": "replace", "mult": "multiply"}
 COLUMNS = ("var", "time", "value", "method", "order")
 NEEDED = COLUMNS[:3]
 ROOT_COLUMNS = ("root", "direction")
@@ -70,7 +71,8 @@ def as_events(events: Any, states: Sequence[str]) -> tuple[Event, ...]:
     Parameters
     ----------
     events : None, DataFrame or list of dict
-        Columns (keys) ``var``, ``time``, ``value``; ``method``, which is "replace" where it is left out; ``order``, 0.
+        Columns (keys) ``var``, ``time``, ``value``; ``method``, which is "replace" where it is left out (deSolve's
+        "rep" and "mult" are known); ``order``, 0.
 
     Raises
     ------
@@ -115,7 +117,8 @@ def change_of(row: Mapping[str, Any], where: str, i: int, states: Sequence[str])
         raise ModelError(
             f"{where}: {row['var']!r} is not a state.{did_you_mean(row['var'], states)} States are {listed(states)}."
         )
-    method = check_choice(row.get("method", "replace"), METHODS, f"events[{i}].method")
+    given = row.get("method", "replace")
+    method = check_choice(_OF_DESOLVE.get(str(given), given), METHODS, f"events[{i}].method")
     order = whole_number(row.get("order", 0), f"events[{i}].order", least=-(10**9))
     return states.index(state), _value(row["value"], where), method, order
 

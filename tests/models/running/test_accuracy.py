@@ -4,6 +4,7 @@ import logging
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fmepy as fme
@@ -73,6 +74,133 @@ def test_the_default_is_a_millionth_of_the_largest_value_and_at_most_1e_6():
     model = OdeModel(text, state={"A": 1e-3, "B": 0, "C": 0, "D": 50}, times=[0, 1, 50], parms={"k": 1.0})
     np.testing.assert_allclose(model.atol[["A", "B"]], 1e-9, rtol=1e-3)
     assert model.atol[["C", "D"]].tolist() == [1e-6, 1e-6]
+
+
+EPIDEMIC = "d(S)/dt = -beta*S*I\nd(I)/dt = beta*S*I - gamma*I\nd(R)/dt = gamma*I"
+EXPOSED = "d(S)/dt = -beta*S*I\nd(E)/dt = beta*S*I - sigma*E\nd(I)/dt = sigma*E - gamma*I"
+PREY = "d(x)/dt = x*(1 - y)\nd(y)/dt = y*(x - 1)"
+VIRUS = "d(T)/dt = -1e-6*T*V\nd(I)/dt = 1e-6*T*V - 0.5*I\nd(V)/dt = 6*I - 3*V"
+GROWTH = "d(N)/dt = 0.5*N*(1 - N/1000)"
+DAYS = np.linspace(0.0, 200.0, 101)
+RATES = {"beta": 0.5, "gamma": 0.1, "sigma": 0.2, "I0": 1e-7}
+FEW_OF_MANY = {"S": "1 - I0", "I": "I0", "R": 0}
+
+
+def epidemic(I0=1e-7, **arguments):
+    parms = {k: RATES[k] for k in ("beta", "gamma")} | {"I0": I0}
+    return OdeModel(EPIDEMIC, state=FEW_OF_MANY, times=DAYS, parms=parms, **arguments)
+
+
+def small(method, value):
+    return [{"var": "N", "time": 5.0, "value": value, "method": method}]
+
+
+GROWS = {
+    "an epidemic": (EPIDEMIC, FEW_OF_MANY, DAYS, None),
+    "what it feeds": (EXPOSED, {"S": 1, "E": 0, "I": "I0"}, DAYS, None),
+    "what feeds it": (EXPOSED, {"S": 1, "E": 1e-8, "I": 0}, DAYS, None),
+    "a virus beside many cells": (VIRUS, {"T": 1e6, "I": 0, "V": 1e-10}, DAYS, None),
+    "a trough": (PREY, {"x": 12, "y": 1}, np.linspace(0, 20, 41), None),
+    "a small dose": (GROWTH, {"N": 0}, DAYS, small("add", 1e-8)),
+    "what a dilution leaves": (GROWTH, {"N": 1000}, DAYS, small("multiply", 1e-12)),
+}
+FED = {
+    "doses": (
+        "d(A)/dt = -2*A",
+        {"A": 0},
+        [{"var": "A", "time": t, "value": 100, "method": "add"} for t in (1, 50, 99)],
+    ),
+    "a product": ("d(A)/dt = -0.1*A\nd(B)/dt = 0.1*A", {"A": 1, "B": 0}, None),
+    "a product that begins above zero": ("d(A)/dt = -0.1*A\nd(B)/dt = 0.1*A", {"A": 1, "B": 1e-12}, None),
+    "a swing": ("d(x)/dt = v\nd(v)/dt = -x", {"x": 1e-9, "v": 1}, None),
+}
+
+
+def peak_error(found, reference):
+    states = [k for k in found.columns if k != "time"]
+    return (found[states] - reference[states]).abs().max().div(reference[states].abs().max()).max()
+
+
+@pytest.mark.parametrize("how", ENGINES[:3], ids=named)
+@pytest.mark.parametrize("case", GROWS)
+def test_a_state_that_grows_from_little_is_right(case, how, caplog):
+    text, state, times, events = GROWS[case]
+    parms = {k: v for k, v in RATES.items() if k in text or k in state.values()}
+
+    def model(**more):
+        return OdeModel(text, state=state, times=times, parms=parms, events=events, **more)
+
+    exact = model(engine="explicit", rtol=1e-11, atol=1e-25)()
+    assert peak_error(model(**how)(), exact) < 5e-3  # rtol = 1e-6, magnified by growth; without it 0.05 to 1
+    assert not caplog.records
+
+
+def test_atol_is_at_most_a_thousandth_of_a_start_that_is_not_zero():
+    assert epidemic().atol["I"] <= 1.001e-10
+    start = {"A": 1.0, "B": 1e-5}
+    assert OdeModel(FED["a product"][0], state=start, times=[0, 1, 50]).atol["B"] == pytest.approx(1e-8)
+
+
+@pytest.mark.parametrize("case", FED)
+def test_growth_that_is_fed_needs_no_smaller_atol_and_no_word(case, caplog):
+    text, state, events = FED[case]
+    by_default = OdeModel(text, state=state, times=DAYS, events=events)
+    begun = [k for k, v in state.items() if v > 0]
+    assert by_default.atol.drop(begun).ge(9e-7).all()
+    by_default()
+    OdeModel(text, state=state, times=DAYS, events=events, atol=1e-6)()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("how", ENGINES[:3], ids=named)
+def test_a_run_that_is_wrong_for_its_atol_tells_it_once_with_what_to_pass(how, caplog):
+    model = epidemic(atol=1e-6, **how)
+    found = model()
+    model()
+    assert len(caplog.records) == 1
+    assert "I (from 1e-07, atol 1e-06)" in caplog.text
+    assert "% of its largest value" in caplog.text
+    advised = eval(caplog.text.split("atol={")[1].split("}")[0].join("{}"))
+    caplog.clear()
+    right = epidemic(atol=advised, **how)()
+    assert not caplog.records
+    assert peak_error(found, right) > 0.02
+    assert peak_error(right, epidemic(engine="explicit", rtol=1e-11, atol=1e-25)()) < 1e-3
+
+
+def test_the_largest_of_grids_are_not_searched_for_growth_from_their_fronts(monkeypatch):
+    from fmepy.models.running.accuracy import finer
+
+    front = np.exp(-np.arange(60) - np.linspace(60, 0, 30)[:, None])
+    assert (finer(front[:, :50], np.full(50, 1e-6)) < 1e-6).any()
+    assert (finer(np.vstack((np.zeros(60), front)), np.full(60, 1e-6)) == 1e-6).all()
+
+
+def test_starts_that_runs_take_from_far_below_those_of_the_model_are_told(caplog):
+    epidemic(I0=1e-2)({"I0": 5e-3})
+    assert not caplog.records
+    epidemic(I0=1e-2)({"I0": 1e-8})
+    assert "states grow from values" in caplog.text
+    caplog.clear()
+    starts = fme.Latinhyper({"I0": (1e-8, 1e-7)}, num=20, seed=1)
+    fme.sensRange(epidemic(I0=1e-2, engine="scipy"), parInput=starts, num=20)
+    assert caplog.text.count("states grow from values") == 1
+    caplog.clear()
+    fme.sensRange(epidemic(I0=1e-2), parInput=starts, num=20)
+    assert caplog.text.count("states grow from values") == 1
+    caplog.clear()
+    fme.scenarios(epidemic(I0=1e-2), {"early": {"I0": 1e-8}})
+    assert "states grow from values" in caplog.text
+
+
+def test_entities_have_tolerances_of_their_own(caplog):
+    runs = {"a": 1e-2, "b": 1e-7}
+    rows = [epidemic(I0=v, rtol=1e-10)().assign(country=k)[::10] for k, v in runs.items()]
+    obs = pd.concat(rows)[["country", "time", "I"]].assign(sd=0.01)
+    conditions = {"country": list(runs), "I0": list(runs.values())}
+    cost = fme.SimulationCost(epidemic(I0=1e-2), obs, err="sd", entity="country", conditions=conditions)
+    assert cost(cost.parms).residuals["mod"].to_numpy() == pytest.approx(obs["I"].to_numpy(), abs=2e-4)
+    assert not caplog.records
 
 
 def test_a_first_run_that_fails_keeps_1e_6():

@@ -139,3 +139,14 @@ def test_a_column_that_stands_twice_in_a_table_of_events_or_of_a_forcing_is_refu
         table = pd.DataFrame([[0.0, 1.0, 2.0], [1.0, 1.0, 2.0]], columns=columns)
         with pytest.raises(ModelError, match=r"the forcing 'u' has the column '(u|time)' more than once"):
             OdeModel("d(y)/dt = u - y", state={"y": 1.0}, times=[0, 2], forcings={"u": table})
+
+
+@pytest.mark.parametrize(("short", "long"), [("mult", "multiply"), ("rep", "replace"), ("add", "add")])
+def test_the_methods_of_desolve_have_its_names_too(short, long):
+    def run(method):
+        rows = [{"var": "N", "time": 1.0, "value": 3.0, "method": method},
+                {"var": "N", "root": "N - 8", "value": 0.5, "method": method}]  # fmt: skip
+        model = OdeModel("d(N)/dt = r*N", state={"N": 1}, parms={"r": 1.0}, times=np.linspace(0, 3, 7), events=rows)
+        return model().to_numpy()
+
+    np.testing.assert_array_equal(run(short), run(long))
