@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.results.files import MOST_TEXT, read_file
 
-MOST_BYTES = 10_000_000
 Key = tuple[str | int, ...]
 """Names of tables and keys from the outside to the inside, and positions in arrays."""
 
@@ -145,17 +145,15 @@ def _text(path: Path) -> str:
     try:
         if path.is_dir():
             raise ArgumentError(f"{path} is a folder; name the TOML file in it.")
-        if path.stat().st_size > MOST_BYTES:
-            raise ArgumentError(f"{path} has more than {MOST_BYTES // 10**6} MB; a description of a model is smaller.")
-        raw = path.read_bytes()
+        raw = read_file(path, MOST_TEXT)
     except FileNotFoundError:
         folder = path.parent
         beside = sorted(p.name for p in folder.glob("*.toml")) if folder.is_dir() else []
         raise ArgumentError(f"There is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
     except ArgumentError:
         raise
-    except (OSError, ValueError) as error:
-        raise ArgumentError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    except OSError as error:
+        raise ArgumentError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
