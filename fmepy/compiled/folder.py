@@ -47,7 +47,8 @@ def read_kept(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:  # a link, or what we may not read
-        return _discarded(path, error.strerror or str(error))
+        _discard(path, error.strerror or str(error))
+        return None
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)  # of what is read, whatever stands under the name by now
         why = _why_not_ours(found, "it", stat.S_ISREG, "no regular file")
@@ -55,14 +56,15 @@ def read_kept(path: Path) -> bytes | None:
         content = b"" if why else file.read(found.st_size)
     data = content[_DIGEST:]
     if why or content[:_DIGEST] != _digest(path, data):
-        return _discarded(path, why or "it is damaged")
+        _discard(path, why or "it is damaged")
+        return None
     with suppress(OSError):
         if time.time() - found.st_mtime > _OFTEN:  # it is used, and so not to be pruned
             os.utime(path)
     return data
 
 
-def _discarded(path: Path, why: str) -> None:
+def _discard(path: Path, why: str) -> None:
     logger.info("%s is not used (%s); what it held is compiled anew.", path, why)
     with suppress(OSError):
         path.unlink()

@@ -450,11 +450,12 @@ def _numbers(values: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def _strings(plain: Any) -> Any:
     missing = pd.NA if plain["missing"] == "NA" else np.nan
+    words = {} if missing is pd.NA else {"na_value": missing}  # which pandas < 2.3 does not know
     for storage in (plain["storage"], "python"):  # pyarrow is not everywhere
         try:
-            dtype: Any = pd.StringDtype(storage, na_value=missing)
+            dtype: Any = pd.StringDtype(storage, **words)
             return pd.array([missing if v is None else v for v in plain["values"]], dtype=dtype)
-        except (ImportError, TypeError):  # TypeError: pandas < 2.3 knows no na_value
+        except (ImportError, TypeError):
             continue
     held = np.empty(len(plain["values"]), dtype=object)
     held[:] = [missing if v is None else v for v in plain["values"]]

@@ -41,7 +41,7 @@ _NAMED: dict[str, Callable[[Any], bool]] = {
     "pd.DataFrame": _kind(pd.DataFrame),
     "pd.Series": _kind(pd.Series),
 }
-_MANY: dict[str, type] = {"list": list, "set": set, "tuple": tuple}
+_MANY: dict[str, Any] = {"list": list, "set": set, "tuple": tuple}
 
 
 def holds(annotation: str, value: Any) -> bool:

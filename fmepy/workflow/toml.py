@@ -21,10 +21,12 @@ Key = tuple[str | int, ...]
 
 _TOKEN = re.compile(
     r"""(?P<skip>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)"""
-    r"""|(?P<string>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*')"""
+    r"""|(?P<string>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n]++)*+"|'[^'\n]*')"""
     r"""|(?P<mark>[\[\]{},=.])|(?P<word>[^\s\[\]{},=.\#"']+)""",
     re.DOTALL,
 )
+_MOST_DEEP = 100
+_DEEP = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MOST_DEEP}}}")
 KINDS = {
     str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number", list: "a list",
     dict: "a table",
@@ -58,14 +60,17 @@ class Section:
         """
         path = Path(path)
         text = _text(path)
+        if deep := _DEEP.search(text):  # tomllib's time grows with the square of the depth
+            place = f"{path}:{text.count(chr(10), 0, deep.start()) + 1}"
+            raise ArgumentError(f"{place}: this is no key: it has more than {_MOST_DEEP} parts.")
         try:
             data, scanner = tomllib.loads(text), _Scanner(text)
         except tomllib.TOMLDecodeError as error:
             said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
             line = (said and said[2]) or str(text.count("\n") + 1)
             raise ArgumentError(f"{path}:{line}: this is no TOML: {said[1] if said else error}.") from None
-        except (RecursionError, ValueError) as error:  # ValueError: a whole number of thousands of digits
-            why = "brackets are nested too deeply" if isinstance(error, RecursionError) else error
+        except (RecursionError, MemoryError, ValueError) as error:  # ValueError: a number of thousands of digits
+            why = error if isinstance(error, ValueError) else "brackets are nested too deeply, or a text is too long"
             raise ArgumentError(f"{path}: this cannot be read: {why}.") from None
         return cls(path, data, scanner)
 
