@@ -19,7 +19,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
-import operator
 import pkgutil
 import re
 import sys
@@ -32,7 +31,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, FmepyError, listed
 from fmepy.parameters.scales import Mark
-from fmepy.results.fields import holds
+from fmepy.results.fields import check_length, holds, shape_of
 from fmepy.results.files import MOST_ARRAYS
 
 _LIVE = "fmepy_live"
@@ -354,12 +353,12 @@ class Decoder:
             held = np.empty(len(items), dtype=object)
             for i, item in enumerate(items):  # one by one: numpy would open lists
                 held[i] = item
-            return held.reshape(_shape(plain))
+            return held.reshape(shape_of(plain))
         if "stored" in plain:
             stored = self.arrays[plain["stored"]]
             self._take(stored.nbytes)
             return stored
-        dtype, shape = np.dtype(plain["dtype"]), _shape(plain)
+        dtype, shape = np.dtype(plain["dtype"]), shape_of(plain)
         self._take(math.prod(shape) * dtype.itemsize)
         if dtype.kind not in _PLAIN or dtype.names is not None:
             raise ValueError(f"an array of {dtype}")
@@ -378,7 +377,7 @@ class Decoder:
         blocks = []
         for block in plain["blocks"]:
             values, at = self.column(block["values"]), block["at"]
-            _check_length(values, index)
+            check_length(values, index)
             one = len(at) == 1  # its type is said, or pandas would guess at it
             part = pd.Series(values, index, values.dtype, at[0]).to_frame() if one else pd.DataFrame(values, index, at)
             blocks.append(part)
@@ -391,7 +390,7 @@ class Decoder:
     def series(self, plain: Any) -> pd.Series:
         """Return a column with its labels."""
         values, index = self.column(plain["values"]), self.index(plain["index"])
-        _check_length(values, index)
+        check_length(values, index)
         out: pd.Series = pd.Series(values, index=index, name=self.decode(plain["name"]), dtype=values.dtype)
         out.attrs.update(self.decode(plain["attrs"]))
         return out
@@ -429,18 +428,6 @@ class Decoder:
             held[self.array(plain["missing"])] = pd.NA
             return held
         return self.array(plain)
-
-
-def _shape(plain: Any) -> tuple[int, ...]:
-    shape = tuple(map(operator.index, plain["shape"]))
-    if any(n < 0 for n in shape):
-        raise ValueError(f"an array of shape {shape}")
-    return shape
-
-
-def _check_length(values: Any, index: pd.Index) -> None:
-    if len(values) != len(index):  # pandas would repeat a single one
-        raise ValueError(f"{len(values)} values have {len(index)} labels")
 
 
 def _numbers(values: Any, shape: tuple[int, ...], dtype: Any) -> Any:

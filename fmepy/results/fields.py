@@ -1,4 +1,4 @@
-"""What a field of a saved result may hold: what its annotation says, of files that anybody may have changed.
+"""What a saved result may hold, of files that anybody may have changed: a field what its annotation says, and so on.
 
 The annotation is read as text, for a class may name others that are imported for the type checker alone.
 """
@@ -6,6 +6,7 @@ The annotation is read as text, for a class may name others that are imported fo
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -76,3 +77,17 @@ def _holds(node: ast.expr, value: Any) -> bool:
     if name == "tuple" and not (len(inner) == 2 and ast.unparse(inner[1]) == "..."):
         return len(value) == len(inner) and all(map(_holds, inner, value))
     return all(_holds(inner[0], item) for item in value)
+
+
+def shape_of(plain: Any) -> tuple[int, ...]:
+    """Return the shape that a structure gives, checked."""
+    shape = tuple(map(operator.index, plain["shape"]))
+    if any(n < 0 for n in shape):
+        raise ValueError(f"an array of shape {shape}")
+    return shape
+
+
+def check_length(values: Any, index: pd.Index) -> None:
+    """Refuse values that are more or fewer than their labels."""
+    if len(values) != len(index):  # pandas would repeat a single one
+        raise ValueError(f"{len(values)} values have {len(index)} labels")
