@@ -11,11 +11,12 @@ WORKERS ?= 2
 
 export MPLBACKEND = Agg
 
-.PHONY: calibrate test test-all lint bench docs clean help
+.PHONY: calibrate test test-all test-oldest lint bench docs clean help
 
 help:
 	@echo "make calibrate   fit the predator-prey model to the pelts of hare and lynx; results/lynx_hare/report.html"
 	@echo "make test        the tests          make test-all   with the slow ones"
+	@echo "make test-oldest the tests with the lowest versions that are declared (PYTHON=python3.11)"
 	@echo "make lint        ruff and mypy      make bench      benchmarks/results.md"
 	@echo "make docs        docs/_build/       make clean      remove what the others made"
 
@@ -27,6 +28,17 @@ test: $(STAMP)
 
 test-all: $(STAMP)
 	$(BIN)/python -m pytest --doctest-modules -n $(WORKERS) -m "slow or not slow" --hypothesis-profile thorough
+
+# the lowest versions that pyproject.toml declares, in an environment of their own; old libraries may warn of themselves
+test-oldest: .venv-oldest/.installed
+	.venv-oldest/bin/python -m pytest -n $(WORKERS) -W ignore::DeprecationWarning -W ignore::FutureWarning $(TESTS)
+
+.venv-oldest/.installed: pyproject.toml tests/oldest.py
+	$(PYTHON) -c 'import sys; assert sys.version_info[:2] == (3, 11), "the lowest Python is 3.11: PYTHON=python3.11"'
+	$(PYTHON) -m venv .venv-oldest
+	$(PYTHON) tests/oldest.py pyproject.toml > .venv-oldest/constraints.txt
+	.venv-oldest/bin/python -m pip install --quiet --editable '.[dev]' --constraint .venv-oldest/constraints.txt
+	@touch $@
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

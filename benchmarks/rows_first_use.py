@@ -127,7 +127,7 @@ def _first(work: str, code: str, goal: float) -> Row:
 
 def _in(folder: str) -> dict[str, str]:
     """Return the variables that make a folder the only cache."""
-    return {"XDG_CACHE_HOME": folder, "NUMBA_CACHE_DIR": f"{folder}/numba"}
+    return {"XDG_CACHE_HOME": folder}
 
 
 ROWS = [import_time, first_run, first_compiled_engine, first_filter, first_adaptive_filter, filter_of_a_new_model]

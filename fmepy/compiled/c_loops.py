@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fmepy.compiled.folder import folder_in_use, prune, read_kept, write_kept
+from fmepy.compiled.folder import cache_folder, prune, read_kept, write_kept
 from fmepy.compiled.kernel_code import kernel_text, kinds_of
 from fmepy.compiled.machine import Code, compiled, object_of, optimised, versions
 
@@ -34,7 +34,7 @@ def c_loop(kernel: Callable[..., None], what: str) -> Callable[..., None]:
         For the message at the first time, when it takes a moment.
     """
     name = f"{kernel.__module__.rpartition('.')[2]}_{kernel.__name__}"
-    path = folder_in_use() / f"{name}-{_digest(Path(inspect.getfile(kernel)).parent)}.o"
+    path = cache_folder() / f"{name}-{_digest(Path(inspect.getfile(kernel)).parent)}.o"
     made = read_kept(path)
     if made is None:
         logger.info("Compiling %s for the first time; this happens once and takes a second.", what)

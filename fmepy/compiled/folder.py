@@ -1,10 +1,12 @@
 """The folder of compiled code: private, mended by itself, never too large.
 
-It holds code that is run, so it must be private: owned by the user, writable by nobody else, no symbolic link. If it
-cannot be had, a fresh temporary folder serves for this process. The environment may name another by NUMBA_CACHE_DIR.
+It holds code that is run, so folder and files must be private: owned by the user, writable by nobody else, no symbolic
+links; and nobody else may exchange the folder for another one. If it cannot be had, a fresh temporary folder serves for
+this process. No variable names it but that of the system's caches (XDG_CACHE_HOME).
 
-Every file begins with a digest of the rest. A file that was cut off or changed is discarded, and what it held is
-compiled anew; a file that cannot be written (a full disk) is told once.
+Every file begins with a digest of its name and of the rest. A file that was cut off, changed or renamed is discarded,
+as is one that somebody else could have written, and what it held is compiled anew; a file that cannot be written (a
+full disk) is told once.
 
 **What is removed.** When something new is compiled, at most once a day: whatever was not used for 90 days, then the
 least recently used until the folder is below 500 MB; never what is younger than an hour, which another process may just
@@ -22,6 +24,7 @@ import stat
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -33,36 +36,49 @@ _MOST = 500_000_000  # bytes that the folder may grow to
 _YOUNG = 3_600.0  # seconds within which nothing is removed
 _OFTEN = 86_400.0  # seconds between looks
 _DIGEST = 32  # bytes
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _told: set[Path] = set()
 
 
-def folder_in_use() -> Path:
-    """Return where compiled code is kept: what the environment names, or our own folder."""
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_folder())
-
-
 def read_kept(path: Path) -> bytes | None:
-    """Return what a file holds; None if there is none, or it is not what was written, and then it is removed."""
+    """Return what a file holds; None if there is none, or it is not what was written here, and then it is removed."""
     try:
-        content = path.read_bytes()
-    except OSError:
+        handle = os.open(path, os.O_RDONLY | _NO_LINK)
+    except FileNotFoundError:
         return None
-    digest, data = content[:_DIGEST], content[_DIGEST:]
-    if hashlib.sha256(data).digest() != digest:
-        logger.info("%s is damaged; what it held is compiled anew.", path)
-        path.unlink(missing_ok=True)
+    except OSError as error:  # a link, or what we may not read
+        _discard(path, error.strerror or str(error))
+        return None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)  # of what is read, whatever stands under the name by now
+        why = _why_not_ours(found, "it", stat.S_ISREG, "no regular file")
+        why = why or ("it is too large" if found.st_size > _MOST else "")
+        content = b"" if why else file.read(found.st_size)
+    data = content[_DIGEST:]
+    if why or content[:_DIGEST] != _digest(path, data):
+        _discard(path, why or "it is damaged")
         return None
     with suppress(OSError):
-        if time.time() - path.stat().st_mtime > _OFTEN:  # it is used, and so not to be pruned
+        if time.time() - found.st_mtime > _OFTEN:  # it is used, and so not to be pruned
             os.utime(path)
     return data
+
+
+def _discard(path: Path, why: str) -> None:
+    logger.info("%s is not used (%s); what it held is compiled anew.", path, why)
+    with suppress(OSError):
+        path.unlink()
+
+
+def _digest(path: Path, data: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + b"\0" + data).digest()
 
 
 def write_kept(path: Path, data: bytes) -> None:
     """Keep data in a file; that it cannot be written is told once a folder."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_file(path, hashlib.sha256(data).digest() + data)
+        replace_file(path, _digest(path, data) + data)
     except OSError as error:
         if path.parent not in _told:
             _told.add(path.parent)
@@ -89,11 +105,11 @@ def replace_file(path: Path, content: bytes) -> None:
 @lru_cache(maxsize=1)
 def cache_folder() -> Path:
     """Return the folder of generated code: the user's own if it is private, else a temporary one."""
-    folder = _user_cache() / "fmepy" / "compiled"
+    folder = Path(os.path.realpath(_user_cache()), "fmepy", "compiled")
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        why = _why_not_private(folder) or _why_not_private(folder.parent)
+        why = _why_not_private(folder)
         if not why and not os.access(folder, os.W_OK):
             why = "it cannot be written"
     except OSError as error:
@@ -144,16 +160,29 @@ def _user_cache() -> Path:
 
 
 def _why_not_private(folder: Path) -> str:
-    """Return why code in a folder cannot be trusted, or an empty string."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        return f"{folder} is a symbolic link or no folder"
-    if not _is_ours(found):
-        return f"{folder} belongs to somebody else"
-    if sys.platform != "win32" and found.st_mode & 0o022:
-        return f"others may write to {folder}"
+    """Return why code in a folder, of a private one as well, cannot be trusted; or an empty string."""
+    for own in (folder, folder.parent):
+        if why := _why_not_ours(own.lstat(), str(own), stat.S_ISDIR, "a symbolic link or no folder"):
+            return why
+    if sys.platform == "win32":
+        return ""
+    root, *above = folder.parents[1:]
+    if root.stat().st_uid not in (0, os.geteuid()):
+        return f"{root} belongs to somebody else"
+    for place in (root, *above):  # whoever may write there may put another folder in the place of ours
+        found = place.stat()
+        others = stat.S_IWOTH | (0 if found.st_gid == os.getegid() else stat.S_IWGRP)
+        if found.st_mode & others and not found.st_mode & stat.S_ISVTX:
+            return f"others may write to {place}"
     return ""
 
 
-def _is_ours(found: os.stat_result) -> bool:
-    return sys.platform == "win32" or found.st_uid == os.geteuid()
+def _why_not_ours(found: os.stat_result, what: str, is_kind: Callable[[int], bool], not_kind: str) -> str:
+    """Return why somebody else may have made a file or folder, or an empty string."""
+    if not is_kind(found.st_mode):
+        return f"{what} is {not_kind}"
+    if sys.platform == "win32":
+        return ""
+    if found.st_uid != os.geteuid():
+        return f"{what} belongs to somebody else"
+    return f"others may write to {what}" if found.st_mode & 0o022 else ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from fmepy.compiled.folder import folder_in_use, prune, read_kept, write_kept
+from fmepy.compiled.folder import cache_folder, prune, read_kept, write_kept
 from fmepy.compiled.llvm_operations import declarations
 from fmepy.compiled.machine import Code, object_of, optimised, versions
 from fmepy.dmi.llvm import OWN_NAME, TABLE
@@ -56,7 +56,7 @@ def compiled_statements(texts: Sequence[Text]) -> list[Compiled]:
 
 def _made(texts: dict[str, frozenset[tuple[str, int]]]) -> dict[str, Compiled]:
     key = hashlib.sha256("\n".join([versions(), f"{_LEVEL}", TABLE, *texts]).encode()).hexdigest()[:32]
-    path = folder_in_use() / f"modules-{key}.o"
+    path = cache_folder() / f"modules-{key}.o"
     made = read_kept(path)
     if made is None:
         logger.debug("Compiling %d statements of modules.", len(texts))

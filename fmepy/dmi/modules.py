@@ -15,6 +15,7 @@ from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
 from fmepy.dmi.tree import FunctionStatement, Name, Shape, Statement
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed, repeated
 from fmepy.parameters.names import normal_name
+from fmepy.results.files import MOST_TEXT, read_file
 
 SUFFIX = ".fme"
 """How the names of files of modules end."""
@@ -389,7 +390,7 @@ def read_module_file(file: str | Path) -> Module:
     """
     path = Path(file)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_file(path, MOST_TEXT).decode("utf-8-sig")
     except OSError as error:
         raise ModelError(f"the module {str(file)!r} cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -17,12 +18,14 @@ import pandas as pd
 
 from fmepy.errors import DataError
 from fmepy.parameters.names import normal_name
+from fmepy.results.files import MOST_COLUMNS, MOST_DATA, MOST_ROWS, MOST_TABLE, open_file, read_file
 from fmepy.types import Vector
 
-MOST_ROWS = 2_000_000
-"""Of one table of a SQLite file."""
 MOST_WORK = 1_000
-"""Millions of SQLite's instructions, some ten seconds, for one table or view."""
+"""Millions of SQLite's instructions, some ten seconds, for all tables and views."""
+_MOST_CELL = 100_000  # letters or bytes of one cell
+_AT_ONCE = 1_000  # cells
+_CELL = 64  # bytes of a cell beside its letters
 _DATABASES = (".sqlite", ".sqlite3", ".db")
 
 
@@ -108,6 +111,11 @@ def file_sheets(path: Path, label: str) -> list[Sheet]:
             files = sorted(p for p in path.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith("."))
             if not files:
                 raise DataError(f"The folder {label!r} of the data base holds no CSV file.")
+            if sum(p.stat().st_size for p in files if p.is_file()) > MOST_TABLE:
+                raise DataError(
+                    f"The files of {label!r} have more than {MOST_TABLE // 10**6} MB together. Take out what is "
+                    "not needed, or keep the data in a SQLite file."
+                )
             return [csv_sheet(p, str(Path(label) / p.name)) for p in files]
         if path.suffix.lower() == ".csv":
             return [csv_sheet(path, label)]
@@ -136,9 +144,10 @@ def csv_sheet(path: Path, label: str) -> Sheet:
     DataError
         With file and line.
     """
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise DataError(f"{label!r} of the data base is no file.")
-    text = _decoded(path.read_bytes(), label)
+    try:
+        text = _decoded(read_file(path, MOST_TABLE), label)
+    except OSError as error:
+        raise _unreadable(error, path, label) from None
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[list[str | None]] = []
     lines: list[int] = []
@@ -148,6 +157,8 @@ def csv_sheet(path: Path, label: str) -> Sheet:
             if any(cells):
                 rows.append(cells)
                 lines.append(reader.line_num)
+            if len(rows) > MOST_ROWS or len(cells) > MOST_COLUMNS:
+                raise DataError(f"{label}: it has more than {MOST_ROWS} rows or {MOST_COLUMNS} columns.")
     except csv.Error as error:
         raise DataError(f"{label}:{reader.line_num}: this is no CSV: {error}.") from None
     if not rows:
@@ -194,30 +205,41 @@ def _column_names(head: Sequence[Any], place: str) -> list[str]:
 
 def _sqlite_sheets(path: Path, label: str) -> list[Sheet]:
     """Return every table and view of a SQLite file; rows with a time are put in its order, since tables have none."""
-    if not path.is_file():
-        raise DataError(f"There is no file {label!r} for the data base (looked for {path.absolute()}).")
+    open_file(path, MOST_DATA).close()
+    for beside in ("-wal", "-journal"):  # which SQLite reads as well
+        if os.path.lexists(other := f"{path}{beside}"):
+            open_file(other, MOST_DATA).close()
+    asked = itertools.count(1)  # of a view it cannot be told beforehand whether it comes to an end
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_CELL)
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.set_progress_handler(lambda: int(next(asked) > MOST_WORK), 1_000_000)
             found = connection.execute(
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%' "
                 "ORDER BY name"
             ).fetchall()
             if not found:
                 raise DataError(f"{label!r} holds no table.")
-            return [_sqlite_sheet(connection, name, label) for (name,) in found]
+            room = [MOST_DATA]
+            return [_sqlite_sheet(connection, name, label, room) for (name,) in found]
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise DataError(f"{label!r} cannot be read as a SQLite file: {error}.") from None
 
 
-def _sqlite_sheet(connection: sqlite3.Connection, name: str, label: str) -> Sheet:
-    asked = itertools.count(1)  # of a view it cannot be told beforehand whether it comes to an end
-    connection.set_progress_handler(lambda: int(next(asked) > MOST_WORK), 1_000_000)
+def _sqlite_sheet(connection: sqlite3.Connection, name: str, label: str, room: list[int]) -> Sheet:
+    """Return a table or view; what it takes of the room, in bytes, is taken off."""
     quoted = '"' + name.replace('"', '""') + '"'
     cursor = connection.execute(f"SELECT * FROM {quoted}")
     head = [column[0] for column in cursor.description]
-    rows = cursor.fetchmany(MOST_ROWS + 1)
-    if len(rows) > MOST_ROWS:
-        raise DataError(f"{label}, table {name}: it has more than {MOST_ROWS} rows.")
+    rows: list[Any] = []
+    while some := cursor.fetchmany(max(1, _AT_ONCE // len(head))):
+        rows += some
+        room[0] -= sum(_CELL + (len(cell) if isinstance(cell, (str, bytes)) else 0) for row in some for cell in row)
+        if len(rows) > MOST_ROWS:
+            raise DataError(f"{label}, table {name}: it has more than {MOST_ROWS} rows.")
+        if room[0] < 0:
+            raise DataError(f"{label}: its tables have more than {MOST_DATA // 10**6} MB; take out what is not needed.")
     names = _column_names(head, f"{label}, table {name}")
     numbers = list(range(1, len(rows) + 1))
     if "time" in names:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fmepy.costs.said_noise import SaidNoise
     from fmepy.mcmc.chain_summary import ChainSummary
 
+_FEW = 20  # draws of a chain that show whether its tables belong together
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ModMCMC(Shown):
@@ -106,6 +108,18 @@ class ModMCMC(Shown):
     interrupted: bool = False
     engine: str = ""
     noise: SaidNoise | None = None
+
+    def check_loaded(self) -> None:
+        """Raise an error where tables do not agree with each other; a few draws show it in milliseconds."""
+        repr(self)
+        few = self.pars.groupby(level=0).head(_FEW).index
+        some: dict[str, Any] = {}
+        for name in ("pars", "SS", "sig", "prior", "log_posterior"):
+            if (draws := getattr(self, name)) is not None:
+                if not draws.index.equals(self.pars.index):
+                    raise ValueError(f"`{name}` has other rows than `pars`")
+                some[name] = draws.loc[few]
+        repr(replace(self, **some).summary())
 
     # --- numbers
 

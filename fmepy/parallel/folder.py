@@ -13,20 +13,19 @@ What the parts hold, and which of them belong together, is said by those who kee
 from __future__ import annotations
 
 import json
-import math
 import os
 import secrets
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from fmepy.errors import ArgumentError
 from fmepy.parallel.lock import owned
-from fmepy.results.files import write_whole
+from fmepy.results.arrays import DAMAGE, open_arrays
+from fmepy.results.files import MOST_TABLE, read_file, write_whole
 
 HEADER = "header.json"
 _ASIDE = "aside"
@@ -36,7 +35,7 @@ class DamagedError(Exception):
     """A part is not what was written."""
 
 
-DAMAGED = (DamagedError, OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, zipfile.BadZipFile)
+DAMAGED = (DamagedError, *DAMAGE)
 """What reading a damaged part may raise."""
 
 
@@ -122,7 +121,7 @@ class KeptFolder:
             what = self.holds.removeprefix("a ")
             raise ArgumentError(f"`checkpoint`: there is no {what} in {str(self.path)!r} ({HEADER} is missing).")
         try:
-            header = json.loads(file.read_text(encoding="utf-8"))
+            header = json.loads(read_file(file, MOST_TABLE))
         except (OSError, ValueError, RecursionError) as error:
             raise ArgumentError(f"`checkpoint`: {file} cannot be read: {error}") from error
         there = header.get("holds", "a chain") if isinstance(header, dict) else self.holds
@@ -146,18 +145,9 @@ class KeptFolder:
         write_whole(self.path / name, lambda file: np.savez(file, **arrays, meta=text))
 
     def read_part(self, file: Path) -> tuple[Any, dict[str, Any]]:
-        """Return the description and the arrays of a part; raise one of `DAMAGED` if it is not what was written here.
-
-        Nothing larger than the file is ever allocated.
-        """
-        size = file.stat().st_size
-        arrays: dict[str, Any] = {}
-        with zipfile.ZipFile(file) as zipped:
-            for info in zipped.infolist():
-                if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
-                    raise DamagedError(f"{info.filename} is larger than the file")
-                with zipped.open(info) as entry:
-                    arrays[info.filename.removesuffix(".npy")] = _array(entry, info.file_size)
+        """Return the description and the arrays of a part, or raise one of `DAMAGED` where it was changed."""
+        with open_arrays(file) as held:
+            arrays: dict[str, Any] = dict(held)
         meta = json.loads(str(arrays.pop("meta")))
         if meta["identity"] != self.identity:
             raise DamagedError(f"it belongs to another {self.holds.removeprefix('a ')}")
@@ -189,15 +179,3 @@ def at_the_door(path: Path) -> Iterator[None]:
             f"`checkpoint`: the folder {str(path)!r} cannot be written: {error.strerror or error}. Make room or give "
             "yourself the right to write there, or name another folder."
         ) from error
-
-
-def _array(entry: IO[bytes], size: int) -> Any:
-    """Return an array as numpy writes it, having looked first whether its shape fits `size` bytes."""
-    version = np.lib.format.read_magic(entry)
-    if version != (1, 0):
-        raise DamagedError("an array of another format")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(entry)
-    data = entry.read(size)
-    if dtype.kind not in "bfiU" or math.prod(shape) * dtype.itemsize != len(data):
-        raise DamagedError(f"an array of {dtype} and shape {shape} in {len(data)} bytes")
-    return np.frombuffer(bytearray(data), dtype).reshape(shape, order="F" if fortran else "C")

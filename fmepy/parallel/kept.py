@@ -42,7 +42,7 @@ from fmepy.parallel import spread
 from fmepy.parallel.folder import DAMAGED, DamagedError, KeptFolder, at_the_door
 from fmepy.parallel.runs import Runs, as_items
 from fmepy.parallel.worker import Outcome
-from fmepy.results.files import write_whole
+from fmepy.results.files import MOST_TABLE, read_file, write_whole
 from fmepy.types import Seed
 
 logger = logging.getLogger("fmepy.parallel")
@@ -219,7 +219,7 @@ class _Book:
                 write_whole(file, lambda handle: handle.write(text))
             return
         try:
-            there = json.loads(file.read_text(encoding="utf-8"))
+            there = json.loads(read_file(file, MOST_TABLE))
             kept = there["question"]
             if there["identity"] != self.folder.identity or not isinstance(kept, dict):
                 raise ValueError("it belongs to another folder")

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import IO
 
 from fmepy.errors import ArgumentError
+from fmepy.results.files import MOST_TEXT, read_file
 
 logger = logging.getLogger(__name__)
 
 _FILE = "owner.json"
 _HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # what the systems say of a lock that somebody holds
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FAR = 1 << 30  # the locked byte on Windows, where what is locked cannot be read: far behind what the file holds
 
 
@@ -39,7 +41,8 @@ def owned(folder: Path) -> Iterator[bool]:
     """
     file = folder / _FILE
     try:
-        handle = open(file, "a+b")  # noqa: SIM115    # closed below; not "w", which would empty that of the owner
+        # not "w", which would empty that of the owner; and no link, which might lead to any file of the user's
+        handle = open(file, "a+b", opener=lambda path, how: os.open(path, how | _NO_LINK, 0o666))  # noqa: SIM115
     except OSError as error:
         if error.errno not in _READ_ONLY:
             raise
@@ -76,7 +79,7 @@ def _lock(handle: IO[bytes]) -> None:
 
 def _owner(file: Path) -> str:
     try:
-        owner = json.loads(file.read_bytes())
+        owner = json.loads(read_file(file, MOST_TEXT))
         return f"process {int(owner['pid'])} on {owner['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

@@ -115,8 +115,9 @@ _functions: OrderedDict[str, Callable[..., Any]] = OrderedDict()  # the last few
 
 
 def begin(parent: int) -> None:
-    """Begin a worker process of this machine: Ctrl-C is the parent's affair, and nobody outlives the parent."""
-    signal.signal(signal.SIGINT, lambda *_: None)  # a handler, not SIG_IGN, which programs that a run starts inherit
+    """Begin a worker process of this machine: signals are the parent's affair, and nobody outlives the parent."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)  # a handler, not SIG_IGN, which programs that a run starts inherit
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

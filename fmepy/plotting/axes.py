@@ -140,13 +140,13 @@ def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any, legpos: s
     """Apply what the user asked of the panels that are drawn."""
     flat: list[Axes] = panels.ravel().tolist()
     if panels.ndim == 2 and isinstance(settings.get("title"), str):
-        flat[0].get_figure(root=True).suptitle(settings.pop("title"))  # type: ignore[union-attr]
+        flat[0].figure.figure.suptitle(settings.pop("title"))
     for key, value in settings.items():
         for ax, one in zip(flat, one_per_panel(key, value, len(flat)), strict=True):
             if one is not None:
                 ax.set(**{key: one})
     if figsize is not None:
-        flat[0].get_figure(root=True).set_size_inches(figsize)  # type: ignore[union-attr]
+        flat[0].figure.figure.set_size_inches(figsize)
     for ax in flat:
         _place_legend(ax, legpos)
 
@@ -333,7 +333,7 @@ class _AsTheLegend:
         self.ax = ax
 
     def __call__(self, _: Any, renderer: Any) -> Any:
-        legend, back = self.ax.get_legend(), self.ax.get_figure(root=False).transSubfigure.inverted()  # type: ignore[union-attr]
+        legend, back = self.ax.get_legend(), self.ax.figure.transSubfigure.inverted()
         box = self.ax.bbox if legend is None else legend.get_window_extent(renderer)
         return box.transformed(back)
 
@@ -358,7 +358,7 @@ def add_legend(
         space.set_in_layout(False)
         space.set_axes_locator(_AsTheLegend(ax))
     points = sum(4.4 * len(label) + 26 for label in labels)  # of small letters, a handle and the space around it
-    width = 1.1 * ax.get_window_extent().width * 72 / ax.get_figure(root=True).dpi  # type: ignore[union-attr]
+    width = 1.1 * ax.get_window_extent().width * 72 / ax.figure.figure.dpi
     ncols = -(-len(labels) // max(1, int(np.ceil(points / width))))
     ax.legend(handles, labels, title=title, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=ncols, frameon=False,
               fontsize="small", title_fontsize="small", alignment="left", borderaxespad=0.2, handlelength=1.4,

@@ -157,6 +157,6 @@ def _draw_contours(landscape: Landscape, axes: list[Any], cost: Any, ax: Axes, k
 
     norm = BoundaryNorm(np.asarray(look["levels"]), 256) if "norm" not in look else look.pop("norm")
     filled = ax.contourf(axes[0], axes[1], np.ma.masked_invalid(cost).T, norm=norm, **look)
-    figure = ax.get_figure(root=True)
+    figure = ax.figure.figure
     assert figure is not None, "axes stand in a figure"
     figure.colorbar(filled, ax=ax, label=landscape.measure, format="%.3g")

@@ -10,7 +10,8 @@ Everything that JSON does not know is an object with a ``type``::
     {"type": "object", "class": "ModFit", "module": "fmepy.fitting.result", "fields": {...}}
 
 Numbers come back to the last bit. An object is a dataclass that said it may stand in a file, by inheriting `Stored`;
-it comes back field by field, without a call of its constructor. Whatever else is met is refused, with its place.
+it comes back field by field, without a call of its constructor, each checked against its annotation. Whatever else is
+met is refused, with its place.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -29,8 +31,11 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, FmepyError, listed
 from fmepy.parameters.scales import Mark
+from fmepy.results.fields import check_length, holds, shape_of
+from fmepy.results.files import MOST_ARRAYS
 
 _LIVE = "fmepy_live"
+_VALUE = 100  # bytes of a value of Python's, at least
 _PLAIN = "biufcSUMm"  # kinds of arrays without objects
 _CLASSES: dict[str, type[Stored]] = {}
 
@@ -43,6 +48,13 @@ class Stored:
     def __init_subclass__(cls, **words: Any) -> None:
         super().__init_subclass__(**words)
         _CLASSES[_name_of(cls)] = cls
+
+    def check_loaded(self) -> None:
+        """Raise an error where fields, each of its own kind, do not agree: a result of a file prints and sums up."""
+        repr(self)
+        if callable(summary := getattr(self, "summary", None)):
+            with suppress(FmepyError):  # such as a fit without a covariance
+                repr(summary())
 
     def as_stored(self) -> Stored:
         """Return what is written: itself, unless it holds models, of which something else must be said."""
@@ -290,9 +302,17 @@ class Decoder:
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = arrays
+        self._room = MOST_ARRAYS
+
+    def _take(self, size: int) -> None:
+        """Take bytes of the room that there is, before what needs them is made: sizes are the file's own words."""
+        self._room -= size
+        if self._room < 0:
+            raise ValueError(f"it is of more than {MOST_ARRAYS // 10**6} MB")
 
     def decode(self, plain: Any) -> Any:
         """Return a value; what cannot be is a LookupError, TypeError, ValueError or AttributeError, or one of ours."""
+        self._take(_VALUE)
         if isinstance(plain, list):
             return [self.decode(v) for v in plain]
         if not isinstance(plain, dict):
@@ -319,6 +339,8 @@ class Decoder:
                 value = f.default_factory()
             else:
                 raise ValueError(f"{plain['class']} has no field {f.name!r}")
+            if cls.__module__.startswith("fmepy.") and _LIVE not in f.metadata and not holds(str(f.type), value):
+                raise ValueError(f"`{f.name}` of {plain['class']} is a {type(value).__name__}, not as it was saved")
             object.__setattr__(found, f.name, value)
         if given:
             raise ValueError(f"{plain['class']} has the fields {listed(given)}, which this fmepy does not know")
@@ -331,10 +353,13 @@ class Decoder:
             held = np.empty(len(items), dtype=object)
             for i, item in enumerate(items):  # one by one: numpy would open lists
                 held[i] = item
-            return held.reshape(tuple(plain["shape"]))
+            return held.reshape(shape_of(plain))
         if "stored" in plain:
-            return self.arrays[plain["stored"]]
-        dtype, shape = np.dtype(plain["dtype"]), tuple(plain["shape"])
+            stored = self.arrays[plain["stored"]]
+            self._take(stored.nbytes)
+            return stored
+        dtype, shape = np.dtype(plain["dtype"]), shape_of(plain)
+        self._take(math.prod(shape) * dtype.itemsize)
         if dtype.kind not in _PLAIN or dtype.names is not None:
             raise ValueError(f"an array of {dtype}")
         if dtype.kind == "c":
@@ -352,6 +377,7 @@ class Decoder:
         blocks = []
         for block in plain["blocks"]:
             values, at = self.column(block["values"]), block["at"]
+            check_length(values, index)
             one = len(at) == 1  # its type is said, or pandas would guess at it
             part = pd.Series(values, index, values.dtype, at[0]).to_frame() if one else pd.DataFrame(values, index, at)
             blocks.append(part)
@@ -363,10 +389,9 @@ class Decoder:
 
     def series(self, plain: Any) -> pd.Series:
         """Return a column with its labels."""
-        values = self.column(plain["values"])
-        out: pd.Series = pd.Series(
-            values, index=self.index(plain["index"]), name=self.decode(plain["name"]), dtype=values.dtype
-        )
+        values, index = self.column(plain["values"]), self.index(plain["index"])
+        check_length(values, index)
+        out: pd.Series = pd.Series(values, index=index, name=self.decode(plain["name"]), dtype=values.dtype)
         out.attrs.update(self.decode(plain["attrs"]))
         return out
 
@@ -379,6 +404,7 @@ class Decoder:
             return pd.MultiIndex(levels=levels, codes=codes, names=names)
         if plain["type"] == "range":
             start, stop, step = plain["bounds"]
+            self._take(_VALUE * len(range(start, stop, step)))
             return pd.RangeIndex(start, stop, step, name=names[0])
         values = self.column(plain["values"])
         out: Any = pd.Index(values, dtype=values.dtype, name=names[0], tupleize_cols=False)
@@ -411,11 +437,12 @@ def _numbers(values: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def _strings(plain: Any) -> Any:
     missing = pd.NA if plain["missing"] == "NA" else np.nan
+    words = {} if missing is pd.NA else {"na_value": missing}  # which pandas < 2.3 does not know
     for storage in (plain["storage"], "python"):  # pyarrow is not everywhere
         try:
-            dtype: Any = pd.StringDtype(storage, na_value=missing)
+            dtype: Any = pd.StringDtype(storage, **words)
             return pd.array([missing if v is None else v for v in plain["values"]], dtype=dtype)
-        except (ImportError, TypeError):  # TypeError: pandas < 2.3 knows no na_value
+        except (ImportError, TypeError):
             continue
     held = np.empty(len(plain["values"]), dtype=object)
     held[:] = [missing if v is None else v for v in plain["values"]]

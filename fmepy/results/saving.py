@@ -15,16 +15,17 @@ import hashlib
 import json
 import os
 import re
-import zipfile
-import zlib
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
+from fmepy.results.arrays import DAMAGE, open_arrays
 from fmepy.results.encoding import Decoder, Encoder, Stored
-from fmepy.results.files import write_whole
+from fmepy.results.files import MOST_ARRAYS, MOST_TABLE, open_file, read_file, write_whole
 
 _FORMAT, _VERSION = "fmepy result", 1
 _OURS = re.compile(rb'\s*\{\s*"format"\s*:\s*"fmepy result"')
@@ -113,7 +114,7 @@ def _check_free(target: Path, one_file: bool) -> None:
     elsewhere = "Nothing was written; name another place, or remove it first."
     if one_file and target.is_dir():
         raise ArgumentError(f"`path`: {str(target)!r} is a folder; a name ending in .json is a file. {elsewhere}")
-    if one_file and target.exists() and target.stat().st_size and not _is_ours(target):
+    if one_file and target.exists() and not (_is_empty(target) or _is_ours(target)):
         raise ArgumentError(f"`path`: {str(target)!r} is there, and is no result of fmepy. {elsewhere}")
     if not one_file and target.exists():
         if not target.is_dir():
@@ -130,8 +131,15 @@ def _check_free(target: Path, one_file: bool) -> None:
 
 
 def _is_ours(file: Path) -> bool:
-    with open(file, "rb") as opened:
-        return _OURS.match(opened.read(200)) is not None
+    try:
+        with open_file(file, 1 << 63) as opened:
+            return _OURS.match(opened.read(200)) is not None
+    except OSError:
+        return False
+
+
+def _is_empty(file: Path) -> bool:
+    return file.is_file() and not file.stat().st_size
 
 
 def _is_part(name: str) -> bool:
@@ -143,8 +151,12 @@ def _write_structure(file: Path, structure: Any, arrays: str | None) -> None:
     from fmepy import __version__
 
     head = (_FORMAT, _VERSION, __version__, structure["class"], arrays, structure)
-    text = _written(dict(zip(_KEYS, head, strict=True))) + "\n"
-    write_whole(file, lambda opened: opened.write(text.encode()))
+    text = (_written(dict(zip(_KEYS, head, strict=True))) + "\n").encode()
+    if len(text) > MOST_TABLE:
+        how = "Give the name of a folder, one that does not end in .json." if arrays is None else "Save it in parts."
+        raise ArgumentError(f"`path`: {file.name} would have {len(text) / 1e6:.0f} MB, and `load` reads at most "
+                            f"{MOST_TABLE / 1e6:.0f}. {how}")  # fmt: skip
+    write_whole(file, lambda opened: opened.write(text))
 
 
 def _write_folder(folder: Path, structure: Any, arrays: dict[str, Any]) -> None:
@@ -152,6 +164,9 @@ def _write_folder(folder: Path, structure: Any, arrays: dict[str, Any]) -> None:
 
     So the structure that is there always has its own arrays, whenever the writing ends.
     """
+    if (size := sum(values.nbytes for values in arrays.values())) > 0.99 * MOST_ARRAYS:
+        raise ArgumentError(f"`path`: its arrays have {size / 1e6:.0f} MB, and `load` reads at most "
+                            f"{MOST_ARRAYS / 1e6:.0f}. Save it in parts.")  # fmt: skip
     is_new = not folder.exists()
     folder.mkdir(exist_ok=True)
     name = f"arrays-{_digest(arrays)}.npz" if arrays else None
@@ -227,13 +242,25 @@ def load(path: str | os.PathLike[str]) -> Any:
     given = _as_path(path)
     file = _structure_of(given)
     try:
-        text = file.read_bytes()
+        text = read_file(file, MOST_TABLE)
     except OSError as error:
         raise ArgumentError(f"`path`: {str(file)!r} cannot be read: {error.strerror or error}.") from error
     head = _head(text, file)
-    arrays = {} if head["arrays"] is None else _arrays(file, head["arrays"])
+    if head["arrays"] is None:
+        return _decoded(head, file, {})
+    path = _path_of_arrays(file, head["arrays"])
     try:
-        return Decoder(arrays).decode(head["result"])
+        with open_arrays(path) as arrays:
+            return _decoded(head, file, arrays)
+    except FmepyError:
+        raise
+    except DAMAGE as error:
+        raise _damaged(path, str(error) or type(error).__name__) from error
+
+
+def _decoded(head: dict[str, Any], file: Path, arrays: Mapping[str, Any]) -> Any:
+    try:
+        found = Decoder(arrays).decode(head["result"])
     except FmepyError as error:
         raise ArgumentError(
             f"`path`: {str(file)!r} cannot be loaded: {error} (it was written by fmepy {head['fmepy']})."
@@ -244,6 +271,13 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise _damaged(file, f"{error} is missing") from error
     except _DAMAGE as error:
         raise _damaged(file, str(error) or type(error).__name__) from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.check_loaded()
+    except Exception as error:  # whatever a method makes of tables that lack a column
+        raise _damaged(file, f"its parts do not agree with each other ({type(error).__name__}: {error})") from error
+    return found
 
 
 def _damaged(file: Path, why: str) -> ArgumentError:
@@ -310,17 +344,11 @@ def _head(text: bytes, file: Path) -> dict[str, Any]:
     return head
 
 
-def _arrays(file: Path, name: Any) -> dict[str, Any]:
-    """Return the arrays that lie beside a structure."""
+def _path_of_arrays(file: Path, name: Any) -> Path:
+    """Return the file of the arrays that lie beside a structure."""
     if not (isinstance(name, str) and _ARRAYS.fullmatch(name)):
         raise _damaged(file, f"`arrays` is {name!r}")
     path = file.parent / name
     if not path.exists():
         raise _damaged(file, f"its arrays are missing ({name} does not lie beside it)")
-    try:
-        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as held:
-            return {key: held[key] for key in held.files}
-    except (*_DAMAGE, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if "allow_pickle" in str(error):
-            raise _damaged(path, "it holds a pickle, which is never read, as it can run any code") from error
-        raise _damaged(path, str(error) or type(error).__name__) from error
+    return path

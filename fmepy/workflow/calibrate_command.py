@@ -22,7 +22,7 @@ MORE = """writes to the folder (default: that of the file, or NAME_report beside
 exit codes: 0 done, all demands met; 1 a step failed (so does a fit that did not converge, and a step most of whose
 runs failed, unless [require] allows it), a demand of [require] was missed, or the disk is full;
 2 nothing was run: a mistake in the file, the data or the arguments, a folder that is in use or cannot be written;
-130 Ctrl-C (what is done is kept; --resume goes on)."""
+130 Ctrl-C, 143 SIGTERM (what is done is kept; --resume goes on)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """The command ``fmepy``: its subcommands, and how they end.
 
 A mistake in a file or in the arguments ends with exit code 2 and a message that says where it is; a run that failed
-with 1; Ctrl-C with 130. Nothing a user does shows a traceback.
+with 1; Ctrl-C with 130, and SIGTERM in the same way with 143. Nothing a user does shows a traceback.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 from fmepy import __version__
@@ -31,8 +34,12 @@ MORE = """examples:
   fmepy map market.toml            which module gives what to which; what is missing
   fmepy run market.toml            run it; tables and a picture go to the folder market/
 
-exit codes: 0 done; 1 the run failed; 2 a mistake in the file, the data or the arguments; 130 Ctrl-C.
+exit codes: 0 done; 1 the run failed; 2 a mistake in the file, the data or the arguments; 130 Ctrl-C;
+143 SIGTERM, which ends it as Ctrl-C does.
 `fmepy COMMAND --help` says more of a command; `python -m fmepy` is the same as `fmepy`."""
+
+
+_INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
@@ -81,6 +88,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given, rest = parser().parse_known_args(arguments)
     if rest:
         given.own.error(f"unrecognized arguments: {' '.join(rest)}")
+    with _as_interrupt(signal.SIGTERM) as arrived:
+        code = _executed(given)
+    return 128 + arrived[0] if arrived and code == _INTERRUPTED else code
+
+
+@contextmanager
+def _as_interrupt(number: int) -> Iterator[list[int]]:
+    """Take a signal for Ctrl-C, unless who runs us has a use for it; yield what has arrived."""
+    arrived: list[int] = []
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) is not signal.SIG_DFL:
+        yield arrived
+        return
+
+    def interrupt(*_: object) -> NoReturn:
+        arrived.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(number, interrupt)
+    try:
+        yield arrived
+    finally:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _executed(given: argparse.Namespace) -> int:
+    """Run a command; whatever happens ends with an exit code, and a message."""
     try:
         code: int = given.execute(given)
         sys.stdout.flush()
@@ -93,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
-        return 130
+        return _INTERRUPTED
     except BrokenPipeError:  # whoever read the output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

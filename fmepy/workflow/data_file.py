@@ -17,16 +17,18 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, did_you_mean, listed, repeated
+from fmepy.results.files import MOST_COLUMNS, MOST_ROWS, MOST_TABLE, read_file
 from fmepy.workflow.toml import Key as Place
 from fmepy.workflow.toml import Section
 
 MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "none", "#N/A", "."})
 """What a cell without a value holds."""
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2}(:\d{2})?")
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas", " ": "spaces"}
+_ARCHIVES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -98,6 +100,8 @@ def read_table(
         There is no such file, it is no text, or no table; with the line.
     """
     text, told = _decoded(path, encoding)
+    if max(text.count("\n"), text.count("\r")) > MOST_ROWS:
+        raise ArgumentError(f"{path} has more than {MOST_ROWS} lines; take a mean of several, or leave some out.")
     numbered = enumerate(re.split(r"\r\n|\r|\n", text), 1)
     lines = [(i, line) for i, line in numbered if line.strip() and not line.startswith("#")]
     if not lines:
@@ -106,6 +110,8 @@ def read_table(
         separator = _separator([line for _, line in lines[:100]])
         if separator != ",":
             told.append(f"columns are separated by {_SEPARATORS[separator]}")
+    if lines[0][1].count(separator) > MOST_COLUMNS:
+        raise ArgumentError(f"{path}:{lines[0][0]}: there are more than {MOST_COLUMNS} columns; take out some.")
     rows = _rows(path, lines, separator)
     (header, names), *cells = rows
     names = _names(path, header, names, cells)
@@ -128,14 +134,13 @@ def read_table(
 def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
     """Return the text of a file, and what was found of its encoding."""
     try:
-        raw = path.read_bytes()
-    except (OSError, ValueError) as error:
+        raw = read_file(path, MOST_TABLE)
+    except OSError as error:
         if isinstance(error, FileNotFoundError):
             folder = path.parent
             beside = sorted(p.name for p in folder.iterdir() if p.is_file()) if folder.is_dir() else []
             raise ArgumentError(f"there is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
-        why = "it is a folder" if path.is_dir() else getattr(error, "strerror", None) or error
-        raise ArgumentError(f"{str(path)!r} cannot be read: {why}.") from None
+        raise ArgumentError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
     if encoding is not None:
         try:
             return codecs.decode(raw, encoding).removeprefix("\ufeff"), []
@@ -157,8 +162,8 @@ def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
             line = raw[: getattr(error, "start", 0)].count(b"\n") + 1
             raise ArgumentError(f"{path}:{line}: this is no text in {encoding!r}. Without `encoding` it is found."
                                 ) from None  # fmt: skip
-    if raw.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
-        raise ArgumentError(f"{path} is a workbook or an archive, no text; save the table as CSV.")
+    if raw.startswith(_ARCHIVES):
+        raise ArgumentError(f"{path} is a workbook or an archive, no text; unpack it, or save the table as CSV.")
     marked = next((name for mark, name in _MARKS if raw.startswith(mark)), None)
     at = 0
     for name in (marked,) if marked else ("utf-8", "cp1252"):

@@ -14,7 +14,6 @@ Every file is there whole or not at all, and a step counts as done only once its
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -26,7 +25,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.parallel.lock import owned
-from fmepy.results.files import write_whole
+from fmepy.results.files import MOST_TABLE, file_digest, read_file, write_whole
 from fmepy.results.saving import load
 
 _INSIDE = ".fmepy"
@@ -170,7 +169,7 @@ class CalibrationFolder:
         return _read(self.inside / "written.json") or {}
 
     def _sha(self, name: str) -> str:
-        return hashlib.sha256((self.path / name).read_bytes()).hexdigest()
+        return file_digest(self.path / name)
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text as UTF-8."""
@@ -188,7 +187,7 @@ class CalibrationFolder:
 
 def _read(file: Path) -> dict[str, Any] | None:
     try:
-        table = json.loads(file.read_text(encoding="utf-8"))
+        table = json.loads(read_file(file, MOST_TABLE))
     except (OSError, ValueError, RecursionError):
         return None
     return table if isinstance(table, dict) else None

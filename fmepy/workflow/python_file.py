@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from fmepy.errors import did_you_mean
+from fmepy.results.files import MOST_TEXT, open_file
 from fmepy.workflow.reads import Reads, is_own
 from fmepy.workflow.toml import Section
 
@@ -26,9 +27,13 @@ def split_name(section: Section) -> tuple[Path, str]:
             "python", f"`python` = {text!r} must name a file and what is in it, such as 'model.py:model'."
         )
     path = section.beside(file)
-    if not path.is_file():
+    try:
+        open_file(path, MOST_TEXT).close()
+    except FileNotFoundError:
         beside = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
-        raise section.error("python", f"there is no file {str(path)!r}.{did_you_mean(path.name, beside)}")
+        raise section.error("python", f"there is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
+    except OSError as error:
+        raise section.error("python", f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
     return path, name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.steady import SteadyModel
+from fmepy.results.files import open_file
 from fmepy.workflow.case import Case, model_kind
 from fmepy.workflow.data_file import DataFile, read_beside
 from fmepy.workflow.functions import FunctionModel
@@ -25,6 +27,7 @@ from fmepy.workflow.python_file import read_python, split_name
 from fmepy.workflow.reads import Reads
 from fmepy.workflow.toml import Section
 
+_MOST_FILES = 10_000
 _CLASSES = {"ode": OdeModel, "difference": DifferenceModel, "steady": SteadyModel}
 
 
@@ -231,5 +234,15 @@ def _files_of(section: Section, *keys: str) -> list[Path]:
             path = section.beside(name)
             if not path.exists():
                 raise section.error((key, i), f"there is no file or folder {str(path)!r}.")
-            files += sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+            found = islice((p for p in path.rglob("*") if p.is_file()), _MOST_FILES + 1) if path.is_dir() else [path]
+            files += sorted(found)
+            if len(files) > _MOST_FILES:
+                raise section.error(
+                    (key, i), f"{str(path)!r} holds more than {_MOST_FILES} files; name those it takes."
+                )
+            try:
+                for file in files:
+                    open_file(file, 1 << 63).close()
+            except OSError as error:
+                raise section.error((key, i), f"{str(file)!r} cannot be read: {error.strerror or error}.") from None
     return files

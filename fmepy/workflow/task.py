@@ -23,6 +23,7 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.base import Model
 from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
+from fmepy.results.files import file_digest
 from fmepy.workflow.case import Case, Parameter
 from fmepy.workflow.data_file import DataFile
 from fmepy.workflow.functions import FunctionModel, WithFixed, table_cost
@@ -313,6 +314,6 @@ def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
     for part, what in parts.items():
         digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode())
         for path in files.get(part, ()):
-            digest.update(path.read_bytes())
+            digest.update(file_digest(path).encode())
         hashes[part] = digest.hexdigest()
     return hashes

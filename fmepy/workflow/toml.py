@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.results.files import MOST_TEXT, read_file
 
-MOST_BYTES = 10_000_000
 Key = tuple[str | int, ...]
 """Names of tables and keys from the outside to the inside, and positions in arrays."""
 
 _TOKEN = re.compile(
     r"""(?P<skip>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)"""
-    r"""|(?P<string>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*')"""
+    r"""|(?P<string>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n]++)*+"|'[^'\n]*')"""
     r"""|(?P<mark>[\[\]{},=.])|(?P<word>[^\s\[\]{},=.\#"']+)""",
     re.DOTALL,
 )
+_MOST_DEEP = 100
+_DEEP = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MOST_DEEP}}}")
 KINDS = {
     str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number", list: "a list",
     dict: "a table",
@@ -58,6 +60,9 @@ class Section:
         """
         path = Path(path)
         text = _text(path)
+        if deep := _DEEP.search(text):  # tomllib's time grows with the square of the depth
+            place = f"{path}:{text.count(chr(10), 0, deep.start()) + 1}"
+            raise ArgumentError(f"{place}: this is no key: it has more than {_MOST_DEEP} parts.")
         try:
             data, scanner = tomllib.loads(text), _Scanner(text)
         except tomllib.TOMLDecodeError as error:
@@ -66,8 +71,8 @@ class Section:
             if re.match("Cannot|Duplicate", str(error)) and (twice := _Scanner(text).twice):
                 raise ArgumentError(f"{path}:{twice}") from None
             raise ArgumentError(f"{path}:{line}: this is no TOML: {said[1] if said else error}.") from None
-        except (RecursionError, ValueError) as error:  # ValueError: a whole number of thousands of digits
-            why = "brackets are nested too deeply" if isinstance(error, RecursionError) else error
+        except (RecursionError, MemoryError, ValueError) as error:  # ValueError: a number of thousands of digits
+            why = error if isinstance(error, ValueError) else "brackets are nested too deeply, or a text is too long"
             raise ArgumentError(f"{path}: this cannot be read: {why}.") from None
         return cls(path, data, scanner)
 
@@ -147,17 +152,15 @@ def _text(path: Path) -> str:
     try:
         if path.is_dir():
             raise ArgumentError(f"{path} is a folder; name the TOML file in it.")
-        if path.stat().st_size > MOST_BYTES:
-            raise ArgumentError(f"{path} has more than {MOST_BYTES // 10**6} MB; a description of a model is smaller.")
-        raw = path.read_bytes()
+        raw = read_file(path, MOST_TEXT)
     except FileNotFoundError:
         folder = path.parent
         beside = sorted(p.name for p in folder.glob("*.toml")) if folder.is_dir() else []
         raise ArgumentError(f"There is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
     except ArgumentError:
         raise
-    except (OSError, ValueError) as error:
-        raise ArgumentError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    except OSError as error:
+        raise ArgumentError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from fmepy.errors import ArgumentError, FmepyError
 from fmepy.fitting.result import ModFit
+from fmepy.results.files import file_digest
 from fmepy.workflow import plan
 from fmepy.workflow.demands import judged, unmet
 from fmepy.workflow.display import Display, heard
@@ -140,7 +140,7 @@ class Work:
         if name == "scenarios":
             try:
                 table = self.case.section.beside(str(arguments.get("table", "")))
-                files = hashlib.sha256(table.read_bytes()).hexdigest()
+                files = file_digest(table)
             except OSError:  # told where it is read
                 files = "missing"
         return plan.inputs_of(self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files)
@@ -427,7 +427,7 @@ def _with_read(inputs: str, read: Mapping[str, str]) -> str:
 
 def _sha(file: Path) -> str:
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        return file_digest(file)
     except OSError:
         return ""
 

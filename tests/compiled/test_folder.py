@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 import textwrap
@@ -12,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from fmepy.compiled import folder
+from fmepy.compiled import c_loops, folder
 from fmepy.compiled.c_loops import address, c_loop
 from tests.compiled.kernels_of_tests import halved
 
@@ -40,9 +41,10 @@ def run(cache, where, **environment):
     return done.stdout.strip()
 
 
-def test_the_environment_may_name_the_folder(tmp_path):
-    assert run(tmp_path, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "mine")) == VALUE
-    assert list((tmp_path / "mine").glob("*.o"))
+def test_no_variable_of_another_package_names_the_folder(tmp_path):
+    assert run(tmp_path, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "theirs")) == VALUE
+    assert not (tmp_path / "theirs").exists()
+    assert list((tmp_path / "fmepy" / "compiled").glob("*.o"))
 
 
 SPOILT = {
@@ -56,7 +58,7 @@ SPOILT = {
 @pytest.fixture
 def half(tmp_path, monkeypatch):
     """Return a small kernel, compiled or read back at every call, in a folder of its own."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(c_loops, "cache_folder", lambda: tmp_path / "kept")
 
     def of(x):
         out = np.empty(1)
@@ -85,6 +87,73 @@ def test_a_damaged_file_is_discarded_and_made_anew(tmp_path, half, how, caplog):
         assert compilations(caplog) == 2
         assert half(3.0) == 1.5
         assert compilations(caplog) == 2
+
+
+def link(file):
+    file.rename(file.with_suffix(".real"))
+    file.symlink_to(file.with_suffix(".real"))
+
+
+def pipe(file):
+    file.unlink()
+    os.mkfifo(file)
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="modes, owners and links are those of POSIX")
+STRANGE = {
+    "others may write": (lambda file: file.chmod(0o606), "others may write"),
+    "its group may write": (lambda file: file.chmod(0o660), "others may write"),
+    "a link": (link, "symbolic links"),
+    "a pipe": (pipe, "no regular file"),
+    "endless": (lambda file: os.truncate(file, 10**12), "too large"),
+}
+
+
+@posix
+@pytest.mark.parametrize("how", STRANGE)
+def test_a_file_that_somebody_else_could_have_made_is_never_code(tmp_path, half, how, caplog):
+    half(3.0)
+    (file,) = kept(tmp_path)
+    change, why = STRANGE[how]
+    change(file)
+    with caplog.at_level("INFO", logger="fmepy"):
+        assert half(3.0) == 1.5
+    assert compilations(caplog) == 1
+    assert why in caplog.text
+    assert stat.S_ISREG(file.lstat().st_mode)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@posix
+def test_a_file_or_folder_of_somebody_else_is_never_code(tmp_path, half, monkeypatch, caplog):
+    half(3.0)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with caplog.at_level("INFO", logger="fmepy"):
+        assert half(3.0) == 1.5
+    assert "it belongs to somebody else" in caplog.text
+    assert "belongs to somebody else" in folder._why_not_private(tmp_path / "kept")
+
+
+def test_a_file_under_the_name_of_another_is_never_its_code(tmp_path):
+    folder.write_kept(tmp_path / "one.o", b"code of one")
+    assert folder.read_kept(tmp_path / "one.o") == b"code of one"
+    (tmp_path / "one.o").rename(tmp_path / "other.o")
+    assert folder.read_kept(tmp_path / "other.o") is None
+    assert not (tmp_path / "other.o").exists()
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_a_folder_that_others_can_exchange_is_not_used(tmp_path, monkeypatch, mode, caplog):
+    """Nobody but its owner can rename what lies in a folder with the sticky bit, such as /tmp."""
+    shared = tmp_path / "shared"
+    (shared / "cache").mkdir(parents=True)
+    shared.chmod(mode)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared / "cache"))
+    monkeypatch.setattr(folder.sys, "platform", "linux")
+    found = folder.cache_folder.__wrapped__()
+    assert (found == shared / "cache" / "fmepy" / "compiled") == (mode == 0o1777)
+    assert (f"others may write to {shared}" in caplog.text) == (mode == 0o777)
 
 
 def test_a_full_disk_costs_time_and_nothing_else(tmp_path, half, monkeypatch, caplog):

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from fmepy.compiled import c_loops
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernel_code import kernel_text
 from fmepy.compiled.kernels import KernelError, packed
@@ -95,7 +96,7 @@ def whole(x: float, out: int):
 
 
 def test_a_loop_is_compiled_again_when_a_kernel_in_it_changes(tmp_path, monkeypatch, caplog):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setattr(c_loops, "cache_folder", lambda: tmp_path / "kept")
     monkeypatch.syspath_prepend(tmp_path)
     out = np.empty(1)
     for room, factor in (("room_a", 2.0), ("room_b", 3.0), ("room_c", 3.0)):  # as if a room had changed meanwhile

@@ -248,8 +248,8 @@ def test_what_is_no_file_and_links_that_lead_nowhere_or_round_and_round(tmp_path
     assert Database(str(folder)).numbers == {"k": 1}
     bad = folder / "bad.csv"
     for make, said in (
-        (bad.mkdir, "bad.csv' of the data base is no file"),
-        (lambda: os.mkfifo(bad), "bad.csv' of the data base is no file"),
+        (bad.mkdir, "bad.csv' of the data base cannot be read: it is a folder"),
+        (lambda: os.mkfifo(bad), "bad.csv' of the data base cannot be read: it is a pipe"),
         (lambda: bad.symlink_to(folder / "nowhere"), "There is no file .*bad.csv"),
         (lambda: bad.symlink_to(bad), "cannot be read: Too many levels"),
     ):

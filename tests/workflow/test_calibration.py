@@ -334,13 +334,20 @@ def test_a_damaged_checkpoint_is_told_and_the_step_begins_anew(file, tmp_path, c
     assert tables(tmp_path / "decay_report") == want
 
 
-def test_ctrl_c_is_130_and_says_how_to_go_on(file, capsys, monkeypatch):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_is_130_and_sigterm_143_and_both_say_how_to_go_on(file, capsys, monkeypatch, number, code):
     edit(file, TOML, SHORT)
-    stop = Stop(800, 300, KeyboardInterrupt)
+    sent = []
     from fmepy.workflow.display import Display
 
-    monkeypatch.setattr(Display, "__call__", lambda self, done, total: stop(done, total))
-    assert run(file) == 130
+    def stop(self, done, total):
+        if total == 800 and done >= 300 and not sent:
+            sent.append(number)
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(Display, "__call__", stop)
+    assert run(file) == code
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     told = capsys.readouterr().err
     assert "--resume" in told
     assert str(file) in told
@@ -353,6 +360,33 @@ def test_ctrl_c_is_130_and_says_how_to_go_on(file, capsys, monkeypatch):
         patch.setattr("fmepy.workflow.report.render", lambda *_: "")
         assert run(file, "--resume") == 0
     assert "fit: kept" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals to a group are those of POSIX")
+def test_sigterm_to_all_processes_keeps_what_is_done_and_no_library_says_a_word(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import time\ndef cost(p):\n    time.sleep(0.01)\n    return [p['a'] - 1.0, p['a'] - 1.1, p['a'] - 1.3]\n"
+    )
+    (tmp_path / "slow.toml").write_text(
+        "[model]\npython = 'slow.py:cost'\n[parameters]\na = { start = 0.5, lower = 0.0, upper = 2.0 }\n[fit]\n"
+        "[sample]\nniter = 100000\nchains = 2\n[run]\ncheckpoint_every = 20\n"
+    )
+    command = [sys.executable, "-m", "fmepy", "calibrate", str(tmp_path / "slow.toml"), "--workers", "2"]
+    child = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    inside = tmp_path / "slow_report" / ".fmepy" / "sample" / "checkpoint"
+    begun = time.monotonic()
+    while not [*inside.glob("chain-*.part-000002.npz")] and child.poll() is None and time.monotonic() - begun < 120:
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGTERM)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 143
+    assert len([*inside.glob("chain-*.part-*.npz")]) > 2
+    lines = [line for line in said.splitlines() if not line.startswith(("fit: ", "sample: ", "warning: "))]
+    assert lines[0] == "Interrupted. What is done is kept; go on with"
+    assert lines[1].endswith("--resume")
+    assert not lines[2:]
 
 
 @pytest.mark.slow

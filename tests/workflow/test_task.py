@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from scipy.integrate import trapezoid
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
@@ -209,7 +210,7 @@ def test_scales_carry_start_bounds_and_priors(write):
     ):  # fmt: skip
         assert task.fit_prior[name].logpdf(0.3) == pytest.approx(natural.logpdf(back(0.3)))
         density = np.exp([task.chain_prior[name].logpdf(t) for t in grid])
-        assert np.trapezoid(density, grid) == pytest.approx(1.0, rel=1e-6), "a density of what is sampled"
+        assert trapezoid(density, grid) == pytest.approx(1.0, rel=1e-6), "a density of what is sampled"
         pickle.loads(pickle.dumps(task.chain_prior[name]))
     mode = fme.modFit(task.scaled_cost, task.start, prior=task.fit_prior, lower=task.lower.to_dict())
     plain = fme.modFit(task.cost, {"r": 0.5, "K": 100.0}, prior={"r": stats.beta(2, 3), "K": stats.gamma(3, scale=40)})

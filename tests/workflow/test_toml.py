@@ -101,6 +101,13 @@ def test_the_scanner_finds_what_tomllib_finds(data):
         assert text.split("\n")[lines[(key,)] - 1].startswith(quoted(key))
 
 
+def test_a_text_of_megabytes_takes_no_memory_of_its_letters(tmp_path):
+    file = tmp_path / "m.toml"
+    file.write_text('a = "' + "x" * 2_000_000 + '"\nb = 1\n')
+    section = Section.read(file)
+    assert (len(section.data["a"]), section.line(("b",))) == (2_000_000, 2)
+
+
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
@@ -118,6 +125,8 @@ def test_the_scanner_finds_what_tomllib_finds(data):
         (b"a = " + b"[" * 100_000, r"m\.toml: this cannot be read: brackets"),
         (b"a = " + b"9" * 10_000, r"m\.toml: this cannot be read"),
         (b"#" * 10_000_001, "more than 10 MB"),
+        ("a = 'Größe'\n".encode("latin-1"), r"m\.toml:1: this is no UTF-8 text; save the file as UTF-8"),
+        (b"b = 1\na" + b".a" * 1_000_000 + b" = 1\n", r"m\.toml:2: this is no key: it has more than 100 parts"),
     ],
 )
 def test_what_is_no_toml_is_told(tmp_path, raw, said):

@@ -127,7 +127,7 @@ def _panel(size: tuple[float, float]) -> Axes:
 def _svg_of(ax: Axes) -> str:
     from matplotlib.text import Text
 
-    figure: Figure = ax.get_figure(root=True)  # type: ignore[assignment]
+    figure: Figure = ax.figure.figure
     for axis in (ax.xaxis, ax.yaxis):
         _plain_labels(axis)
     _fewer_ticks(ax, figure.get_size_inches()[0])
