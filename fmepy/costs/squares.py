@@ -33,8 +33,7 @@ class BoundSimulation(OfPredictions):
         self.lower = np.full(len(self.parameter_names), -np.inf)
         self.upper = np.full(len(self.parameter_names), np.inf)
         self.is_scalar, self.has_jacobian = False, True
-        self.predictions: Any = predictions
-        self.pieces = tuple(pieces)
+        self.predictions, self.pieces = predictions, tuple(pieces)
         self._obs, self._weights = c.obs, c.weights
         self._constant = float(len(c) * np.log(2 * np.pi) - 2 * np.log(c.weights).sum())
 
@@ -72,7 +71,8 @@ class BoundSimulation(OfPredictions):
 
     def sparse_jacobian(self, theta: Vector) -> Any:
         """Return dr/dtheta as a sparse array, where `is_sparse`."""
-        local, columns = self.predictions.compared_with_local_slopes(theta)
+        predictions: Any = self.predictions  # by entity
+        local, columns = predictions.compared_with_local_slopes(theta)
         return sparse_jacobian(local * self._weights[:, None], columns, len(self.parameter_names))
 
     def minus2loglik(self, theta: Vector) -> float:

@@ -222,8 +222,8 @@ def _by_times(
         else:
             open_ones.append((list(same), [own], len(own)))
     out = []
-    for group, own, _ in (one for ones in found.values() for one in ones):
-        rows = merge_times(*own)
+    for group, of_members, _ in (one for ones in found.values() for one in ones):
+        rows = merge_times(*of_members)
         most = max(MOST_AT_ONCE // len(rows), 1)
         pieces = (group[i : i + most] for i in range(0, len(group), most))
         out += [(piece, rows) for piece in pieces if len(piece) > 1]

@@ -378,7 +378,7 @@ class _Run:
             time, y = self._last
             self._stand(time if error.time is None else error.time, y[:] if np.isfinite(y).all() else self.y)
             return f"The run to the steady state failed: {error}. {self._where()}."
-        good = (np.abs(self._rows) < ENDLESS).all(axis=1)
+        good = np.asarray((np.abs(self._rows) < ENDLESS).all(axis=1))
         last = int(np.argmin(good)) - 1 if not good.all() else len(good) - 1
         if last >= 0:
             self._stand(float(times[last]), self._rows[last])

@@ -118,8 +118,8 @@ class EntityParameters:
 
     def moved_by(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the full parameters that any of `names` moves, of whatever entity, so that all are bound alike."""
-        moved = (self._to(names)[self.take] >= 0).any(axis=0)
-        return tuple(n for n, m in zip(self.full_names, moved.tolist(), strict=True) if m)
+        moved = np.any(self._to(names)[self.take] >= 0, axis=0)
+        return tuple(n for n, m in zip(self.full_names, np.asarray(moved).tolist(), strict=True) if m)
 
     def _to(self, names: tuple[str, ...]) -> IntVector:
         """Return by value of `values` which of `names` it is; -1 of the others."""

@@ -189,7 +189,8 @@ def finer(Y: Matrix, atol: Vector) -> Vector:
     if len(atol) > _FEW:
         low[1:] = False
     least = np.where(low, size, np.inf).min(axis=0)
-    return np.minimum(atol, np.maximum(least / RESOLVED, _SMALLEST))
+    out: Vector = np.minimum(atol, np.maximum(least / RESOLVED, _SMALLEST))
+    return out
 
 
 def changes(Y: Matrix, other: Matrix) -> Vector:
