@@ -78,10 +78,11 @@ class OdeModel(DynamicModel):
         Notes.
     engine : {"auto", "diffsol", "numba", "scipy"}
         "diffsol" compiles, and refuses what cannot be; "auto" uses it for what can be, and "numba" for many runs (some
-        hundreds: chains, ensembles, several starts) of a model that a run as a trial shows not to be stiff. "numba"
-        compiles too: the runs of a small model that is not stiff are some five times faster, sensitivities four to ten
-        times, but the first run waits, once on a machine, for some seconds of compilation. It finds out when a run is
-        stiff or blows up, and leaves such runs to diffsol or LSODA (counted as `retries`).
+        hundreds: chains, ensembles, several starts) of a model that a run as a trial shows to suit it. "numba"
+        compiles too: the runs of a small model are some five times faster, two to three where it is stiff,
+        sensitivities four to ten times, but the first run waits, once on a machine, for some seconds of compilation.
+        Within a run it goes from an explicit to a stiff method and back as the model asks for; what it cannot finish
+        it leaves to diffsol or LSODA (counted as `retries`).
     method : str, optional
         Of diffsol: bdf (default), tr_bdf2, esdirk34, tsit45. Of numba: dopri5. Of scipy: lsoda (default), RK45, RK23,
         DOP853, Radau, BDF, LSODA. Fixed steps: euler, rk4. A method chooses its engine. tsit45 has no step limit: on a
