@@ -1,8 +1,8 @@
 """The compiled engine: whole runs in machine code, by an explicit method and, where a run is stiff, a stiff one.
 
-A run of a small model takes 20 to 200 us, since nothing is set up. It begins with Dormand and Prince's method; where the
-steps of that are held back by stability it goes on with Rodas5P, and back (`compiled.dormand_prince.drive`). It has a
-step limit; what it does not finish it gives back with the reason, and another engine takes the run over.
+A run of a small model takes 20 to 200 us, since nothing is set up. It begins with Dormand and Prince's method; where
+the steps of that are held back by stability it goes on with Rodas5P, and back (`compiled.dormand_prince.drive`). It has
+a step limit; what it does not finish it gives back with the reason, and another engine takes the run over.
 
 The loops are compiled once for all models and kept; of a model only its rates are compiled, z' = F(t, z; inputs), as
 straight code. With sensitivities the code computes the entries of df/dy and df/dp that are not zero, and one loop over
@@ -426,7 +426,8 @@ def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
 
     n, names = system.n_states, system.names
     y, q = list(system.z[:n]), [symbol(k) for k in names]
-    k, a = [sympy.Dummy(f"k{i}", real=True) for i in range(n)], sympy.Dummy("a", real=True)
+    k = [sympy.Symbol(f"stage of {i}", real=True) for i in range(n)]
+    a = sympy.Symbol("weight of the stage", real=True)
     where: dict[Any, Place] = {system.time: "t", a: ("z", 2 * n)}
     where |= {s: ("z", i) for i, s in enumerate([*y, *k])}
     where |= {s: ("q", i) for i, s in enumerate(system.inputs)}
@@ -450,8 +451,8 @@ def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
         products[i] += e * k[j]
     bends = _entries(products, y), _entries(products, q)
     write("bend", [e for part in bends for _, _, e in part])
-    places = [[(i, j) for i, j, _ in part] for part in (of_q, *bends)]
-    return program, rosenbrock.Entries(n, rows, columns, *places, len(names), system.layout.scales.start)
+    of_f, of_y, of_p = ([(i, j) for i, j, _ in part] for part in (of_q, *bends))
+    return program, rosenbrock.Entries(n, rows, columns, of_f, of_y, of_p, len(names), system.layout.scales.start)
 
 
 # --- what is known of the engine
