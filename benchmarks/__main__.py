@@ -27,6 +27,7 @@ from benchmarks import (
     rows_shooting,
     rows_starts,
     rows_steady,
+    rows_stiff,
 )
 from benchmarks.row import Row
 
@@ -44,6 +45,7 @@ ROOMS = (
     rows_dmi,
     rows_delays,
     rows_events,
+    rows_stiff,
     rows_first_use,
 )
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several

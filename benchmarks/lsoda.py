@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -56,3 +57,35 @@ def residuals() -> Callable[[np.ndarray], np.ndarray]:
         return np.concatenate([(np.log(y[rows_v, 2]) - log_v) / sd_v, (y[rows_t, 0] - cells) / sd_t])
 
     return at
+
+
+def of_model(model: Any, atol: float, rtol: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Return ``solve(theta) -> Y`` at the model's own times, its rates written out and compiled; its start is fixed."""
+    import numba
+    import sympy
+    from scijit.integrate import _odepack  # type: ignore[import-not-found, unused-ignore]
+
+    equations, doubles = model.equations, numba.types.CPointer(numba.types.double)
+    places = {sympy.Symbol(s, real=True): sympy.Symbol(f"y[{i}]") for i, s in enumerate(equations.states)}
+    places |= {sympy.Symbol(s, real=True): sympy.Symbol(f"p[{i}]") for i, s in enumerate(equations.parameters)}
+    found = {s.name: s for e in equations.rates for s in e.free_symbols}
+    of = {found[s.name]: at for s, at in places.items() if s.name in found}
+    shared, rates = sympy.cse([sympy.sympify(e).xreplace(of) for e in equations.rates])
+    lines = [f"    {s} = {sympy.pycode(e)}" for s, e in shared]
+    lines += [f"    dy[{i}] = {sympy.pycode(e)}" for i, e in enumerate(rates)]
+    known: dict[str, Any] = {"math": __import__("math")}
+    exec("\n".join(["def rates(t, y, dy, p):", *lines]), known)
+    compiled = numba.cfunc(numba.types.void(numba.types.double, doubles, doubles, doubles))(known["rates"])
+    run, address, none = _odepack._run_odeint, compiled.address, np.empty(0)
+    start, times = np.array([float(v) for v in model.definition.initial]), np.asarray(model.times, dtype=float)
+    of_rtol, of_atol = np.full(1, rtol), np.full(1, atol)
+
+    @numba.njit
+    def solve(theta, start, times, rtol, atol, none):
+        return run(address, 1, start, times, rtol, atol, 1, 0, none, 0.0, 0.0, 0.0, 0, 50000, 0, 12, 5, theta)
+
+    def solved(theta: np.ndarray) -> np.ndarray:
+        return solve(theta, start.copy(), times, of_rtol, of_atol, none)[0]
+
+    solved.keep = compiled  # type: ignore[attr-defined]
+    return solved

@@ -206,20 +206,27 @@ def _counted(is_at_border, at_border, inside):
     return (at_border, inside + 1) if inside < 5 else (0, 0)
 
 
-def _take_step(rates, model, t, h, t_new, y, y_new, arg, k, c, stiff):
-    """Take a step by the present method: set y_new, the rates there, k[6], and the error, c[0]."""
-    if stiff is not None and is_on(stiff):
-        take_step(stiff, t, h, t_new, model[2], y, y_new, k, c)
-    else:
-        step(rates, model, t, h, t_new, y, y_new, arg, k)
-        set_error(h, k, c[0])
+def _take_step(rates, model, t, h, t_new, y, y_new, arg, k, c, n_states, rtol, atol, is_read, stiff):
+    """Take a step by the present method; return the size of its error.
 
-
-def _prepare(h, model, y, y_new, k, c, stiff):
+    It sets y_new, the rates there, k[6], and where the step is read inside and its error is no more than 1 the
+    coefficients of its polynomial, c; of a stiff step the error of that counts too.
+    """
     if stiff is not None and is_on(stiff):
-        prepare_stiff(stiff, model[2], y, y_new, k, c)
-    else:
+        take_step(stiff, t, h, t_new, model[2], y, y_new, k, c, rtol, atol)
+        size = size_of_error(y, y_new, n_states, rtol, atol, c[0])
+        if is_read and size <= 1.0:
+            prepare_stiff(stiff, model[2], y, y_new, k, c)
+            inside = size_of_error(y, y_new, n_states, rtol, atol, k[1])
+            if not inside <= size:  # also if it is NaN
+                size = inside
+        return size
+    step(rates, model, t, h, t_new, y, y_new, arg, k)
+    set_error(h, k, c[0])
+    size = size_of_error(y, y_new, n_states, rtol, atol, c[0])
+    if is_read and size <= 1.0:
         prepare_dense(h, y, y_new, k, c)
+    return size
 
 
 def _fastest(rates, model, t, y, f, n, rtol, atol, v, probe, slope):
@@ -244,8 +251,8 @@ def _fastest(rates, model, t, y, f, n, rtol, atol, v, probe, slope):
     return math.sqrt(before * size)  # of a pair of complex numbers the two differ
 
 
-def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, c, stiff):
-    """Tell whether the other method should go on after a step to (t, y), with rates k[6]; c, arg and k[1] are room.
+def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, stiff):
+    """Tell whether the other method should go on after a step to (t, y), with rates k[6]; arg, k[1], k[2] are room.
 
     It looks at the step and the run alone, whatever is known of the stiff method by then.
     """
@@ -257,7 +264,7 @@ def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, c, stiff):
     if seen[STEPS] < seen[WAIT] or seen[END] - t < MOST_LEFT * h:
         return False
     seen[STEPS], seen[WAIT] = 0.0, min(seen[WAIT] + LOOK, MOST_WAIT)
-    return h * _fastest(rates, model, t, y, k[6], n, rtol, atol, c[1], arg, k[1]) > SLOW
+    return h * _fastest(rates, model, t, y, k[6], n, rtol, atol, k[1], arg, k[2]) > SLOW
 
 
 def _change_method(stiff, rates, model, t, y, k1):
@@ -323,8 +330,10 @@ def drive(
             told = STEP_TOO_SMALL
             break
         t_new = end if is_last else t + h
-        _take_step(rates, model, t, h, t_new, y, y_new, arg, k, c, stiff)
-        size = size_of_error(y, y_new, n_states, rtol, atol, c[0])
+        is_read = watch is not None or keep is not None or (row < len(times) and times[row] < t_new)
+        size = _take_step(
+            rates, model, t, h, t_new, y, y_new, arg, k, c, n_states, rtol, atol, is_read, stiff
+        )  # fmt: skip
         if not size <= 1.0:
             h *= max(0.2, 0.9 * size**-0.17) if size < math.inf else 0.2
             rejected = True
@@ -332,7 +341,7 @@ def drive(
         accepted += 1
         is_slow = False
         if stiff is not None:
-            is_slow = _should_change(rates, model, t_new, h, y_new, n_states, rtol, atol, arg, k, c, stiff)
+            is_slow = _should_change(rates, model, t_new, h, y_new, n_states, rtol, atol, arg, k, stiff)
         elif accepted >= FIRST_LOOK and (at_border > 0 or accepted % FIRST_LOOK == 0):
             at_border, inside = _counted(_is_at_border(h, y_new, arg, k), at_border, inside)
             is_slow = at_border == STIFF_STEPS
@@ -340,8 +349,6 @@ def drive(
             told = STIFF
             break
         s = NEVER
-        if keep is not None or watch is not None or (row < len(times) and times[row] < t_new):
-            _prepare(h, model, y, y_new, k, c, stiff)
         if keep is not None and not keep(model, t, h, y, c):
             told = NO_ROOM
             break

@@ -167,7 +167,8 @@ class ExplicitRuns:
         self._fixed = [address(a) for a in (self._head, self._stretches, self._changes, self._numbers)]
         run = explicit_loop.run_watched if f.n_watched else explicit_loop.run_smooth
         self._loop = c_loop(run, "the explicit solver")
-        self._functions, self._n_inputs, self._stiff = functions, n_inputs, None
+        self._functions, self._n_inputs = functions, n_inputs
+        self._stiff: Any = None
         if functions.stiff is not None and functions.stiff.made is not None:
             self.learns_stiff()
         self._rows, self._width = len(course.rows), n + f.n_outputs

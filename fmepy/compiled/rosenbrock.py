@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,18 +48,18 @@ GAMMA = 0.21193756319429014
 C2, C3, C4, C5 = 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664
 D1, D2, D3 = GAMMA, -0.42387512638858027, -0.3384627126235924
 D4, D5 = 1.8046452872882734, 2.325825639765069
-MOST_MISFIT = 1e-9
-"""Of a stage: a step whose equations are solved less well is tried again, shorter."""
+MOST_MISFIT, MOST_OFF = 1e-9, 1e-3
+"""Of a stage: where its equations are solved less well, off by more of the tolerance, a shorter step is tried."""
 
 LENIENCE = 0.1
 """What errors of sensitivities count: they come out as small as those of the states, which keep well below theirs."""
 
 STEP, POLYNOMIAL = 0, 1
 """What `run` is asked for."""
-T, H, UNTIL, IS_KNOWN, FASTEST, IS_STIFF, STEPS, WAIT, CALM, END = range(10)
+T, H, UNTIL, RTOL, IS_KNOWN, FASTEST, IS_STIFF, STEPS, WAIT, CALM, END = range(11)
 """In the room: the step wanted; whether J is that of its beginning (1; -1: no powers of J are known either); its
 largest |lambda|; what the driver remembers."""
-MEMORY = 10
+MEMORY = 11
 HEAD = 38
 """Numbers at the head of a plan; its first two are the address of `run` and the size of the room."""
 
@@ -76,15 +77,15 @@ def is_on(stiff):
     return stiff.room[IS_STIFF] > 0.0
 
 
-def take_step(stiff, t, h, t_new, inputs, y, y_new, k, c):
+def take_step(stiff, t, h, t_new, inputs, y, y_new, k, c, rtol, atol):
     """Take a step, see `run`."""
-    stiff.room[T], stiff.room[H], stiff.room[UNTIL] = t, h, t_new
-    call(stiff.run, STEP, stiff.plan, stiff.room, inputs, y, y_new, k, c)
+    stiff.room[T], stiff.room[H], stiff.room[UNTIL], stiff.room[RTOL] = t, h, t_new, rtol
+    call(stiff.run, STEP, stiff.plan, stiff.room, inputs, y, y_new, k, c, atol)
 
 
 def prepare_stiff(stiff, inputs, y, y_new, k, c):
-    """Set the coefficients c of the polynomial within the last step, which `dormand_prince.dense` reads."""
-    call(stiff.run, POLYNOMIAL, stiff.plan, stiff.room, inputs, y, y_new, k, c)
+    """Set the coefficients c of the polynomial within the last step, and k[1] to its error, see `_set_error_inside`."""
+    call(stiff.run, POLYNOMIAL, stiff.plan, stiff.room, inputs, y, y_new, k, c, c)
 
 
 class Space(NamedTuple):
@@ -142,7 +143,7 @@ class Space(NamedTuple):
     D: Any
 
 
-def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages: int, c: int):
+def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages: int, c: int, atol: int) -> None:
     """Take a step, or set the polynomial of the last one; arrays come as their addresses.
 
     The step wanted stands in the room. From y and the rates there, stages[0], it sets y_new, the rates there,
@@ -170,10 +171,11 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
     if what == STEP:
         if M[IS_KNOWN] < 1.0:
             _begin(M, w, n, Y)
-        if not _step(M, w, pattern, n, n_params, Y[:n], Y_new, k[0], C, k[6]):
+        if not _step(M, w, pattern, n, n_params, Y[:n], Y_new, k[0], C, k[6], doubles(atol, n)):
             C[0, 0] = math.nan
     else:
         _polynomial(w, n, n_params, Y, Y_new, C)
+        _set_error_inside(M, w, pattern, n, Y, C, k[1], k[2])
 
 
 def _begin(M, w, n, y):
@@ -199,7 +201,7 @@ def _begin(M, w, n, y):
     M[IS_KNOWN] = 1.0
 
 
-def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new):
+def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
     """Take the step; return whether it could be taken. C[1] and C[2] are room."""
     t, h, n_J, U, V, error = M[T], M[H], len(w.rows), w.U, w.V, C[0]
     g, inverse, x = 1.0 / (h * GAMMA), 1.0 / h, C[1][:n]
@@ -222,12 +224,12 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new):
         if s == 0:
             for i in range(n):
                 w.b[i] = U[0, i]
-        if w.solve != 0:
-            call(w.solve, 0.0, w.LU, w.LU, U[s])
-        else:
-            solve(pattern, w.LU, U[s])
-        if s == 0 and misfit(g, J, w.rows, w.cols, U[0], w.b, w.rest, C[2]) > MOST_MISFIT:
-            return False
+        _solve(w, pattern, U[s])
+        if s == 0:
+            for i in range(n):
+                C[2, i] = g * MOST_OFF / MOST_MISFIT * (atol[i] + M[RTOL] * abs(y[i]))
+            if misfit(g, J, w.rows, w.cols, U[0], w.b, w.rest, C[2]) > MOST_MISFIT:
+                return False
         if n_params > 0:
             _argument(s, S, V, X)
             _stage_of_sensitivities(s, t, at, inverse, d, w, pattern, x, V[s].reshape((n, w.S.shape[1])))
@@ -244,6 +246,14 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new):
         if not abs(f_new[i]) < math.inf:
             return False
     return True
+
+
+def _solve(w, pattern, x):
+    """Replace x by the solution of W x = x."""
+    if w.solve != 0:
+        call(w.solve, 0.0, w.LU, w.LU, x)
+    else:
+        solve(pattern, w.LU, x)
 
 
 def _stage_of_sensitivities(s, t, at, inverse, d, w, pattern, x, B):
@@ -423,6 +433,22 @@ def _polynomial(w, n, n_params, y, y_new, c):
         _combine(w.V, p, width, c[1, a:b], c[2, a:b], c[3, a:b])
 
 
+def _set_error_inside(M, w, pattern, n, y, c, error, x):
+    """Set error to that of the polynomial of the states, about, in the middle of the step; x is room.
+
+    What is stiff ends a step right however long it was, and the error there says nothing of what lies between: the
+    slope of the polynomial there, less the rates there, does, by the equations of a stage.
+    """
+    for i in range(n):
+        x[i] = y[i] + 0.5 * (c[0, i] + 0.5 * (c[1, i] + 0.5 * (c[2, i] + 0.5 * c[3, i])))
+    for i in range(len(error)):
+        error[i] = 0.0
+    call(w.field, M[T] + 0.5 * M[H], x, w.inputs, error)
+    for i in range(n):
+        error[i] -= (c[0, i] + 0.25 * c[2, i]) / M[H]
+    _solve(w, pattern, error[:n])
+
+
 class Entries(NamedTuple):
     """What a plan says of a model.
 
@@ -455,7 +481,8 @@ class Entries(NamedTuple):
         """Return where in the room behind its memory J, LU, b, rest, v, point, U, V, S, X, G, D begin, and its end."""
         n, m, n_J = self.n, self.n * self.width, len(self.rows)
         n_G, n_D = n_J + len(self.of_f), len(self.of_bend_y) + len(self.of_bend_q)
-        return np.cumsum([0, n_J + n, n_LU, n, n, n, 2 * n + 1, 8 * n, 8 * m, m, m, n_G, n_D]).tolist()
+        sizes = [n_J + n, n_LU, n, n, n, 2 * n + 1, 8 * n, 8 * m, m, m, n_G, n_D]
+        return list(accumulate(sizes, initial=0))
 
 
 def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: int) -> IntVector:

@@ -190,12 +190,13 @@ def add_row(A, i, factor, B, j):
 def misfit(g, J, rows, cols, x, b, rest, size):
     """Return how far x is from fulfilling (g I - J) x = b, as the change of an entry of W or b that would do.
 
-    It is relative to the entry (Oettli and Prager), so that units do not matter; rest and size are room, shape (n,).
+    It is relative to the entry (Oettli and Prager), so that units do not matter; rest is room, shape (n,), and size
+    comes as what else makes a rest small: where large terms cancel to nearly nothing, nothing else would do.
     """
     n, worst = len(x), 0.0
     for i in range(n):
         rest[i] = b[i] - g * x[i]
-        size[i] = abs(b[i]) + abs(g * x[i])
+        size[i] += abs(b[i]) + abs(g * x[i])
     for e in range(len(J)):
         term = J[e] * x[cols[e]]
         rest[rows[e]] += term

@@ -200,6 +200,37 @@ def test_runs_together_are_those_of_one_by_one_to_the_last_bit_in_any_order(name
         np.testing.assert_array_equal(list(pool.map(fresh.simulate, Theta)), one)
 
 
+def test_species_that_vanish_do_not_end_a_run():
+    """What is left of them is nothing beside the terms that cancel to it, and no equation of it can be solved well."""
+    text = """
+d(a)/dt = -1e4 * a * b
+d(b)/dt = -1e4 * a * b - c * b
+d(c)/dt = 1e4 * a * b - 1e-3 * c + 20 * d
+d(d)/dt = -20 * d"""
+    start = {"a": 1, "b": 0.7, "c": 0.1, "d": 0.3}
+    bound = OdeModel(text, state=start, times=[0, 1, 1000, 1e5], engine="compiled", rtol=1e-7, atol=1e-10).bind()
+    Y = bound.simulate(bound.theta0)
+    assert bound.retries == 0
+    assert np.abs(Y[1:, [1, 3]]).max() < 1e-6
+    assert Y[-1, 2] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("k", [1e3, 1e5, 1e8])
+@pytest.mark.parametrize("rtol", [1e-4, 1e-8])
+def test_rows_inside_long_steps_are_right_where_the_ends_of_steps_are_right_of_themselves(k, rtol):
+    """Prothero & Robinson's problem: its error shows nowhere but between the ends."""
+    model = OdeModel(
+        "d(x)/dt = -k * (x - cos(w * t)) - w * sin(w * t)", state={"x": 1}, times=np.linspace(0, 20, 57),
+        parms={"k": k, "w": 1.0}, engine="compiled", rtol=rtol, atol=rtol,
+    )  # fmt: skip
+    bound = model.bind(["w"])
+    Y, S = bound.sensitivities(bound.theta0)
+    np.testing.assert_allclose(bound.simulate(bound.theta0)[:, 0], np.cos(model.times), atol=5 * rtol)
+    np.testing.assert_allclose(Y[:, 0], np.cos(model.times), atol=5 * rtol)
+    np.testing.assert_allclose(S[:, 0, 0], -model.times * np.sin(model.times), atol=500 * rtol)
+    assert bound.retries == 0
+
+
 # --- what happens along a run
 
 

@@ -44,7 +44,7 @@ class Steps:
         y[:3], room = START, np.zeros(self.plan[1])
         field = ctypes.CFUNCTYPE(None, ctypes.c_double, *[ctypes.c_void_p] * 3)(self._code.address("field"))
         field(0.0, address(y), address(self.q), address(k))
-        places = [address(a) for a in (self.plan, room, self.q, y, y_new, k, c)]
+        places = [address(a) for a in (self.plan, room, self.q, y, y_new, k, c, np.full(self.n, 1e-9))]
         for i in range(n_steps):
             room[[rosenbrock.T, rosenbrock.H, rosenbrock.UNTIL]] = i * h, h, (i + 1) * h
             room[rosenbrock.IS_KNOWN] = 0

@@ -1,12 +1,13 @@
-"""The explicit engine: Dormand and Prince's method in machine code, for models that are not stiff and run often.
+"""The compiled engine: whole runs in machine code, by an explicit method and, where a run is stiff, a stiff one.
 
-A run of a small model takes 20 to 50 us, since nothing is set up and no system of equations is solved. It has a step
-limit and finds out when a model is stiff; what it does not finish it gives back with the reason, and another engine
-takes the run over.
+A run of a small model takes 20 to 200 us, since nothing is set up. It begins with Dormand and Prince's method; where
+the steps of that are held back by stability it goes on with Rodas5P, and back (`compiled.dormand_prince.drive`). It has
+a step limit; what it does not finish it gives back with the reason, and another engine takes the run over.
 
-The loop (`compiled.dormand_prince`) is compiled once for all models and kept; of a model only the rates are compiled:
-z' = F(t, z; inputs) as straight code. With sensitivities the code computes the entries of df/dy and df/dp that are not
-zero, and one loop over the parameters adds up ``s_j' = (df/dy) s_j + k_j df/dp_j``.
+The loops are compiled once for all models and kept; of a model only its rates are compiled, z' = F(t, z; inputs), as
+straight code. With sensitivities the code computes the entries of df/dy and df/dp that are not zero, and one loop over
+the parameters adds up ``s_j' = (df/dy) s_j + k_j df/dp_j``. What the stiff method reads beside (the Jacobian and df/dt,
+and with sensitivities second derivatives, see `compiled.rosenbrock`) is compiled when a run first needs it.
 """
 
 from __future__ import annotations
@@ -436,7 +437,8 @@ def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
 
     n, names = system.n_states, system.names
     y, q = list(system.z[:n]), [symbol(k) for k in names]
-    k, a = [sympy.Dummy(f"k{i}", real=True) for i in range(n)], sympy.Dummy("a", real=True)
+    k = [sympy.Symbol(f"stage of {i}", real=True) for i in range(n)]
+    a = sympy.Symbol("weight of the stage", real=True)
     where: dict[Any, Place] = {system.time: "t", a: ("z", 2 * n)}
     where |= {s: ("z", i) for i, s in enumerate([*y, *k])}
     where |= {s: ("q", i) for i, s in enumerate(system.inputs)}
@@ -460,8 +462,8 @@ def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
         products[i] += e * k[j]
     bends = _entries(products, y), _entries(products, q)
     write("bend", [e for part in bends for _, _, e in part])
-    places = [[(i, j) for i, j, _ in part] for part in (of_q, *bends)]
-    return program, rosenbrock.Entries(n, rows, columns, *places, len(names), system.layout.scales.start)
+    of_f, of_y, of_p = ([(i, j) for i, j, _ in part] for part in (of_q, *bends))
+    return program, rosenbrock.Entries(n, rows, columns, of_f, of_y, of_p, len(names), system.layout.scales.start)
 
 
 # --- what is known of the engine
