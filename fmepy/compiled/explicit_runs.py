@@ -43,7 +43,7 @@ class Functions:
     changes : tuple of int
         Values of changes, each with its slope along every further block of z; behind the inputs stand what is given.
     stiff : callable, optional
-        Returns the plan of the stiff method (`rosenbrock.plan_of`) when a run first needs it, and what must live as
+        Returns the plan of the stiff method (`stiff_plan.plan_of`) when a run first needs it, and what must live as
         long; None if there is none. Its attribute `made` is what it has returned.
     """
 

@@ -23,7 +23,8 @@ The model comes as C functions ``void f(double t, double* z, double* inputs, dou
     slopes     those of J, and behind them those of df/dq
     bend       z = [y, k, a] -> the entries of d/dy (J k + a f_t), and behind them those of d/dq
 
-`run` is compiled once for all models; what it knows of one is the plan, an array of whole numbers (`plan_of`).
+`run` is compiled once for all models; what it knows of one is the plan, an array of whole numbers, see
+`compiled.stiff_plan`.
 
 References
 ----------
@@ -34,15 +35,10 @@ Hairer, E. and Wanner, G. (1996). Solving Ordinary Differential Equations II, 2n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from fmepy.compiled.kernels import call, doubles, integers
 from fmepy.compiled.sparse_lu import Pattern, add_row, factor, misfit, solve, solve_all
-from fmepy.types import IntVector
 
 GAMMA = 0.21193756319429014
 C2, C3, C4, C5 = 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664
@@ -447,58 +443,3 @@ def _set_error_inside(M, w, pattern, n, y, c, error, x):
     for i in range(n):
         error[i] -= (c[0, i] + 0.25 * c[2, i]) / M[H]
     _solve(w, pattern, error[:n])
-
-
-class Entries(NamedTuple):
-    """What a plan says of a model.
-
-    Attributes
-    ----------
-    n : int
-    rows, cols : sequence of int
-        Of the entries of J, as `jacobian` writes them.
-    of_f, of_bend_y, of_bend_q : sequence of (int, int)
-        Rows and columns of further entries, see the module's text.
-    n_params, scales_at : int
-        Parameters with sensitivities, and where their scales stand in the inputs.
-    """
-
-    n: int
-    rows: Sequence[int]
-    cols: Sequence[int]
-    of_f: Sequence[tuple[int, int]] = ()
-    of_bend_y: Sequence[tuple[int, int]] = ()
-    of_bend_q: Sequence[tuple[int, int]] = ()
-    n_params: int = 0
-    scales_at: int = 0
-
-    @property
-    def width(self) -> int:
-        """Numbers in a row of sensitivities."""
-        return 2 * ((self.n_params + 1) // 2)
-
-    def places(self, n_LU: int) -> list[int]:
-        """Return where in the room behind its memory J, LU, b, rest, v, point, U, V, S, X, G, D begin, and its end."""
-        n, m, n_J = self.n, self.n * self.width, len(self.rows)
-        n_G, n_D = n_J + len(self.of_f), len(self.of_bend_y) + len(self.of_bend_q)
-        sizes = [n_J + n, n_LU, n, n, n, 2 * n + 1, 8 * n, 8 * m, m, m, n_G, n_D]
-        return list(accumulate(sizes, initial=0))
-
-
-def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: int) -> IntVector:
-    """Return the plan of a model: what `run` knows of it, and where it works.
-
-    Parameters
-    ----------
-    functions : sequence of int
-        The addresses of field, jacobian, slopes, bend, and those of `compiled.unrolled_lu`; 0 where there is none.
-    loop : int
-        The address of `run`.
-    """
-    m, places = entries, entries.places(len(pattern.col))
-    further = [np.array(e, dtype=np.int64).reshape(-1, 2).T.ravel() for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
-    tables = [*pattern, m.rows, m.cols, *further]
-    ends = np.cumsum([0, *map(len, tables)])
-    head = [loop, MEMORY + places[-1], *functions, m.n, m.n_params, m.width, m.scales_at, *places, *ends]
-    assert len(head) == HEAD
-    return np.concatenate([head, *tables]).astype(np.int64)

@@ -5,15 +5,15 @@ of them are zero. Written are C functions ``void f(double t, double* z, double* 
 
     factor   (g, J) -> L and U of g I - J
     solve    (L and U), x -> the solution in the place of x
-    advance  the numbers of a step (`rosenbrock.Entries.places`), B -> the stage of the sensitivities, in the place of B
+    advance  the numbers of a step (`stiff_plan.Entries.places`), B -> the stage of the sensitivities, in the place of B
 """
 
 from __future__ import annotations
 
 from fmepy.compiled.llvm_code import Program
 from fmepy.compiled.llvm_operations import Part, number
-from fmepy.compiled.rosenbrock import Entries
 from fmepy.compiled.sparse_lu import Pattern
+from fmepy.compiled.stiff_plan import Entries
 
 MOST_OPERATIONS = 1500
 """Of a function that is written out, about: LLVM takes 0.1 ms for each."""

@@ -28,6 +28,7 @@ from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.compiled.sparse_lu import eliminated
+from fmepy.compiled.stiff_plan import Entries, plan_of
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol, symbols
@@ -48,7 +49,7 @@ _MOST_STRETCHES = 64
 
 _WHY = {
     status.STEP_TOO_SMALL: "the step became too small",
-    status.STIFF: "the model is stiff here",
+    status.STIFF: "the model is stiff here, and its Jacobian is too large or cannot be compiled",
     status.NO_RATES: "the rates are not finite",
     status.EXPLODED: "a state runs to infinity",
 }
@@ -416,11 +417,11 @@ def stiff_plan(system: System) -> Any:
     code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
     names = "field", "jacobian", "slopes", "bend", "factor", "solve", "advance"
     functions = [code.address(name) for name in names]
-    plan = rosenbrock.plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
+    plan = plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
     return plan, code
 
 
-def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
+def _stiff_program(system: System) -> tuple[Program, Entries]:
     """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
     import sympy
 
@@ -443,7 +444,7 @@ def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
     write("jacobian", [*(e for _, _, e in F), *moving])
     rows, columns = [i for i, _, _ in F], [j for _, j, _ in F]
     if not names:
-        return program, rosenbrock.Entries(n, rows, columns)
+        return program, Entries(n, rows, columns)
     of_q = _entries(rates, q)
     write("slopes", [e for _, _, e in (*F, *of_q)])
     products = [a * e for e in moving]
@@ -452,7 +453,7 @@ def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
     bends = _entries(products, y), _entries(products, q)
     write("bend", [e for part in bends for _, _, e in part])
     of_f, of_y, of_p = ([(i, j) for i, j, _ in part] for part in (of_q, *bends))
-    return program, rosenbrock.Entries(n, rows, columns, of_f, of_y, of_p, len(names), system.layout.scales.start)
+    return program, Entries(n, rows, columns, of_f, of_y, of_p, len(names), system.layout.scales.start)
 
 
 # --- what is known of the engine
