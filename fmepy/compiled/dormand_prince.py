@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 
 from fmepy.compiled.rosenbrock import (
+    ALWAYS,
     CALM,
     END,
     FASTEST,
@@ -280,7 +281,7 @@ def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, stiff):
     seen = stiff.room
     if is_on(stiff):
         seen[CALM] = seen[CALM] + 1.0 if h * seen[FASTEST] < QUIET else 0.0
-        return seen[CALM] >= QUIET_STEPS
+        return seen[CALM] >= QUIET_STEPS and seen[ALWAYS] == 0.0
     seen[STEPS] += 1.0
     if seen[STEPS] < seen[WAIT] or seen[END] - t < MOST_LEFT * h:
         return False

@@ -25,6 +25,8 @@ class Entries(NamedTuple):
         Rows and columns of further entries, see the module's text.
     n_params, scales_at : int
         Parameters with sensitivities, and where their scales stand in the inputs.
+    algebraic : sequence of int
+        States whose entry in the rates is to be zero.
     """
 
     n: int
@@ -35,6 +37,7 @@ class Entries(NamedTuple):
     of_bend_q: Sequence[tuple[int, int]] = ()
     n_params: int = 0
     scales_at: int = 0
+    algebraic: Sequence[int] = ()
 
     @property
     def width(self) -> int:
@@ -61,8 +64,21 @@ def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: 
     """
     m, places = entries, entries.places(len(pattern.col))
     further = [np.array(e, dtype=np.int64).reshape(-1, 2).T.ravel() for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
-    tables = [*pattern, m.rows, m.cols, *further]
+    mass = np.ones(m.n, dtype=np.int64)
+    mass[list(m.algebraic)] = 0
+    tables = [*pattern, m.rows, m.cols, *further, mass]
     ends = np.cumsum([0, *map(len, tables)])
-    head = [loop, MEMORY + places[-1], *functions, m.n, m.n_params, m.width, m.scales_at, *places, *ends]
+    head = [
+        loop,
+        MEMORY + places[-1],
+        len(m.algebraic),
+        *functions,
+        m.n,
+        m.n_params,
+        m.width,
+        m.scales_at,
+        *places,
+        *ends,
+    ]
     assert len(head) == HEAD
     return np.concatenate([head, *tables]).astype(np.int64)

@@ -1,6 +1,5 @@
 """Algebraic states: closed forms, consistent starts, sensitivities, jumps, higher index, bad input."""
 
-import logging
 import pickle
 
 import numpy as np
@@ -8,7 +7,9 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
+from fmepy.compiled import unrolled_lu
 from fmepy.errors import ModelError, ModelTextError, ParameterError, SimulationError
+from fmepy.models.engines import explicit
 from fmepy.models.running.algebraic import Settled
 
 TIMES = np.linspace(0, 2, 5)
@@ -85,7 +86,7 @@ def test_rows_of_a_solver_are_brought_nearer_to_the_equations_and_lost_ones_are_
         ({}, 1e-5), ({"engine": "scipy"}, 1e-5), ({"method": "Radau"}, 1e-5), ({"method": "RK45"}, 1e-4),
         ({"method": "rk4", "dt": 0.1}, 1e-4), ({"method": "euler", "dt": 0.02}, 2e-2),
         pytest.param({"method": "tr_bdf2"}, 1e-4, marks=COMPILED),
-        pytest.param({"method": "esdirk34"}, 1e-4, marks=COMPILED),
+        pytest.param({"method": "esdirk34"}, 1e-4, marks=COMPILED), ({"engine": "numba"}, 1e-5),
     ],
 )  # fmt: skip
 def test_a_decay_with_an_equilibrium_on_every_engine(words, near):
@@ -113,10 +114,13 @@ def test_functions_say_by_a_mask_which_states_are_algebraic(function, words):
         assert str(model.equations).splitlines()[1] == "0       = -A**2*K + B"
 
 
-def test_robertsons_reaction_as_it_is_written_as_a_dae():
+@pytest.mark.parametrize("engine", ["auto", "numba"])
+def test_robertsons_reaction_as_it_is_written_as_a_dae(engine):
     text = "d(y1)/dt = -k1*y1 + k3*y2*y3\nd(y2)/dt = k1*y1 - k3*y2*y3 - k2*y2**2\n0 = y1 + y2 + y3 - 1"
     parms = {"k1": 0.04, "k2": 3e7, "k3": 1e4}
-    model = fme.OdeModel(text, state={"y1": 1, "y2": 0, "y3": 0.5}, parms=parms, times=[0, 0.4, 40, 4000], rtol=1e-8)
+    model = fme.OdeModel(
+        text, state={"y1": 1, "y2": 0, "y3": 0.5}, parms=parms, times=[0, 0.4, 40, 4000], rtol=1e-8, engine=engine
+    )
     expected = [[0.985172, 3.3864e-5, 0.0147940], [0.715827, 9.1855e-6, 0.284164], [0.183202, 8.942e-7, 0.816797]]
     np.testing.assert_allclose(model()[["y1", "y2", "y3"]][1:], expected, rtol=1e-4)  # Hindmarsh (1980)
     assert_agree(*differences(model, ["k1", "k3"]), 1e-3)
@@ -130,10 +134,13 @@ d(T)/dt = k*E
 """
 
 
-def test_the_ph_of_an_acid_that_is_set_free():
+@pytest.mark.parametrize("engine", ["auto", "numba"])
+def test_the_ph_of_an_acid_that_is_set_free(engine):
     parms = {"k": 0.3, "Ka": 1.8e-5, "Kw": 1e-14, "Na": 0.05}
     start = {"E": 0.1, "T": 1e-3, "Ac": 1e-4, "H": 1e-4}  # far: the solution is basic
-    model = fme.OdeModel(ACID, state=start, parms=parms, times=np.linspace(0, 10, 11), outputs={"pH": "-log10(H)"})
+    model = fme.OdeModel(
+        ACID, state=start, parms=parms, times=np.linspace(0, 10, 11), outputs={"pH": "-log10(H)"}, engine=engine
+    )
     out = model()
     assert (out["H"] > 0).all()
     assert out["pH"][0] == pytest.approx(14 + np.log10(0.049), abs=1e-6)
@@ -168,7 +175,7 @@ def circuit():
     )
 
 
-@pytest.mark.parametrize("words", [{}, {"engine": "scipy"}, {"method": "rk4", "dt": 0.02}])
+@pytest.mark.parametrize("words", [{}, {"engine": "scipy"}, {"engine": "numba"}, {"method": "rk4", "dt": 0.02}])
 def test_a_rectifier_jumps_with_its_source_and_with_events(circuit, words):
     """Kirchhoff's laws hold in every row, before the jump of its time; sensitivities jump with the states."""
     model = circuit.replace(**words)
@@ -200,7 +207,7 @@ d(A)/dt = -k*A + where(B > 1, 0.2, 0)
 """
 
 
-@pytest.mark.parametrize("engine", [pytest.param("diffsol", marks=COMPILED), "scipy"])
+@pytest.mark.parametrize("engine", [pytest.param("diffsol", marks=COMPILED), "scipy", "numba"])
 def test_one_switch_may_throw_another_by_a_jump_of_an_algebraic_state(engine):
     model = fme.OdeModel(SWITCHED, state=START, times=np.linspace(0, 4, 17), parms={**PARMS, "s": 0.5}, engine=engine)
     out = model()
@@ -220,7 +227,7 @@ def test_a_condition_on_time_in_a_constraint():
     np.testing.assert_allclose(model()["I"], I, atol=1e-5)
 
 
-@pytest.mark.parametrize("words", [{}, {"engine": "scipy"}, {"method": "rk4", "dt": 0.1}])
+@pytest.mark.parametrize("words", [{}, {"engine": "scipy"}, {"engine": "numba"}, {"method": "rk4", "dt": 0.1}])
 @pytest.mark.parametrize("guess", [2, -2])
 def test_the_guess_says_which_branch_a_run_stays_on(words, guess):
     out = fme.OdeModel("d(A)/dt = -A\n0 = B**2 - A", state={"A": 1, "B": guess}, times=[0, 1, 2, 3], **words)()
@@ -282,11 +289,30 @@ def test_copies_and_pickles(model):
     assert masked()["B"][0] == pytest.approx(3.0, rel=1e-12)
 
 
-def test_many_runs_take_an_engine_that_can(model, caplog):
-    with caplog.at_level(logging.INFO, "fmepy"):
-        bound = model.bind(runs=100_000)
-    assert bound.engine == model.engine
-    assert "algebraic" in caplog.text
+def test_many_runs_take_the_engine_of_many_runs(model):
+    bound = model.bind(runs=100_000)
+    assert bound.engine == "numba"
+    np.testing.assert_allclose(bound.simulate_many(np.array([[0.5, 2.0]] * 2))[0][1], closed_form(TIMES)[0], atol=1e-5)
+    assert bound.retries == 0
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_equations_may_stand_in_any_order_and_their_sensitivities_are_exact(monkeypatch, tables):
+    """The compiled engine puts each at the place of a state that stands in it."""
+    if tables:
+        monkeypatch.setattr(unrolled_lu, "MOST_OPERATIONS", 0)
+    explicit._functions.cache_clear()
+    explicit.stiff_plan.cache_clear()
+    options = {"state": {"A": 1, "B": 0.1, "C": 0}, "parms": PARMS, "times": TIMES, "rtol": 1e-8, "atol": 1e-10}
+    Y, S = closed_form(TIMES)
+    for text in ("0 = C - K*A**2\n0 = B - 3*A", "0 = B - 3*A\n0 = C - K*A**2"):
+        bound = fme.OdeModel(f"d(A)/dt = -k*A\n{text}", **options, engine="numba").bind()
+        Z, R = bound.sensitivities(bound.theta0)
+        np.testing.assert_allclose(Z, np.c_[Y[:, 0], 3 * Y[:, 0], Y[:, 1]], atol=1e-7)
+        np.testing.assert_allclose(R, np.stack([S[:, 0], 3 * S[:, 0], S[:, 1]], 1), atol=1e-6)
+        assert bound.retries == 0
+    explicit._functions.cache_clear()
+    explicit.stiff_plan.cache_clear()
 
 
 def test_a_steady_state_takes_it_as_one_more_equation():
@@ -350,8 +376,6 @@ def test_bad_words():
         fme.OdeModel(named, algebraic=["B"], events=[{"var": "B", "time": 1, "value": 1}], **words)
     with pytest.raises(ModelTextError, match=r"'0 = \.\.\.' is an algebraic equation beside differential"):
         fme.DifferenceModel("next(A) = A\n0 = B - A", state=START, times=[0, 1])
-    with pytest.raises(ModelError, match="numba: its steps are explicit, and the model has algebraic states"):
-        fme.OdeModel(named, algebraic=["B"], engine="numba", **words)
 
 
 @COMPILED

@@ -38,7 +38,7 @@ from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.root_events import Root
 from fmepy.models.running.switches import all_as_choices, as_choices
-from fmepy.models.running.system import System, along, build_system, scales_of
+from fmepy.models.running.system import System, along, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 MOST_STEPS = 100_000
@@ -315,6 +315,8 @@ def _functions(system: System) -> Functions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
     stiff = None if system.delays else _Stiff(system)
+    if system.algebraic and (stiff is None or stiff() is None):
+        raise SimulationError(f"the model has algebraic states, and {_WHY[status.STIFF].partition('and ')[2]}")
     return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=stiff)
 
 
@@ -432,7 +434,7 @@ def _stiff_program(system: System) -> tuple[Program, Entries]:
     where: dict[Any, Place] = {system.time: "t", a: ("z", 2 * n)}
     where |= {s: ("z", i) for i, s in enumerate([*y, *k])}
     where |= {s: ("q", i) for i, s in enumerate(system.inputs)}
-    rates = system.model_rates
+    rates = _matched(system)
     F = _entries(rates, y)
     moving = [derivative(e, system.time) for e in rates]
     program = Program(["t"], ["z", "q", "out"])
@@ -444,7 +446,7 @@ def _stiff_program(system: System) -> tuple[Program, Entries]:
     write("jacobian", [*(e for _, _, e in F), *moving])
     rows, columns = [i for i, _, _ in F], [j for _, j, _ in F]
     if not names:
-        return program, Entries(n, rows, columns)
+        return program, Entries(n, rows, columns, algebraic=system.algebraic)
     of_q = _entries(rates, q)
     write("slopes", [e for _, _, e in (*F, *of_q)])
     products = [a * e for e in moving]
@@ -453,15 +455,31 @@ def _stiff_program(system: System) -> tuple[Program, Entries]:
     bends = _entries(products, y), _entries(products, q)
     write("bend", [e for part in bends for _, _, e in part])
     of_f, of_y, of_p = ([(i, j) for i, j, _ in part] for part in (of_q, *bends))
-    return program, Entries(n, rows, columns, of_f, of_y, of_p, len(names), system.layout.scales.start)
+    at = system.layout.scales.start
+    return program, Entries(n, rows, columns, of_f, of_y, of_p, len(names), at, system.algebraic)
+
+
+def _matched(system: System) -> tuple[Any, ...]:
+    """Return the rates, every algebraic equation at the place of a state that stands in it: a pivot must be there."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    rates, places = list(system.model_rates), system.algebraic
+    if places:
+        has = [[system.z[j] in system.model_rates[i].free_symbols for j in places] for i in places]
+        for column, row in enumerate(maximum_bipartite_matching(csr_array(np.array(has)), perm_type="row")):
+            if row < 0:  # of an index above one, which is told at the door
+                raise NotWritableError("equation without an algebraic state of its own")
+            rates[places[column]] = system.model_rates[places[row]]
+    return tuple(rates)
 
 
 # --- what is known of the engine
 
 
 def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
-    if equations.algebraic:
-        return "its steps are explicit, and the model has algebraic states"
+    if equations.algebraic and (len(equations.states) > MOST_STIFF_STATES or delays_of(equations)):
+        return "its method for algebraic states has no delays, and at most 1000 states"
     try:
         _program(build_system(equations, (), True, roots=roots))
     except NotWritableError as error:
@@ -482,5 +500,6 @@ ENGINE = Engine(
     needs_equations=True,
     refuses=_refuses,
     watches_switches=True,
-    heirs=("diffsol",),  # for what turns out stiff
+    heirs=("diffsol",),
+    has_mass=("dopri5",),
 )
