@@ -147,8 +147,8 @@ class OdeModel(DynamicModel):
     them at every time, at the start too, where w is solved for from the guess in `state`, and again after events and
     jumps of forcings. The model must be of index one: dg/dw regular, so that g can be solved for w (Hairer and Wanner
     1996, section VI.1). Models of higher index, such as a pendulum whose equation is that of its length, are refused.
-    "diffsol" and "numba" solve both kinds of equation together; with scipy's solvers and fixed steps the rates are those of the
-    x alone, and w is solved for in each of their evaluations. Sensitivities are exact as of any equations.
+    "diffsol" and "numba" solve both kinds of equation together; with scipy's solvers and fixed steps the rates are
+    those of the x alone, and w is solved for in each of their evaluations. Sensitivities are exact as of any equations.
 
     Jumps of time in equations (``t % 1 < 0.1``, ``floor(t)``, ``t > lag``) are stops of the adaptive solvers. With
     "euler" and "rk4" a step goes across such a jump, and a stage at its end sees what holds from there on, which is an

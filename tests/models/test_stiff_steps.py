@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 
 from fmepy.compiled import rosenbrock, unrolled_lu
 from fmepy.compiled.c_loops import address, c_loop, checked_loop
-from fmepy.models.engines.explicit import stiff_plan
+from fmepy.models.engines.stiff import stiff_plan
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.system import build_system
 

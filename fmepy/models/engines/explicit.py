@@ -19,21 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled import rosenbrock, status, unrolled_lu
-from fmepy.compiled.c_loops import c_loop
+from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delay_runs import DelayedRuns, Delays
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOfCourses, Solver, Stretch
 from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
-from fmepy.compiled.sparse_lu import eliminated
-from fmepy.compiled.stiff_plan import Entries, plan_of
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol, symbols
 from fmepy.models.definition.definition import Definition
+from fmepy.models.engines import stiff
 from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.engines.stiff import Entry, StiffCode, entries_of
 from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.root_events import Root
@@ -43,8 +42,6 @@ from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 MOST_STEPS = 100_000
 """Steps of one segment, rejected ones included, before a run is given back."""
-MOST_STIFF_STATES = 1000
-"""States of a model whose Jacobian is worth compiling entry by entry: it takes seconds from here on."""
 _MOST_STRETCHES = 64
 
 _WHY = {
@@ -314,10 +311,10 @@ def _delay_failure(
 def _functions(system: System) -> Functions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
-    stiff = None if system.delays else _Stiff(system)
-    if system.algebraic and (stiff is None or stiff() is None):
+    jacobian = None if system.delays else StiffCode(system)
+    if system.algebraic and (jacobian is None or jacobian() is None):
         raise SimulationError(f"the model has algebraic states, and {_WHY[status.STIFF].partition('and ')[2]}")
-    return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=stiff)
+    return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=jacobian)
 
 
 @lru_cache(maxsize=64)
@@ -339,9 +336,9 @@ def _program(system: System) -> str:
     where |= {s: ("z", i) for i, s in enumerate(system.z[:n])}
     where |= {s: ("q", i) for i, s in enumerate([*system.inputs, *offsets])}
     rates = system.model_rates
-    F = _entries(rates, system.z[:n]) if system.names else []
-    G = _entries(rates, list(system.lags.values())) if system.names else []
-    D = _entries(rates, [symbol(k) for k in system.names])
+    F = entries_of(rates, system.z[:n]) if system.names else []
+    G = entries_of(rates, list(system.lags.values())) if system.names else []
+    D = entries_of(rates, [symbol(k) for k in system.names])
 
     def sensitivities(part: Written) -> None:
         if system.names:
@@ -355,18 +352,7 @@ def _program(system: System) -> str:
     return program.text()
 
 
-_Entry = tuple[int, int, Any]
-
-
-def _entries(expressions: Sequence[Any], symbols: Sequence[Any]) -> list[_Entry]:
-    """Return (row, column, expression) of the derivatives that are not zero."""
-    used = [e.free_symbols for e in expressions]
-    pairs = [(i, j) for i, has in enumerate(used) for j, s in enumerate(symbols) if s in has]
-    found = [(i, j, derivative(expressions[i], symbols[j])) for i, j in pairs]
-    return [entry for entry in found if entry[2] != 0]
-
-
-def _add_sensitivities(part: Written, system: System, F: list[_Entry], G: list[_Entry], D: list[_Entry]) -> None:
+def _add_sensitivities(part: Written, system: System, F: list[Entry], G: list[Entry], D: list[Entry]) -> None:
     """Add the loop over the parameters, s_j' = F s_j + G l_j + k_j D_j; block b of z and out holds s_j.
 
     G and l_j belong to the lagged values, see `compiled.delay_loop`.
@@ -390,95 +376,11 @@ def _add_sensitivities(part: Written, system: System, F: list[_Entry], G: list[_
         part.add(source, "out", n * (1 + j) + i)
 
 
-# --- its Jacobian, for the stiff method
-
-
-class _Stiff:
-    """What the stiff method knows of a system, compiled when a run first asks for it; `made` when it was."""
-
-    def __init__(self, system: System) -> None:
-        self._system, self.made = system, None
-
-    def __call__(self) -> Any:
-        if self.made is None:
-            self.made = stiff_plan(self._system)
-        return self.made
-
-
-@lru_cache(maxsize=64)
-def stiff_plan(system: System) -> Any:
-    """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it."""
-    if system.n_states > MOST_STIFF_STATES:
-        return None
-    try:
-        program, entries = _stiff_program(system)
-        pattern = eliminated(entries.n, entries.rows, entries.cols)
-    except (NotWritableError, MemoryError):
-        return None
-    unrolled_lu.write(program, pattern, entries)
-    code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
-    names = "field", "jacobian", "slopes", "bend", "factor", "solve", "advance"
-    functions = [code.address(name) for name in names]
-    plan = plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
-    return plan, code
-
-
-def _stiff_program(system: System) -> tuple[Program, Entries]:
-    """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
-    import sympy
-
-    n, names = system.n_states, system.names
-    y, q = list(system.z[:n]), [symbol(k) for k in names]
-    k = [sympy.Symbol(f"stage of {i}", real=True) for i in range(n)]
-    a = sympy.Symbol("weight of the stage", real=True)
-    where: dict[Any, Place] = {system.time: "t", a: ("z", 2 * n)}
-    where |= {s: ("z", i) for i, s in enumerate([*y, *k])}
-    where |= {s: ("q", i) for i, s in enumerate(system.inputs)}
-    rates = _matched(system)
-    F = _entries(rates, y)
-    moving = [derivative(e, system.time) for e in rates]
-    program = Program(["t"], ["z", "q", "out"])
-
-    def write(name: str, expressions: Sequence[Any]) -> None:
-        program.function(name, [("out", i, e) for i, e in enumerate(expressions)], where)
-
-    write("field", rates)
-    write("jacobian", [*(e for _, _, e in F), *moving])
-    rows, columns = [i for i, _, _ in F], [j for _, j, _ in F]
-    if not names:
-        return program, Entries(n, rows, columns, algebraic=system.algebraic)
-    of_q = _entries(rates, q)
-    write("slopes", [e for _, _, e in (*F, *of_q)])
-    products = [a * e for e in moving]
-    for i, j, e in F:
-        products[i] += e * k[j]
-    bends = _entries(products, y), _entries(products, q)
-    write("bend", [e for part in bends for _, _, e in part])
-    of_f, of_y, of_p = ([(i, j) for i, j, _ in part] for part in (of_q, *bends))
-    at = system.layout.scales.start
-    return program, Entries(n, rows, columns, of_f, of_y, of_p, len(names), at, system.algebraic)
-
-
-def _matched(system: System) -> tuple[Any, ...]:
-    """Return the rates, every algebraic equation at the place of a state that stands in it: a pivot must be there."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_bipartite_matching
-
-    rates, places = list(system.model_rates), system.algebraic
-    if places:
-        has = [[system.z[j] in system.model_rates[i].free_symbols for j in places] for i in places]
-        for column, row in enumerate(maximum_bipartite_matching(csr_array(np.array(has)), perm_type="row")):
-            if row < 0:  # of an index above one, which is told at the door
-                raise NotWritableError("equation without an algebraic state of its own")
-            rates[places[column]] = system.model_rates[places[row]]
-    return tuple(rates)
-
-
 # --- what is known of the engine
 
 
 def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
-    if equations.algebraic and (len(equations.states) > MOST_STIFF_STATES or delays_of(equations)):
+    if equations.algebraic and (len(equations.states) > stiff.MOST_STIFF_STATES or delays_of(equations)):
         return "its method for algebraic states has no delays, and at most 1000 states"
     try:
         _program(build_system(equations, (), True, roots=roots))
