@@ -28,6 +28,7 @@ import math
 
 from fmepy.compiled.crossings import NEVER, bisected, first_crossing, has_crossed
 from fmepy.compiled.rosenbrock import (
+    ALWAYS,
     CALM,
     END,
     FASTEST,
@@ -259,7 +260,7 @@ def _should_change(rates, model, t, h, y, n, rtol, atol, arg, k, stiff):
     seen = stiff.room
     if is_on(stiff):
         seen[CALM] = seen[CALM] + 1.0 if h * seen[FASTEST] < QUIET else 0.0
-        return seen[CALM] >= QUIET_STEPS
+        return seen[CALM] >= QUIET_STEPS and seen[ALWAYS] == 0.0
     seen[STEPS] += 1.0
     if seen[STEPS] < seen[WAIT] or seen[END] - t < MOST_LEFT * h:
         return False

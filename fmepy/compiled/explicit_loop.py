@@ -12,7 +12,7 @@ import math
 
 from fmepy.compiled.dormand_prince import LOOK, drive
 from fmepy.compiled.kernels import call, doubles, integers, new
-from fmepy.compiled.rosenbrock import END, MEMORY, WAIT, Stiff, is_on
+from fmepy.compiled.rosenbrock import ALWAYS, END, IS_KNOWN, IS_STIFF, MEMORY, WAIT, Stiff, is_on
 from fmepy.compiled.status import DONE, HEAD, NO_VALUE, NOT_FINITE, SEEN, WORK
 
 
@@ -83,12 +83,15 @@ def _runs(watcher, course, stretches, changes, numbers, n_runs, inputs, work, se
     n_blocks = n // n_states
     V = doubles(values, n + n_parameters + n_forced + together * n_blocks)
     of_these = V[n + n_parameters + n_forced :].reshape((together, n_blocks))
-    plan = integers(head[19], 2)
+    plan = integers(head[19], 3)
     stiff = Stiff(plan[0], head[19], new(plan[1]))
     for r in range(n_runs):
         for i in range(MEMORY):
             stiff.room[i] = 0.0
         stiff.room[WAIT] = LOOK
+        if plan[2] > 0:  # algebraic states have no rates
+            stiff.room[IS_STIFF] = stiff.room[ALWAYS] = 1.0
+            stiff.room[IS_KNOWN] = -1.0
         if n_stretches > 0:
             stiff.room[END] = F[times + n_times - 1]
         status, reached, row, first = DONE, start, n_at_start, r * n_rows

@@ -20,7 +20,7 @@ _WORTH_THREADS = 5000
 """Numbers of the rows of all runs from which on threads gain more time than they take."""
 CHANGES = {"replace": 0, "add": 1, "multiply": 2}
 """How a change at the end of a stretch changes a state, as the compiled loop knows it."""
-_NO_PLAN = np.array([0, MEMORY], dtype=np.int64)
+_NO_PLAN = np.array([0, MEMORY, 0], dtype=np.int64)
 """What a run knows of the stiff method before there is one."""
 _LEARNING = threading.Lock()
 
@@ -43,7 +43,7 @@ class Functions:
     changes : tuple of int
         Values of changes, each with its slope along every further block of z; behind the inputs stand what is given.
     stiff : callable, optional
-        Returns the plan of the stiff method (`rosenbrock.plan_of`) when a run first needs it, and what must live as
+        Returns the plan of the stiff method (`stiff_plan.plan_of`) when a run first needs it, and what must live as
         long; None if there is none. Its attribute `made` is what it has returned.
     """
 

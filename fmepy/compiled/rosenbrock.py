@@ -1,9 +1,9 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
 """Rodas5P, the one stiff method of the engine: a Rosenbrock method of orders 5 and 4 with eight stages.
 
-One step from (t, y) of size h, with W = I/(h gamma) - J, J = df/dy and f_t = df/dt at (t, y)::
+One step of M y' = f(t, y) from (t, y) of size h, with W = M/(h gamma) - J, J = df/dy and f_t = df/dt at (t, y)::
 
-    W U_s = f(t + c_s h, Y_s) + (1/h) sum_j C_sj U_j + h d_s f_t      Y_s = y + sum_j A_sj U_j,   s = 0, ..., 7
+    W U_s = f(t + c_s h, Y_s) + (M/h) sum_j C_sj U_j + h d_s f_t      Y_s = y + sum_j A_sj U_j,   s = 0, ..., 7
     y_new = Y_7 + U_7                                                 error = U_7
 
 and between t and t + h, with K_r = sum_s H_rs U_s, the solution is y + x (y_new - y + (1 - x)(K_0 + x (K_1 + x K_2))).
@@ -12,7 +12,7 @@ It is stiffly accurate and has no history, so nothing is lost where a run begins
 Sensitivities are the derivative of the step as it is, at fixed h, with the same factors of W. For the parameter q, S =
 dy/dq::
 
-    W dU_s = J(Y_s) dY_s + f_q(Y_s) + (1/h) sum_j C_sj dU_j + (d/dy (J k + h d_s f_t)) S + d/dq (J k + h d_s f_t)
+    W dU_s = J(Y_s) dY_s + f_q(Y_s) + (M/h) sum_j C_sj dU_j + (d/dy (J k + h d_s f_t)) S + d/dq (J k + h d_s f_t)
 
 at k = U_s: the matrix in brackets, of second derivatives, is one for all parameters.
 
@@ -23,7 +23,8 @@ The model comes as C functions ``void f(double t, double* z, double* inputs, dou
     slopes     those of J, and behind them those of df/dq
     bend       z = [y, k, a] -> the entries of d/dy (J k + a f_t), and behind them those of d/dq
 
-`run` is compiled once for all models; what it knows of one is the plan, an array of whole numbers (`plan_of`).
+`run` is compiled once for all models; what it knows of one is the plan, an array of whole numbers, see
+`compiled.stiff_plan`.
 
 References
 ----------
@@ -34,15 +35,10 @@ Hairer, E. and Wanner, G. (1996). Solving Ordinary Differential Equations II, 2n
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from fmepy.compiled.kernels import call, doubles, integers
 from fmepy.compiled.sparse_lu import Pattern, add_row, factor, misfit, solve, solve_all
-from fmepy.types import IntVector
 
 GAMMA = 0.21193756319429014
 C2, C3, C4, C5 = 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664
@@ -56,12 +52,12 @@ LENIENCE = 0.1
 
 STEP, POLYNOMIAL = 0, 1
 """What `run` is asked for."""
-T, H, UNTIL, RTOL, IS_KNOWN, FASTEST, IS_STIFF, STEPS, WAIT, CALM, END = range(11)
+T, H, UNTIL, RTOL, IS_KNOWN, FASTEST, IS_STIFF, ALWAYS, STEPS, WAIT, CALM, END = range(12)
 """In the room: the step wanted; whether J is that of its beginning (1; -1: no powers of J are known either); its
 largest |lambda|; what the driver remembers."""
-MEMORY = 11
-HEAD = 38
-"""Numbers at the head of a plan; its first two are the address of `run` and the size of the room."""
+MEMORY = 12
+HEAD = 40
+"""Numbers at the head of a plan: the address of `run`, the size of the room, whether runs keep to this method, ..."""
 
 
 class Stiff(NamedTuple):
@@ -100,6 +96,8 @@ class Space(NamedTuple):
         Entries of the Jacobian, then df/dt.
     rows, cols : ndarray
         Where the entries are.
+    mass : ndarray of int, shape (n,)
+        The diagonal of M: 1, or 0 of an algebraic state, whose entry in f is to be zero.
     of_f, of_bend_y, of_bend_q : ndarray, shape (2, n_entries)
         Rows and columns of the entries of df/dq, and of the two parts of `bend`.
     LU, b, rest, v : ndarray
@@ -127,6 +125,7 @@ class Space(NamedTuple):
     J: Any
     rows: Any
     cols: Any
+    mass: Any
     of_f: Any
     of_bend_y: Any
     of_bend_q: Any
@@ -151,16 +150,17 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
     cannot be taken the error is NaN.
     """
     head = integers(plan, HEAD)
-    n, n_params, width, scales = head[9], head[10], head[11], head[12]
-    at, of, n_z = head[13:], head[26:], n * (1 + n_params)
-    A, q = integers(plan + 8 * HEAD, of[11]), doubles(inputs, scales + n_params)
+    n, n_params, width, scales = head[10], head[11], head[12], head[13]
+    at, of, n_z = head[14:], head[27:], n * (1 + n_params)
+    A, q = integers(plan + 8 * HEAD, of[12]), doubles(inputs, scales + n_params)
     M, R = doubles(room, MEMORY), doubles(room + 8 * MEMORY, at[12])
     pattern = Pattern(
         A[: of[1]], A[of[1] : of[2]], A[of[2] : of[3]], A[of[3] : of[4]], A[of[4] : of[5]], A[of[5] : of[6]]
     )
     w = Space(
-        head[2], head[3], head[4], head[5], head[6], head[7], head[8], q, q[scales:], R,
-        R[: at[1]], A[of[6] : of[7]], A[of[7] : of[8]], A[of[8] : of[9]].reshape((2, (of[9] - of[8]) // 2)),
+        head[3], head[4], head[5], head[6], head[7], head[8], head[9], q, q[scales:], R,
+        R[: at[1]], A[of[6] : of[7]], A[of[7] : of[8]], A[of[11] : of[12]],
+        A[of[8] : of[9]].reshape((2, (of[9] - of[8]) // 2)),
         A[of[9] : of[10]].reshape((2, (of[10] - of[9]) // 2)), A[of[10] : of[11]].reshape((2, (of[11] - of[10]) // 2)),
         R[at[1] : at[2]], R[at[2] : at[3]], R[at[3] : at[4]], R[at[4] : at[5]], R[at[5] : at[6]],
         R[at[6] : at[7]].reshape((8, n)), R[at[7] : at[8]].reshape((8, n * width)),
@@ -175,7 +175,7 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
             C[0, 0] = math.nan
     else:
         _polynomial(w, n, n_params, Y, Y_new, C)
-        _set_error_inside(M, w, pattern, n, Y, C, k[1], k[2])
+        _set_error_inside(M, w, pattern, n, n_params, Y, C, k[1], k[2])
 
 
 def _begin(M, w, n, y):
@@ -209,7 +209,7 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
     if w.factor != 0:
         call(w.factor, g, J, J, w.LU)
     else:
-        factor(g, J, pattern, w.LU, w.rest)
+        factor(g, w.mass, J, pattern, w.LU, w.rest)
     for s in range(8):
         at, d = M[UNTIL] if s > 4 else t + h * _time(s), h * _weight(s)
         _argument(s, y, U, x)
@@ -218,7 +218,11 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
                 U[0, i] = f[i]
         else:
             call(w.field, at, x, w.inputs, U[s])
+            for i in range(n):
+                w.rest[i] = U[s, i]
             _add_stages(s, inverse, U, U[s])
+            for i in range(n):
+                U[s, i] = U[s, i] if w.mass[i] != 0 else w.rest[i]
         for i in range(n):
             U[s, i] += d * f_t[i]
         if s == 0:
@@ -228,7 +232,7 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
         if s == 0:
             for i in range(n):
                 C[2, i] = g * MOST_OFF / MOST_MISFIT * (atol[i] + M[RTOL] * abs(y[i]))
-            if misfit(g, J, w.rows, w.cols, U[0], w.b, w.rest, C[2]) > MOST_MISFIT:
+            if misfit(g, w.mass, J, w.rows, w.cols, U[0], w.b, w.rest, C[2]) > MOST_MISFIT:
                 return False
         if n_params > 0:
             _argument(s, S, V, X)
@@ -258,15 +262,24 @@ def _solve(w, pattern, x):
 
 def _stage_of_sensitivities(s, t, at, inverse, d, w, pattern, x, B):
     """Set B to dU_s, for every parameter; w.X is the derivative of the stage's argument x."""
-    n, n_J, n_by = B.shape[0], len(w.rows), w.of_bend_y.shape[1]
+    n = B.shape[0]
     for i in range(n):
         w.point[n + i] = w.U[s, i]
         for p in range(B.shape[1]):
             B[i, p] = 0.0
     w.point[2 * n] = d
     _add_stages(s, inverse, w.V, w.V[s])
+    for i in range(n):
+        for p in range(B.shape[1]):
+            B[i, p] = B[i, p] if w.mass[i] != 0 else 0.0
     call(w.slopes, at, x, w.inputs, w.G)
     call(w.bend, t, w.point, w.inputs, w.D)
+    _advance(w, pattern, B)
+
+
+def _advance(w, pattern, B):
+    """Replace B by the solution of W x = B + J X + df/dq + D S + ..., the entries of J and the others being G and D."""
+    n_J, n_by = len(w.rows), w.of_bend_y.shape[1]
     if w.advance != 0:
         call(w.advance, 0.0, w.numbers, w.inputs, B)
         return
@@ -433,72 +446,30 @@ def _polynomial(w, n, n_params, y, y_new, c):
         _combine(w.V, p, width, c[1, a:b], c[2, a:b], c[3, a:b])
 
 
-def _set_error_inside(M, w, pattern, n, y, c, error, x):
-    """Set error to that of the polynomial of the states, about, in the middle of the step; x is room.
+def _set_error_inside(M, w, pattern, n, n_params, y, c, error, x):
+    """Set error to that of the polynomial, about, in the middle of the step; x is room.
 
     What is stiff ends a step right however long it was, and the error there says nothing of what lies between: the
     slope of the polynomial there, less the rates there, does, by the equations of a stage.
     """
-    for i in range(n):
+    middle = M[T] + 0.5 * M[H]
+    for i in range(len(y)):
         x[i] = y[i] + 0.5 * (c[0, i] + 0.5 * (c[1, i] + 0.5 * (c[2, i] + 0.5 * c[3, i])))
-    for i in range(len(error)):
-        error[i] = 0.0
-    call(w.field, M[T] + 0.5 * M[H], x, w.inputs, error)
+        error[i] = (c[0, i] + 0.25 * c[2, i]) / M[H] if w.mass[i % n] != 0 else 0.0
+    call(w.field, middle, x, w.inputs, w.b)
     for i in range(n):
-        error[i] -= (c[0, i] + 0.25 * c[2, i]) / M[H]
+        error[i] -= w.b[i]
     _solve(w, pattern, error[:n])
-
-
-class Entries(NamedTuple):
-    """What a plan says of a model.
-
-    Attributes
-    ----------
-    n : int
-    rows, cols : sequence of int
-        Of the entries of J, as `jacobian` writes them.
-    of_f, of_bend_y, of_bend_q : sequence of (int, int)
-        Rows and columns of further entries, see the module's text.
-    n_params, scales_at : int
-        Parameters with sensitivities, and where their scales stand in the inputs.
-    """
-
-    n: int
-    rows: Sequence[int]
-    cols: Sequence[int]
-    of_f: Sequence[tuple[int, int]] = ()
-    of_bend_y: Sequence[tuple[int, int]] = ()
-    of_bend_q: Sequence[tuple[int, int]] = ()
-    n_params: int = 0
-    scales_at: int = 0
-
-    @property
-    def width(self) -> int:
-        """Numbers in a row of sensitivities."""
-        return 2 * ((self.n_params + 1) // 2)
-
-    def places(self, n_LU: int) -> list[int]:
-        """Return where in the room behind its memory J, LU, b, rest, v, point, U, V, S, X, G, D begin, and its end."""
-        n, m, n_J = self.n, self.n * self.width, len(self.rows)
-        n_G, n_D = n_J + len(self.of_f), len(self.of_bend_y) + len(self.of_bend_q)
-        sizes = [n_J + n, n_LU, n, n, n, 2 * n + 1, 8 * n, 8 * m, m, m, n_G, n_D]
-        return list(accumulate(sizes, initial=0))
-
-
-def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: int) -> IntVector:
-    """Return the plan of a model: what `run` knows of it, and where it works.
-
-    Parameters
-    ----------
-    functions : sequence of int
-        The addresses of field, jacobian, slopes, bend, and those of `compiled.unrolled_lu`; 0 where there is none.
-    loop : int
-        The address of `run`.
-    """
-    m, places = entries, entries.places(len(pattern.col))
-    further = [np.array(e, dtype=np.int64).reshape(-1, 2).T.ravel() for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
-    tables = [*pattern, m.rows, m.cols, *further]
-    ends = np.cumsum([0, *map(len, tables)])
-    head = [loop, MEMORY + places[-1], *functions, m.n, m.n_params, m.width, m.scales_at, *places, *ends]
-    assert len(head) == HEAD
-    return np.concatenate([head, *tables]).astype(np.int64)
+    if n_params == 0:
+        return
+    B = w.V[0].reshape((n, w.S.shape[1]))
+    for i in range(n):
+        for p in range(n_params):
+            w.X[i, p], B[i, p] = x[(1 + p) * n + i], -error[(1 + p) * n + i]
+    for e in range(len(w.D)):
+        w.D[e] = 0.0
+    call(w.slopes, middle, x, w.inputs, w.G)
+    _advance(w, pattern, B)
+    for i in range(n):
+        for p in range(n_params):
+            error[(1 + p) * n + i] = B[i, p]

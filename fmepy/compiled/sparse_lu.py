@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""Sparse matrices W = g I - J of one pattern, factored L U = W again and again.
+"""Sparse matrices W = g M - J of one pattern, M a diagonal of zeros and ones, factored L U = W again and again.
 
 Beforehand, in Python, the order of the pivots is chosen on the diagonal (Markowitz: the fewest multiplications next,
 of equals the first, so that a band stays one), and with it the entries of L and U. The kernels then run over tables,
@@ -121,15 +121,19 @@ def _chosen(n: int, rows: Sequence[int], cols: Sequence[int]) -> tuple[list[int]
 # --- kernels
 
 
-def factor(g, J, pattern, LU, row):
-    """Set LU to the factors of g I - J; `row` is room for one. What cannot be divided comes as NaN or infinite."""
+def factor(g, mass, J, pattern, LU, row):
+    """Set LU to the factors of g M - J, M being a diagonal, `mass`; `row` is room for one.
+
+    What cannot be divided comes as NaN or infinite.
+    """
     for e in range(len(LU)):
         LU[e] = 0.0
     for e in range(len(J)):
         LU[pattern.place[e]] = -J[e]
     for k in range(len(row)):
         begin, pivot, end = pattern.low[k], pattern.diag[k], pattern.low[k + 1]
-        LU[pivot] += g
+        if mass[pattern.order[k]] != 0:
+            LU[pivot] += g
         if begin < pivot:
             for e in range(begin, end):
                 row[pattern.col[e]] = LU[e]
@@ -187,16 +191,17 @@ def add_row(A, i, factor, B, j):
         A[i, p], A[i, p + 1] = a, b
 
 
-def misfit(g, J, rows, cols, x, b, rest, size):
-    """Return how far x is from fulfilling (g I - J) x = b, as the change of an entry of W or b that would do.
+def misfit(g, mass, J, rows, cols, x, b, rest, size):
+    """Return how far x is from fulfilling (g M - J) x = b, as the change of an entry of W or b that would do.
 
     It is relative to the entry (Oettli and Prager), so that units do not matter; rest is room, shape (n,), and size
     comes as what else makes a rest small: where large terms cancel to nearly nothing, nothing else would do.
     """
     n, worst = len(x), 0.0
     for i in range(n):
-        rest[i] = b[i] - g * x[i]
-        size[i] += abs(b[i]) + abs(g * x[i])
+        term = g * x[i] if mass[i] != 0 else 0.0
+        rest[i] = b[i] - term
+        size[i] += abs(b[i]) + abs(term)
     for e in range(len(J)):
         term = J[e] * x[cols[e]]
         rest[rows[e]] += term

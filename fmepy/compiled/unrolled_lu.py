@@ -3,17 +3,17 @@
 What a table and its loop find out again at every step is known when the code is written: which entries meet, and which
 of them are zero. Written are C functions ``void f(double t, double* z, double* inputs, double* out)``:
 
-    factor   (g, J) -> L and U of g I - J
+    factor   (g, J) -> L and U of g M - J
     solve    (L and U), x -> the solution in the place of x
-    advance  the numbers of a step (`rosenbrock.Entries.places`), B -> the stage of the sensitivities, in the place of B
+    advance  the numbers of a step (`stiff_plan.Entries.places`), B -> the stage of the sensitivities, in the place of B
 """
 
 from __future__ import annotations
 
 from fmepy.compiled.llvm_code import Program
 from fmepy.compiled.llvm_operations import Part, number
-from fmepy.compiled.rosenbrock import Entries
 from fmepy.compiled.sparse_lu import Pattern
+from fmepy.compiled.stiff_plan import Entries
 
 MOST_OPERATIONS = 1500
 """Of a function that is written out, about: LLVM takes 0.1 ms for each."""
@@ -29,7 +29,7 @@ def write(program: Program, pattern: Pattern, entries: Entries) -> None:
     multiplications = sum(int(upper[pattern.rank[below]].sum()) for _, below, _, _ in rows)
     if 2 * multiplications + 3 * len(pattern.col) > MOST_OPERATIONS:
         return
-    program.add("factor", lambda part: _factor(part, rows, list(zip(entries.rows, entries.cols, strict=True))))
+    program.add("factor", lambda part: _factor(part, rows, entries))
     program.add("solve", lambda part: _solve(part, rows))
     each = 2 * (len(entries.rows) + len(entries.of_bend_y) + len(pattern.col))
     if entries.n_params and each * ((entries.width + 3) // 4) <= 2 * MOST_OPERATIONS:
@@ -40,12 +40,14 @@ def write(program: Program, pattern: Pattern, entries: Entries) -> None:
 _Rows = list[tuple[int, list[int], list[int], int]]  # row of W, columns of L and U, where it begins
 
 
-def _factor(part: Part, entries: _Rows, places: list[tuple[int, int]]) -> None:
+def _factor(part: Part, rows: _Rows, m: Entries) -> None:
+    places = zip(m.rows, m.cols, strict=True)
     W = {at: part.emit(f"fneg double {part.load('z', e)}") for e, at in enumerate(places)}
     above: dict[int, list[int]] = {}
     inverse: dict[int, str] = {}
-    for i, below, right, begin in entries:
-        W[i, i] = part.binary("fadd", "%t", W[i, i]) if (i, i) in W else "%t"
+    for i, below, right, begin in rows:
+        if i not in m.algebraic:
+            W[i, i] = part.binary("fadd", "%t", W[i, i]) if (i, i) in W else "%t"
         for j in below:
             W[i, j] = part.binary("fmul", W[i, j], inverse[j])
             for k in above[j]:

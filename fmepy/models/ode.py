@@ -75,15 +75,15 @@ class OdeModel(DynamicModel):
         in a warning. One more column, such as "subject", makes them the events of entities: ``model(entity="3")`` runs
         with the rows of one, and so does a cost with ``entity="subject"``. An event with a ``root`` in place of a time
         happens where that crosses zero, see Notes.
-    engine : {"auto", "compiled", "explicit", "scipy"}
+    engine : {"auto", "compiled", "explicit", "stiff", "scipy"}
         "compiled" turns the equations into machine code. A run begins with an explicit method, Dormand and Prince's,
         changes to a stiff one, Rodas5P, where the explicit steps are held back by stability, and back. What it does not
-        finish LSODA tries (counted as `retries`). "explicit" is held to the explicit method and leaves what is stiff to
-        LSODA. "auto" takes "compiled" for what has equations, and "scipy" for what has none. ("numba" is an older name
-        of "explicit".)
+        finish LSODA tries (counted as `retries`). "explicit" and "stiff" are held to one of the two methods. "auto"
+        takes "compiled" for what has equations, and "scipy" for what has none. ("numba" is an older name of "explicit",
+        "diffsol" of "compiled".)
     method : str, optional
-        Of compiled: switching. Of explicit: dopri5. Of scipy: lsoda (default), RK45, RK23, DOP853, Radau, BDF, LSODA.
-        Fixed steps: euler, rk4. A method chooses its engine.
+        Of compiled: switching. Of explicit: dopri5. Of stiff: rodas5p. Of scipy: lsoda (default), RK45, RK23, DOP853,
+        Radau, BDF, LSODA. Fixed steps: euler, rk4. A method chooses its engine.
     dt : float, optional
         Step of euler and rk4; default (and at most): the distance of `times`.
     history : mapping of str to (float or str), optional
@@ -145,8 +145,9 @@ class OdeModel(DynamicModel):
     them at every time, at the start too, where w is solved for from the guess in `state`, and again after events and
     jumps of forcings. The model must be of index one: dg/dw regular, so that g can be solved for w (Hairer and Wanner
     1996, section VI.1). Models of higher index, such as a pendulum whose equation is that of its length, are refused.
-    "diffsol" solves both kinds of equation together; with scipy's solvers and fixed steps the rates are those of the
-    x alone, and w is solved for in each of their evaluations. Sensitivities are exact as of any equations.
+    "compiled" solves both kinds of equation together, by its stiff method; with scipy's solvers and fixed steps the
+    rates are those of the x alone, and w is solved for in each of their evaluations. Sensitivities are exact as of any
+    equations.
 
     Jumps of time in equations (``t % 1 < 0.1``, ``floor(t)``, ``t > lag``) are stops of the adaptive solvers. With
     "euler" and "rk4" a step goes across such a jump, and a stage at its end sees what holds from there on, which is an

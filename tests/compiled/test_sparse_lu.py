@@ -14,7 +14,7 @@ def factored(J, g):
     pattern = sparse_lu.eliminated(len(J), rows.tolist(), cols.tolist())
     LU = np.full(len(pattern.col), np.nan)  # whatever was there before
     with np.errstate(all="ignore"):
-        sparse_lu.factor(g, J[rows, cols], pattern, LU, np.zeros(len(J)))
+        sparse_lu.factor(g, np.ones(len(J)), J[rows, cols], pattern, LU, np.zeros(len(J)))
     return rows, cols, pattern, LU
 
 
@@ -32,9 +32,9 @@ def test_solutions_are_those_of_the_dense_system(n, part):
     sparse_lu.solve_all(pattern, LU, X)
     np.testing.assert_allclose(x, np.linalg.solve(W, b), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(X, np.linalg.solve(W, B), rtol=1e-9, atol=1e-12)
-    assert sparse_lu.misfit(g, J[rows, cols], rows, cols, x, b, np.zeros(n), np.zeros(n)) < 1e-14
+    assert sparse_lu.misfit(g, np.ones(len(J)), J[rows, cols], rows, cols, x, b, np.zeros(n), np.zeros(n)) < 1e-14
     x[0] *= 1 + 1e-6
-    assert sparse_lu.misfit(g, J[rows, cols], rows, cols, x, b, np.zeros(n), np.zeros(n)) > 1e-10
+    assert sparse_lu.misfit(g, np.ones(len(J)), J[rows, cols], rows, cols, x, b, np.zeros(n), np.zeros(n)) > 1e-10
 
 
 def entries(cells):
@@ -76,4 +76,4 @@ def test_a_pivot_of_zero_or_nearly_is_heard_of(g, J):
     x = b.copy()
     with np.errstate(all="ignore"):
         sparse_lu.solve(pattern, LU, x)
-        assert sparse_lu.misfit(g, J[rows, cols], rows, cols, x, b, np.zeros(2), np.zeros(2)) > 1e-3
+        assert sparse_lu.misfit(g, np.ones(len(J)), J[rows, cols], rows, cols, x, b, np.zeros(2), np.zeros(2)) > 1e-3

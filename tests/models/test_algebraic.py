@@ -7,7 +7,10 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
+from fmepy.compiled import unrolled_lu
 from fmepy.errors import ModelError, ModelTextError, ParameterError, SimulationError
+from fmepy.models.engines import explicit
+from fmepy.models.engines import stiff as stiff_code
 from fmepy.models.running.algebraic import Settled
 
 TIMES = np.linspace(0, 2, 5)
@@ -109,10 +112,13 @@ def test_functions_say_by_a_mask_which_states_are_algebraic(function, words):
         assert str(model.equations).splitlines()[1] == "0       = -A**2*K + B"
 
 
-def test_robertsons_reaction_as_it_is_written_as_a_dae():
+@pytest.mark.parametrize("engine", ["auto", "stiff"])
+def test_robertsons_reaction_as_it_is_written_as_a_dae(engine):
     text = "d(y1)/dt = -k1*y1 + k3*y2*y3\nd(y2)/dt = k1*y1 - k3*y2*y3 - k2*y2**2\n0 = y1 + y2 + y3 - 1"
     parms = {"k1": 0.04, "k2": 3e7, "k3": 1e4}
-    model = fme.OdeModel(text, state={"y1": 1, "y2": 0, "y3": 0.5}, parms=parms, times=[0, 0.4, 40, 4000], rtol=1e-8)
+    model = fme.OdeModel(
+        text, state={"y1": 1, "y2": 0, "y3": 0.5}, parms=parms, times=[0, 0.4, 40, 4000], rtol=1e-8, engine=engine
+    )
     expected = [[0.985172, 3.3864e-5, 0.0147940], [0.715827, 9.1855e-6, 0.284164], [0.183202, 8.942e-7, 0.816797]]
     np.testing.assert_allclose(model()[["y1", "y2", "y3"]][1:], expected, rtol=1e-4)  # Hindmarsh (1980)
     assert_agree(*differences(model, ["k1", "k3"]), 1e-3)
@@ -126,10 +132,13 @@ d(T)/dt = k*E
 """
 
 
-def test_the_ph_of_an_acid_that_is_set_free():
+@pytest.mark.parametrize("engine", ["auto", "stiff"])
+def test_the_ph_of_an_acid_that_is_set_free(engine):
     parms = {"k": 0.3, "Ka": 1.8e-5, "Kw": 1e-14, "Na": 0.05}
     start = {"E": 0.1, "T": 1e-3, "Ac": 1e-4, "H": 1e-4}  # far: the solution is basic
-    model = fme.OdeModel(ACID, state=start, parms=parms, times=np.linspace(0, 10, 11), outputs={"pH": "-log10(H)"})
+    model = fme.OdeModel(
+        ACID, state=start, parms=parms, times=np.linspace(0, 10, 11), outputs={"pH": "-log10(H)"}, engine=engine
+    )
     out = model()
     assert (out["H"] > 0).all()
     assert out["pH"][0] == pytest.approx(14 + np.log10(0.049), abs=1e-6)
@@ -164,7 +173,7 @@ def circuit():
     )
 
 
-@pytest.mark.parametrize("words", [{}, {"engine": "scipy"}, {"method": "rk4", "dt": 0.02}])
+@pytest.mark.parametrize("words", [{}, {"engine": "scipy"}, {"engine": "stiff"}, {"method": "rk4", "dt": 0.02}])
 def test_a_rectifier_jumps_with_its_source_and_with_events(circuit, words):
     """Kirchhoff's laws hold in every row, before the jump of its time; sensitivities jump with the states."""
     model = circuit.replace(**words)
@@ -196,7 +205,7 @@ d(A)/dt = -k*A + where(B > 1, 0.2, 0)
 """
 
 
-@pytest.mark.parametrize("engine", ["auto", "scipy"])
+@pytest.mark.parametrize("engine", ["compiled", "scipy"])
 def test_one_switch_may_throw_another_by_a_jump_of_an_algebraic_state(engine):
     model = fme.OdeModel(SWITCHED, state=START, times=np.linspace(0, 4, 17), parms={**PARMS, "s": 0.5}, engine=engine)
     out = model()
@@ -216,7 +225,7 @@ def test_a_condition_on_time_in_a_constraint():
     np.testing.assert_allclose(model()["I"], I, atol=1e-5)
 
 
-@pytest.mark.parametrize("words", [{}, {"engine": "scipy"}, {"method": "rk4", "dt": 0.1}])
+@pytest.mark.parametrize("words", [{}, {"engine": "scipy"}, {"engine": "stiff"}, {"method": "rk4", "dt": 0.1}])
 @pytest.mark.parametrize("guess", [2, -2])
 def test_the_guess_says_which_branch_a_run_stays_on(words, guess):
     out = fme.OdeModel("d(A)/dt = -A\n0 = B**2 - A", state={"A": 1, "B": guess}, times=[0, 1, 2, 3], **words)()
@@ -276,6 +285,25 @@ def test_copies_and_pickles(model):
     assert other()["B"][0] == pytest.approx(3.0, rel=1e-12)
     masked = fme.OdeModel(untraced, state=START, times=TIMES, algebraic="B").replace(parms={"K": 3.0})
     assert masked()["B"][0] == pytest.approx(3.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_equations_may_stand_in_any_order_and_their_sensitivities_are_exact(monkeypatch, tables):
+    """The compiled engine puts each at the place of a state that stands in it."""
+    if tables:
+        monkeypatch.setattr(unrolled_lu, "MOST_OPERATIONS", 0)
+    explicit._functions.cache_clear()
+    stiff_code.stiff_plan.cache_clear()
+    options = {"state": {"A": 1, "B": 0.1, "C": 0}, "parms": PARMS, "times": TIMES, "rtol": 1e-8, "atol": 1e-10}
+    Y, S = closed_form(TIMES)
+    for text in ("0 = C - K*A**2\n0 = B - 3*A", "0 = B - 3*A\n0 = C - K*A**2"):
+        bound = fme.OdeModel(f"d(A)/dt = -k*A\n{text}", **options).bind()
+        Z, R = bound.sensitivities(bound.theta0)
+        np.testing.assert_allclose(Z, np.c_[Y[:, 0], 3 * Y[:, 0], Y[:, 1]], atol=1e-7)
+        np.testing.assert_allclose(R, np.stack([S[:, 0], 3 * S[:, 0], S[:, 1]], 1), atol=1e-6)
+        assert bound.retries == 0
+    explicit._functions.cache_clear()
+    stiff_code.stiff_plan.cache_clear()
 
 
 def test_a_steady_state_takes_it_as_one_more_equation():

@@ -12,6 +12,7 @@ from fmepy import OdeModel
 from fmepy.compiled import explicit_runs
 from fmepy.models.apart import RunsApart
 from fmepy.models.engines import explicit
+from fmepy.models.engines import stiff as stiff_code
 from fmepy.parallel import threads
 
 CUTS = [0.0, 1.0, 2.5, 3.0, 4.0, 6.0]
@@ -70,9 +71,9 @@ def test_numbers_do_not_depend_on_how_many_threads_there_are(monkeypatch):
 def test_a_stiff_run_is_finished_in_its_place_and_one_that_a_second_engine_finishes_handed_on_once_more(
     monkeypatch, most
 ):
-    monkeypatch.setattr(explicit, "MOST_STIFF_STATES", most)
+    monkeypatch.setattr(stiff_code, "MOST_STIFF_STATES", most)
     explicit._functions.cache_clear()
-    explicit.stiff_plan.cache_clear()
+    stiff_code.stiff_plan.cache_clear()
 
     def follows(t, y, *, k=1.0):
         return k * (1 + t - y)
@@ -86,4 +87,4 @@ def test_a_stiff_run_is_finished_in_its_place_and_one_that_a_second_engine_finis
     assert np.isfinite(S).all()
     assert [b.retries for b in alone] == [0, int(not most)]
     explicit._functions.cache_clear()
-    explicit.stiff_plan.cache_clear()
+    stiff_code.stiff_plan.cache_clear()

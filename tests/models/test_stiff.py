@@ -16,6 +16,7 @@ from fmepy.compiled.status import DONE, WORK
 from fmepy.errors import SimulationError
 from fmepy.models.base import simulate_many
 from fmepy.models.engines import explicit
+from fmepy.models.engines import stiff as stiff_code
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.system import build_system
 from tests.models.problems import hiv_model
@@ -133,7 +134,7 @@ def changes(monkeypatch, model):
     bound = model.bind()
     runner = bound._runner(explicit.ENGINE, "plain")
     system, p = runner._system, bound._base
-    functions, (plan, _code) = explicit._functions(system), explicit.stiff_plan(system)
+    functions, (plan, _code) = explicit._functions(system), stiff_code.stiff_plan(system)
     q, n = np.zeros(system.layout.size), system.n_states
     q[: len(p)] = p
     stiff = rosenbrock.Stiff(c_loop(rosenbrock.run, "steps"), address(plan), np.zeros(plan[1]))

@@ -19,36 +19,34 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled import rosenbrock, status, unrolled_lu
-from fmepy.compiled.c_loops import c_loop
+from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delay_runs import DelayedRuns, Delays
 from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOfCourses, Solver, Stretch
 from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
-from fmepy.compiled.sparse_lu import eliminated
 from fmepy.errors import SimulationError
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol, symbols
 from fmepy.models.definition.definition import Definition
+from fmepy.models.engines import stiff
 from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.engines.stiff import Entry, StiffCode, entries_of
 from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.root_events import Root
 from fmepy.models.running.switches import all_as_choices, as_choices
-from fmepy.models.running.system import System, along, build_system, scales_of
+from fmepy.models.running.system import System, along, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 MOST_STEPS = 100_000
 """Steps of one segment, rejected ones included, before a run is given back."""
-MOST_STIFF_STATES = 1000
-"""States of a model whose Jacobian is worth compiling entry by entry: it takes seconds from here on."""
 _MOST_STRETCHES = 64
 
 _WHY = {
     status.STEP_TOO_SMALL: "the step became too small",
-    status.STIFF: "the model is stiff here",
+    status.STIFF: "the model is stiff here, and its Jacobian is too large or cannot be compiled",
     status.NO_RATES: "the rates are not finite",
     status.EXPLODED: "a state runs to infinity",
 }
@@ -66,13 +64,13 @@ class DopriStepper:
         One for each state where they differ.
     max_step : float
         Longest step.
-    held : bool
-        Held to the explicit method: a stiff run is given back.
+    held : {"", "explicit", "stiff"}
+        The method that it is held to; held to the explicit one, it gives back what is stiff.
     """
 
     name = "compiled"
 
-    def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf, held: bool = False) -> None:
+    def __init__(self, system: System, rtol: float, atol: Any, max_step: float = np.inf, held: str = "") -> None:
         self._arguments = (system, rtol, atol, max_step, held)
         self.watches_switches = system.n_watched > 0
         blocks = len(system.z) // system.n_states
@@ -80,7 +78,8 @@ class DopriStepper:
         self._solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
         self._functions, self._n_inputs = _functions(system), system.layout.size + system.n_watched
         if held:
-            self._functions = replace(self._functions, stiff=None)
+            jacobian = StiffCode(system, held=True) if held == "stiff" else None
+            self._functions = replace(self._functions, stiff=jacobian)
         self._stretches: dict[Any, ExplicitRuns] = {}
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:
@@ -324,8 +323,10 @@ def _delay_failure(
 def _functions(system: System) -> Functions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
-    stiff = None if system.delays else _Stiff(system)
-    return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=stiff)
+    jacobian = None if system.delays else StiffCode(system)
+    if system.algebraic and (jacobian is None or jacobian() is None):
+        raise SimulationError(f"the model has algebraic states, and {_WHY[status.STIFF].partition('and ')[2]}")
+    return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=jacobian)
 
 
 @lru_cache(maxsize=64)
@@ -347,9 +348,9 @@ def _program(system: System) -> str:
     where |= {s: ("z", i) for i, s in enumerate(system.z[:n])}
     where |= {s: ("q", i) for i, s in enumerate([*system.inputs, *offsets])}
     rates = system.model_rates
-    F = _entries(rates, system.z[:n]) if system.names else []
-    G = _entries(rates, list(system.lags.values())) if system.names else []
-    D = _entries(rates, [symbol(k) for k in system.names])
+    F = entries_of(rates, system.z[:n]) if system.names else []
+    G = entries_of(rates, list(system.lags.values())) if system.names else []
+    D = entries_of(rates, [symbol(k) for k in system.names])
 
     def sensitivities(part: Written) -> None:
         if system.names:
@@ -363,18 +364,7 @@ def _program(system: System) -> str:
     return program.text()
 
 
-_Entry = tuple[int, int, Any]
-
-
-def _entries(expressions: Sequence[Any], symbols: Sequence[Any]) -> list[_Entry]:
-    """Return (row, column, expression) of the derivatives that are not zero."""
-    used = [e.free_symbols for e in expressions]
-    pairs = [(i, j) for i, has in enumerate(used) for j, s in enumerate(symbols) if s in has]
-    found = [(i, j, derivative(expressions[i], symbols[j])) for i, j in pairs]
-    return [entry for entry in found if entry[2] != 0]
-
-
-def _add_sensitivities(part: Written, system: System, F: list[_Entry], G: list[_Entry], D: list[_Entry]) -> None:
+def _add_sensitivities(part: Written, system: System, F: list[Entry], G: list[Entry], D: list[Entry]) -> None:
     """Add the loop over the parameters, s_j' = F s_j + G l_j + k_j D_j; block b of z and out holds s_j.
 
     G and l_j belong to the lagged values, see `compiled.delay_loop`.
@@ -398,80 +388,12 @@ def _add_sensitivities(part: Written, system: System, F: list[_Entry], G: list[_
         part.add(source, "out", n * (1 + j) + i)
 
 
-# --- its Jacobian, for the stiff method
-
-
-class _Stiff:
-    """What the stiff method knows of a system, compiled when a run first asks for it; `made` when it was."""
-
-    def __init__(self, system: System) -> None:
-        self._system, self.made = system, None
-
-    def __call__(self) -> Any:
-        if self.made is None:
-            self.made = stiff_plan(self._system)
-        return self.made
-
-
-@lru_cache(maxsize=64)
-def stiff_plan(system: System) -> Any:
-    """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it."""
-    if system.n_states > MOST_STIFF_STATES:
-        return None
-    try:
-        program, entries = _stiff_program(system)
-        pattern = eliminated(entries.n, entries.rows, entries.cols)
-    except (NotWritableError, MemoryError):
-        return None
-    unrolled_lu.write(program, pattern, entries)
-    code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
-    names = "field", "jacobian", "slopes", "bend", "factor", "solve", "advance"
-    functions = [code.address(name) for name in names]
-    plan = rosenbrock.plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
-    return plan, code
-
-
-def _stiff_program(system: System) -> tuple[Program, rosenbrock.Entries]:
-    """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
-    import sympy
-
-    n, names = system.n_states, system.names
-    y, q = list(system.z[:n]), [symbol(k) for k in names]
-    k = [sympy.Symbol(f"stage of {i}", real=True) for i in range(n)]
-    a = sympy.Symbol("weight of the stage", real=True)
-    where: dict[Any, Place] = {system.time: "t", a: ("z", 2 * n)}
-    where |= {s: ("z", i) for i, s in enumerate([*y, *k])}
-    where |= {s: ("q", i) for i, s in enumerate(system.inputs)}
-    rates = system.model_rates
-    F = _entries(rates, y)
-    moving = [derivative(e, system.time) for e in rates]
-    program = Program(["t"], ["z", "q", "out"])
-
-    def write(name: str, expressions: Sequence[Any]) -> None:
-        program.function(name, [("out", i, e) for i, e in enumerate(expressions)], where)
-
-    write("field", rates)
-    write("jacobian", [*(e for _, _, e in F), *moving])
-    rows, columns = [i for i, _, _ in F], [j for _, j, _ in F]
-    if not names:
-        return program, rosenbrock.Entries(n, rows, columns)
-    of_q = _entries(rates, q)
-    write("slopes", [e for _, _, e in (*F, *of_q)])
-    products = [a * e for e in moving]
-    for i, j, e in F:
-        products[i] += e * k[j]
-    bends = _entries(products, y), _entries(products, q)
-    write("bend", [e for part in bends for _, _, e in part])
-    of_f, of_y, of_p = ([(i, j) for i, j, _ in part] for part in (of_q, *bends))
-    return program, rosenbrock.Entries(n, rows, columns, of_f, of_y, of_p, len(names), system.layout.scales.start)
-
-
 # --- what is known of the engine
 
 
 def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
-    if equations.algebraic:
-        return "its steps are explicit, and the model has algebraic states"
+    if equations.algebraic and (len(equations.states) > stiff.MOST_STIFF_STATES or delays_of(equations)):
+        return "its method for algebraic states has no delays, and at most 1000 states"
     try:
         _program(build_system(equations, (), True, roots=roots))
     except NotWritableError as error:
@@ -479,10 +401,16 @@ def _refuses(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
     return ""
 
 
+def _refuses_explicit(equations: Equations, roots: tuple[Root, ...] = ()) -> str:
+    if equations.algebraic:
+        return "its steps are explicit, and the model has algebraic states"
+    return _refuses(equations, roots)
+
+
 def stepper(problem: Problem, options: SolverOptions) -> DopriStepper:
-    """Return the explicit solver on a problem."""
+    """Return the compiled loop on a problem."""
     assert problem.system is not None, "it needs equations"
-    held = options.method in EXPLICIT.methods
+    held = {EXPLICIT.methods[0]: EXPLICIT.name, STIFF.methods[0]: STIFF.name}.get(options.method, "")
     return DopriStepper(problem.system, options.rtol, options.atol, options.max_step, held)
 
 
@@ -494,6 +422,8 @@ ENGINE = Engine(
     refuses=_refuses,
     watches_switches=True,
     rank=1,
+    has_mass=("switching",),
 )
-EXPLICIT = replace(ENGINE, name="explicit", methods=("dopri5",), rank=None)
-"""The same loop, held to its explicit method."""
+EXPLICIT = replace(ENGINE, name="explicit", methods=("dopri5",), rank=None, has_mass=(), refuses=_refuses_explicit)
+STIFF = replace(ENGINE, name="stiff", methods=("rodas5p",), rank=None, has_mass=("rodas5p",))
+"""The same loop, held to one of its methods."""

@@ -13,7 +13,7 @@ from fmepy.models.engines import explicit, fixed, scipy_steppers
 from fmepy.models.engines.base import Engine
 from fmepy.models.running.system import build_system
 
-ENGINES: list[Engine] = [explicit.ENGINE, explicit.EXPLICIT, scipy_steppers.ENGINE, fixed.ENGINE]
+ENGINES: list[Engine] = [explicit.ENGINE, explicit.EXPLICIT, explicit.STIFF, scipy_steppers.ENGINE, fixed.ENGINE]
 ALIASES = {"numba": explicit.EXPLICIT.name, "diffsol": explicit.ENGINE.name}
 """Older names of engines."""
 

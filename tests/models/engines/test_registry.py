@@ -112,7 +112,9 @@ def test_it_says_what_it_cannot(heun):
     other = fme.OdeModel("d(x)/dt = -x**2\nx(0) = 1", times=[0, 1])
     assert other.engine != "heun"
     assert "no word for powers" in other.engine_note
-    with pytest.raises(ModelError, match=r"cannot limit the steps of heun .*engine='explicit', engine='scipy'"):
+    with pytest.raises(
+        ModelError, match=r"cannot limit the steps of heun .*engine='explicit', engine='stiff', engine='scipy'"
+    ):
         model(engine="heun", max_step=0.1)
     with pytest.raises(ModelError, match="belongs to the engine 'heun', not to 'scipy'"):
         model(engine="scipy", method="heun2")
@@ -132,7 +134,7 @@ def test_messages_list_what_the_registry_holds_and_no_more(heun, monkeypatch):
 def test_names_and_methods_are_known_once():
     methods = registry.methods()
     assert len(methods) == len(set(methods))
-    assert registry.engine_names() == ["compiled", "explicit", "scipy"]
+    assert registry.engine_names() == ["compiled", "explicit", "stiff", "scipy"]
     for entry in registry.ENGINES:
         assert bool(entry.steps) != (entry.stepper is not None)
         assert set(entry.heirs) <= set(registry.engine_names())

@@ -1,0 +1,84 @@
+"""What the stiff method (`compiled.rosenbrock`) knows of a model: its entries, and where everything lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from fmepy.compiled.rosenbrock import HEAD, MEMORY
+from fmepy.compiled.sparse_lu import Pattern
+from fmepy.types import IntVector
+
+
+class Entries(NamedTuple):
+    """What a plan says of a model.
+
+    Attributes
+    ----------
+    n : int
+    rows, cols : sequence of int
+        Of the entries of J, as `jacobian` writes them.
+    of_f, of_bend_y, of_bend_q : sequence of (int, int)
+        Rows and columns of further entries, see the module's text.
+    n_params, scales_at : int
+        Parameters with sensitivities, and where their scales stand in the inputs.
+    algebraic : sequence of int
+        States whose entry in the rates is to be zero.
+    """
+
+    n: int
+    rows: Sequence[int]
+    cols: Sequence[int]
+    of_f: Sequence[tuple[int, int]] = ()
+    of_bend_y: Sequence[tuple[int, int]] = ()
+    of_bend_q: Sequence[tuple[int, int]] = ()
+    n_params: int = 0
+    scales_at: int = 0
+    algebraic: Sequence[int] = ()
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row of sensitivities."""
+        return 2 * ((self.n_params + 1) // 2)
+
+    def places(self, n_LU: int) -> list[int]:
+        """Return where in the room behind its memory J, LU, b, rest, v, point, U, V, S, X, G, D begin, and its end."""
+        n, m, n_J = self.n, self.n * self.width, len(self.rows)
+        n_G, n_D = n_J + len(self.of_f), len(self.of_bend_y) + len(self.of_bend_q)
+        sizes = [n_J + n, n_LU, n, n, n, 2 * n + 1, 8 * n, 8 * m, m, m, n_G, n_D]
+        return list(accumulate(sizes, initial=0))
+
+
+def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: int) -> IntVector:
+    """Return the plan of a model: what `run` knows of it, and where it works.
+
+    Parameters
+    ----------
+    functions : sequence of int
+        The addresses of field, jacobian, slopes, bend, and those of `compiled.unrolled_lu`; 0 where there is none.
+    loop : int
+        The address of `run`.
+    """
+    m, places = entries, entries.places(len(pattern.col))
+    further = [np.array(e, dtype=np.int64).reshape(-1, 2).T.ravel() for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
+    mass = np.ones(m.n, dtype=np.int64)
+    mass[list(m.algebraic)] = 0
+    tables = [*pattern, m.rows, m.cols, *further, mass]
+    ends = np.cumsum([0, *map(len, tables)])
+    head = [
+        loop,
+        MEMORY + places[-1],
+        len(m.algebraic),
+        *functions,
+        m.n,
+        m.n_params,
+        m.width,
+        m.scales_at,
+        *places,
+        *ends,
+    ]
+    assert len(head) == HEAD
+    return np.concatenate([head, *tables]).astype(np.int64)

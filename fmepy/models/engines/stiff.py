@@ -1,0 +1,118 @@
+"""What the stiff method reads of a model: its Jacobian as code, compiled when a run first needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fmepy.compiled import rosenbrock, unrolled_lu
+from fmepy.compiled.c_loops import c_loop
+from fmepy.compiled.llvm_code import NotWritableError, Place, Program
+from fmepy.compiled.machine import compiled
+from fmepy.compiled.sparse_lu import eliminated
+from fmepy.compiled.stiff_plan import Entries, plan_of
+from fmepy.expressions.derivatives import derivative
+from fmepy.expressions.equations import symbol
+from fmepy.models.running.system import System
+
+MOST_STIFF_STATES = 1000
+"""States of a model whose Jacobian is worth compiling entry by entry: it takes seconds from here on."""
+
+Entry = tuple[int, int, Any]
+
+
+def entries_of(expressions: Sequence[Any], symbols: Sequence[Any]) -> list[Entry]:
+    """Return (row, column, expression) of the derivatives that are not zero."""
+    used = [e.free_symbols for e in expressions]
+    pairs = [(i, j) for i, has in enumerate(used) for j, s in enumerate(symbols) if s in has]
+    found = [(i, j, derivative(expressions[i], symbols[j])) for i, j in pairs]
+    return [entry for entry in found if entry[2] != 0]
+
+
+class StiffCode:
+    """What the stiff method knows of a system, compiled when a run first asks for it; `made` when it was."""
+
+    def __init__(self, system: System, held: bool = False) -> None:
+        self._system = system
+        self.made: Any = None
+        if held and self() is not None:  # all runs keep to this method
+            plan, code = self.made
+            self.made = np.concatenate([plan[:2], [1], plan[3:]]), code
+
+    def __call__(self) -> Any:
+        """Return the plan and its code, see `stiff_plan`."""
+        if self.made is None:
+            self.made = stiff_plan(self._system)
+        return self.made
+
+
+@lru_cache(maxsize=64)
+def stiff_plan(system: System) -> Any:
+    """Return what the stiff method knows of a system (`compiled.rosenbrock`), None if it cannot run it."""
+    if system.n_states > MOST_STIFF_STATES:
+        return None
+    try:
+        program, entries = _stiff_program(system)
+        pattern = eliminated(entries.n, entries.rows, entries.cols)
+    except (NotWritableError, MemoryError):
+        return None
+    unrolled_lu.write(program, pattern, entries)
+    code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
+    names = "field", "jacobian", "slopes", "bend", "factor", "solve", "advance"
+    functions = [code.address(name) for name in names]
+    plan = plan_of(entries, pattern, functions, loop.code.address("run"))  # type: ignore[attr-defined]
+    return plan, code
+
+
+def _stiff_program(system: System) -> tuple[Program, Entries]:
+    """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
+    import sympy
+
+    n, names = system.n_states, system.names
+    y, q = list(system.z[:n]), [symbol(k) for k in names]
+    k = [sympy.Symbol(f"stage of {i}", real=True) for i in range(n)]
+    a = sympy.Symbol("weight of the stage", real=True)
+    where: dict[Any, Place] = {system.time: "t", a: ("z", 2 * n)}
+    where |= {s: ("z", i) for i, s in enumerate([*y, *k])}
+    where |= {s: ("q", i) for i, s in enumerate(system.inputs)}
+    rates = _matched(system)
+    F = entries_of(rates, y)
+    moving = [derivative(e, system.time) for e in rates]
+    program = Program(["t"], ["z", "q", "out"])
+
+    def write(name: str, expressions: Sequence[Any]) -> None:
+        program.function(name, [("out", i, e) for i, e in enumerate(expressions)], where)
+
+    write("field", rates)
+    write("jacobian", [*(e for _, _, e in F), *moving])
+    rows, columns = [i for i, _, _ in F], [j for _, j, _ in F]
+    if not names:
+        return program, Entries(n, rows, columns, algebraic=system.algebraic)
+    of_q = entries_of(rates, q)
+    write("slopes", [e for _, _, e in (*F, *of_q)])
+    products = [a * e for e in moving]
+    for i, j, e in F:
+        products[i] += e * k[j]
+    bends = entries_of(products, y), entries_of(products, q)
+    write("bend", [e for part in bends for _, _, e in part])
+    of_f, of_y, of_p = ([(i, j) for i, j, _ in part] for part in (of_q, *bends))
+    at = system.layout.scales.start
+    return program, Entries(n, rows, columns, of_f, of_y, of_p, len(names), at, system.algebraic)
+
+
+def _matched(system: System) -> tuple[Any, ...]:
+    """Return the rates, every algebraic equation at the place of a state that stands in it: a pivot must be there."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    rates, places = list(system.model_rates), system.algebraic
+    if places:
+        has = [[system.z[j] in system.model_rates[i].free_symbols for j in places] for i in places]
+        for column, row in enumerate(maximum_bipartite_matching(csr_array(np.array(has)), perm_type="row")):
+            if row < 0:  # of an index above one, which is told at the door
+                raise NotWritableError("equation without an algebraic state of its own")
+            rates[places[column]] = system.model_rates[places[row]]
+    return tuple(rates)
