@@ -99,7 +99,7 @@ class OdeModel(DynamicModel):
         or dict by name, which leaves the others to the default). Default: a millionth of the largest value that each
         state takes in a first run at the model's own parameters, at most 1e-6, and at most a thousandth of a start
         that is not zero, or of less from which a state grows to matter; see the attribute `atol`. They bound
-        the error of a step; along orbits that magnify errors, bdf at 1e-9 is as accurate as LSODA at 1e-8 (see Notes).
+        the error of a step, which orbits may magnify (see Notes).
     max_step : float, optional
         Longest step of the solver, in units of time (deSolve's ``hmax``), for inputs that it could step over: pulses in
         a function that cannot be traced.
@@ -184,11 +184,9 @@ class OdeModel(DynamicModel):
     An event that fires without end, at ever shorter distances or more than 10,000 times, ends the run (SimulationError,
     with its last times); fits and chains take that for a run that failed.
 
-    On smooth, unstable orbits the default method loses about one digit against LSODA at the same `rtol`, since BDF goes
-    to order 5 and LSODA's Adams method to order 12. Largest errors at rtol = atol = 1e-6, 1e-8, 1e-9, 1e-10: of the
-    Arenstorf orbit 0.24, 7e-3, 1e-3, 2e-4 with bdf, 0.04, 2e-3, 6e-5, 4e-6 with LSODA and 0.04, 7e-5, 2e-5, 2e-6 with
-    dopri5; of the Pleiades 0.05, 1e-3, 1e-4, 2e-5 with bdf and 8e-3, 7e-5, 1e-5, 1e-6 with LSODA. For such models take
-    ``engine="explicit"``, or tolerances ten to a hundred times smaller.
+    On smooth, unstable orbits errors of steps grow. Largest errors at rtol = atol = 1e-6, 1e-8, 1e-9, 1e-10 of the
+    Arenstorf orbit: 0.04, 2e-3, 6e-5, 4e-6 with LSODA and 0.04, 7e-5, 2e-5, 2e-6 with dopri5. For such models take
+    tolerances ten to a hundred times smaller.
 
     Examples
     --------
