@@ -277,6 +277,11 @@ def _change_method(stiff, rates, model, t, y, k1):
     seen[STEPS] = seen[CALM] = 0.0
 
 
+def _copy(values, out):
+    for i in range(len(values)):
+        out[i] = values[i]
+
+
 def drive(
     rates, watch, model, t, h, start, times, n_states, rtol, atol, max_step, most_steps, out, work, marks, keep, stiff
 ):
@@ -306,12 +311,10 @@ def drive(
     n, end = len(start), times[-1]
     began, told = t, TOO_MANY_STEPS
     y, y_new, arg, k, c = work[0], work[1], work[2], work[3:10], work[10:14]
-    for i in range(n):
-        y[i] = start[i]
+    _copy(start, y)
     row = 0
     if times[0] == t:
-        for i in range(n):
-            out[0, i] = y[i]
+        _copy(start, out[0])
         row = 1
     rates(t, y, model, k[0])
     for i in range(n):
@@ -373,16 +376,14 @@ def drive(
                 if marks[1, i] == marks[1, i]:  # one without a value stays on its side
                     marks[0, i] = marks[1, i]
         if row < len(times) and times[row] == t_new:
-            for i in range(n):
-                out[row, i] = y_new[i]
+            _copy(y_new, out[row])
             row += 1
         factor = min(10.0, max(0.2, 0.9 * max(size, 1e-10) ** -0.17 * last_error**0.04))
         h = min(h * (min(1.0, factor) if rejected else factor), max_step)
         last_error, rejected = max(size, 1e-4), False
         t = t_new
-        for i in range(n):
-            y[i] = y_new[i]
-            k[0, i] = k[6, i]
+        _copy(y_new, y)
+        _copy(k[6], k[0])
         if stiff is not None:
             stiff.room[IS_KNOWN] = 0.0
             if is_slow:

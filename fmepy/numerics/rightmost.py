@@ -31,7 +31,7 @@ def rightmost(structure: Structure, values: Vector) -> complex:
 
     Examples
     --------
-    >>> rightmost(Structure.dense(2), np.array([-1.0, 2.0, -2.0, -1.0]))  # column by column
+    >>> complex(np.round(rightmost(Structure.dense(2), np.array([-1.0, 2.0, -2.0, -1.0])), 9))  # column by column
     (-1+2j)
     """
     if not np.isfinite(values).all():

@@ -83,7 +83,7 @@ def in_rows(table, data):
 # --- by hand
 
 
-@pytest.mark.parametrize("engine", ["explicit", "python"])
+@pytest.mark.parametrize("engine", ["compiled", "python"])
 def test_difference_equations_are_corrected_as_by_hand(engine):
     data, K = steps_data(), pd.DataFrame(K_STEPS).T.to_numpy()
     cost = PredictionErrorCost(steps_model(engine=engine), data, gain=K_STEPS)
@@ -218,7 +218,7 @@ def test_two_outputs_missing_readings_uneven_samples_a_forcing_and_events(how):
     np.testing.assert_allclose(found["mod"], expected[~np.isnan(expected)], rtol=1e-7)
 
 
-@pytest.mark.parametrize("engine", ["explicit", "python"])
+@pytest.mark.parametrize("engine", ["compiled", "python"])
 @pytest.mark.parametrize("steps", [2, 4])
 def test_predictions_of_several_steps_know_nothing_of_the_last_samples(engine, steps):
     data, K = steps_data(), pd.DataFrame(K_STEPS).T.to_numpy()

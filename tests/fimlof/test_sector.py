@@ -151,4 +151,5 @@ def test_tolerances_by_state_and_the_longest_step_go_with_the_states():
     cost = fme.FimlofCost(model, data, process_noise=noise, measurement_noise=noise)
     a, b = (fme.sector(cost, [k]).cost.model for k in ("a", "b"))
     assert (a.atol["a"], b.atol["b"]) == (1e-6, 1e-9)
-    assert a.engine == b.engine == "scipy"  # which can limit its steps
+    assert a.engine == b.engine == "compiled"
+    assert a.options.max_step == b.options.max_step == 0.5

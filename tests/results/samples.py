@@ -116,7 +116,7 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "SensFun": sensitivities,
     "SensFunSummary": lambda: sensitivities().summary(),
     "SensRange": lambda: fme.sensRange(some_fail, {"a": 0.1}, parRange={"a": (0, 1)}, num=6, dist="grid"),
-    "SteadyState": lambda: fme.steady({"N": 1.0}, lambda t, y, p: (2.0 - y, {"twice": 2 * y[0]})),
+    "SteadyState": lambda: fme.steady({"N": 1.0}, lambda t, y, p: (2.0 - y, {"twice": 2 * y[0]})).as_stored(),
     "SumsqTest": lambda: filtered_cost().filter().sumsq_test(),
     "WhatIf": lambda: steps.WhatIf({"": what_if()}, None, "the chain"),
 }
