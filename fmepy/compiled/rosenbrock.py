@@ -221,8 +221,9 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
             for i in range(n):
                 w.rest[i] = U[s, i]
             _add_stages(s, inverse, U, U[s])
-            for i in range(n):
-                U[s, i] = U[s, i] if w.mass[i] != 0 else w.rest[i]
+            if M[ALWAYS] > 0.0:
+                for i in range(n):
+                    U[s, i] = U[s, i] if w.mass[i] != 0 else w.rest[i]
         for i in range(n):
             U[s, i] += d * f_t[i]
         if s == 0:
