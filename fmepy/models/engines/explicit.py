@@ -46,7 +46,7 @@ _MOST_STRETCHES = 64
 
 _WHY = {
     status.STEP_TOO_SMALL: "the step became too small",
-    status.STIFF: "the model is stiff here, and its Jacobian is too large or cannot be compiled",
+    status.STIFF: "the model is stiff here (the run is held to the explicit method, or has no Jacobian that compiles)",
     status.NO_RATES: "the rates are not finite",
     status.EXPLODED: "a state runs to infinity",
 }
@@ -325,7 +325,7 @@ def _functions(system: System) -> Functions:
     code = compiled(_program(system))
     jacobian = None if system.delays else StiffCode(system)
     if system.algebraic and (jacobian is None or jacobian() is None):
-        raise SimulationError(f"the model has algebraic states, and {_WHY[status.STIFF].partition('and ')[2]}")
+        raise SimulationError("the model has algebraic states, and its Jacobian is too large or cannot be compiled")
     return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=jacobian)
 
 

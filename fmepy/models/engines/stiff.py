@@ -38,8 +38,9 @@ class StiffCode:
     def __init__(self, system: System, held: bool = False) -> None:
         self._system = system
         self.made: Any = None
-        if held and self() is not None:  # all runs keep to this method
-            plan, code = self.made
+        found = self() if held else None
+        if found is not None:  # all runs keep to this method
+            plan, code = found
             self.made = np.concatenate([plan[:2], [1], plan[3:]]), code
 
     def __call__(self) -> Any:
