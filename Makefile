@@ -29,7 +29,8 @@ test: $(STAMP)
 test-all: $(STAMP)
 	$(BIN)/python -m pytest --doctest-modules -n $(WORKERS) -m "slow or not slow" --hypothesis-profile thorough
 
-# the lowest versions that pyproject.toml declares, in an environment of their own; old libraries may warn of themselves
+# the lowest versions that pyproject.toml declares, in an environment of their own (without SALib, which asks for numpy 2); old
+# libraries may warn of themselves
 test-oldest: .venv-oldest/.installed
 	.venv-oldest/bin/python -m pytest -n $(WORKERS) -W ignore::DeprecationWarning -W ignore::FutureWarning $(TESTS)
 
@@ -37,7 +38,7 @@ test-oldest: .venv-oldest/.installed
 	$(PYTHON) -c 'import sys; assert sys.version_info[:2] == (3, 11), "the lowest Python is 3.11: PYTHON=python3.11"'
 	$(PYTHON) -m venv .venv-oldest
 	$(PYTHON) tests/oldest.py pyproject.toml > .venv-oldest/constraints.txt
-	.venv-oldest/bin/python -m pip install --quiet --editable '.[dev]' --constraint .venv-oldest/constraints.txt
+	.venv-oldest/bin/python -m pip install --quiet --editable '.[arviz,dask,tests]' --constraint .venv-oldest/constraints.txt
 	@touch $@
 
 lint: $(STAMP)

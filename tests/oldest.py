@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-EXTRAS = ("arviz", "dask", "global", "dev")
+EXTRAS = ("arviz", "dask", "tests")
 
 
 def lowest(project: dict) -> list[str]:
