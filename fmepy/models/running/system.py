@@ -14,7 +14,7 @@ never recompiles.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -175,12 +175,6 @@ class System:
     def n_watched(self) -> int:
         """How many of them there are."""
         return len(self.watched) + len(self.roots)
-
-    @cached_property
-    def without_sensitivities(self) -> System:
-        """The states alone."""
-        n, layout = self.n_states, replace(self.layout, n_scales=0)
-        return replace(self, names=(), z=self.z[:n], inputs=self.inputs[: layout.size], layout=layout)
 
     @cached_property
     def dependents(self) -> tuple[tuple[int, ...], ...]:
