@@ -44,11 +44,7 @@ from fmepy.boundary.shooting_linear import Linear, Step
 from fmepy.boundary.shooting_misfit import LAST, misfit_of, settled
 from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
 from fmepy.boundary.shooting_starts import composed, first_starts, starts_at
-from fmepy.boundary.superposition import (
-    SOLVER_ERROR,
-    is_negligible,
-    no_longer_shrinks,
-)
+from fmepy.boundary.superposition import SOLVER_ERROR, is_negligible, no_longer_shrinks
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.parallel.interruption import check_stop, outermost
 from fmepy.types import Matrix, Vector

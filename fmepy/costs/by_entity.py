@@ -134,11 +134,7 @@ class PredictionsByEntity(Predictions):
 
 
 def predictions_by_entity(
-    models: Sequence[EntityModel],
-    places: Sequence[Places],
-    data: Comparison,
-    names: Sequence[str],
-    **words: Any,
+    models: Sequence[EntityModel], places: Sequence[Places], data: Comparison, names: Sequence[str], **words: Any
 ) -> PredictionsByEntity:
     """Return what the models of several entities predict.
 

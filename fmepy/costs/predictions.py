@@ -160,12 +160,7 @@ class PredictionsOfRun(Predictions):
     """
 
     def __init__(
-        self,
-        bound: BoundModel,
-        lookup: Lookup,
-        places: Sequence[Places],
-        data: Comparison,
-        whole: Any,
+        self, bound: BoundModel, lookup: Lookup, places: Sequence[Places], data: Comparison, whole: Any
     ) -> None:
         super().__init__(data)
         self.guard: Any = None  # of a corrected model (`fmepy.costs.instability`)
@@ -230,9 +225,7 @@ class PredictionsOfRun(Predictions):
         x = None if at.x is None else float(at.x[i])
         where = "" if x is None else f" at {at.x_name} = {x:g}"
         return SimulationError(
-            f"The model's value of {at.names[i]!r}{where} {what}.",
-            parameters=self._parameters(theta),
-            time=x,
+            f"The model's value of {at.names[i]!r}{where} {what}.", parameters=self._parameters(theta), time=x
         )
 
 

@@ -220,11 +220,7 @@ def plot_responses(
 
 @picture
 def plot_pairs(
-    frame: pd.DataFrame,
-    *,
-    nsample: int | None = None,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
+    frame: pd.DataFrame, *, nsample: int | None = None, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
 ) -> AxesArray:
     """Draw all columns against each other; return the Axes, shape (n, n).
 

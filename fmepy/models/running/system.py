@@ -195,11 +195,7 @@ class System:
 
 @lru_cache(maxsize=64)
 def build_system(
-    equations: Equations,
-    names: tuple[str, ...],
-    smooth: bool,
-    planned_only: bool = False,
-    roots: tuple[Root, ...] = (),
+    equations: Equations, names: tuple[str, ...], smooth: bool, planned_only: bool = False, roots: tuple[Root, ...] = ()
 ) -> System:
     """Return the system of a model, with sensitivities for `names`.
 
