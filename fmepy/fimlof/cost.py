@@ -385,9 +385,6 @@ class FimlofCost(ModelsOfCost, AddableCost):
         lost = int(self.dropped.sum())
         return f"FimlofCost: {told}{of}; {len(self.parms)} parameters" + (f"; {lost} dropped" if lost else "")
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "_opened", "models")}
-
     @cached_property
     def _bound(self) -> BoundFimlof:
         return self.bind()
