@@ -10,15 +10,7 @@ import typing as _typing
 from fmepy import command_line as _command_line  # noqa: F401    # the first: what it does is for the others' time
 from fmepy import datasets, errors
 from fmepy.boundary import BoundaryFit, fit_boundary
-from fmepy.costs import (
-    BoundCost,
-    Cost,
-    ModCost,
-    PredictionErrorCost,
-    SimulationCost,
-    SumCost,
-    modCost,
-)
+from fmepy.costs import BoundCost, Cost, ModCost, PredictionErrorCost, SimulationCost, SumCost, modCost
 from fmepy.costs.mapped import transformed
 from fmepy.datatools import cross2long, gaussianWeights
 from fmepy.expressions.equations import Equations

@@ -44,11 +44,7 @@ from fmepy.boundary.shooting_linear import Linear, Step
 from fmepy.boundary.shooting_misfit import LAST, misfit_of, settled
 from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
 from fmepy.boundary.shooting_starts import composed, first_starts, starts_at
-from fmepy.boundary.superposition import (
-    SOLVER_ERROR,
-    is_negligible,
-    no_longer_shrinks,
-)
+from fmepy.boundary.superposition import SOLVER_ERROR, is_negligible, no_longer_shrinks
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.parallel.interruption import check_stop, outermost
 from fmepy.types import Matrix, Vector
@@ -158,7 +154,7 @@ class _Search:
             self.last_failure = str(error)
             return None
 
-    def take(self, step: Step, found: Iterate, sigma: float, damping: float) -> None:
+    def take(self, found: Iterate, sigma: float, damping: float) -> None:
         """Note a step and go."""
         old, new = self.at.theta, found.theta
         size = np.maximum(np.maximum(np.abs(old), np.abs(new)), 1e-4 * self.scale(self.at))
@@ -203,7 +199,7 @@ class _Search:
                 found = self._closed(found)
             good = -1.0 if found is None else (value - self.value(found, sigma)) / foretold
             if found is not None and good > _HELPS:
-                self.take(step, found, 0.0 if exact else sigma, self.damping)
+                self.take(found, 0.0 if exact else sigma, self.damping)
                 self.damping = max(self.damping * (0.1 if good > 0.7 else 0.3 if good > 0.3 else 1.0), 1e-12)
                 return good * foretold / value
             self.damping *= more
@@ -268,7 +264,7 @@ class _Search:
                         "the sizes of the states."
                     )
                 return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}" if loose else ""
-            self.take(step, found, 0.0, 0.0)
+            self.take(found, 0.0, 0.0)
             if (end := self.ended(effect)) is not None:
                 return end
         return False, ""

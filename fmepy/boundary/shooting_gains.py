@@ -66,7 +66,7 @@ def free_gains(search: Any) -> tuple[bool, str]:
         share, found = way.ahead(is_last)
         if found is None:
             return False, way.why_not
-        search.take(full, found, 0.0, 0.0)
+        search.take(found, 0.0, 0.0)
         n_small = n_small + 1 if is_last and share == 1 else 0
         if n_small >= _ENOUGH or (n_small and search.corrections[-1] <= p.tol):
             end: tuple[bool, str] | None = search.ended(effect)

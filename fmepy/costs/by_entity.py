@@ -134,11 +134,7 @@ class PredictionsByEntity(Predictions):
 
 
 def predictions_by_entity(
-    models: Sequence[EntityModel],
-    places: Sequence[Places],
-    data: Comparison,
-    names: Sequence[str],
-    **words: Any,
+    models: Sequence[EntityModel], places: Sequence[Places], data: Comparison, names: Sequence[str], **words: Any
 ) -> PredictionsByEntity:
     """Return what the models of several entities predict.
 
@@ -157,8 +153,8 @@ def predictions_by_entity(
     ends = np.searchsorted(run_of[order], np.arange(len(models) + 1))
     rows_of = [order[ends[k] : ends[k + 1]] for k in range(len(models))]
     alone = partial(_alone, list(models), list(places), data, names, first, rows_of, words)
-    parts: list[PredictionsOfRun | PredictionsTogether] = []
-    rows, told, taken = [], [], set[int]()
+    found: list[tuple[PredictionsOfRun | PredictionsTogether, IntVector, str]] = []
+    taken: set[int] = set()
     for members, times in groups_of(models, places):
         bound = models[members[0]].inner.bind(models[members[0]].moved_by(names), times=times, **words)
         if not callable(getattr(bound, "together", None)):
@@ -168,17 +164,11 @@ def predictions_by_entity(
         mine = np.flatnonzero(place[run_of] >= 0)
         of_places = [mine[(mine >= a) & (mine < b)] - a for a, b in pairwise(first)]
         at = [(place[p.runs[own]], p.only(own)) for p, own in zip(places, of_places, strict=True) if p.runs is not None]
-        parts.append(
-            PredictionsTogether(bound, [models[k] for k in members], names, at, data, partial(_member, alone, members))
-        )
-        rows.append(mine)
-        told.append("")
+        own, each = [models[k] for k in members], [partial(alone, k) for k in members]
+        found.append((PredictionsTogether(bound, own, names, at, data, each), mine, ""))
         taken |= set(members)
-    for k, model in enumerate(models):
-        if k not in taken:
-            parts.append(alone(k))
-            rows.append(rows_of[k])
-            told.append(model.told)
+    found += [(alone(k), rows_of[k], model.told) for k, model in enumerate(models) if k not in taken]
+    parts, rows, told = zip(*found, strict=True)
     theta0 = values_by_name(models[0].parameters.parms, names)
     return PredictionsByEntity(parts, rows, told, theta0, data)
 
@@ -198,8 +188,3 @@ def _alone(
     of_places = (rows[(rows >= a) & (rows < b)] - a for a, b in pairwise(first))
     at = [p.only(own) for p, own in zip(places, of_places, strict=True)]
     return predictions_of(models[k], at, data.only(rows[rows < len(data)]), names, **words)
-
-
-def _member(alone: Any, members: Sequence[int], i: int) -> PredictionsOfRun:
-    found: PredictionsOfRun = alone(members[i])
-    return found

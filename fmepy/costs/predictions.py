@@ -23,12 +23,12 @@ from fmepy.costs.base import OfData
 from fmepy.costs.interpolation import Lookup, Places, merge_times, stack, values_of_many
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
-from fmepy.models.base import BoundModel, engine_of, keep_within, simulate_many, tightened
+from fmepy.models.base import BoundModel, OfRuns, keep_within, simulate_many, tightened
 from fmepy.numerics.finite import all_finite
 from fmepy.types import Matrix, Vector
 
 
-class Predictions:
+class Predictions(OfRuns):
     """The model at the observations; a base that has what follows from its values.
 
     Attributes
@@ -52,21 +52,6 @@ class Predictions:
     def __init__(self, data: Comparison) -> None:
         self.data = data
         self._scale = None if data.scale.is_identity else data.scale
-
-    @property
-    def exact(self) -> bool:
-        """True if the model solves its sensitivity equations."""
-        raise NotImplementedError
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        raise NotImplementedError
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        raise NotImplementedError
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
@@ -102,7 +87,7 @@ class Predictions:
     def compared_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return T(mod) of many theta, shape (n, n_obs), and why they failed."""
         mod, why = self.values_many(Theta)
-        return (mod, why) if self._scale is None else _each(mod, why, Theta, self.scaled)
+        return (mod, why) if self._scale is None else each_of_many(mod, why, Theta, self.scaled)
 
     def compared_with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
         """Return T(mod), shape (n_obs,), and its derivatives, shape (n_obs, n_par)."""
@@ -148,7 +133,7 @@ class Predictions:
         return slopes
 
 
-def _each(mod: Matrix, why: Any, Theta: Matrix, what: Callable[[Vector, Vector], Vector]) -> tuple[Matrix, Any]:
+def each_of_many(mod: Matrix, why: Any, Theta: Matrix, what: Callable[[Vector, Vector], Vector]) -> tuple[Matrix, Any]:
     """Return ``what(mod, theta)`` of the rows that came to their end; those that raise have failed."""
     for i in np.flatnonzero(why == ""):
         try:
@@ -163,7 +148,7 @@ class PredictionsOfRun(Predictions):
 
     Parameters
     ----------
-    model : BoundModel
+    bound : BoundModel
         With the rows that the lookup needs.
     lookup : Lookup
         Where the observations stand in a run.
@@ -175,56 +160,36 @@ class PredictionsOfRun(Predictions):
     """
 
     def __init__(
-        self,
-        model: BoundModel,
-        lookup: Lookup,
-        places: Sequence[Places],
-        data: Comparison,
-        whole: Any,
+        self, bound: BoundModel, lookup: Lookup, places: Sequence[Places], data: Comparison, whole: Any
     ) -> None:
         super().__init__(data)
         self.guard: Any = None  # of a corrected model (`fmepy.costs.instability`)
-        self.parameter_names = tuple(model.names)
-        self.theta0 = np.array(model.theta0, dtype=float)
-        self.model, self.lookup, self._places, self._whole = model, lookup, tuple(places), whole
-
-    @property
-    def exact(self) -> bool:
-        """True if the model solves its sensitivity equations."""
-        return self.model.exact
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return self.model.retries
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        return engine_of(self.model)
+        self.parameter_names = tuple(bound.names)
+        self.theta0 = np.array(bound.theta0, dtype=float)
+        self.bound, self.lookup, self._places, self._whole = bound, lookup, tuple(places), whole
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
-        keep_within(self.model, lower, upper)
+        keep_within(self.bound, lower, upper)
 
     def tightened(self) -> Self | None:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
         out = copy(self)
-        out.model = tightened(self.model)
-        return None if out.model is None else out
+        out.bound = tightened(self.bound)
+        return None if out.bound is None else out
 
     def values(self, theta: Vector) -> Vector:
         """Return mod, shape (n_obs,)."""
-        return self._checked(self.lookup.values(self._ran(self.model.simulate, theta)), theta)
+        return self._checked(self.lookup.values(self._ran(self.bound.simulate, theta)), theta)
 
     def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return mod of many theta, shape (n, n_obs), and why they failed."""
-        Y, why = simulate_many(self.model, Theta)
-        return _each(values_of_many(self.lookup, Y), why, Theta, self._checked)
+        Y, why = simulate_many(self.bound, Theta)
+        return each_of_many(values_of_many(self.lookup, Y), why, Theta, self._checked)
 
     def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
         """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
-        Y, S = self._ran(self.model.sensitivities, theta)
+        Y, S = self._ran(self.bound.sensitivities, theta)
         mod, slopes = self._checked(self.lookup.values(Y), theta), self.lookup.sensitivities(S)
         return mod, self._finite_slopes(slopes, theta)
 
@@ -260,9 +225,7 @@ class PredictionsOfRun(Predictions):
         x = None if at.x is None else float(at.x[i])
         where = "" if x is None else f" at {at.x_name} = {x:g}"
         return SimulationError(
-            f"The model's value of {at.names[i]!r}{where} {what}.",
-            parameters=self._parameters(theta),
-            time=x,
+            f"The model's value of {at.names[i]!r}{where} {what}.", parameters=self._parameters(theta), time=x
         )
 
 

@@ -89,6 +89,9 @@ class ModelsOfCost:
         place = 0 if self.experiments is None else self.experiments.position(entity)
         return self._model_of(self.cases.run_of(place, dict(noise_parms or {})))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "_opened", "models")}
+
 
 class RunsOfCost(ModelsOfCost):
     """What a cost says of the runs that it compares with data; a base of `SimulationCost`."""

@@ -461,9 +461,6 @@ class SimulationCost(RunsOfCost, AddableCost):
             f"; {lost} dropped" if lost else ""
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "_opened", "models")}
-
     @cached_property
     def _bound(self) -> Any:
         return self.bind()

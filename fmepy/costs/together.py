@@ -18,9 +18,9 @@ import numpy as np
 
 from fmepy.costs.interpolation import Interpolated, Picked, Places, merge_times, stack
 from fmepy.costs.observations import Comparison
-from fmepy.costs.predictions import Predictions, PredictionsOfRun, of_run, renamed
+from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many, of_run, renamed
 from fmepy.errors import SimulationError
-from fmepy.models.base import engine_of, tightened
+from fmepy.models.base import tightened
 from fmepy.models.entity import EntityModel
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -45,8 +45,8 @@ class PredictionsTogether(Predictions):
     places : sequence of (ndarray of int, Places)
         By call of `Places.lookup`: of which of the models every value is, and what is looked up.
     data : Comparison
-    alone : callable
-        ``alone(i)``: the predictions of model i by itself, where its run here does not come to an end.
+    alone : sequence of callable
+        By model: returns its predictions by itself, where its run here does not come to an end.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PredictionsTogether(Predictions):
         names: tuple[str, ...],
         places: Sequence[tuple[IntVector, Places]],
         data: Comparison,
-        alone: Callable[[int], PredictionsOfRun],
+        alone: Sequence[Callable[[], PredictionsOfRun]],
     ) -> None:
         super().__init__(data)
         self.parameter_names, self._models, self._make = names, tuple(models), alone
@@ -73,19 +73,9 @@ class PredictionsTogether(Predictions):
         self._lookup = stack([_behind(p.lookup(rows, grid, bound.var_names), run * size) for run, p in places])
 
     @property
-    def exact(self) -> bool:
-        """True if the model solves its sensitivity equations."""
-        return bool(self.bound.exact)
-
-    @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
         return sum(one.retries for one in self._alone.values())
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model."""
-        return engine_of(self.bound)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
@@ -112,13 +102,8 @@ class PredictionsTogether(Predictions):
 
     def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return mod of many theta, shape (n, n_obs), and why they failed."""
-        out, why = np.full((len(Theta), len(self._run_of)), np.nan), np.full(len(Theta), "", dtype=object)
-        for i, theta in enumerate(Theta):
-            try:
-                out[i] = self.values(theta)
-            except SimulationError as error:
-                why[i] = str(error)
-        return out, why
+        out, why = np.empty((len(Theta), len(self._run_of))), np.full(len(Theta), "", dtype=object)
+        return each_of_many(out, why, Theta, lambda _, theta: self.values(theta))
 
     def with_local_slopes(self, theta: Vector) -> tuple[Vector, Matrix, IntVector]:
         """Return mod, and its derivatives as the module's text says."""
@@ -153,7 +138,7 @@ class PredictionsTogether(Predictions):
 
     def _one(self, i: int) -> PredictionsOfRun:
         if i not in self._alone:
-            one = self._make(i)
+            one = self._make[i]()
             one = (one.tightened() or one) if self._is_tight else one
             if self._box is not None:
                 one.keep_within(*self._box)

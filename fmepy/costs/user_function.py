@@ -63,13 +63,7 @@ def _refuse_further(args: Any, kwargs: Any, what: str) -> None:
 
 
 def as_objective(
-    f: Any,
-    p: UserParameters = None,
-    *,
-    jac: Any = None,
-    args: Any = (),
-    kwargs: Any = None,
-    hold_engine: bool = False,
+    f: Any, p: UserParameters = None, *, jac: Any = None, args: Any = (), kwargs: Any = None, hold_engine: bool = False
 ) -> Objective:
     """Return whatever the user gave as `f` as one objective, together with its parameters.
 

@@ -5,8 +5,8 @@ another without end: what has grown large is kept as one shared part (`expressio
 grows as the number of statements does. Levels become states, what remembers too (`memory`), constants parameters,
 series forcings; tables become choices between straight lines, ``step`` a choice by time.
 
-The difference model counts steps (`stepped`): its row n is the system's time ``start + n h``, h being the step of all
-modules; its states move by the rectangle rule, with the series and the time of the row before.
+The difference model counts steps (`SteppedModel`): its row n is the system's time ``start + n h``, h being the step of
+all modules; its states move by the rectangle rule, with the series and the time of the row before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import numpy as np
 from fmepy.dmi.delays import least_tau
 from fmepy.dmi.memory import Work, as_work, rate_of
 from fmepy.dmi.order import Graph, Layout, Piece
-from fmepy.dmi.stepped import SteppedModel
 from fmepy.dmi.tree import (
     Array,
     Binary,
@@ -454,3 +453,31 @@ class _Values:
             case Either(items=items):
                 return conditions.Joined([self._condition(x, i) for x in items], "or")
         raise TypeError(type(node).__name__)
+
+
+class SteppedModel(DifferenceModel):
+    """Difference equations whose step n is the time ``start + n step`` of the system that they come from.
+
+    The first column of its table is ``step``, and costs want that column: data by the system's times would be held
+    against other steps. Where both are the same it is ``time``.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        Of `DifferenceModel`.
+    clock : tuple of float
+        Start and step in the system's time.
+    """
+
+    def __init__(self, *args: Any, clock: tuple[float, float] = (0.0, 1.0), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._arguments["clock"] = clock
+        start, step = clock
+        if clock != (0.0, 1.0):
+            self.x_name = "step"
+            less = f"(obs['time'] - {start:g})" if start else "obs['time']"
+            self.x_note = (
+                f"the rows of these difference equations are steps of {step:g}, counted from 0 at the time {start:g}. "
+                f"Give the observations a column of steps in place of their times, obs.assign(step={less} / {step:g})"
+                ".drop(columns='time'), and pass x='step'."
+            )

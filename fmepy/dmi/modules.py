@@ -241,10 +241,7 @@ def _by_name(module: str, name: str) -> Any:
 
 
 def module(
-    reads: Iterable[str],
-    assigns: Iterable[str],
-    step: int = 1,
-    dims: Mapping[str, int | Sequence[int]] | None = None,
+    reads: Iterable[str], assigns: Iterable[str], step: int = 1, dims: Mapping[str, int | Sequence[int]] | None = None
 ) -> Callable[[Callable[..., Any]], PythonModule]:
     """Return a decorator that makes a module of a Python function: an algorithm, an optimisation inside.
 

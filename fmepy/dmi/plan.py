@@ -9,8 +9,7 @@ from math import prod
 import numpy as np
 
 from fmepy.dmi.delays import least_tau
-from fmepy.dmi.llvm import names_of, statement_text
-from fmepy.dmi.machine_code import Compiled, compiled_statements
+from fmepy.dmi.llvm import Compiled, compiled_statements, names_of, statement_text
 from fmepy.dmi.memory import Work, rate_of
 from fmepy.dmi.order import Graph, Layout, Piece, Section
 from fmepy.dmi.run_loop import BY_PYTHON, LOOP_BY_PYTHON, Plan

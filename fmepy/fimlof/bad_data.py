@@ -85,12 +85,7 @@ class BadData(Framed):
 
 
 def screen_bad_data(
-    cost: FimlofCost,
-    threshold: Any = 4.0,
-    *,
-    parms: Any = None,
-    smooth: bool = True,
-    refit: Refit | None = None,
+    cost: FimlofCost, threshold: Any = 4.0, *, parms: Any = None, smooth: bool = True, refit: Refit | None = None
 ) -> BadData:
     """Return a cost without suspected data, and the log of what was found; the given cost is not changed.
 

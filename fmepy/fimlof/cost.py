@@ -30,13 +30,7 @@ from fmepy.costs.noise import guessed_sd, names_of_estimates, names_of_noise
 from fmepy.costs.runs import ModelsOfCost
 from fmepy.costs.said_noise import SaidNoise, said_noise_of
 from fmepy.costs.tables import as_table
-from fmepy.errors import (
-    ArgumentError,
-    DataError,
-    ParameterError,
-    SimulationError,
-    check_choice,
-)
+from fmepy.errors import ArgumentError, DataError, ParameterError, SimulationError, check_choice
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.on_scale import with_equations
@@ -297,13 +291,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
         return BoundFimlof(
-            self.specification,
-            self.entities,
-            self.cases,
-            self.models,
-            wanted,
-            self._bounds(),
-            hold_engine=hold_engine,
+            self.specification, self.entities, self.cases, self.models, wanted, self._bounds(), hold_engine=hold_engine
         )
 
     def replace(self, **arguments: Any) -> FimlofCost:
@@ -396,9 +384,6 @@ class FimlofCost(ModelsOfCost, AddableCost):
         of = f"; {len(self.entities)} entities" if self.entity is not None else ""
         lost = int(self.dropped.sum())
         return f"FimlofCost: {told}{of}; {len(self.parms)} parameters" + (f"; {lost} dropped" if lost else "")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_bound", "_opened", "models")}
 
     @cached_property
     def _bound(self) -> BoundFimlof:

@@ -11,12 +11,7 @@ import pandas as pd
 
 from fmepy.costs.entities import EntityColumn, read_entity_column
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
-from fmepy.costs.observations import (
-    Observations,
-    check_observed,
-    read_table,
-    refuse_copies,
-)
+from fmepy.costs.observations import Observations, check_observed, read_table, refuse_copies
 from fmepy.costs.tables import Columns, as_table
 from fmepy.errors import DataError
 from fmepy.filtering.schedule import Readings

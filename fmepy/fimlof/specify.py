@@ -92,7 +92,7 @@ def read_specification(
     space = _space(definition, equations, tuple(values), noise, readings, sds, accumulated)
     elsewhere = names_in([*equations.rates, *(e for _, e in equations.outputs), *definition.initial])
     elsewhere |= {e for c in (noise.covariance, errors.covariance, start.covariance) if c for e in names_in(c.entries)}
-    _check_some_noise(noise, errors, has_errors, variables)
+    _check_some_noise(noise, errors, variables)
     events = _known_events(definition)
     elsewhere |= names_in([e.value for e in events])
     return Specification(
@@ -329,7 +329,7 @@ def _readings(
     return readings, tuple(direct)
 
 
-def _check_some_noise(noise: Noise, errors: Noise, has_errors: bool, variables: Sequence[str]) -> None:
+def _check_some_noise(noise: Noise, errors: Noise, variables: Sequence[str]) -> None:
     exact = [v for v in variables if v in errors.keys and errors.sds[errors.keys.index(v)].is_zero]
     if exact and all(sd.is_zero for sd in noise.sds):
         raise ArgumentError(

@@ -54,7 +54,7 @@ class FitComparison(Framed):
 
     def plot(self, *, ax: Any = None, **kwargs: Any) -> Axes:
         """Draw how far AIC and BIC lie above the best; return the Axes."""
-        from fmepy.plotting.comparison import plot_comparison
+        from fmepy.plotting.fits import plot_comparison
 
         return plot_comparison(self, ax=ax, **kwargs)
 

@@ -343,7 +343,7 @@ def _result(one: OneFit, found: Found) -> ModFit:
         names=objective.parameter_names,
         theta=theta.copy(),
         ssr=ssr,
-        minus2loglik=_minus2loglik(objective, theta, ssr, nobs),
+        minus2loglik=_minus2loglik(objective, theta),
         minimised=found.value,
         ms=ssr / nobs if not objective.is_scalar else np.nan,
         **fields,
@@ -407,7 +407,7 @@ def _residuals(objective: Objective, theta: Vector, cost: Any) -> tuple[Vector, 
     return r, replace(KnownData.unweighted(len(r)), groups=groups.astype(np.intp), group_names=tuple(map(str, of)))
 
 
-def _minus2loglik(objective: Objective, theta: Vector, ssr: float, nobs: float) -> float:
+def _minus2loglik(objective: Objective, theta: Vector) -> float:
     """Return -2 log L of the data: with the errors given, or with the variance ssr / n of the weighted residuals.
 
     Weights by the spread or the mean of the data are no errors: they only say how variables compare.

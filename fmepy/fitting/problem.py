@@ -164,11 +164,8 @@ class Problem:
 
     def need_finite_box(self, method: str) -> None:
         """Raise an ArgumentError unless all bounds are finite."""
-        free = [
-            n
-            for n, a, b in zip(self.names, self.lower, self.upper, strict=True)
-            if not np.isfinite(a) or not np.isfinite(b)
-        ]
+        is_finite = np.isfinite(self.lower) & np.isfinite(self.upper)
+        free = [n for n, known in zip(self.names, is_finite, strict=True) if not known]
         if free:
             raise ArgumentError(
                 f"method={method!r} searches a box and needs finite `lower` and `upper` for every parameter; they are "

@@ -193,12 +193,7 @@ def _of_better(name: str, found: Found) -> str:
 
 
 def _said(
-    name: str,
-    estimate: float,
-    sides: tuple[Walked, Walked],
-    limits: tuple[float, float],
-    found: Found,
-    level: float,
+    name: str, estimate: float, sides: tuple[Walked, Walked], limits: tuple[float, float], found: Found, level: float
 ) -> str:
     percent = f"{100 * level:g} %"
     ends = [_end(side, k, limits) for k, side in enumerate(sides)]

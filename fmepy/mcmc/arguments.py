@@ -108,9 +108,7 @@ def as_control(control: Mapping[str, Any] | None, method: str, n_par: int) -> di
     return sampler.checked({**sampler.control, **given}, n_par)
 
 
-def check_settings(
-    settings: Settings, proposal: Matrix | JumpFunction, covscale: Any, drscale: Any, burninlength: int
-) -> None:
+def check_settings(settings: Settings, proposal: Matrix | JumpFunction, covscale: Any, drscale: Any) -> None:
     """Raise an ArgumentError for what does not go together."""
     delayed = bool(settings.drscale)
     if not SAMPLERS[settings.method].adapts:

@@ -210,7 +210,7 @@ def modMCMC(
         # without burn-in adaptation has no end
         adapt_until=burninlength or sys.maxsize,
     )
-    check_settings(settings, proposal, covscale, drscale, burninlength)
+    check_settings(settings, proposal, covscale, drscale)
     kernel = make_kernel(settings, target, proposal)
     jobs = as_jobs(starts, chains, kernel.n_member, seed_sequence(seed).spawn(chains))
     check_starts(target, starts)

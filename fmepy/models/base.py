@@ -106,11 +106,29 @@ class BoundModel(Protocol):
 
 
 def engine_of(bound: Any) -> str:
-    """Return the name of the engine that a bound model or cost runs on, "" where it does not say (property ``engine``).
-
-    Of bound models that choose by the number of runs, it may differ from the model's own `engine`.
-    """
+    """Return the name of the engine that a bound model or cost runs on, "" where it does not say."""
     return str(getattr(bound, "engine", ""))
+
+
+class OfRuns:
+    """What makes its runs by another bound model, `bound`, and says of them what that one says."""
+
+    bound: Any
+
+    @property
+    def exact(self) -> bool:
+        """True if sensitivities solve their equations; asking may compile them."""
+        return bool(self.bound.exact)
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return int(self.bound.retries)
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs the model, as far as it says."""
+        return engine_of(self.bound)
 
 
 def simulate_many(bound: Any, Theta: Matrix) -> tuple[Cube, Any]:

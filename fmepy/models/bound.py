@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fmepy.errors import SimulationError
@@ -34,6 +36,14 @@ class BoundDynamic:
         self._box: tuple[Vector, Vector] | None = None
         self._at_rows = at_rows
         self._outputs: Outputs | None = None
+
+    def _forget_compiled(self) -> None:
+        """Set what is found or compiled at its first use, and does not travel to other processes."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        anew = object.__new__(type(self))
+        anew._forget_compiled()
+        return self.__dict__ | anew.__dict__
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""

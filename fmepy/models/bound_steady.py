@@ -20,8 +20,6 @@ from fmepy.types import Cube, Matrix, Vector
 if TYPE_CHECKING:
     from fmepy.models.steady import SteadyModel
 
-_COMPILED = ("_source", "_own", "_own_slopes", "_last", "_outputs", "_slopes")
-
 
 class BoundSteady(BoundDynamic):
     """A SteadyModel as a function of a plain vector; see `models.base.BoundModel`.
@@ -45,7 +43,7 @@ class BoundSteady(BoundDynamic):
         self._forget_compiled()
 
     def _forget_compiled(self) -> None:
-        """Set what is found at its first use, and does not travel to other processes."""
+        """Set what is found at its first use."""
         self._source: Source | None = None
         self._own: Found | None = None
         self._own_slopes: Matrix | None = None
@@ -175,10 +173,3 @@ class BoundSteady(BoundDynamic):
         low, high, weight = self._between
         weight = weight.reshape(-1, *[1] * (table.ndim - 1))
         return np.where(weight == 0, table[low], (1 - weight) * table[low] + weight * table[high])
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget_compiled()

@@ -165,9 +165,6 @@ def _choose_engine(engine: str, definition: Definition) -> tuple[str, str]:
 # --- the model as a function of a vector ------------------------------------------------------------------------------
 
 
-_COMPILED = ("_table", "_kernels", "_next", "_outputs")
-
-
 class BoundDifference(BoundDynamic):
     """A DifferenceModel as a function of a plain vector; see `models.base.BoundModel`."""
 
@@ -183,7 +180,7 @@ class BoundDifference(BoundDynamic):
         self._forget_compiled()
 
     def _forget_compiled(self) -> None:
-        """Set what is compiled at its first use, and does not travel to other processes."""
+        """Set what is compiled at its first use."""
         self._table: ValueTable | None = None
         self._kernels: Kernels | None = None
         self._next: Callable[..., Any] | None = None
@@ -282,10 +279,3 @@ class BoundDifference(BoundDynamic):
         Y = self.simulate(theta)
         steps = steps_beside(theta, DIFFERENCE_STEP)
         return Y, central_differences(self.simulate, theta, steps, self._box, base=Y)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget_compiled()

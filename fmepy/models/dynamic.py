@@ -174,9 +174,6 @@ class Runnable:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_bound": None}  # what was compiled is made again where it is needed
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
 
 def as_times(times: Any) -> Vector:
     """Return times as an array; they must be finite and increase.

@@ -18,7 +18,7 @@ import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
 from fmepy.expressions.equations import names_in
-from fmepy.models.base import engine_of, keep_within, one_by_one, tightened
+from fmepy.models.base import OfRuns, keep_within, one_by_one, tightened
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.fixed import ENGINE as FIXED_STEPS
@@ -242,7 +242,7 @@ class StartAtRest:
         return np.asarray(self.at(theta) + self.with_slopes(theta)[1] @ (moved - theta))
 
 
-class BoundFromRest:
+class BoundFromRest(OfRuns):
     """A bound model that starts from the steady state of another; see `fmepy.models.base.BoundModel`.
 
     Parameters
@@ -256,41 +256,31 @@ class BoundFromRest:
     """
 
     def __init__(self, run: Any, map: Selected, start: StartAtRest) -> None:
-        self._run, self._map, self._start = run, map, start
+        self.bound, self._map, self._start = run, map, start
         self.names, self.times, self.var_names = map.names, run.times, run.var_names
         self.theta0: Vector = map.start(map.values)
 
     @property
-    def exact(self) -> bool:
-        """Whether `sensitivities` solves the sensitivity equations."""
-        return bool(self._run.exact)
-
-    @property
     def retries(self) -> int:
         """Runs so far that the first engine could not finish and another one did."""
-        return int(self._run.retries) + self._start.retries
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model."""
-        return engine_of(self._run)
+        return int(self.bound.retries) + self._start.retries
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds; the state at rest has none."""
-        n = len(self._run.names) - len(self._map.full_names)
+        n = len(self.bound.names) - len(self._map.full_names)
         free = np.full(n, np.inf)
         low, high = self._map.box(lower, upper)
-        keep_within(self._run, np.concatenate([low, -free]), np.concatenate([high, free]))
+        keep_within(self.bound, np.concatenate([low, -free]), np.concatenate([high, free]))
         self._start.keep_within(lower, upper)
 
     def tightened(self) -> BoundFromRest | None:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        run, start = tightened(self._run), self._start.tightened()
+        run, start = tightened(self.bound), self._start.tightened()
         return None if run is None or start is None else BoundFromRest(run, self._map, start)
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
-        out: Matrix = self._run.simulate(np.concatenate([self._map.full(theta), self._start.at(theta)]))
+        out: Matrix = self.bound.simulate(np.concatenate([self._map.full(theta), self._start.at(theta)]))
         return out
 
     def simulate_many(self, Theta: Matrix) -> tuple[Cube, Any]:
@@ -300,7 +290,7 @@ class BoundFromRest:
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_time, n_var, n_par)."""
         y, slopes = self._start.with_slopes(theta)
-        Y, S = self._run.sensitivities(np.concatenate([self._map.full(theta), y]))
+        Y, S = self.bound.sensitivities(np.concatenate([self._map.full(theta), y]))
         n = len(self._map.full_names)
         through_start = S[:, :, n:] @ slopes
         return Y, self._map.pull(theta, S[:, :, :n]) + through_start

@@ -13,46 +13,31 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.models.base import engine_of, keep_within, simulate_many, tightened
+from fmepy.models.base import OfRuns, keep_within, simulate_many, tightened
 from fmepy.parameters.mapped import HeldValues, Mapped
 from fmepy.parameters.maps import Map, many_of
 from fmepy.types import Cube, Matrix, UserParameters, Vector
 
 
-class BoundMappedModel:
+class BoundMappedModel(OfRuns):
     """A bound model as a function of other parameters; see `fmepy.models.base.BoundModel`."""
 
-    def __init__(self, inner: Any, map: Map) -> None:
-        self.inner, self.map = inner, map
+    def __init__(self, bound: Any, map: Map) -> None:
+        self.bound, self.map = bound, map
         self.names = tuple(map.names)
-        self.theta0 = map.start(np.asarray(inner.theta0, dtype=float))
-        self.var_names = tuple(inner.var_names)
-        self.times = inner.times
-        self._full, self._simulate = map.full, inner.simulate
-
-    @property
-    def exact(self) -> bool:
-        """Whether `sensitivities` solves the sensitivity equations; asking may compile them."""
-        return bool(self.inner.exact)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return int(self.inner.retries)
-
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        return engine_of(self.inner)
+        self.theta0 = map.start(np.asarray(bound.theta0, dtype=float))
+        self.var_names = tuple(bound.var_names)
+        self.times = bound.times
+        self._full, self._simulate = map.full, bound.simulate
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
-        keep_within(self.inner, *self.map.box(lower, upper))
+        keep_within(self.bound, *self.map.box(lower, upper))
 
     def tightened(self) -> BoundMappedModel | None:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        inner = tightened(self.inner)
-        return None if inner is None else BoundMappedModel(inner, self.map)
+        bound = tightened(self.bound)
+        return None if bound is None else BoundMappedModel(bound, self.map)
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""
@@ -62,15 +47,15 @@ class BoundMappedModel:
     @property
     def runs_on_threads(self) -> bool:
         """Whether many runs are done without Python's lock."""
-        return bool(getattr(self.inner, "runs_on_threads", False))
+        return bool(getattr(self.bound, "runs_on_threads", False))
 
     def simulate_many(self, Theta: Matrix) -> tuple[Cube, Any]:
         """Return Y of many runs, and why runs failed, see `fmepy.models.base.simulate_many`."""
-        return many_of(self.map, Theta, lambda full: simulate_many(self.inner, full))
+        return many_of(self.map, Theta, lambda full: simulate_many(self.bound, full))
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, the derivatives of Y to the mapped parameters."""
-        Y, S = self.inner.sensitivities(self._full(theta))
+        Y, S = self.bound.sensitivities(self._full(theta))
         return Y, self.map.pull(theta, S)
 
 

@@ -283,10 +283,7 @@ class OdeModel(DynamicModel):
         self.seen_starts: Vector | None = None  # the smallest from which a run has been looked at
         delayed = self.definition.has_delays
         self.chooses_engine = engine == "auto" and method is None and bandwidth is None and not delayed
-        self.engines: tuple[Engine, ...] = (
-            self._engine,
-            *registry.heirs(self._engine, self.definition, bool(np.isfinite(longest))),
-        )
+        self.engines: tuple[Engine, ...] = (self._engine, *registry.heirs(self._engine, self.definition))
         self._order: tuple[Engine, ...] | None = None
         outside, like = self._events_outside(), self._like
         if outside and (like is None or outside != like._events_outside()):

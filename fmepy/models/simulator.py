@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, SimulationError, listed
-from fmepy.models.base import engine_of, keep_within, simulate_many
+from fmepy.models.base import OfRuns, engine_of, keep_within, simulate_many
 from fmepy.models.mapped import BoundMappedModel
 from fmepy.models.user_table import UserTable, as_user_table
 from fmepy.parameters.functions import UserFunction
@@ -77,7 +77,7 @@ class Simulator:
     @property
     def engine(self) -> str:
         """What runs the model; "" of a function of the user's."""
-        return engine_of(self.source.bound) if isinstance(self.source, BoundAnew) else ""
+        return engine_of(self.source)
 
     @property
     def is_model(self) -> bool:
@@ -91,8 +91,7 @@ class Simulator:
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of `sensitivities` inside these bounds, shape (n_par,) each."""
-        if isinstance(self.source, BoundAnew):
-            self.source.keep_within(lower, upper)
+        keep_within(self.source, lower, upper)
 
     def run(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_x, n_var).
@@ -198,7 +197,7 @@ class ChosenOutputs:
         return ChosenOutputs, (self.simulator, self.places)
 
 
-class BoundAnew:
+class BoundAnew(OfRuns):
     """A bound model that travels as the model and its names, and is bound again where it arrives.
 
     Parameters
@@ -216,16 +215,6 @@ class BoundAnew:
         for map in maps:
             self.bound = BoundMappedModel(self.bound, map)
         self.run, self.sensitivities = self.bound.simulate, self.bound.sensitivities  # looked up once
-
-    @property
-    def exact(self) -> bool:
-        """Whether sensitivities solve their equations."""
-        return bool(self.bound.exact)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return int(self.bound.retries)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""

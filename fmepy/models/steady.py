@@ -19,8 +19,7 @@ from fmepy.models.definition.function import read_signature
 from fmepy.models.definition.given import Given
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.dynamic import Runnable
-from fmepy.models.steady_arrays import OfArrays, loops_of_profiles
-from fmepy.models.steady_rates import OfEquations, OfFunction, Source
+from fmepy.models.steady_rates import OfArrays, OfEquations, OfFunction, Source, loops_of_profiles
 from fmepy.models.steady_run import check_not_negative, tolerances
 from fmepy.models.steady_state import state_names
 from fmepy.models.transport import Grid1D

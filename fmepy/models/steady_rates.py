@@ -1,6 +1,6 @@
 """The rates of a model whose steady state is wanted, and their derivatives, whatever they come from.
 
-Equations give exact derivatives to states and parameters, and so do loops over arrays (`models.steady_arrays`). Other
+Equations give exact derivatives to states and parameters, and so do loops over arrays. Other
 functions, of single numbers, of a vector or of the profiles on a grid, are differentiated by differences, by as few
 evaluations as the structure of the Jacobian allows.
 
@@ -18,10 +18,13 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
-from fmepy.errors import FmepyError, ModelError, SimulationError, listed
+from fmepy.errors import FmepyError, ModelError, SimulationError, TracingError, listed
+from fmepy.expressions.arrays import Arrays
 from fmepy.expressions.derivatives import derivative
 from fmepy.expressions.equations import Equations, symbol, symbols
+from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.user_rates import RatesFunction
+from fmepy.models.running.array_rates import ArraysAt
 from fmepy.models.running.switches import as_choices
 from fmepy.numerics.differences import central_differences, derivatives, roomy_steps, steps_beside
 from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
@@ -414,3 +417,77 @@ def _curved(S: Matrix, theta: Vector, y: Vector) -> Vector:
     size = np.abs(y)[:, None] + _SMALL * float(np.abs(y).max(initial=0.0))
     moved = np.abs(S) * np.where(theta != 0, np.abs(theta), 1.0) / np.where(size > 0, size, 1.0)
     return np.asarray(np.maximum(1.0, moved.max(axis=0, initial=0.0)))
+
+
+class OfArrays(OfFunction):
+    """Rates by loops over arrays; the function itself is asked for outputs, and where the loops give no numbers.
+
+    Parameters
+    ----------
+    arrays : Arrays
+    function, t, y, p, cells, blocks
+        As for `OfFunction`.
+    """
+
+    def __init__(self, arrays: Arrays, *function: Any) -> None:
+        super().__init__(*function)
+        self._arrays = arrays
+        self._at: tuple[bytes, ArraysAt] | None = None
+
+    def _loops(self, p: Vector) -> ArraysAt:
+        key = p.tobytes()
+        if self._at is None or self._at[0] != key:
+            self._at = key, ArraysAt(self._arrays, p)
+        return self._at[1]
+
+    @cached_property
+    def structure(self) -> Structure:
+        """As the steps of the computation say."""
+        return Structure.of(self._arrays.reached, self._blocks or 1)
+
+    def rates(self, y: Vector, p: Vector) -> Vector:
+        """Return f(y; p); NaN where the function raises for want of a value."""
+        found = self._loops(p).rates(self._t, y)
+        if found is None or not np.isfinite(found.dot(found)):
+            return super().rates(y, p)
+        return found
+
+    def jacobian(self, y: Vector, f: Vector, p: Vector, structure: Structure, positive: bool) -> Vector:
+        """Return the entries of df/dy, exactly where they are finite."""
+        if structure is self.structure:
+            entries = self._loops(p).jacobian(self._t, y)
+            if np.isfinite(entries).all():
+                return entries
+        return super().jacobian(y, f, p, structure, positive)
+
+    def to_parameters(self, y: Vector, p: Vector, places: Any, box: Any) -> Matrix | None:
+        """Return df/dp, exactly; None where it has no finite value."""
+        slopes = ArraysAt(self._arrays, p, places, np.ones(len(places))).to_parameters(self._t, y)
+        return slopes if np.isfinite(slopes).all() else None
+
+    def extras_along(self, y: Vector, p: Vector, places: Any, S: Matrix) -> Matrix:
+        """Return the derivatives of the extras where the states move by S, shape (n_rows * n_extra, n_par)."""
+        at = ArraysAt(self._arrays, p, places, np.ones(len(places)))
+        flat = at.extra_slopes(self._t, np.concatenate([y, S.T.ravel()]))
+        out, at_entry = np.empty((self.n_rows, len(self._arrays.extras), len(places))), 0
+        for k, run in enumerate(self._arrays.extras):
+            out[:, k] = flat[at_entry : at_entry + run.length]  # one number of a run stands in every row
+            at_entry += run.length
+        return out.reshape(-1, len(places))
+
+
+def loops_of_profiles(
+    rates: RatesFunction, source: OfFunction, n_species: int, cells: int
+) -> tuple[Arrays | None, str]:
+    """Return a function of profiles on a grid as loops over arrays, or None and why not.
+
+    source : OfFunction
+        The same function, on the grid.
+    """
+    y, p = source.own
+    try:
+        arrays = traced_arrays(rates, (n_species, cells) if rates.form == "named" else (len(y),))
+        check_same(arrays, lambda t, y, p, u: source.at_time(t).rates(y, p), source.time, y, p, np.empty(0))
+    except TracingError as error:
+        return None, f"a function of profiles runs as it is, for it cannot be turned into loops over arrays: {error}"
+    return arrays, "a function of profiles is compiled as loops over arrays"

@@ -159,7 +159,7 @@ class SteadyState(Shown):
         -------
         ndarray of Axes
         """
-        from fmepy.plotting.steady import plot_steady
+        from fmepy.plotting.models import plot_steady
 
         return plot_steady(self, x, xyswap=xyswap, axes=axes, **kwargs)
 

@@ -117,11 +117,7 @@ class ModCRL(Framed):
         return plot_pairs(self.frame[columns], nsample=nsample, axes=axes, **kwargs)
 
     def hist(
-        self,
-        which: str | int | Sequence[str | int] | None = None,
-        *,
-        axes: Any = None,
-        **kwargs: Any,
+        self, which: str | int | Sequence[str | int] | None = None, *, axes: Any = None, **kwargs: Any
     ) -> AxesArray:
         """Draw a histogram of every column, parameters and outputs; return the Axes.
 

@@ -21,13 +21,7 @@ _BATCH = 65_536  # draws at a time, so that memory stays small
 
 
 def Norm(
-    parMean: Any,
-    parCovar: Any,
-    parRange: Any = None,
-    *,
-    num: int,
-    outside: str = "truncate",
-    seed: Seed = None,
+    parMean: Any, parCovar: Any, parRange: Any = None, *, num: int, outside: str = "truncate", seed: Seed = None
 ) -> pd.DataFrame:
     """Return normal draws with mean `parMean` and covariance `parCovar`, within `parRange` if it is given.
 

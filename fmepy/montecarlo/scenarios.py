@@ -68,7 +68,7 @@ class ScenarioSummary(Framed):
             ``xlabel ylabel xlim ylim xscale yscale title`` for the axes (a list: one a panel), so units as in
             ``ylabel="N, mg/l"``; ``legpos``; the rest for the lines.
         """
-        from fmepy.plotting.scenarios import plot_scenarios
+        from fmepy.plotting.ranges import plot_scenarios
 
         panels: AxesArray = plot_scenarios(self, which=which, axes=axes, **kwargs)
         return panels

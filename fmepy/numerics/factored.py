@@ -6,7 +6,7 @@ smallest pivot is beside the largest: zero, or nearly, where the matrix is singu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import lapack
@@ -15,22 +15,6 @@ from fmepy.types import Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.numerics.structure import Structure
-
-
-class Factored(Protocol):
-    """A matrix, factored.
-
-    Attributes
-    ----------
-    pivots : float
-        The smallest pivot beside the largest, after rows were scaled to the same size; 0 of a singular matrix.
-    """
-
-    pivots: float
-
-    def solve(self, b: Matrix) -> Matrix:
-        """Return x of A x = b, for one b or several columns."""
-        ...
 
 
 def _row_sizes(structure: Structure, values: Vector) -> Vector:
@@ -47,8 +31,14 @@ def _ratio(pivots: Vector) -> float:
     return float(size.min()) / most if most > 0 and np.isfinite(most) else 0.0
 
 
-class _Solved:
-    """What LAPACK's and SuperLU's factors share: rows scaled, inputs in another order."""
+class Factored:
+    """A matrix, factored by LAPACK or SuperLU: rows scaled, inputs in another order.
+
+    Attributes
+    ----------
+    pivots : float
+        The smallest pivot beside the largest, after rows were scaled to the same size; 0 of a singular matrix.
+    """
 
     def __init__(self, scale: Vector, order: Any, pivots: float, inner: Any) -> None:
         self._scale, self._order, self.pivots, self._inner = scale, order, pivots, inner
@@ -70,13 +60,13 @@ class Dense:
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
 
-    def __call__(self, values: Vector) -> _Solved:  # noqa: D102    # told by its class
+    def __call__(self, values: Vector) -> Factored:  # noqa: D102    # told by its class
         s = self._structure
         scale = _row_sizes(s, values)
         full = np.zeros((s.n, s.n), order="F")
         full[s.rows, s.columns] = values / scale[s.rows]
         lu, piv, _ = lapack.dgetrf(full, overwrite_a=True)
-        return _Solved(scale, None, _ratio(np.diagonal(lu)), lambda b: lapack.dgetrs(lu, piv, b)[0])
+        return Factored(scale, None, _ratio(np.diagonal(lu)), lambda b: lapack.dgetrs(lu, piv, b)[0])
 
 
 class Banded:
@@ -91,14 +81,14 @@ class Banded:
         self._order = None if (order == np.arange(s.n)).all() else order
         self._at = (lower + upper + i - j, j)
 
-    def __call__(self, values: Vector) -> _Solved:  # noqa: D102    # told by its class
+    def __call__(self, values: Vector) -> Factored:  # noqa: D102    # told by its class
         s, lower, upper = self._structure, self._lower, self._upper
         scale = _row_sizes(s, values)
         band = np.zeros((2 * lower + upper + 1, s.n), order="F")
         band[self._at] = values / scale[s.rows]
         lu, piv, _ = lapack.dgbtrf(band, lower, upper, overwrite_ab=True)
         pivots = _ratio(lu[lower + upper])
-        return _Solved(scale, self._order, pivots, lambda b: lapack.dgbtrs(lu, lower, upper, b, piv)[0])
+        return Factored(scale, self._order, pivots, lambda b: lapack.dgbtrs(lu, lower, upper, b, piv)[0])
 
 
 class Sparse:
@@ -107,7 +97,7 @@ class Sparse:
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
 
-    def __call__(self, values: Vector) -> _Solved:  # noqa: D102    # told by its class
+    def __call__(self, values: Vector) -> Factored:  # noqa: D102    # told by its class
         from scipy.sparse import csc_matrix
         from scipy.sparse.linalg import splu
 
@@ -117,5 +107,5 @@ class Sparse:
         try:
             lu = splu(matrix)
         except (RuntimeError, ValueError):  # exactly singular, or not finite
-            return _Solved(scale, None, 0.0, lambda b: np.full_like(b, np.nan))
-        return _Solved(scale, None, _ratio(lu.U.diagonal()), lu.solve)
+            return Factored(scale, None, 0.0, lambda b: np.full_like(b, np.nan))
+        return Factored(scale, None, _ratio(lu.U.diagonal()), lu.solve)

@@ -102,10 +102,7 @@ class Collected:
     """The outcomes so far, by the number of the run; `keep(number, outcome)` is told of those that are not known."""
 
     def __init__(
-        self,
-        tasks: list[Task],
-        known: Mapping[int, Outcome],
-        keep: Callable[[int, Outcome], object] | None = None,
+        self, tasks: list[Task], known: Mapping[int, Outcome], keep: Callable[[int, Outcome], object] | None = None
     ) -> None:
         self.tasks, self.keep = tasks, keep
         self.outcomes: list[Outcome | None] = [known.get(task.number) for task in tasks]

@@ -255,12 +255,7 @@ def get_axes(
         ncols = ncols or (n if n <= 2 else 2 if n <= 4 else 3)
         nrows = -(-n // ncols)
         figure, grid = plt.subplots(
-            nrows,
-            ncols,
-            squeeze=False,
-            layout="constrained",
-            figsize=(panel[0] * ncols, panel[1] * nrows),
-            **kwargs,
+            nrows, ncols, squeeze=False, layout="constrained", figsize=(panel[0] * ncols, panel[1] * nrows), **kwargs
         )
         for spare in grid.flat[n:]:
             figure.delaxes(spare)

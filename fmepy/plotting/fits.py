@@ -1,4 +1,4 @@
-"""Pictures of fits: residuals by variable, the cost by iteration, fitted curves with their bands."""
+"""Pictures of fits: residuals by variable, the cost by iteration, fitted curves with bands, fits beside each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
+from fmepy.plotting.axes import add_legend, get_ax, get_axes, picture, set_axes
 from fmepy.plotting.entities import draw_by_entity
 from fmepy.plotting.observations import draw_marked, draw_observed, observed
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from fmepy.fitting.compare import FitComparison
     from fmepy.fitting.predict import Prediction
     from fmepy.fitting.result import ModFit
 
@@ -109,3 +110,20 @@ def plot_prediction(
     if len(wanted):
         add_legend(panels[0])
     return panels
+
+
+@picture
+def plot_comparison(comparison: FitComparison, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+    """Return the axes with AIC and BIC of every fit above the best, the best on top."""
+    table = comparison.frame.sort_values("AIC", ascending=False)
+    ax = get_ax(ax, figsize=(6.0, 1.4 + 0.45 * len(table)))
+    place = np.arange(len(table))
+    for name, marker, shift in (("dAIC", "o", 0.1), ("dBIC", "s", -0.1)):
+        ax.plot(table[name], place + shift, **{"marker": marker, "linestyle": "none", "label": name[1:], **kwargs})
+    ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
+    told = [f"{name}  (p = {p})" for name, p in zip(table.index, table["p"], strict=True)]
+    ax.set_yticks(place, told)
+    ax.set_ylim(-0.6, len(table) - 0.4)
+    ax.set_xlabel("above the best")
+    add_legend(ax)
+    return ax

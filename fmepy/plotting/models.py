@@ -1,4 +1,4 @@
-"""Pictures of model output: one panel a variable, several runs and the observations in it."""
+"""Pictures of model output: one panel a variable, several runs and the observations in it; steady states."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fmepy.plotting.observations import as_table, draw_observed, observed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from fmepy.models.steady_state import SteadyState
     from fmepy.plotting.axes import AxesArray
 
 _DASHES = ("-", "--", "-.", ":")
@@ -113,3 +114,36 @@ def _style(kwargs: Mapping[str, Any], i: int) -> dict[str, Any]:
     """Return the look of output `i`: a colour and a dash of its own, and what the user says."""
     own = {k: v[i % len(v)] if isinstance(v, (list, np.ndarray)) else v for k, v in kwargs.items()}
     return {"color": f"C{i % 10}", "linestyle": _DASHES[i % len(_DASHES)], **own}
+
+
+@picture
+def plot_steady(
+    result: SteadyState, x: Any = None, *, xyswap: bool = True, axes: Any = None, **kwargs: Any
+) -> AxesArray:
+    """Return the axes on which a steady state is drawn; see `SteadyState.plot`."""
+    if result.n_species is None:
+        if x is not None:
+            raise ArgumentError("`x` is for profiles; these states have no place.")
+        return _points(result, axes, kwargs)
+    species = {name: f"species {name}" for name in result.frame.columns if name.isdigit()}
+    table = result.frame.rename(columns=species)
+    if x is not None:
+        name, places = next(iter(x.items())) if isinstance(x, Mapping) else ("x", x)
+        places = np.asarray(places, dtype=float)
+        if places.shape != (len(table),):
+            raise ArgumentError(f"`x` has the shape {places.shape}; one place for each of the {len(table)} cells is "
+                                "needed.")  # fmt: skip
+        table = table.rename(columns={"cell": name}).assign(**{name: places})
+    return plot_model(table, xyswap=xyswap, axes=axes, **kwargs)
+
+
+def _points(result: SteadyState, axes: Any, kwargs: dict[str, Any]) -> AxesArray:
+    panels = get_axes(1, axes)
+    frame, ax = result.frame, panels[0]
+    places = np.arange(len(frame))
+    ax.plot(places, frame["state"].to_numpy(), **{"linestyle": "", "marker": "o", **kwargs})
+    if len(frame) <= 12:
+        ax.set_xticks(places, [str(k) for k in frame.index])
+        ax.set_xlim(-0.5, len(frame) - 0.5)
+    set_axes(ax, "", "steady state", False)
+    return panels

@@ -9,15 +9,7 @@ import numpy as np
 
 from fmepy.errors import ArgumentError, check_choice
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import (
-    add_legend,
-    get_ax,
-    get_axes,
-    picture,
-    square_of,
-    write_correlation,
-    write_in,
-)
+from fmepy.plotting.axes import add_legend, get_ax, get_axes, picture, square_of, write_correlation, write_in
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,11 +34,7 @@ _BARS = {
 
 @picture
 def plot_sensitivities(
-    sens: SensFun,
-    which: Any = None,
-    *,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
+    sens: SensFun, which: Any = None, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
 ) -> AxesArray:
     """Draw sensitivities against x, one line per parameter; return the Axes.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,7 @@ def forward_differences(
     array([[6.]])
     """
     steps = roomy_steps(np.where(theta == 0, tiny, np.abs(theta) * tiny), *box)
-    matrix = _taken(function, theta, steps, box, names, False, values, executor, progress)
+    matrix = _taken(partial(_evaluated, function, executor, progress), theta, steps, box, names, False, values)
     return Derivatives(matrix, f"forward, tiny={tiny:g}", _over(_ROUNDING * level, steps))
 
 
@@ -139,7 +140,8 @@ def by_fitting_differences(
     fitting = measured_noise(one, theta, *box, scalar=False)
     smallest = magnitudes(theta, *box) * np.where(theta == 0, 1.0, 1e-3)
     steps = roomy_steps(fitting.step * np.maximum(np.abs(theta), smallest), *box)
-    matrix = _taken(function, theta, steps, box, names, fitting.central, values, executor, progress)
+    evaluate = partial(_evaluated, function, executor, progress)
+    matrix = _taken(evaluate, theta, steps, box, names, fitting.central, values)
     error = _ROUNDING * level
     if fitting.noise >= NOISE_FREE:
         error = np.maximum(error, fitting.absolute * size)
@@ -148,10 +150,6 @@ def by_fitting_differences(
     long = roomy_steps(_LONG * np.maximum(np.abs(theta), smallest), *box)
     long = np.where(faint & (long > 2 * steps), long, 0.0)
     if long.any():
-
-        def evaluate(points: list[Vector]) -> list[Vector | None]:
-            return _evaluated(function, points, executor, progress)
-
         further = derivatives(evaluate, theta, long, *box, central=True, base=values)
         for j in np.flatnonzero(long):
             if further[j] is not None:
@@ -168,12 +166,8 @@ def _over(error: Vector, steps: Vector) -> Matrix:
 
 
 def _taken(
-    function: Function, theta: Vector, steps: Vector, box: Box, names: Sequence[str], central: bool, values: Vector,
-    executor: Any, progress: Any,
-) -> Matrix:  # fmt: skip
-    def evaluate(points: list[Vector]) -> list[Vector | None]:
-        return _evaluated(function, points, executor, progress)
-
+    evaluate: Any, theta: Vector, steps: Vector, box: Box, names: Sequence[str], central: bool, values: Vector
+) -> Matrix:
     columns = derivatives(evaluate, theta, steps, *box, central=central, base=values)
     for name, column in zip(names, columns, strict=True):
         if column is None:
@@ -181,7 +175,7 @@ def _taken(
     return np.column_stack(columns)
 
 
-def _evaluated(function: Function, points: Sequence[Vector], executor: Any, progress: Any) -> list[Vector | None]:
+def _evaluated(function: Function, executor: Any, progress: Any, points: Sequence[Vector]) -> list[Vector | None]:
     """Return the function at each row; None where it failed or is not finite."""
     runs = spread(function, list(points), executor=executor, progress=progress)
     if runs.interrupted:  # derivatives to some of the parameters are no result

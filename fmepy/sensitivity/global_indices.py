@@ -215,7 +215,7 @@ def global_indices(
             raise KeyboardInterrupt
         raise SimulationError(
             f"{len(runs.failures)} of {len(runs)} runs failed, which leaves {int(usable.sum())} of {usable.size} "
-            f"blocks of runs. The first: {runs.failures['message'].iloc[0]} Narrow the ranges.",
+            f"blocks of runs. The first: {runs.failures['message'].iloc[0]} Narrow the ranges."
         )
     n_out = len(variables) * len(simulator.x)
     Y = np.array([np.full(n_out, np.nan) if r is None else r.ravel() for r in runs.results])

@@ -116,9 +116,7 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
         "modules": modules,
         "python": {
             "python": Key(
-                _TEXT,
-                "A Model, a cost, or a function f(p) of a cost or of a table: file.py:object.",
-                required=True,
+                _TEXT, "A Model, a cost, or a function f(p) of a cost or of a table: file.py:object.", required=True
             ),
             "inputs": Key(**_NAMES, says="Files and folders that it reads and that count as inputs, too."),
         },

@@ -261,7 +261,7 @@ def test_an_evaluation_adds_few_calls_to_the_run(decay, transform):
     t = np.linspace(0.1, 4, 60)
     data = {"time": t, "A": 10 * np.exp(-0.5 * t), "B": 10 - 10 * np.exp(-0.5 * t)}
     bound = SimulationCost(decay, data, transform=transform).bind()
-    model = bound.predictions.model
+    model = bound.predictions.bound
     Y = model.simulate(bound.theta0)
     model.simulate = lambda theta: Y
     theta = bound.theta0

@@ -164,7 +164,7 @@ def test_a_bound_cost_that_left_its_engine_is_not_used_again():
     second = objective.alone(objective.theta0, *box)
     assert second.bound is first.bound
     assert objective.alone(objective.theta0, *box).bound is not first.bound  # it is in use
-    second.bound.predictions.model.retries = 1
+    second.bound.predictions.bound.retries = 1
     objective.give_back(second)
     assert objective.alone(objective.theta0, *box).bound is not first.bound
 

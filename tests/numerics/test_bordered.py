@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fmepy.numerics.bordered import blocks_with_border, inverse_of_bordered
-from fmepy.numerics.covariance import Spectrum
+from fmepy.numerics.covariance import Spectrum, blocks_with_border, inverse_of_bordered
 from fmepy.numerics.sparse import column_lengths, normal_matrix, projected_length, sparse_jacobian
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from fmepy.errors import ArgumentError, ParameterError
 from fmepy.sensitivity import collin, sensFun
-from fmepy.sensitivity.collinearity import Normalised, collinearities
-from fmepy.sensitivity.eigenvalues import smallest_eigenvalues
+from fmepy.sensitivity.collinearity import Normalised, collinearities, smallest_eigenvalues
 from tests.models.problems import cases
 from tests.sensitivity.references import FIVE, bacteria, bacteria_cost, hiv_cost, table, vignette
 

@@ -222,12 +222,7 @@ def _most_evaluations(control: Mapping[str, Any]) -> int:
     return int(control["maxfev"] or 100 * control["maxiter"] + 100)
 
 
-_TRF = {
-    1: "The gradient is below gtol.",
-    2: _MINPACK[1],
-    3: _MINPACK[2],
-    4: _MINPACK[3],
-}
+_TRF = {1: "The gradient is below gtol.", 2: _MINPACK[1], 3: _MINPACK[2], 4: _MINPACK[3]}
 
 
 def _reflective(

@@ -18,7 +18,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from fmepy.errors import TracingError
 from fmepy.expressions.arrays import TRUTHS, Arrays, Read, Run, Step, runs_of
-from fmepy.models.definition.tracing import place_of
+from fmepy.models.definition.tracing import Valueless, place_of
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.types import Vector
 
@@ -177,11 +177,10 @@ class Tape:
         return self.cells(step, kept if keepdims else moved.shape[:-1])
 
 
-class _Face(NDArrayOperatorsMixin):
+class _Face(Valueless, NDArrayOperatorsMixin):
     """What an entry and an array answer alike."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # == is refused, so a hash would mislead
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any) -> Any:
         tape = _tape()
@@ -209,16 +208,6 @@ class _Face(NDArrayOperatorsMixin):
 
     def __float__(self) -> float:
         raise TracingError(f"a value is needed where there is only a symbol: {_INTO_NUMBERS}; np.exp for math.exp")
-
-    def __int__(self) -> int:
-        raise TracingError("an integer value is needed where there is only a symbol")
-
-    __index__ = __int__
-
-    def __eq__(self, other: object) -> Any:
-        raise TracingError("'==' of a changing value is true for an instant at most; compare with < or >")
-
-    __ne__ = __eq__
 
 
 _INTO_NUMBERS = (

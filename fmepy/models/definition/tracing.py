@@ -244,11 +244,27 @@ def written_out(most: int) -> Iterator[_Sizes]:
         _STEPS.reset(token)
 
 
-class _NumpyFace:
-    """What traced numbers and conditions share: they answer numpy, and refuse what needs a value."""
+class Valueless:
+    """What stands for numbers without having a value: it is no integer, and equal to nothing."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # == is refused, so a hash would mislead
+
+    def __int__(self) -> int:
+        raise TracingError("an integer value is needed where there is only a symbol")
+
+    __index__ = __int__
+
+    def __eq__(self, other: object) -> Any:
+        raise TracingError("'==' of a changing value is true for an instant at most; compare with < or >")
+
+    __ne__ = __eq__
+
+
+class _NumpyFace(Valueless):
+    """What traced numbers and conditions share: they answer numpy, and refuse what needs a value."""
+
+    __slots__ = ()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method != "__call__" or kwargs:
@@ -266,16 +282,6 @@ class _NumpyFace:
             "a value is needed where there is only a symbol (math.exp and its kin, or float()); "
             "write np.exp, np.log, ... instead"
         )
-
-    def __int__(self) -> int:
-        raise TracingError("an integer value is needed where there is only a symbol")
-
-    __index__ = __int__
-
-    def __eq__(self, other: object) -> Any:
-        raise TracingError("'==' of a changing value is true for an instant at most; compare with < or >")
-
-    __ne__ = __eq__
 
 
 class Condition(_NumpyFace):

@@ -117,8 +117,6 @@ class Engine:
         has no exact sensitivities of models with such conditions.
     rank : float or None
         Place in the order in which "auto" tries the engines; None: only where it is asked for.
-    heirs : tuple of str
-        Engines that take over the runs it could not finish, before LSODA does.
     has_mass : tuple of str
         Methods that solve algebraic equations beside the rates, so that every row fulfils them to the tolerances; for
         the rows of the others `running.algebraic` does.
@@ -133,7 +131,6 @@ class Engine:
     limits_steps: bool = True
     watches_switches: bool = False
     rank: float | None = None
-    heirs: tuple[str, ...] = ()
     has_mass: tuple[str, ...] = ()
 
     def method_of(self, options: SolverOptions) -> str:

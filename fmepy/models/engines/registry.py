@@ -103,14 +103,10 @@ def _checked(engine: Engine, method: str, definition: Definition, limited: bool)
     return ""
 
 
-def heirs(engine: Engine, definition: Definition, limited: bool) -> list[Engine]:
-    """Return the engines that take over what `engine` could not finish, in their order; the last is LSODA."""
-    if engine.steps or definition.has_delays:
-        return []
-    if engine.name == scipy_steppers.ENGINE.name and not _has_conditions(definition):
-        return []  # LSODA would do the same again
-    able = [named(k) for k in engine.heirs]
-    return [*(e for e in able if not e.why_not(definition, limited)), scipy_steppers.RETRY]
+def heirs(engine: Engine, definition: Definition) -> list[Engine]:
+    """Return what takes over the runs that `engine` could not finish: LSODA, unless it would do the same again."""
+    same = engine.name == scipy_steppers.ENGINE.name and not _has_conditions(definition)
+    return [] if engine.steps or definition.has_delays or same else [scipy_steppers.RETRY]
 
 
 def _has_conditions(definition: Definition) -> bool:

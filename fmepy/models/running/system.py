@@ -14,7 +14,7 @@ never recompiles.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -177,12 +177,6 @@ class System:
         return len(self.watched) + len(self.roots)
 
     @cached_property
-    def without_sensitivities(self) -> System:
-        """The states alone."""
-        n, layout = self.n_states, replace(self.layout, n_scales=0)
-        return replace(self, names=(), z=self.z[:n], inputs=self.inputs[: layout.size], layout=layout)
-
-    @cached_property
     def dependents(self) -> tuple[tuple[int, ...], ...]:
         """For every switch the later ones in whose condition its mode stands, directly or through others."""
         from fmepy.expressions.nodes import Mode, nodes_in
@@ -201,11 +195,7 @@ class System:
 
 @lru_cache(maxsize=64)
 def build_system(
-    equations: Equations,
-    names: tuple[str, ...],
-    smooth: bool,
-    planned_only: bool = False,
-    roots: tuple[Root, ...] = (),
+    equations: Equations, names: tuple[str, ...], smooth: bool, planned_only: bool = False, roots: tuple[Root, ...] = ()
 ) -> System:
     """Return the system of a model, with sensitivities for `names`.
 

@@ -56,7 +56,7 @@ def say_fit(draft: Draft, found: Findings) -> None:
     else:
         draft.say("They are where the search stopped. How surely the data determine the parameters is not known there.")
     draft.add(_estimate_table(found, table))
-    attempt(draft, "The picture of the estimates", lambda: _bars(found, table))
+    attempt(draft, "The picture of the estimates", lambda: _bars(table))
     draft.add(_correlations(fit))
     draft.head("Agreement with the data")
     agreement = agreement_of(found)
@@ -194,7 +194,7 @@ def _estimate_table(found: Findings, table: pd.DataFrame) -> Table:
     return table_of(shown, "Estimates", file="estimates.csv", most=200, tone=tone)
 
 
-def _bars(found: Findings, table: pd.DataFrame) -> Pictures | None:
+def _bars(table: pd.DataFrame) -> Pictures | None:
     """Return each estimate with its interval, relative to the estimate, so that all have one axis."""
     ends = table[["from", "to"]].to_numpy(dtype=float)
     rows = table[np.isfinite(ends).all(axis=1) & (table["estimate"] != 0)]
