@@ -264,12 +264,15 @@ class _Places:
             out, start = np.full((2, len(some)), np.nan), self.theta
             for k, place in enumerate(some):
                 ends: list[tuple[Vector, float, bool]] = []
-                for search, begin in ((near, start), (near, self.theta), (far, None)):
-                    begin = min(ends, key=lambda end: end[1])[0] if begin is None and ends else begin
-                    found = None if begin is None else self._refit(search, begin, place, place)
+                for begin in (
+                    start,
+                    self.theta,
+                ):  # the neighbour may stand in a worse valley, or where nothing responds
+                    found = self._refit(near, begin, place, place)
                     ends += [] if found is None else [found]
-                    if found is not None and found[2]:
-                        break
+                if ends and not any(converged for _, _, converged in ends):
+                    found = self._refit(far, min(ends, key=lambda end: end[1])[0], place, place)
+                    ends += [] if found is None else [found]
                 if ends:
                     start, out[0, k], out[1, k] = min(ends, key=lambda end: (not end[2], end[1]))
             return out

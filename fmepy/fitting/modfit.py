@@ -339,6 +339,8 @@ def _result(one: OneFit, found: Found) -> ModFit:
     unit = 1.0 if objective.is_scalar or one.prior is not None else ssr / nobs
     wanted_too = unit > 0 and not found.interrupted  # after Ctrl-C nothing more is run
     worth = solver_error(objective, lambda f: f.value(theta) / unit) if wanted_too else None
+    large = is_too_large(worth)
+    exact = large and _is_exact(objective, ssr)  # then it is large beside nothing
     return ModFit(
         names=objective.parameter_names,
         theta=theta.copy(),
@@ -354,8 +356,8 @@ def _result(one: OneFit, found: Found) -> ModFit:
         rank=found.rank,
         cost=cost,
         method=one.method,
-        converged=found.converged and not (is_too_large(worth) and not _is_exact(objective, ssr)),
-        message=" ".join(filter(None, (found.message, told_error(worth)))),
+        converged=found.converged and (exact or not large),
+        message=" ".join(filter(None, (found.message, told_error(None if exact else worth)))),
         iterations=found.iterations,
         evaluations=found.evaluations,
         rsstrace=found.trace,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.solver_error import told_error
+from fmepy.costs.solver_error import is_too_large, told_error
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.summary import COLUMNS, ModFitSummary, told_noise
 from fmepy.numerics.covariance import Spectrum, correlation_of
@@ -315,7 +315,7 @@ class ModFit(Shown):
             minus2loglik=self.minus2loglik,
             with_prior=self.with_prior,
             no_covariance=" was asked for." if not cov or self.hessian is None else f": {self.message}",
-            solver_note=told_error(self.solver_error),
+            solver_note=told_error(None if self.converged and is_too_large(self.solver_error) else self.solver_error),
             noise_note=told_noise(self.names, est, se, self.noise_scales) if cov else "",
             at_bound=self.at_bound,
         )

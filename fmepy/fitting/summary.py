@@ -26,11 +26,11 @@ def told_noise(names: Sequence[str], estimates: Vector, errors: Vector, scales: 
     few = {n: d for n, d in zip(names, data.tolist(), strict=True) if n in scales and d < _FEW}
     if not few:
         return ""
-    told = ", ".join(f"{n} by about {d:.0f}" for n, d in few.items())
+    told = ", ".join(f"{n}: about {d:.0f}" for n, d in few.items())
     return (
-        f"Noise is estimated from few data ({told}; as many as would give its standard error): intervals of "
-        "estimate ± 2 standard errors then hold the truth less often than in 95 of 100 cases, of all parameters. "
-        "Take intervals from profile(cost, fit)."
+        f"Noise is estimated from few data (readings that would give its standard error: {told}). Intervals of "
+        "estimate ± 2 standard errors, of all parameters, then hold the truth less often than in 95 of 100 cases; "
+        "take them from profile(cost, fit)."
     )
 
 

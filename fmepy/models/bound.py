@@ -87,5 +87,5 @@ class BoundDynamic:
         """Return the error of a failed run."""
         parameters = dict(zip(self._definition.parameters, p.tolist(), strict=True))
         values = ", ".join(f"{k}={v:.6g}" for k, v in list(parameters.items())[:12])
-        message = f"The run failed{where}: {why}. Parameters: {values}."
+        message = f"The run failed{where}: {why}.{f' Parameters: {values}.' if values else ''}"
         return SimulationError(message, parameters=parameters, time=time, exploded=exploded)

@@ -133,13 +133,13 @@ class SteadyState(Shown):
         shown = f"{value.real:.4g}" + (f" +- {value.imag:.4g}i" if value.imag else "")
         if self.stable is None:
             return (
-                f"neither stable nor unstable: the rightmost eigenvalue is zero but for rounding ({shown}), as where "
-                "something is conserved"
+                f"neither stable nor unstable: the real part of the rightmost eigenvalue, {shown}, is zero but for "
+                "rounding, as where something is conserved"
             )
         grows = "die away" if self.stable else "grow"
         return (
             f"{'stable' if self.stable else 'unstable'}: the rightmost eigenvalue is {shown}, so that small "
-            f"disturbances {grows} by a factor of e in {1 / abs(value.real):.4g} units of time"
+            f"disturbances {grows} by a factor of e in a time of {1 / abs(value.real):.4g}"
         )
 
     def plot(self, x: Any = None, *, xyswap: bool = True, axes: Any = None, **kwargs: Any) -> Any:

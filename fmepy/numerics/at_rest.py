@@ -180,7 +180,7 @@ def rest_from(system: Resting, y: Vector, tol: Tolerances, factored: Any = None,
             fresh, d = False, after
         else:
             fresh, d = _renewed(system, found)
-    found.why = f"it has not arrived after {tol.max_iter} steps"
+    found.why = "the limit of steps is reached"
     return found
 
 

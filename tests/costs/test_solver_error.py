@@ -79,6 +79,7 @@ def test_data_without_noise_are_no_measure_for_the_solver():
     fit = fme.modFit(fme.SimulationCost(model, exact[["time", "R"]]), ["a"])
     assert fit.solver_error > 1
     assert fit.converged
+    assert "solver" not in fit.message + str(fit.summary())
 
 
 def test_smaller_tolerances_make_it_small_and_silent(precise, coarse):

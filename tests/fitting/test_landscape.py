@@ -174,3 +174,15 @@ def test_a_fit_of_exact_data_is_known_again_within_what_its_solver_errs():
     other = fme.SimulationCost(model, {"time": t[1:], "y": 2.001 * np.exp(-0.3 * t[1:])})
     with pytest.raises(ArgumentError, match="is not what was fitted"):
         fme.landscape(other, {"k": (0.2, 0.4)}, fit=fit, num=5)
+
+
+def test_a_line_that_begins_where_a_parameter_does_not_matter_comes_back_from_there():
+    """At slow growth the capacity wants to be endless, and from there no slope leads back to that of faster growth."""
+    t = np.linspace(0, 10, 21)
+    logistic = fme.OdeModel("d(x)/dt = r*x*(1 - x/K)", state={"x": "x0"}, parms={"r": 0.8, "K": 12, "x0": 0.5}, times=t)
+    seen = logistic()["x"] + 0.3 * np.random.default_rng(1).standard_normal(21)
+    cost = fme.SimulationCost(logistic, {"time": t, "x": seen})
+    found = fme.landscape(cost, {"r": (0.1, 1.5)}, fit=modFit(cost), num=6, optimise=True).frame
+    for r, lowest in found.to_numpy():
+        alone = fme.SimulationCost(logistic.replace(parms={"r": r}), {"time": t, "x": seen})
+        assert lowest <= 1.01 * modFit(alone, ["K", "x0"]).ssr

@@ -22,7 +22,7 @@ def test_the_data_behind_an_sd_are_counted_by_its_standard_error(n, few):
     text = str(level(n)[1].summary())
     assert ("Noise is estimated from few data" in text) == few
     if few:
-        assert f"sd_v_x by about {n};" in text.replace("\n", " ")
+        assert f"sd_v_x: about {n})" in text.replace("\n", " ")
         assert "profile(cost, fit)" in text.replace("\n", " ")
 
 

@@ -212,3 +212,9 @@ def test_sensitivities_of_whole_runs_are_those_of_another_engine_outputs_forcing
     assert ours.var_names == ("A", "B", "sum", "logA")
     for mine, theirs in zip(ours.sensitivities(ours.theta0), other.sensitivities(other.theta0), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-7)
+
+
+def test_the_failure_of_a_model_without_parameters_names_none():
+    model = OdeModel("d(x)/dt = x**2", state={"x": 1}, times=[0, 2])
+    with pytest.raises(SimulationError, match=r"runs to infinity\.$"):
+        model()

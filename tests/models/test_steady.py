@@ -259,7 +259,7 @@ def test_a_steady_state_tells_whether_it_is_stable():
     assert swings.stable is False
     assert swings.rightmost == pytest.approx(0.5 + 1j * np.sqrt(0.75), rel=1e-7)  # trace b - 1 - a^2, determinant a^2
     assert "unstable: the rightmost eigenvalue is 0.5 +- 0.866i" in repr(swings)
-    assert "grow by a factor of e in 2 units of time" in repr(swings)
+    assert "grow by a factor of e in a time of 2" in repr(swings)
     kept = fme.runsteady([3.0, 0.0], lambda t, y, p: [-2 * y[0] + y[1], 2 * y[0] - y[1]])
     assert kept.stable is None
     assert "neither stable nor unstable" in repr(kept)

@@ -273,8 +273,8 @@ def grown(Y: Matrix, atol: Vector, again: Callable[[Vector], Matrix], states: Se
     advice = ", ".join(f"{states[i]!r}: {fine[i]:.1g}" for i in small)
     return (
         f"In a run of the model some states grow from values that are small beside their absolute tolerance: {told}. "
-        f"With smaller ones the run changes, {states[worst]} by {100 * change[worst]:.2g} % of its largest value. Pass "
-        f"atol={{{advice}}} to the model, or give it parameters of its own from which it grows like this."
+        f"Smaller tolerances change the run: {states[worst]} by {100 * change[worst]:.2g} % of its largest value. Pass "
+        f"atol={{{advice}}} to the model, or build it with parameters at which its states start as small."
     )
 
 

@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fmepy.costs import SimulationCost
 from fmepy.errors import SimulationError
 from fmepy.fitting import modFit
 from fmepy.fitting.methods.registry import METHODS
+from fmepy.models.ode import OdeModel
 from tests.fitting.problems import PROBLEMS, case
 
 LOCAL = ["Marq", "Port", "Newton", "Nelder-Mead", "BFGS", "CG", "L-BFGS-B", "bobyqa"]
@@ -279,3 +281,13 @@ def test_scoring_stops_on_a_declared_bound():
     fit = modFit(FakeLikelihood(data))
     assert fit.par["sd"] == 1e-3
     assert fit.at_bound == ("sd",)
+
+
+def test_a_simplex_ends_where_residuals_are_nothing_but_rounding():
+    """From there on the cost of a solver's runs only flickers: no simplex on it collapses."""
+    t = np.linspace(0, 10, 21)
+    logistic = OdeModel("d(x)/dt = r*x*(1 - x/K)", state={"x": "x0"}, parms={"r": 0.8, "K": 12, "x0": 0.5}, times=t)
+    fit = modFit(SimulationCost(logistic, logistic()), {"r": 0.6, "K": 10, "x0": 0.7}, method="Nelder-Mead")
+    assert fit.converged
+    assert fit.message == "The cost is zero but for rounding."
+    assert fit.evaluations < 2000
