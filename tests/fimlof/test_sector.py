@@ -152,3 +152,9 @@ def test_tolerances_by_state_and_the_longest_step_go_with_the_states():
     a, b = (fme.sector(cost, [k]).cost.model for k in ("a", "b"))
     assert (a.atol["a"], b.atol["b"]) == (1e-6, 1e-9)
     assert a.engine == b.engine == "scipy"  # which can limit its steps
+
+
+def test_the_cost_of_a_simulation_has_no_sectors():
+    model = fme.OdeModel("d(x)/dt = -k * x", state={"x": 1.0}, parms={"k": 0.3}, times=[0, 1])
+    with pytest.raises(ArgumentError, match=r"must be a FimlofCost of the whole model; got SimulationCost"):
+        fme.sector(fme.SimulationCost(model, {"time": [1.0], "x": [0.7]}), ["x"])
