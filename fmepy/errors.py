@@ -38,6 +38,10 @@ class ParameterError(ArgumentError):
     """A parameter's name, value or bound is wrong."""
 
 
+class TooLargeError(ArgumentError):
+    """A result is larger than what `load` reads."""
+
+
 class DataError(ArgumentError):
     """A table of observations cannot be used as it is."""
 
@@ -151,6 +155,18 @@ def listed(names: Iterable[object], most: int = 12) -> str:
     if not items:
         return "none"
     return ", ".join(items[:most]) + (f", ... ({len(items)} in all)" if len(items) > most else "")
+
+
+def sentence(message: object) -> str:
+    """Return a message of whatever failed with a full stop at its end, for another sentence to follow.
+
+    Examples
+    --------
+    >>> sentence("m.py:3: ValueError: k is too large")
+    'm.py:3: ValueError: k is too large.'
+    """
+    text = str(message).rstrip()
+    return text if text.endswith((".", "!", "?")) or not text else f"{text}."
 
 
 def repeated(names: Iterable[str]) -> list[str]:

@@ -43,17 +43,16 @@ _told: set[Path] = set()
 def read_kept(path: Path) -> bytes | None:
     """Return what a file holds; None if there is none, or it is not what was written here, and then it is removed."""
     try:
-        handle = os.open(path, os.O_RDONLY | _NO_LINK)
+        with open(path, "rb", opener=lambda name, _: os.open(name, os.O_RDONLY | _NO_LINK)) as file:
+            found = os.fstat(file.fileno())  # of what is read, whatever stands under the name by now
+            why = _why_not_ours(found, "it", stat.S_ISREG, "no regular file")
+            why = why or ("it is too large" if found.st_size > _MOST else "")
+            content = b"" if why else file.read(found.st_size)
     except FileNotFoundError:
         return None
-    except OSError as error:  # a link, or what we may not read
+    except OSError as error:  # a link, a folder, or what we may not read
         _discard(path, error.strerror or str(error))
         return None
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)  # of what is read, whatever stands under the name by now
-        why = _why_not_ours(found, "it", stat.S_ISREG, "no regular file")
-        why = why or ("it is too large" if found.st_size > _MOST else "")
-        content = b"" if why else file.read(found.st_size)
     data = content[_DIGEST:]
     if why or content[:_DIGEST] != _digest(path, data):
         _discard(path, why or "it is damaged")

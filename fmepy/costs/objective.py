@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.costs.base import AroundBound, is_scored, minus2loglik_many, modcost_at, residuals_many
-from fmepy.errors import ArgumentError, SimulationError
+from fmepy.errors import ArgumentError, SimulationError, sentence
 from fmepy.models.base import keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.numerics.sparse import dense, scaled_rows
@@ -308,7 +308,7 @@ class Objective(AroundBound):
         for name, column in zip(self.parameter_names, columns, strict=True):
             if column is None:
                 raise SimulationError(
-                    f"No derivative to {name!r} could be taken: both probes failed. {self.last_failure}",
+                    f"No derivative to {name!r} could be taken: both probes failed. {sentence(self.last_failure)}",
                     parameters=dict(zip(self.parameter_names, map(float, theta), strict=True)),
                 )
         return np.array(columns).T

@@ -29,7 +29,7 @@ from fmepy.costs.base import CostData, KnownData, OfData
 from fmepy.costs.mapped import mapped
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.objective import Objective, count_bad
-from fmepy.errors import ArgumentError, SimulationError
+from fmepy.errors import ArgumentError, SimulationError, sentence
 from fmepy.models.mapped import with_values
 from fmepy.models.simulator import BoundAnew, Simulator, TableFunction
 from fmepy.parameters.functions import UserFunction
@@ -191,7 +191,8 @@ class BoundFunction(OfData):
             first = function(self.theta0)
         except SimulationError as error:
             raise ArgumentError(
-                f"`f` fails at the start {function.named(self.theta0)}: {error} Try f(p) by hand, or another start."
+                f"`f` fails at the start {function.named(self.theta0)}: {sentence(error)} Try f(p) by hand, or another "
+                "start."
             ) from error
         self.kind, self.first = classify(first)
         self.is_scalar = self.kind == "number"
@@ -247,7 +248,8 @@ def classify(result: Any) -> tuple[str, Any]:
     except (TypeError, ValueError):
         raise ArgumentError(
             f"`f` returned {type(result).__name__}; a ModCost, a one-dimensional array of residuals or one number "
-            "(-2 log L) is needed. A model is held against data by modCost(model(p), obs)."
+            "(-2 log L) is needed. A table is held against data by modCost(model(p), obs), in a calibration file by "
+            "its sections [data] and [cost]."
         ) from None
     if value.ndim == 0:
         return "number", float(value)

@@ -92,6 +92,8 @@ def sector(cost: FimlofCost, states: Sequence[str]) -> Sector:
     Sector of b; inputs from data: a
       FimlofCost: b (4); 1 parameters
     """
+    if not isinstance(cost, FimlofCost):
+        raise ArgumentError(f"`cost` must be a FimlofCost of the whole model; got {type(cost).__name__}.")
     spec = cost.specification
     equations = spec.equations
     names = tuple(dict.fromkeys(map(str, [states] if isinstance(states, str) else states)))

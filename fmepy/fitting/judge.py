@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmepy.errors import SimulationError, listed
+from fmepy.errors import SimulationError, listed, sentence
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.response import Silent, falls_along, lost_rank, pushed, silent, sizes
 from fmepy.numerics.covariance import Spectra
@@ -281,7 +281,6 @@ def _of_data(problem: Problem) -> list[str]:
             "standard errors."
         )
     if objective.failures:
-        told.append(
-            f"{objective.failures} of {objective.evaluations} runs failed; the first: {objective.first_failure}"
-        )
+        first = sentence(objective.first_failure)
+        told.append(f"{objective.failures} of {objective.evaluations} runs failed; the first: {first}")
     return told

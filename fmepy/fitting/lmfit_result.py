@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.errors import ArgumentError
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import central_differences
 from fmepy.types import Vector
@@ -34,7 +35,10 @@ def as_lmfit_result(fit: ModFit) -> Any:
     else:
         params = lmfit.Parameters()
         for n in names:
-            params.add(n, value=float(fit.par[n]), min=float(fit.lower[n]), max=float(fit.upper[n]))
+            try:
+                params.add(n, value=float(fit.par[n]), min=float(fit.lower[n]), max=float(fit.upper[n]))
+            except (KeyError, ValueError) as error:
+                raise ArgumentError(f"lmfit cannot hold the parameter {n!r}: {error.args[0]}.") from None
     cov = fit.cov_scaled.to_numpy()
     known = np.isfinite(np.diag(cov))  # those on a bound have no error; lmfit counts what has one as varied
     errors, free = bool(known.any()), [n for n, k in zip(names, known, strict=True) if k]

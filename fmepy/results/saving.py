@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
+from fmepy.errors import ArgumentError, FmepyError, TooLargeError, did_you_mean, listed
 from fmepy.results.arrays import DAMAGE, open_arrays
 from fmepy.results.encoding import Decoder, Encoder, Stored
 from fmepy.results.files import MOST_ARRAYS, MOST_TABLE, open_file, read_file, write_whole
@@ -154,7 +154,7 @@ def _write_structure(file: Path, structure: Any, arrays: str | None) -> None:
     text = (_written(dict(zip(_KEYS, head, strict=True))) + "\n").encode()
     if len(text) > MOST_TABLE:
         how = "Give the name of a folder, one that does not end in .json." if arrays is None else "Save it in parts."
-        raise ArgumentError(f"`path`: {file.name} would have {len(text) / 1e6:.0f} MB, and `load` reads at most "
+        raise TooLargeError(f"`path`: {file.name} would have {len(text) / 1e6:.0f} MB, and `load` reads at most "
                             f"{MOST_TABLE / 1e6:.0f}. {how}")  # fmt: skip
     write_whole(file, lambda opened: opened.write(text))
 
@@ -165,7 +165,7 @@ def _write_folder(folder: Path, structure: Any, arrays: dict[str, Any]) -> None:
     So the structure that is there always has its own arrays, whenever the writing ends.
     """
     if (size := sum(values.nbytes for values in arrays.values())) > 0.99 * MOST_ARRAYS:
-        raise ArgumentError(f"`path`: its arrays have {size / 1e6:.0f} MB, and `load` reads at most "
+        raise TooLargeError(f"`path`: its arrays have {size / 1e6:.0f} MB, and `load` reads at most "
                             f"{MOST_ARRAYS / 1e6:.0f}. Save it in parts.")  # fmt: skip
     is_new = not folder.exists()
     folder.mkdir(exist_ok=True)

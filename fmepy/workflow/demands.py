@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.errors import sentence
 from fmepy.workflow.case import Case
 from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS, Results, best_fit
@@ -19,6 +20,13 @@ STEPS_OF: dict[str, Sequence[str]] = {
 """By demand the steps that answer it, one of which must be there."""
 MOST_FAILURES = 0.5
 """Of a step's runs, where the file does not say."""
+_BOUNDS = "Begin where the model runs, and keep out the rest by bounds"
+_ADVICE = {
+    "ranges": "Take narrower ranges of the parameters",
+    "scenarios": "Take scenarios in which the model runs",
+    "filter": "Take other parameters",
+}
+"""What to do about runs that fail, by step."""
 
 
 def check_demands(case: Case) -> None:
@@ -39,8 +47,8 @@ def unmet(case: Case, name: str, result: Any) -> dict[str, str]:
     n, of, first = STEPS[name].failed_runs(result)
     if n > case.require.get("failures", MOST_FAILURES) * of:
         why["failures"] = (
-            f"{n} of {of} runs failed; {'the last' if name == 'sample' else 'the first'}: {first.rstrip('.')}. Begin "
-            "where the model runs, and keep out the rest by bounds (to let that pass: [require] failures = 1)."
+            f"{n} of {of} runs failed; {'the last' if name == 'sample' else 'the first'}: {sentence(first)} "
+            f"{_ADVICE.get(name, _BOUNDS)} (to let that pass: [require] failures = 1)."
         )
     if name in FITS and case.require.get("converged", True) and not result.converged:
         why["converged"] = f"it did not converge (to let that pass: [require] converged = false). {result.message}"

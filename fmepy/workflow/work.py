@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fmepy.errors import ArgumentError, FmepyError
+from fmepy.errors import ArgumentError, FmepyError, TooLargeError
 from fmepy.fitting.result import ModFit
 from fmepy.results.files import file_digest
 from fmepy.workflow import plan
@@ -297,16 +297,20 @@ class Work:
         tables = best_tables(self.task, best)
         files = [*tables, FIT_FILE]
         self.tables.update(tables)
+        mark = plan.digest({name: self._inputs[name] for name in there})
+        if self.folder.mark() != mark or not self.folder.has(*files):
+            for file, table in tables.items():
+                self.folder.write_table(file, table)
+            try:
+                best.save(self.folder.path / FIT_FILE)
+                self.folder.note(FIT_FILE)
+            except TooLargeError:
+                files.remove(FIT_FILE)
+                (self.folder.path / FIT_FILE).unlink(missing_ok=True)  # of a fit before
+                self._display.tell(f"{FIT_FILE} is left out: with so many readings it is more than `fme.load` reads.")
+            self.folder.set_mark(mark)
         first = self._steps[next(name for name in FITS if name in self._steps)]
         first["files"] = list(dict.fromkeys([*files, *first["files"]]))
-        mark = plan.digest({name: self._inputs[name] for name in there})
-        if self.folder.mark() == mark and self.folder.has(*files):
-            return
-        for file, table in tables.items():
-            self.folder.write_table(file, table)
-        best.save(self.folder.path / FIT_FILE)
-        self.folder.note(FIT_FILE)
-        self.folder.set_mark(mark)
 
     def _clear(self) -> None:
         """Take away tables of earlier runs that are no results of the file as it stands; they come back with it."""

@@ -109,6 +109,16 @@ STRANGE = {
 }
 
 
+def test_a_folder_in_the_place_of_a_file_is_no_crash(tmp_path, half, caplog):
+    half(3.0)
+    (file,) = kept(tmp_path)
+    file.unlink()
+    file.mkdir()
+    with caplog.at_level("INFO", logger="fmepy"):
+        assert half(3.0) == 1.5
+    assert "Is a directory" in caplog.text
+
+
 @posix
 @pytest.mark.parametrize("how", STRANGE)
 def test_a_file_that_somebody_else_could_have_made_is_never_code(tmp_path, half, how, caplog):

@@ -203,7 +203,8 @@ def test_residuals_that_change_their_number_are_an_error():
         (lambda p: "text", "returned str"),
         (lambda p: np.array([]), "no residuals"),
         (lambda p: None, "not finite|NoneType|gives nan"),
-        (lambda p: p["b"], r"fails at the start .*KeyError: 'b'"),
+        (lambda p: p["b"], r"fails at the start .*KeyError: 'b'\. Try f"),
+        (lambda p: {"time": [0, 1]}, r"returned dict; .*in a calibration file by its sections \[data\] and \[cost\]"),
         (3, "must be a fmepy cost or a function"),
     ],
 )

@@ -153,3 +153,9 @@ def test_tolerances_by_state_and_the_longest_step_go_with_the_states():
     assert (a.atol["a"], b.atol["b"]) == (1e-6, 1e-9)
     assert a.engine == b.engine == "compiled"
     assert a.options.max_step == b.options.max_step == 0.5
+
+
+def test_the_cost_of_a_simulation_has_no_sectors():
+    model = fme.OdeModel("d(x)/dt = -k * x", state={"x": 1.0}, parms={"k": 0.3}, times=[0, 1])
+    with pytest.raises(ArgumentError, match=r"must be a FimlofCost of the whole model; got SimulationCost"):
+        fme.sector(fme.SimulationCost(model, {"time": [1.0], "x": [0.7]}), ["x"])

@@ -8,7 +8,7 @@ from scipy.optimize import lsq_linear
 
 import fmepy as fme
 from fmepy.costs.user_function import as_objective
-from fmepy.errors import ParameterError
+from fmepy.errors import ArgumentError, ParameterError
 from fmepy.fitting import modFit
 from fmepy.fitting.confidence import confidence
 from fmepy.fitting.derived import derived
@@ -212,3 +212,9 @@ def test_what_follows_from_a_fit_on_a_bound_agrees_with_it(held):
     assert "p1" in lmfit.fit_report(back)
     with pytest.raises(ValueError, match="lies on a bound"):
         confidence(MONOD.residuals, held)
+
+
+def test_a_name_that_lmfit_cannot_hold_is_told():
+    fit = fme.modFit(lambda p: [p["k 1"] - 1.0, p["k 1"] - 3.0], {"k 1": 0.0})
+    with pytest.raises(ArgumentError, match=r"lmfit cannot hold the parameter 'k 1': 'k 1' is not a valid"):
+        fit.to_lmfit()

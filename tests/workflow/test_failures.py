@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
+from fmepy.results import saving
 from fmepy.workflow.command import main
 
 BROKEN = """
@@ -169,6 +170,7 @@ def test_a_function_without_a_table_is_told(tables, capsys):
 
 MODEL = """
 import fmepy as fme
+from fmepy.results import saving
 model = fme.OdeModel("d(c)/dt = -k * c", state={"c": "a"}, times=[0, 5], parms={"a": 1, "k": 1})
 cost = fme.SimulationCost(model, {"time": [1], "c": [1.0]})
 """
@@ -231,3 +233,42 @@ def test_bands_leave_out_the_noise_that_is_zero_alone_and_nobody_is_told_to_wide
     page = done.report.read_text()
     assert "widen" not in page.lower()
     assert "sd_w lies where it ends by nature" in page
+
+
+def test_the_advice_on_failed_runs_is_that_of_the_step(tmp_path, capsys):
+    (tmp_path / "decay.py").write_text(
+        'def f(p):\n    if p["k"] > 0.5:\n        raise ValueError("too fast")\n'
+        '    return {"t": [0, 1], "x": [1, p["k"]]}\n'
+    )
+    (tmp_path / "obs.csv").write_text("t,x\n0,1\n1,0.2\n")
+    file = tmp_path / "decay.toml"
+    file.write_text(
+        'data = { file = "obs.csv", x = "t" }\ncost = {}\nmodel = { python = "decay.py:f" }\n'
+        "ranges = { num = 20, parRange = { k = [0.45, 0.9] } }\n"
+        "parameters = { k = { start = 0.2 } }\nrun = { seed = 1 }\n"
+    )
+    assert main(["calibrate", str(file)]) == 1
+    told = capsys.readouterr().err
+    assert "ValueError: too fast. Take narrower ranges of the parameters (to let that pass" in told
+    assert "bounds" not in told
+
+
+def test_a_fit_too_large_for_its_file_is_told_and_no_failure(tmp_path, capsys, monkeypatch):
+    t = np.linspace(0.01, 5, 400)
+    pd.DataFrame({"time": t, "x": np.exp(-0.3 * t)}).to_csv(tmp_path / "obs.csv", index=False)
+    file = tmp_path / "decay.toml"
+    file.write_text(
+        'data = { file = "obs.csv" }\nfit = {}\nmodel = { equations = "d(x)/dt = -k * x\\nx(0) = 1", times = [0, 5] }\n'
+        "parameters = { k = { start = 0.2 } }\n"
+    )
+    folder = tmp_path / "decay_report"
+    assert main(["calibrate", str(file)]) == 0
+    size = (folder / "fit.json").stat().st_size
+    file.write_text(file.read_text().replace("0.2", "0.25"))
+    monkeypatch.setattr(saving, "MOST_TABLE", size - 5000)
+    assert main(["calibrate", str(file)]) == 0
+    assert "fit.json is left out: with so many readings" in capsys.readouterr().err
+    assert not (folder / "fit.json").exists(), "that of the fit before"
+    assert "fit.json" not in json.loads((folder / "run.json").read_text())["steps"]["fit"]["files"]
+    assert main(["calibrate", str(file)]) == 0
+    assert "fit: kept" in capsys.readouterr().err

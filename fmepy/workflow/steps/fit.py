@@ -26,7 +26,8 @@ def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 def size(task: Task, arguments: Mapping[str, Any]) -> str:
     """Return how much there is to run."""
-    return f"1 search over {len(task.start)} parameters"
+    n = len(task.start)
+    return f"1 search over {n} parameter{'' if n == 1 else 's'}"
 
 
 def check(task: Task, arguments: Mapping[str, Any]) -> None:
