@@ -16,6 +16,7 @@ from fmepy.expressions.equations import names_in
 from fmepy.models.base import one_by_one
 from fmepy.models.bound import BoundDynamic
 from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.engines.explicit import EXPLICIT
 from fmepy.models.engines.scipy_steppers import ENGINE as SCIPY
 from fmepy.models.engines.scipy_steppers import RETRY, TAKEN_OVER
 from fmepy.models.running.accuracy import RESOLVED, grown, known_starts, unresolved
@@ -160,10 +161,13 @@ class BoundOde(BoundDynamic):
         logger.warning(
             "%s of the model was not finished by the engine %r (%s), but by LSODA with rates in plain Python: up to "
             "some hundred times slower. If many are (`retries` counts them), look at what the states do there, and "
-            "give bounds that keep away from it, or a smaller `rtol`; engine='scipy' takes LSODA for all runs.",
+            "give bounds that keep away from it, or a smaller `rtol`; %s.",
             what,
             first,
             why,
+            "engine='compiled' runs what is stiff by a method for it"
+            if first == EXPLICIT.name
+            else "engine='scipy' takes LSODA for all runs",
         )
 
     def _tell_differences(self, why: str) -> None:

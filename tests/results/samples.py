@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import fmepy as fme
 from fmepy.workflow.steps import results as steps
+
+
+def global_indices_of_some() -> Any:
+    pytest.importorskip("SALib")
+    return fme.global_indices(some_fail, {"a": (0, 0.5)}, num=8, seed=1)
+
 
 __all__ = ["SAMPLES"]
 
@@ -91,7 +98,9 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "FitComparison": lambda: fme.compare_fits({"all": fit(), "r": fme.modFit(cost(), {"r": 0.8})}),
     "Filtering": lambda: steps.Filtering(filtered_cost().filter(), filtered_cost().filter().forecast(2)),
     "Forecast": lambda: filtered_cost().filter().forecast(3),
-    "GlobalIndices": lambda: fme.global_indices(some_fail, {"a": (0, 0.5)}, num=8, seed=1),
+    "GlobalIndices": lambda: (
+        pytest.importorskip("SALib") and fme.global_indices(some_fail, {"a": (0, 0.5)}, num=8, seed=1)
+    ),
     "Identifiability": lambda: fme.identifiability(sensitivities()),
     "IdentifiableFit": lambda: fme.identifiable_fit(cost(), {"r": 0.8, "K": 8.0}),
     "ModCRL": lambda: fme.modCRL(lambda p: p["a"] * 2, parRange={"a": (0, 1)}, num=5, seed=1),

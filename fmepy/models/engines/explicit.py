@@ -227,7 +227,7 @@ def _failure(ended: float, reached: float, most_steps: int) -> SimulationError:
         return SimulationError("an initial or event value is not finite", time=reached)
     why = _WHY.get(int(ended), f"more than {most_steps} steps")
     exploded = ended == status.EXPLODED
-    return SimulationError(f"the explicit solver gave up: {why}", time=reached, exploded=exploded)
+    return SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded)
 
 
 @lru_cache(maxsize=64)

@@ -31,6 +31,8 @@ from fmepy.models.running.timeline import merged
 from fmepy.parameters.named import check_names
 from fmepy.types import BoolVector, Matrix, Vector
 
+LEAST_RTOL = 1e-14
+"""Some fifty roundings: below it no step can be accepted for its accuracy."""
 RELATIVE = 1e-6
 """Default atol of a state, relative to its largest value; and the largest default."""
 RESOLVED = 1000.0
@@ -73,9 +75,12 @@ def read_tolerances(rtol: Any, atol: Any, states: Sequence[str]) -> tuple[float,
         given = list(atol)
         if len(given) != len(states):
             raise ModelError(f"`atol` has {len(given)} values for {len(states)} states.")
-    return positive_number(rtol, "rtol", error=ModelError), np.array(
-        [np.nan if a is None else positive_number(a, "atol", error=ModelError) for a in given]
-    )
+    relative = positive_number(rtol, "rtol", error=ModelError)
+    if relative < LEAST_RTOL:
+        raise ModelError(
+            f"`rtol={rtol!r}` is below what numbers of double precision can hold; give at least {LEAST_RTOL:g}."
+        )
+    return relative, np.array([np.nan if a is None else positive_number(a, "atol", error=ModelError) for a in given])
 
 
 def read_max_step(max_step: Any, span: float) -> float:

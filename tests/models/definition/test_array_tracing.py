@@ -88,6 +88,8 @@ FORMS = {
     "rows": lambda t, y, p: np.vstack([y[:12], y[12:] * p["a"]]).T.reshape(-1)[::-1],
     "forward in place": lambda t, y, p: np.add(y.copy(), X) * np.ones_like(y) + np.full_like(y, 3.0),
 }  # fmt: skip
+if not hasattr(np, "trapezoid"):  # numpy has it from 2.0 on
+    del FORMS["gradient"]
 
 
 def traced(function, parms=P, n=N):

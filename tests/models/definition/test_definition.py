@@ -63,6 +63,7 @@ def model(source=logistic, **changes):
         ({"dt": 0.1}, ModelError, "euler"),
         ({"method": "euler", "dt": -1}, ModelError, "positive"),
         ({"rtol": 0}, ModelError, "positive"),
+        ({"rtol": 1e-16}, ModelError, "below what numbers of double precision can hold"),
         ({"atol": [1e-6, 1e-6]}, ModelError, "2 values for 1 states"),
         ({"atol": {"M": 1e-6}}, ParameterError, "no state 'M'"),
     ],
