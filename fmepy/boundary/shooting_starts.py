@@ -94,10 +94,8 @@ def _observer(record: Record, seen: Mapping[str, tuple[Vector, Vector]]) -> Any:
         if t < last
     ]
     if sets:
-        words: dict[str, Any] = {"atol": dict(zip(d.states, model.scaled_options().atol.tolist(), strict=True))}
-        if model.chooses_engine and d.equations is not None:
-            words["engine"] = "compiled"  # a run begins anew at every datum, which costs this one least
-        model = model.replace(events=[*(e.row(d.states) for e in d.events), *sets], **words)
+        atol = dict(zip(d.states, model.scaled_options().atol.tolist(), strict=True))
+        model = model.replace(events=[*(e.row(d.states) for e in d.events), *sets], atol=atol)
     return model.bind(record.moved, times=record.cuts[:-1])
 
 

@@ -307,7 +307,7 @@ class _Corrected:
             words["events"] = events or None
             atol = [None if np.isnan(a) else a for a in self._model.options.atol.tolist()]
             words["atol"] = {k: a for copy in self._states for k, a in zip(copy, atol, strict=True)}
-        return _made(self._model, self._source(), d, words, sum(len(s.times) for s in self._samples))
+        return _made(self._model, self._source(), words)
 
     def _as_input(self, series: Sequence[Forcing]) -> Any:
         """Return an input of one run; or a table of the entities'."""
@@ -323,18 +323,8 @@ class _Corrected:
 _ZERO: tuple[list[float], list[float]] = ([0.0], [0.0])
 
 
-def _made(model: Any, source: Any, definition: Definition, words: dict[str, Any], n_samples: int) -> Any:
-    """Return the model of a source; where "auto" chose the engine, on the one that begins anew at little cost."""
-    if getattr(model, "chooses_engine", False) and definition.equations is not None:
-        try:
-            made = model.of_equations(source, engine="compiled", **words)
-        except ModelError:
-            return model.of_equations(source, **words)
-        made.engine_note = (
-            f"readings at {n_samples} samples correct it: a run begins anew at each, which costs the explicit engine "
-            "least"
-        )
-        return made
+def _made(model: Any, source: Any, words: dict[str, Any]) -> Any:
+    """Return the model of a source, on the model's engine where that was asked for."""
     given = {} if not hasattr(model, "chooses_engine") or model.chooses_engine else {"engine": model.engine}
     return model.of_equations(source, **given, **words)
 
