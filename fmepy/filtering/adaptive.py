@@ -35,7 +35,7 @@ from fmepy.filtering.run import Functions
 from fmepy.filtering.statespace import StateSpace
 from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, Tolerances
 from fmepy.models.engines.base import SolverOptions
-from fmepy.models.engines.explicit import DopriStepper
+from fmepy.models.engines.explicit import CompiledStepper
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.running.accuracy import RELATIVE
 from fmepy.models.running.forcings import Forcing
@@ -228,7 +228,7 @@ class _BySolver:
             return _Augmented(None, None)
         system = _augmented(self._space, self._curved)
         try:
-            return _Augmented(system, DopriStepper(system, self._accuracy.rtol, self._atol, self._accuracy.max_step))
+            return _Augmented(system, CompiledStepper(system, self._accuracy.rtol, self._atol, self._accuracy.max_step))
         except NotWritableError:  # LSODA goes through the same system, its stops known
             return _Augmented(system, None)
 

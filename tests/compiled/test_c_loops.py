@@ -36,7 +36,7 @@ def test_a_loop_needs_nothing_but_arithmetic_and_memory(kernel):
 
 def explicit_runs(most_steps=10_000):
     definition, rows = hiv_model().definition, np.linspace(0.0, 30.0, 31)
-    stepper = explicit.DopriStepper(build_system(definition.equations, (), True), 1e-8, 1e-8)
+    stepper = explicit.CompiledStepper(build_system(definition.equations, (), True), 1e-8, 1e-8)
     stepper._solver = replace(stepper._solver, most_steps=most_steps)
     p = definition.parms.to_numpy()
     course = Course(0.0, rows, 1, (Stretch(0.0, rows[1:], 30),), forced=np.empty((31, 0)), n_parameters=len(p))
@@ -78,7 +78,7 @@ def test_whole_runs_are_made_anew_where_they_are_unpickled():
 
 def test_times_may_be_changed_in_place_or_lie_apart():
     system = build_system(hiv_model().equations, (), True)
-    stepper = explicit.DopriStepper(system, 1e-8, 1e-8)
+    stepper = explicit.CompiledStepper(system, 1e-8, 1e-8)
     inputs, z, times = np.append(hiv_model().parms.to_numpy(), 0.0), np.array([1100.0, 1.0, 100.0]), np.arange(31.0)
     whole = stepper.advance(0.0, z, inputs, times)[1]
     apart = np.repeat(times, 2)[::2]

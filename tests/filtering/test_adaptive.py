@@ -94,7 +94,7 @@ def test_logistic_growth_in_continuous_time(options):
 def test_without_the_compiled_engine_lsoda_gives_the_same(monkeypatch):
     compiled = outcome(logistic_cost(logistic_rate))
     monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
-    monkeypatch.setattr(adaptive, "DopriStepper", cannot_be_written)
+    monkeypatch.setattr(adaptive, "CompiledStepper", cannot_be_written)
     np.testing.assert_allclose(outcome(logistic_cost(logistic_rate)).nu, compiled.nu, atol=1e-6)
 
 
@@ -106,7 +106,7 @@ def test_what_the_compiled_engine_cannot_finish_lsoda_does(monkeypatch):
 
     monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
     compiled = outcome(logistic_cost(logistic_rate))
-    monkeypatch.setattr("fmepy.models.engines.explicit.DopriStepper.advance", gives_up)
+    monkeypatch.setattr("fmepy.models.engines.explicit.CompiledStepper.advance", gives_up)
     adaptive._augmented.cache_clear()
     assert outcome(logistic_cost(logistic_rate)).loglik == pytest.approx(compiled.loglik, abs=1e-6)
 
@@ -144,7 +144,7 @@ def switched(t, x, *, k=0.1, on=49.9, off=50.2):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_condition_of_time_alone_is_not_stepped_over(monkeypatch, compiled):
     if not compiled:
-        monkeypatch.setattr(adaptive, "DopriStepper", cannot_be_written)
+        monkeypatch.setattr(adaptive, "CompiledStepper", cannot_be_written)
     model = OdeModel(switched, state={"x": 0.0}, times=[0.0, 100.0])
     cost = FimlofCost(model, {"time": [100.0], "x": [0.0]}, process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
     exact = 10 / 0.1 * (np.exp(-0.1 * 49.8) - np.exp(-0.1 * 50.1))
@@ -290,7 +290,7 @@ def test_the_unit_of_a_state_does_not_matter(monkeypatch, engine):
     if engine != "explicit":
         monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
     if engine == "lsoda":
-        monkeypatch.setattr(adaptive, "DopriStepper", cannot_be_written)
+        monkeypatch.setattr(adaptive, "CompiledStepper", cannot_be_written)
 
     def loglik(unit):
         times = np.array([0.0, 6.0, 12.0, 18.0])

@@ -9,7 +9,7 @@ from fmepy import OdeModel
 from fmepy.errors import SimulationError
 from fmepy.models.base import simulate_many
 from fmepy.models.difference import DifferenceModel
-from fmepy.models.engines.explicit import DopriStepper
+from fmepy.models.engines.explicit import CompiledStepper
 from tests.models.problems import every_model, hiv_model
 
 MODELS = sorted(every_model("explicit"))
@@ -118,7 +118,7 @@ def test_runs_and_sensitivities_that_fall_back_to_python_are_told_once_each_with
 ):
     from fmepy.models.running.runners import _AdaptiveRunner
 
-    failing(monkeypatch, DopriStepper)
+    failing(monkeypatch, CompiledStepper)
     monkeypatch.setattr(_AdaptiveRunner, "whole", None)
     model = hiv_model(engine=engine)
     bound = model.bind(["bet", "rho"])

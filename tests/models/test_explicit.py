@@ -158,7 +158,7 @@ def test_a_stiff_run_held_to_the_explicit_method_is_left_to_lsoda(monkeypatch):
 def test_a_run_has_a_step_limit(monkeypatch):
     monkeypatch.setattr(explicit, "MOST_STEPS", 50)
     system = build_system(oscillator(times=[0, 1e4]).equations, (), True)
-    stepper = explicit.DopriStepper(system, 1e-6, 1e-6)
+    stepper = explicit.CompiledStepper(system, 1e-6, 1e-6)
     with pytest.raises(SimulationError, match="more than 50 steps") as caught:
         stepper.advance(0.0, np.array([1.0, 0.0]), np.array([2.0, 0.0]), np.array([1e4]))
     assert 0 < caught.value.time < 100
@@ -178,7 +178,7 @@ def test_what_has_no_value_ends_the_run_with_a_reason(rate, start, why, at):
     model = OdeModel(f"d(N)/dt = {rate}", state={"N": start}, times=[0, 5], engine="explicit")
     system = build_system(model.equations, (), True)
     with pytest.raises(SimulationError, match=why) as caught:
-        explicit.DopriStepper(system, 1e-6, 1e-6).advance(0.0, np.array([start]), np.zeros(1), np.array([5.0]))
+        explicit.CompiledStepper(system, 1e-6, 1e-6).advance(0.0, np.array([start]), np.zeros(1), np.array([5.0]))
     assert caught.value.time == pytest.approx(at, abs=1e-3)
     with pytest.raises(SimulationError, match="The run failed"):
         model()

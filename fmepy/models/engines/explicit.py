@@ -52,8 +52,8 @@ _WHY = {
 }
 
 
-class DopriStepper:
-    """Dormand and Prince's method on one system.
+class CompiledStepper:
+    """The compiled loop on one system.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class DopriStepper:
         return WholeRuns(self, course, definition)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DopriStepper, self._arguments  # addresses mean nothing to another process
+        return CompiledStepper, self._arguments  # addresses mean nothing to another process
 
 
 class WholeRuns:
@@ -115,7 +115,7 @@ class WholeRuns:
         An initial value, that of an event, or an output has a function that there is no word for.
     """
 
-    def __init__(self, stepper: DopriStepper, course: Course, definition: Definition) -> None:
+    def __init__(self, stepper: CompiledStepper, course: Course, definition: Definition) -> None:
         self._given, d = (stepper, course, definition), definition
         system: System = stepper._arguments[0]
         n, m, k = system.n_states, len(d.outputs), len(system.names)
@@ -407,11 +407,11 @@ def _refuses_explicit(equations: Equations, roots: tuple[Root, ...] = ()) -> str
     return _refuses(equations, roots)
 
 
-def stepper(problem: Problem, options: SolverOptions) -> DopriStepper:
+def stepper(problem: Problem, options: SolverOptions) -> CompiledStepper:
     """Return the compiled loop on a problem."""
     assert problem.system is not None, "it needs equations"
     held = {EXPLICIT.methods[0]: EXPLICIT.name, STIFF.methods[0]: STIFF.name}.get(options.method, "")
-    return DopriStepper(problem.system, options.rtol, options.atol, options.max_step, held)
+    return CompiledStepper(problem.system, options.rtol, options.atol, options.max_step, held)
 
 
 ENGINE = Engine(
