@@ -342,7 +342,7 @@ class BoundOde(BoundDynamic):
         ends_low = np.flatnonzero((np.abs(Y[:, -1, : len(limits)]) < limits).any(axis=1))
         low = set(ends_low[(np.abs(Y[ends_low, :, : len(limits)]).max(axis=1) < limits).any(axis=1)].tolist())
         seen = self._model.seen_starts
-        for i in range(len(P)) if self._starts_move else sorted(low | {0} & set(range(len(P)))):
+        for i in range(len(P)) if self._starts_move else sorted(low | set(range(min(1, len(P))))):
             moved = self._starts_move and seen is not None and _is_smaller(self._starts(P[i].tolist()), seen)
             if i == 0 or i in low or moved:
                 self._tell_small(P[i], Y[i])

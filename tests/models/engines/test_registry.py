@@ -144,3 +144,25 @@ def test_all_that_is_known_of_engines_travels_to_workers():
         assert pickle.loads(pickle.dumps(engine)).name == engine.name
     bound = pickle.loads(pickle.dumps(hiv_model().bind()))
     assert bound.simulate(bound.theta0).shape[1] == len(bound.var_names)
+
+
+def test_the_compiled_loop_is_held_to_the_method_that_is_asked_for():
+    ends = {e: model(engine=e, rtol=1e-8, atol=1e-12)()["x"].to_numpy() for e in ("compiled", "explicit", "stiff")}
+    for found in ends.values():
+        np.testing.assert_allclose(found, 2 * np.exp(-0.7 * TIMES), rtol=1e-6)
+    np.testing.assert_array_equal(ends["compiled"], ends["explicit"])  # which is not stiff
+    assert not np.array_equal(ends["stiff"], ends["explicit"])
+
+
+def test_an_engine_that_cannot_finish_the_first_run_is_left_out_of_the_next_ones(monkeypatch, caplog):
+    def gives_up(*_):
+        raise SimulationError("no")
+
+    from fmepy.models.engines.explicit import CompiledStepper, WholeRuns
+
+    monkeypatch.setattr(WholeRuns, "one", gives_up)
+    monkeypatch.setattr(CompiledStepper, "advance", gives_up)
+    chosen, named = model().bind(), model(engine="compiled").bind()
+    for bound, engine, retries in ((chosen, "scipy", 0), (named, "compiled", 1)):
+        np.testing.assert_allclose(bound.simulate(bound.theta0)[:, 0], 2 * np.exp(-0.7 * TIMES), rtol=1e-4)
+        assert (bound.engine, bound.retries) == (engine, retries)
