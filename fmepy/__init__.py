@@ -13,7 +13,6 @@ from fmepy.boundary import BoundaryFit, fit_boundary
 from fmepy.costs import BoundCost, Cost, ModCost, PredictionErrorCost, SimulationCost, SumCost, modCost
 from fmepy.costs.mapped import transformed
 from fmepy.datatools import cross2long, gaussianWeights
-from fmepy.expressions.equations import Equations
 from fmepy.fimlof import BadData, FilterResult, FilterSummary, FimlofCost, Forecast, Sector, screen_bad_data, sector
 from fmepy.fitting import (
     FitComparison,
@@ -33,9 +32,10 @@ from fmepy.fitting import (
     pseudoOptim,
     sandwich,
 )
+from fmepy.language.equations import Equations
+from fmepy.language.tracing import lag
 from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
 from fmepy.models.base import BoundModel, Model
-from fmepy.models.definition.tracing import lag
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.ode_run import ode, ode_1d

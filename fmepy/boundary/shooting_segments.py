@@ -25,7 +25,7 @@ from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.costs.interpolation import merge_times, nearest_rows
 from fmepy.errors import ArgumentError, DataError, SimulationError
-from fmepy.expressions.equations import names_in
+from fmepy.language.equations import names_in
 from fmepy.models.apart import RunsApart
 from fmepy.models.base import engine_of, equations_hint
 from fmepy.models.definition.values import ValueTable

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ParameterError
-from fmepy.expressions.equations import names_in
+from fmepy.language.equations import names_in
 from fmepy.parameters.entities import local_name, split_local
 from fmepy.parameters.named import check_names
 from fmepy.parameters.names import normal_name

@@ -1,6 +1,6 @@
 """Computations with arrays -> machine code, by loops: values, and derivatives along directions.
 
-All numbers of a run stand in one block, one step of the computation (`fmepy.expressions.arrays`) after the other: what
+All numbers of a run stand in one block, one step of the computation (`fmepy.language.arrays`) after the other: what
 is written into the places of t, y, p and u is read by the loops, which write all else. A second block of the same form
 holds derivatives along one direction: what the directions of y and p are is written into their places, and the loops
 write those of all else (forward differentiation). What depends on parameters alone is computed once a run. A step that
@@ -22,7 +22,7 @@ import numpy as np
 
 from fmepy.compiled.llvm_operations import Part, declarations, number
 from fmepy.compiled.machine import compiled
-from fmepy.expressions.arrays import STEPWISE, Arrays, Run, Step
+from fmepy.language.arrays import STEPWISE, Arrays, Run, Step
 from fmepy.numerics.structure import Structure
 from fmepy.types import IntVector, Matrix, Vector
 

@@ -1,4 +1,3 @@
-# ruff: noqa: N802, N815    # methods are named as the nodes of expressions that they write
 """Expressions -> LLVM's text: functions of numbers in arrays, compiled in milliseconds and so kept nowhere.
 
 A function reads scalars and entries of arrays, and writes entries of arrays: ``void f(double t, double* z, ...)``. What
@@ -13,12 +12,15 @@ ones; what one of them computes for another goes through an array on the stack.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from fmepy.compiled.llvm_operations import NAN, Part, declarations, number
-from fmepy.expressions.functions import ELEMENTARY
+from fmepy.compiled.llvm_operations import NAN, NotWritableError, Part, declarations, number
+from fmepy.compiled.statements import statements
+from fmepy.language.nodes import MINUS_ONE, Mode, Node, Number, Symbol
+from fmepy.language.nodes import number as number_node
+
+__all__ = ["NotWritableError", "Place", "Program", "Written"]
 
 MOST_OPERATIONS = 1000
 """Of one function."""
@@ -27,14 +29,6 @@ MOST_NESTED = 60
 
 Place: TypeAlias = "tuple[str, int] | str"
 """An entry of an array, or a scalar."""
-
-_IN_C = {name: name for name in ELEMENTARY} | {
-    "acosh": "acosh", "atanh": "atanh", "erf": "erf", "erfc": "erfc", "gamma": "tgamma", "loggamma": "lgamma"
-}  # fmt: skip
-
-
-class NotWritableError(ValueError):
-    """An expression that there are no words for in machine code."""
 
 
 class Written(Part):
@@ -56,52 +50,45 @@ class Written(Part):
     # --- one expression
 
     def _written(self, e: Any) -> str:
-        if e.is_Symbol:
+        if isinstance(e, Symbol):
             place = self._whole.where[e]
             return f"%{place}" if isinstance(place, str) else self.load(*place)
-        if e.is_Number or e.is_NumberSymbol:
-            return self._constant(e)
-        if e.is_Add:
+        if isinstance(e, Number):
+            return number(e.value)
+        if e.word == "+":
             return self._sum(e.args)
-        if e.is_Mul:
+        if e.word == "*":
             return self._product(e)
-        if e.is_Pow:
-            return self._power(e.base, e.exp)
-        word = type(e).__name__
-        if (own := getattr(self, f"_write_{word}", None)) is not None:
-            return str(own(*e.args))
-        if word in _IN_C:
-            return self.call(_IN_C[word], *map(self.value, e.args))
-        raise NotWritableError(f"{word}()")
+        if e.word == "**":
+            return self._power(*e.args)
+        if e.word == "shared":
+            return self.value(e.args[0])
+        if e.word == "where":
+            return self._choice(*e.args)
+        return self.function(e.word, *map(self.value, e.args))
 
-    def _constant(self, e: Any) -> str:
-        try:
-            return number(float(e))
-        except OverflowError:
-            return number(math.inf if e.is_positive else -math.inf)
-        except TypeError:  # a complex infinity
-            return NAN
+    def _sum(self, terms: Sequence[Node]) -> str:
+        out = self.value(terms[0])
+        for term in terms[1:]:
+            if term.word == "*" and term.args[0] is MINUS_ONE and not self._whole.is_shared(term):
+                out = self.binary("fsub", out, self.value(term.args[1]))
+            else:
+                out = self.binary("fadd", out, self.value(term))
+        return out
 
-    def _sum(self, terms: Sequence[Any]) -> str:
-        return self.total([self.value(term) for term in terms])
-
-    def _product(self, e: Any) -> str:
+    def _product(self, e: Node) -> str:
         above, below = [], []
         for factor in e.args:
-            if (
-                factor.is_Pow
-                and factor.exp.is_Rational
-                and factor.exp.is_negative
-                and not self._whole.is_shared(factor)
-            ):
-                below.append(self._power(factor.base, -factor.exp))
-            else:
+            n = factor.args[1] if factor.word == "**" else None
+            if isinstance(n, Number) and n.value < 0 and not self._whole.is_shared(factor):
+                below.append(self._power(factor.args[0], number_node(-n.value)))
+            elif factor is not MINUS_ONE:
                 above.append(self.value(factor))
-        if len(above) > 1 and e.args[0] == -1:
-            above[:2] = [self.emit(f"fneg double {above[1]}")]
         out = above[0] if above else number(1.0)
         for v in above[1:]:
             out = self.binary("fmul", out, v)
+        if e.args[0] is MINUS_ONE:
+            out = self.negative(out)
         if not below:
             return out
         divisor = below[0]
@@ -109,22 +96,17 @@ class Written(Part):
             divisor = self.binary("fmul", divisor, v)
         return self.binary("fdiv", out, divisor)
 
-    def _power(self, base: Any, n: Any) -> str:
-        if n.is_Integer and n.is_negative and abs(n) <= 64:
-            return self.binary("fdiv", number(1.0), self._power(base, -n))
+    def _power(self, base: Node, exponent: Node) -> str:
+        n = exponent.value if isinstance(exponent, Number) else math.nan
+        if -64 <= n < 0 and (n.is_integer() or n == -0.5):
+            return self.binary("fdiv", number(1.0), self._power(base, number_node(-n)))
         x = self.value(base)
-        if n.is_Integer and 1 <= n <= 64:  # a literal whole exponent becomes multiplications
+        if 1 <= n <= 64 and n.is_integer():  # a literal whole exponent becomes multiplications
             return self.times_itself(x, int(n))
-        if n.is_Rational and abs(n.p) == 1 and n.q == 2:
-            root = self.call("sqrt", x)
-            return root if n.is_positive else self.binary("fdiv", number(1.0), root)
-        return self.call("pow", x, self.value(n))
+        return self.call("sqrt", x) if n == 0.5 else self.call("pow", x, self.value(exponent))
 
-    # --- the nodes of the model language; each hands on NaN
-
-    def _write_Where(self, left: Any, right: Any, yes: Any, no: Any) -> str:
-        from fmepy.expressions.nodes import Mode
-
+    def _choice(self, left: Node, right: Node, yes: Node, no: Node) -> str:
+        """Return the name of a choice: only the branch that is taken is computed, but for what is at hand anyhow."""
         above = self.compare("ogt", self.value(left), self.value(right))
         below = "" if isinstance(left, Mode) else self.compare("ole", self.value(left), self.value(right))
 
@@ -133,15 +115,15 @@ class Written(Part):
 
         if self._is_at_hand(yes) and self._is_at_hand(no):
             return self.select(above, self.value(yes), unless_unknown(self.value(no)))
-        number = self.name("")
-        taken, other, after = f"yes{number}", f"no{number}", f"after{number}"
+        at = self.name("")
+        taken, other, after = f"yes{at}", f"no{at}", f"after{at}"
         self.lines.append(f"  br i1 {above}, label %{taken}, label %{other}")
         ends = []
         for label, branch in ((taken, yes), (other, no)):
             self.begin(label)
             self._known.append({})
             value = self.value(branch)
-            ends.append((value if branch is yes and label == taken else unless_unknown(value), self._label))
+            ends.append((value if label == taken else unless_unknown(value), self._label))
             self._known.pop()
             self.lines.append(f"  br label %{after}")
         self.begin(after)
@@ -149,38 +131,6 @@ class Written(Part):
 
     def _is_at_hand(self, e: Any) -> bool:
         return not e.args or any(e in scope for scope in self._known)
-
-    def _write_Largest(self, *args: Any) -> str:
-        return self.largest([self.value(a) for a in args])
-
-    def _write_Smallest(self, *args: Any) -> str:
-        return self.smallest([self.value(a) for a in args])
-
-    def _write_Absolute(self, x: Any) -> str:
-        return self.call("fabs", self.value(x))
-
-    def _write_Sign(self, x: Any) -> str:
-        return self.sign(self.value(x))
-
-    def _write_Floor(self, x: Any) -> str:
-        return self.call("floor", self.value(x))
-
-    def _write_Ceiling(self, x: Any) -> str:
-        return self.call("ceil", self.value(x))
-
-    def _write_Modulo(self, x: Any, by: Any) -> str:
-        return self.modulo(self.value(x), self.value(by))
-
-    def _write_Shared(self, x: Any) -> str:
-        return self.value(x)
-
-    def _write_NoNumber(self, x: Any) -> str:
-        v = self.value(x)
-        return self.select(self.compare("ord", v, v), number(0.0), NAN)
-
-    # sympy's own, which derivatives bring in
-    _write_Abs, _write_sign, _write_floor, _write_ceiling = _write_Absolute, _write_Sign, _write_Floor, _write_Ceiling
-    _write_Max, _write_Min = _write_Largest, _write_Smallest
 
 
 class _Function:
@@ -209,9 +159,9 @@ class _Function:
     ) -> str:
         """Return the text; see `Program.function`."""
         roots = [*(e for _, _, e in targets), *needed]
-        statements = self._statements(roots)
+        shared, self._shared = statements(roots, MOST_NESTED)
         parts = [Written(self)]
-        for e in statements:
+        for e in dict.fromkeys([*shared, *(e for e in roots if e.args)]):
             if parts[-1].count > MOST_OPERATIONS:
                 parts.append(Written(self))
             parts[-1].value(e)
@@ -240,31 +190,6 @@ class _Function:
 
     def _define(self, name: str, more: str, lines: list[str]) -> str:
         return _defined(name, f"{self._arguments}{more}", "noinline" if more else "", lines)
-
-    def _statements(self, roots: Sequence[Any]) -> list[Any]:
-        """Return what is computed on its own, in order: results, what they share, and cuts of what nests deeply."""
-        uses: Counter[Any] = Counter(roots)
-        heights: dict[Any, int] = {}
-        order: list[Any] = []
-        for root in roots:
-            waiting = [root]
-            while waiting:
-                e = waiting[-1]
-                new = [a for a in e.args if a not in heights]
-                if e in heights or not new:
-                    waiting.pop()
-                    if e not in heights:
-                        heights[e] = 1 + max((heights[a] for a in e.args), default=-1)
-                        uses.update(e.args)
-                        order.append(e)
-                        if heights[e] >= MOST_NESTED:
-                            heights[e] = 0
-                            uses[e] += 2
-                else:
-                    waiting.extend(new)
-        self._shared = {e for e in order if e.args and uses[e] > 1}
-        wanted = self._shared | {e for e in roots if e.args}
-        return [e for e in order if e in wanted]
 
 
 def _defined(name: str, arguments: str, kind: str, lines: list[str]) -> str:
@@ -298,11 +223,11 @@ class Program:
 
         Parameters
         ----------
-        targets : sequence of (str, int, sympy.Expr)
-            What is written: array, index, and the expression (in our own nodes, see `switches.as_choices`).
-        where : mapping of sympy.Symbol to Place
+        targets : sequence of (str, int, Node)
+            What is written: array, index, and the expression.
+        where : mapping of Symbol to Place
             Where the symbols are found.
-        needed : sequence of sympy.Expr
+        needed : sequence of Node
             What is computed for `then`, which may add code of its own at the end.
 
         Raises

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from fmepy.language.nodes import TABLE
+
 _INTRINSIC = {"exp", "log", "sin", "cos", "pow", "sqrt", "fabs", "floor", "ceil", "copysign"}
 NAN = "0x7FF8000000000000"
+
+
+class NotWritableError(ValueError):
+    """A function that there are no words for in machine code."""
 
 
 def number(value: float) -> str:
@@ -101,6 +107,17 @@ class Part:
         function = f"llvm.{name}.f64" if name in _INTRINSIC else name
         self.declared.add((function, len(values)))
         return self.emit(f"call double @{function}({', '.join(f'double {v}' for v in values)})")
+
+    def function(self, name: str, *values: str) -> str:
+        """Return the name of the value of a function of the language, see `fmepy.language.functions`."""
+        write = TABLE[name].llvm
+        if not write or name == "lag":
+            raise NotWritableError(f"{name}()")
+        return self.call(write, *values) if isinstance(write, str) else write(self, *values)
+
+    def negative(self, x: str) -> str:
+        """Return the name of -x."""
+        return self.emit(f"fneg double {x}")
 
     def binary(self, word: str, a: str, b: str) -> str:
         """Return the name of fadd, fsub, fmul, fdiv or frem of two values."""

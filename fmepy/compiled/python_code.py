@@ -11,27 +11,28 @@ comes out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.python_source import straight_line
-from fmepy.expressions.functions import ELEMENTARY
+from fmepy.compiled.statements import statements
+from fmepy.language.nodes import TABLE, Mode, Node, Number, Symbol, as_node
 
-if TYPE_CHECKING:
-    import sympy
+MOST_NESTED = 20
+"""Levels of an expression that are written as one line."""
 
 
-def scalar_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Sequence[Any]) -> Callable[..., list[float]]:
+def scalar_function(groups: Sequence[Sequence[Symbol]], expressions: Sequence[Any]) -> Callable[..., list[float]]:
     """Return ``f(group1, group2, ...) -> list of float`` for scalar arguments.
 
     It computes with Python's floats, and once more with numpy's where those raise.
     """
-    code = _code(tuple(map(tuple, groups)), tuple(expressions), False)
-    quick = _executed(code, {"math": math, "np": np})
-    careful = _executed(code, {"math": _NumpyMath, "np": np})
+    code, words, constants = _code(tuple(map(tuple, groups)), tuple(map(as_node, expressions)), False)
+    quick = _executed(code, {w: TABLE[w].value for w in words} | constants | {"pow": math.pow, "sqrt": math.sqrt})
+    numpys = {name: np.float64(v) for name, v in constants.items()}
+    careful = _executed(code, {w: TABLE[w].array for w in words} | numpys | {"pow": np.power, "sqrt": np.sqrt})
 
     def function(*values: Any) -> list[float]:
         try:
@@ -44,22 +45,15 @@ def scalar_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Seque
     return function
 
 
-def array_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Sequence[Any]) -> Callable[..., list[Any]]:
+def array_function(groups: Sequence[Sequence[Symbol]], expressions: Sequence[Any]) -> Callable[..., list[Any]]:
     """Return ``f(group1, group2, ...) -> list`` on numpy, for scalars and arrays mixed.
 
     A group is a sequence of numbers and arrays, or an array with one row a symbol; only what is used of it is read.
     Constant expressions come back as numbers, so results are to be broadcast.
     """
-    helpers: dict[str, Any] = {
-        "of": _as_numpy,
-        "choose": _choose,
-        "largest": _largest,
-        "smallest": _smallest,
-        "nan_of": _nan_of,
-    }
-    function = _executed(
-        _code(tuple(map(tuple, groups)), tuple(expressions), True), {"math": _NumpyMath, "np": np, **helpers}
-    )
+    code, words, constants = _code(tuple(map(tuple, groups)), tuple(map(as_node, expressions)), True)
+    numpys = {name: np.float64(v) for name, v in constants.items()} | {"pow": np.power, "sqrt": np.sqrt}
+    function = _executed(code, {w: TABLE[w].array for w in words} | numpys | {"of": _as_numpy})
 
     def careful(*values: Any) -> list[Any]:
         with np.errstate(all="ignore"):
@@ -69,23 +63,27 @@ def array_function(groups: Sequence[Sequence[sympy.Symbol]], expressions: Sequen
 
 
 @lru_cache(maxsize=256)
-def _code(groups: tuple[tuple[Any, ...], ...], expressions: tuple[Any, ...], arrays: bool) -> Any:
-    """Return the compiled definition of a function `f`, once for equal expressions: forecasts ask for them again."""
+def _code(
+    groups: tuple[tuple[Any, ...], ...], expressions: tuple[Any, ...], arrays: bool
+) -> tuple[Any, set[str], dict[str, float]]:
+    """Return the compiled definition of a function `f`, the functions it calls and its constants by name."""
     names = {s: f"v{i}x{j}" for i, group in enumerate(groups) for j, s in enumerate(group)}
     results = [f"r{i}" for i in range(len(expressions))]
     if arrays:
-        used = {s for e in expressions for s in getattr(e, "free_symbols", ())}
+        used = {s for e in expressions for s in e.free_symbols}
         places = [(s, f"g{i}[{j}]") for i, group in enumerate(groups) for j, s in enumerate(group)]
         read = [f"{names[s]} = of({place})" for s, place in places if s in used]
     else:
         read = [f"{''.join(f'{names[s]}, ' for s in group)}= g{i}" for i, group in enumerate(groups) if len(group)]
-    lines = [*read, *straight_line(list(zip(results, expressions, strict=True)), names, arrays=arrays)]
+    writer = _Writer(names, "c", arrays)
+    lines = [*read, *writer.written(list(zip(results, expressions, strict=True)))]
     head = f"def f({', '.join(f'g{i}' for i in range(len(groups)))}):"
     text = "\n    ".join([head, *lines, f"return [{', '.join(results)}]"])
-    return compile(text, "<fmepy: a model's expressions>", "exec")
+    return compile(text, "<fmepy: a model's expressions>", "exec"), writer.words, writer.constants
 
 
 def _executed(code: Any, names: dict[str, Any]) -> Callable[..., list[Any]]:
+    names = {**names, "inf": math.inf, "nan": math.nan}
     exec(code, names)
     function: Callable[..., list[Any]] = names["f"]
     return function
@@ -95,34 +93,130 @@ def _as_numpy(value: Any) -> Any:
     return value if isinstance(value, np.ndarray) else np.float64(value)
 
 
-class _NumpyMath:
-    """What is called math in generated code, from numpy: NaN where there is no value."""
+def straight_line(
+    targets: Sequence[tuple[str, Node]],
+    names: Mapping[Any, str],
+    *,
+    temporaries: str = "c",
+) -> list[str]:
+    """Return assignments, one a line, that compute expressions on floats; common parts are computed once.
 
-    pi, e, nan, inf = math.pi, math.e, math.nan, math.inf
-    sqrt, pow, copysign, acosh, atanh = np.sqrt, np.power, np.copysign, np.arccosh, np.arctanh
+    All common parts are computed, those of branches not taken too: the code is for arithmetic that gives NaN where
+    there is no value, as numpy's does.
+
+    Parameters
+    ----------
+    targets : sequence of (str, Node)
+        What is assigned: our name for it, and the expression.
+    names : mapping of Symbol to str
+        Our names of all symbols that occur.
+    temporaries : str
+        First letter of the names of common parts; no name in `names` or `targets` may be such a letter and a number.
+
+    Examples
+    --------
+    >>> from fmepy.language.equations import symbol
+    >>> x, k = symbol("x"), symbol("k")
+    >>> straight_line([("a", x + (k * x) ** 2), ("b", 3 / (k * x) ** 2)], {x: "y0", k: "p0"})
+    ['c0 = (p0*y0)**2', 'a = y0 + c0', 'b = 3.0/c0']
+    """
+    return _Writer(names, temporaries, False).written(targets)
 
 
-for _name, _numpy in ELEMENTARY.items():
-    setattr(_NumpyMath, _name, getattr(np, _numpy))
+class _Writer:
+    """Writes expressions as Python's, on floats throughout.
 
+    Attributes
+    ----------
+    words : set of str
+        The functions that are called.
+    constants : dict of str to float
+        Numbers that are divided by or chosen, by name: where Python's would raise they are to be numpy's.
+    """
 
-def _choose(left: Any, right: Any, yes: Any, no: Any) -> Any:
-    return np.where(left > right, yes, np.where(np.less_equal(left, right), no, np.nan))
+    def __init__(self, names: Mapping[Any, str], temporaries: str, arrays: bool) -> None:
+        self.names, self.lines, self.words, self.constants = dict(names), list[str](), set[str](), dict[str, float]()
+        self._letter, self._arrays = temporaries, arrays
 
+    def written(self, targets: Sequence[tuple[str, Node]]) -> list[str]:
+        """Return the assignments."""
+        for e in statements([e for _, e in targets], MOST_NESTED)[0]:
+            if e not in self.names:
+                self.assign(e)
+        results = [f"{name} = {self.text(e)}" for name, e in targets]
+        return [*self.lines, *results]
 
-def _largest(*x: Any) -> Any:
-    out = x[0]
-    for other in x[1:]:
-        out = np.maximum(out, other)  # hands on NaN, as fmax does not
-    return out
+    def _by_name(self, e: Node) -> str:
+        """Return an expression; a number by a name."""
+        if not isinstance(e, Number):
+            return self.text(e)
+        name = f"number{len(self.constants)}"
+        self.constants[name] = e.value
+        return name
 
+    def assign(self, e: Node) -> str:
+        """Give an expression a name, which it is known by from then on."""
+        text = self.text(e)
+        name = f"{self._letter}{len(self.lines)}"
+        self.lines.append(f"{name} = {text}")
+        self.names[e] = name
+        return name
 
-def _smallest(*x: Any) -> Any:
-    out = x[0]
-    for other in x[1:]:
-        out = np.minimum(out, other)
-    return out
+    def text(self, e: Node, whole: bool = False) -> str:
+        """Return an expression; `whole`: in brackets if need be, to be a factor or a base."""
+        if e in self.names:
+            return self.names[e]
+        if isinstance(e, Number):
+            return repr(e.value) if e.value >= 0 else f"({e.value!r})"
+        text = self._operation(e)
+        return f"({text})" if whole and e.word in ("+", "*", "**") else text
 
+    def _operation(self, e: Node) -> str:
+        if e.word == "+":
+            return " + ".join(map(self.text, e.args)).replace(" + -", " - ")
+        if e.word == "*":
+            return self._product(e)
+        if e.word == "**":
+            return self._power(*e.args)
+        if e.word == "shared":
+            return self.text(e.args[0], whole=True)
+        if e.word == "where" and not self._arrays:
+            return self._choice(*e.args)
+        self.words.add(e.word)
+        return f"{e.word}({', '.join(map(self.text, e.args))})"
 
-def _nan_of(x: Any) -> Any:
-    return np.where(np.isnan(x), np.nan, 0.0)
+    def _product(self, e: Node) -> str:
+        above: list[str] = []
+        below: list[str] = []
+        sign = ""
+        for a in e.args:
+            n = a.args[1] if a.word == "**" and a not in self.names else None
+            if isinstance(a, Number) and a.value == -1:
+                sign = "-"
+            elif isinstance(n, Number) and n.value < 0:
+                below.append(self._positive(a.args[0], -n.value))
+            else:
+                above.append(self.text(a, whole=a.word != "*" or a is not e.args[0]))
+        text = sign + ("*".join(above) or "1.0")
+        return text if not below else f"{text}/{below[0] if len(below) == 1 else '(' + '*'.join(below) + ')'}"
+
+    def _power(self, base: Node, exponent: Node) -> str:
+        if isinstance(exponent, Number) and exponent.value < 0:
+            return f"1.0/{self._positive(base, -exponent.value)}"
+        if isinstance(exponent, Number):
+            return self._positive(base, exponent.value)
+        return f"pow({self.text(base)}, {self.text(exponent)})"  # ** of Python makes complex numbers
+
+    def _positive(self, base: Node, n: float) -> str:
+        if n == 0.5:
+            return f"sqrt({self.text(base)})"
+        if n.is_integer() and n <= 64:  # a literal whole exponent becomes multiplications
+            text = self._by_name(base) if isinstance(base, Number) else self.text(base, whole=True)
+            return text if n == 1 else f"{text}**{int(n)}"
+        return f"pow({self.text(base)}, {n!r})"
+
+    def _choice(self, left: Node, right: Node, yes: Node, no: Node) -> str:
+        if isinstance(left, Mode):
+            return f"({self._by_name(yes)} if {self.names[left]} > 0.5 else {self._by_name(no)})"
+        a, b = (self.text(x) if x in self.names or isinstance(x, Number) else self.assign(x) for x in (left, right))
+        return f"({self._by_name(yes)} if {a} > {b} else ({self._by_name(no)} if {a} <= {b} else nan))"

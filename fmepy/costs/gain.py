@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, did_you_mean, listed
-from fmepy.expressions.equations import names_in
-from fmepy.expressions.text import parse_expression
+from fmepy.language.equations import names_in
+from fmepy.language.text import parse_expression
 from fmepy.models.corrected import Entry
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.names import normal_name

@@ -14,7 +14,7 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
-from fmepy.expressions.equations import symbols
+from fmepy.language.equations import symbols
 from fmepy.models.corrected import Entry, Samples
 from fmepy.models.entity import EntityModel
 from fmepy.models.linearised import linearised

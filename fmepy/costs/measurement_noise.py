@@ -30,7 +30,7 @@ from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import Predictions, predictions_of
 from fmepy.costs.scored import BoundNoisy
 from fmepy.errors import ArgumentError
-from fmepy.expressions.equations import names_in, symbol
+from fmepy.language.equations import names_in, symbol
 from fmepy.models.running.forcings import forcing_values
 from fmepy.types import IntVector, Vector
 
@@ -41,7 +41,7 @@ class MeasurementNoise:
 
     Attributes
     ----------
-    sds : mapping of str to sympy.Expr
+    sds : mapping of str to Node
         By observed variable.
     names : tuple of str
         Parameters in the expressions, those of the model included.

@@ -21,8 +21,10 @@ import pandas as pd
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you_mean, listed
-from fmepy.expressions.equations import names_in, symbol
-from fmepy.expressions.text import parse_expression
+from fmepy.language.derivatives import are_equal, quotient
+from fmepy.language.equations import names_in, symbol
+from fmepy.language.nodes import HALF, as_node, power
+from fmepy.language.text import parse_expression
 from fmepy.parameters.names import normal_name
 from fmepy.types import Matrix, Vector
 
@@ -41,7 +43,7 @@ class Covariance:
     ----------
     names : tuple of str
         Its rows and columns.
-    entries : tuple of sympy.Expr
+    entries : tuple of Node
         Lower triangle, row by row.
     """
 
@@ -69,7 +71,7 @@ class Noise:
     Attributes
     ----------
     keys : tuple of str
-    sds : tuple of sympy.Expr
+    sds : tuple of Node
         One for each key; of a covariance the roots of its diagonal.
     covariance : Covariance or None
         None: the noises are independent.
@@ -226,8 +228,6 @@ def _check_key(name: str, argument: str, known: Sequence[str], what: str) -> Non
 
 def _sd(value: Any, where: str) -> Any:
     """Return a standard deviation as an expression."""
-    import sympy
-
     if isinstance(value, str):
         return parse_expression(value, where=where)
     try:
@@ -238,12 +238,10 @@ def _sd(value: Any, where: str) -> Any:
         ) from None
     if not (np.isfinite(number) and number >= 0):
         raise ArgumentError(f"`{where}` is {number:g}; a standard deviation is finite and not below zero.")
-    return sympy.Float(number, precision=53)
+    return as_node(number)
 
 
 def _of_table(table: pd.DataFrame, argument: str, known: Sequence[str], what: str) -> Noise:
-    import sympy
-
     names = tuple(map(normal_name, table.columns))
     if tuple(map(normal_name, table.index)) != names or len(set(names)) != len(names):
         raise ArgumentError(
@@ -256,22 +254,20 @@ def _of_table(table: pd.DataFrame, argument: str, known: Sequence[str], what: st
              for i, a in enumerate(names)]  # fmt: skip
     for i, a in enumerate(names):
         for j, b in enumerate(names[:i]):
-            if sympy.simplify(cells[i][j] - cells[j][i]) != 0:
+            if not are_equal(cells[i][j], cells[j][i]):
                 raise ArgumentError(f"`{argument}` is not symmetric at {a!r}, {b!r}: {cells[i][j]} and {cells[j][i]}.")
     if not any(c.free_symbols for row in cells for c in row):
         check_covariance(np.array(cells, dtype=float), argument, names)
     entries = tuple(cells[i][j] for i in range(len(names)) for j in range(i + 1))
-    return Noise(names, tuple(sympy.sqrt(cells[i][i]) for i in range(len(names))), Covariance(names, entries), ())
+    return Noise(names, tuple(power(cells[i][i], HALF) for i in range(len(names))), Covariance(names, entries), ())
 
 
 def _entry(value: Any, where: str) -> Any:
-    import sympy
-
     if isinstance(value, str):
         return parse_expression(value, where=where)
     if not np.isfinite(float(value)):
         raise ArgumentError(f"`{where}` is {value!r}; a finite number or an expression is needed.")
-    return sympy.Float(float(value), precision=53)
+    return as_node(float(value))
 
 
 def check_covariance(matrix: Matrix, argument: str, names: Sequence[str]) -> None:
@@ -289,14 +285,12 @@ def scale_parameters(sds: Sequence[Any], elsewhere: set[str]) -> list[str]:
     Every sd that has one is proportional to it, or holds its square only, as ``sqrt(a**2 + (b*y)**2)`` does. Such a
     parameter cannot be negative, and its logarithm is what a search should move.
     """
-    import sympy
-
     out = []
     for s in sorted({s for e in sds for s in e.free_symbols}, key=lambda s: s.name):
         if s.name in elsewhere or s.name == ERR:
             continue
         with_it = [e for e in sds if s in e.free_symbols]
-        if all(e.xreplace({s: -s}) == e or s not in sympy.cancel(e / s).free_symbols for e in with_it):
+        if all(are_equal(e.subs({s: -s}), e) or quotient(e, s) is not None for e in with_it):
             out.append(s.name)
     return out
 

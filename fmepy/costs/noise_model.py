@@ -5,7 +5,7 @@ For reading i of variable v, with m the model's predictions at its place (in the
     s_i      = g_v(m_i, q, err_i, t_i)
     ds_i/dth = sum_k dg_v/dm_k dm_ik/dth + sum_k dg_v/dq_k dq_ik/dth
 
-with the derivatives of g_v in symbols (`fmepy.expressions`), evaluated for all rows of a variable at once.
+with the derivatives of g_v in symbols (`fmepy.language`), evaluated for all rows of a variable at once.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import array_function
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import symbol
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import symbol
 from fmepy.types import IntVector, Matrix, Vector
 
 
@@ -68,7 +68,7 @@ class NoiseOfRows:
 
     Attributes
     ----------
-    sd : sympy.Expr
+    sd : Node
     rows : ndarray of int, shape (n_row,)
         The readings.
     predictions : mapping of str to ndarray of int
@@ -168,4 +168,4 @@ def _apart(piece: NoiseOfRows, own: Sequence[Any], k: int) -> tuple[Any, dict[An
     free = piece.sd.free_symbols
     wanted = [*map(symbol, piece.predictions), *map(symbol, piece.known), *(s for s in own if s in free)]
     used = {s: symbol(f"{s.name} of {k}") for s in wanted}
-    return piece.sd.xreplace(used), used
+    return piece.sd.subs(used), used

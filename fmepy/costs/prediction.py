@@ -34,7 +34,7 @@ from fmepy.costs.observations import Observations
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.stationary import Stationary, stationary
 from fmepy.errors import ArgumentError, DataError, check_choice
-from fmepy.expressions.equations import names_in
+from fmepy.language.equations import names_in
 from fmepy.models.corrected import Entry, Samples, check_modelled, corrected_model
 from fmepy.parameters.entities import split_local
 from fmepy.types import IntVector, Vector

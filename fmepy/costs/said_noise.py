@@ -16,8 +16,8 @@ import numpy as np
 from fmepy.compiled.python_code import array_function
 from fmepy.costs.noise import ERR
 from fmepy.errors import ArgumentError
-from fmepy.expressions.equations import names_in, symbol
-from fmepy.expressions.text import parse_expression
+from fmepy.language.equations import names_in, symbol
+from fmepy.language.text import parse_expression
 from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.maps import Elementwise
 from fmepy.results.encoding import Stored

@@ -1,7 +1,7 @@
 """A system of modules as equations, where it allows it: a continuous `OdeModel`, or a `DifferenceModel` of its steps.
 
 Statements become expressions element by element, in the order of their needs. Assigned variables are not put into one
-another without end: what has grown large is kept as one shared part (`expressions.nodes.Shared`), so that the work
+another without end: what has grown large is kept as one shared part (`language.nodes.Shared`), so that the work
 grows as the number of statements does. Levels become states, what remembers too (`memory`), constants parameters,
 series forcings; tables become choices between straight lines, ``step`` a choice by time.
 
@@ -43,17 +43,14 @@ from fmepy.dmi.tree import (
 )
 from fmepy.dmi.variables import System
 from fmepy.errors import ModelError, check_choice, listed
-from fmepy.expressions import conditions
-from fmepy.expressions.equations import Equations, number, symbol
-from fmepy.expressions.functions import FUNCTIONS
-from fmepy.expressions.nodes import shared
-from fmepy.expressions.text import exact_exponent
+from fmepy.language import conditions
+from fmepy.language.equations import Equations, symbol
+from fmepy.language.nodes import ONE, add, call, mul, number, shared
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.running.forcings import Forcing
 
 Kind = Literal["ode", "difference"]
-_ROOT = FUNCTIONS["sqrt"].of
 MOST_COPIED = 10
 """Terms and operators of a variable's value up to which it is put in wherever its name stands; see `nodes.Shared`."""
 
@@ -109,12 +106,10 @@ def as_model(
             e, state=found.state, times=times, parms=found.parms,
             forcings={f.name: f for f in made.series.values() if f.name in found.equations.forcings},
         )  # fmt: skip
-    import sympy
-
     n, h = symbol("n"), number(step)
     before = {name: f"{name} before" for name in made.series}
     found = made.equations(
-        kind, number(start) + h * n, before, outputs, lambda x, f: x + h * f, number(start) + h * (n - sympy.S.One)
+        kind, number(start) + h * n, before, outputs, lambda x, f: x + h * f, number(start) + h * (n - ONE)
     )
     rows = np.rint((times - start) / step)
     off = np.flatnonzero(np.abs((times - start) / step - rows) > 1e-6)
@@ -219,14 +214,14 @@ class _Maker:
 
         Parameters
         ----------
-        time : sympy.Expr
+        time : Node
             The time of a row.
         before : dict of str to str
             What the series are called that rates read.
         outputs : sequence of str
         moved : callable
             ``moved(x, f)``: what the equations give of a state x with the rate f.
-        past : sympy.Expr, optional
+        past : Node, optional
             The time of rates, if it is not that of the row.
         """
         symbols = {p: symbol(self.names[p]) for p in self.levels}
@@ -244,7 +239,7 @@ class _Maker:
                 value = moved(symbols[place], of_rates.plain(rate))
                 if place in shortest:  # less than nothing has no root: the run fails
                     more = shortest[place]
-                    value = conditions.choose(conditions.relation(">=", more, number(0.0)), value, _ROOT(more))
+                    value = conditions.choose(conditions.relation(">=", more, number(0.0)), value, call("sqrt", more))
                 rates.append(value)
         out = [(self.names[p], of_row.plain(p)) for name in outputs for p in self._places_of(name) if p not in symbols]
         states = tuple(self.names[p] for p in self.levels)
@@ -366,42 +361,33 @@ class _Values:
             case Chain(ops=ops, items=items):
                 return self._chain(ops, [self._of(x, i) for x in items])
             case Binary(op="%", left=left, right=right):
-                from fmepy.expressions.nodes import Modulo
-
-                return Modulo(self._of(left, i), self._of(right, i))
+                return call("mod", self._of(left, i), self._of(right, i))
             case Binary(left=left, right=right):
-                power = exact_exponent(right.value) if isinstance(right, Number) else self._of(right, i)
-                return self._of(left, i) ** power
+                return self._of(left, i) ** self._of(right, i)
             case Call(function=name):
                 own = getattr(self, f"_call_{name}", None)
                 if own is not None:
                     return own(node, i)
-                return FUNCTIONS[name].of(*(self._of(a, i) for a in node.arguments))
+                return call(name, *(self._of(a, i) for a in node.arguments))
         raise TypeError(type(node).__name__)
 
     def _chain(self, ops: tuple[str, ...], values: list[Any]) -> Any:
-        import sympy
-
         if ops[0] in "+-":
-            return sympy.Add(values[0], *(v if op == "+" else -v for op, v in zip(ops, values[1:], strict=True)))
-        return sympy.Mul(values[0], *(v if op == "*" else 1 / v for op, v in zip(ops, values[1:], strict=True)))
+            return add(values[0], *(v if op == "+" else -v for op, v in zip(ops, values[1:], strict=True)))
+        return mul(values[0], *(v if op == "*" else 1 / v for op, v in zip(ops, values[1:], strict=True)))
 
     def _elements(self, node: Any) -> list[Any]:
         return [self._of(node, k) for k in range(prod(node.shape))]
 
     def _call_sum(self, node: Call, i: int | None) -> Any:
-        import sympy
-
-        return sympy.Add(*self._elements(node.arguments[0]))
+        return add(*self._elements(node.arguments[0]))
 
     def _call_dot(self, node: Call, i: int | None) -> Any:
-        import sympy
-
         a, b = node.arguments
         n, columns = a.shape[-1], b.shape[1] if len(b.shape) == 2 else 1
         row, column = divmod(i or 0, columns)
         row = row if len(a.shape) == 2 else 0
-        return sympy.Add(*(self._of(a, row * n + k) * self._of(b, k * columns + column) for k in range(n)))
+        return add(*(self._of(a, row * n + k) * self._of(b, k * columns + column) for k in range(n)))
 
     def _call_where(self, node: Call, i: int | None) -> Any:
         test, a, b = node.arguments
@@ -425,15 +411,13 @@ class _Values:
 
     def _call_ramp(self, node: Call, i: int | None) -> Any:
         slope, start, *end = (self._of(v, i) for v in node.arguments)
-        now = FUNCTIONS["min"].of(self._time, end[0]) if end else self._time
-        return slope * FUNCTIONS["max"].of(now - start, number(0.0))
+        now = call("min", self._time, end[0]) if end else self._time
+        return slope * call("max", now - start, number(0.0))
 
     def _call_pulse(self, node: Call, i: int | None) -> Any:
-        from fmepy.expressions.nodes import Modulo
-
         height, first, interval = (self._of(v, i) for v in node.arguments)
         since, zero = self._time + self._slack() - first, number(0.0)
-        into = conditions.choose(conditions.relation(">", interval, zero), Modulo(since, interval), since)
+        into = conditions.choose(conditions.relation(">", interval, zero), call("mod", since, interval), since)
         during = conditions.choose(conditions.relation("<", into, number(self._maker.dt)), height, zero)
         return conditions.choose(conditions.relation(">=", since, zero), during, zero)
 

@@ -1,6 +1,6 @@
 """Parsed right-hand side -> tree of `dmi.tree`: the white list of the model language, with arrays and their shapes.
 
-The text was parsed by `expressions.tree` within its limits; here it is rebuilt node by node. What is not listed is an
+The text was parsed by `language.tree` within its limits; here it is rebuilt node by node. What is not listed is an
 error that shows the place: attributes, indices that are no plain numbers, calls of other names, lambdas,
 comprehensions. Shapes are known, for variables without declared dimensions are scalars, so that they are checked here.
 """
@@ -13,10 +13,10 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fmepy.dmi import tree as nodes
-from fmepy.dmi.functions import FUNCTIONS, Function
+from fmepy.dmi.functions import Function, module_functions
 from fmepy.errors import ModelTextError
-from fmepy.expressions.text import MAX_JOINED, called_name, error_of, folded, refused, relation_words
-from fmepy.expressions.tree import MAX_NESTING, Tree, reserved_name, too_deep
+from fmepy.language.text import MAX_JOINED, called_name, error_of, folded, refused, relation_words
+from fmepy.language.tree import MAX_NESTING, Tree, reserved_name, too_deep
 
 _ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[float, float], float]]] = {
     ast.Add: ("+", operator.add), ast.Sub: ("-", operator.sub), ast.Mult: ("*", operator.mul),
@@ -34,7 +34,7 @@ def name_problem(name: str) -> str:
         return f"{name!r} is {what}; choose another name"
     if not name.isidentifier():
         return f"{name!r} is not a name: letters, digits and underscores, no digit first"
-    if name in FUNCTIONS:
+    if name in module_functions():
         hint = ". A module's step is declared without '=': step 2" if name == "step" else ""
         return f"{name!r} is a function: it is called with arguments in brackets, and cannot be a name{hint}"
     return reserved_name(name)
@@ -228,7 +228,7 @@ class _Reader:
     # calls
 
     def _call(self, node: ast.Call, depth: int) -> nodes.Expr:
-        name = called_name(self.tree, node, FUNCTIONS)
+        name = called_name(self.tree, node, functions := module_functions())
         if not name:
             self.value(node.func, 0)  # what is not allowed at all comes first
             raise self._error("{} is called like a function; a product is written with *", node.func)
@@ -236,7 +236,7 @@ class _Reader:
             return self._where(node.args, node, depth)
         if name == "pow":
             return self._binary(node, node.args[0], node.args[1], ast.Pow(), depth)
-        function, place = FUNCTIONS[name], self._place(node)
+        function, place = functions[name], self._place(node)
         values = [self.value(a, depth + 1) for a in node.args]
         self._check_values(name, values, node)
         if function.kind == "array":

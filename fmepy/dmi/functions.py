@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fmepy.expressions import functions
+from fmepy.language.functions import TABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,7 @@ _SAYS = {
     "max": "max(a, b, ...): the largest of its arguments, by element",
 }
 
-FUNCTIONS: dict[str, Function] = {
-    **{
-        name: Function(_SAYS.get(name, f"{name}(x), by element"), f.least, f.most, number=f.number)
-        for name, f in functions.FUNCTIONS.items()
-    },
+_OWN: dict[str, Function] = {
     "clip": Function("clip(a, b, x, y): a where x >= y, else b", 4, 4),
     "step": Function("step(height, time): 0 before time, height from then on", 2, 2),
     "ramp": Function("ramp(slope, start[, end]): 0 before start, then a line of that slope, level from end on", 2, 3),
@@ -57,4 +53,16 @@ FUNCTIONS: dict[str, Function] = {
     "delay1": Function("delay1(x, tau): outflow L / tau of a level L that x flows into", 2, 2, "memory"),
     "delay3": Function("delay3(x, tau): outflow of three levels in a row, 3 L / tau each", 2, 2, "memory"),
 }  # fmt: skip
-"""The functions that a module may call, by name."""
+"""What modules have beside the functions of the model language."""
+
+
+def module_functions() -> dict[str, Function]:
+    """Return the functions that a module may call, by name: those that texts may call, and its own."""
+    return {name: of_language(name) for name, f in TABLE.items() if f.in_text} | _OWN
+
+
+def of_language(name: str) -> Function:
+    """Return a function of the model language as one of modules."""
+    f = TABLE[name]
+    number = None if name in ("where", "min", "max", "abs", "sign", "floor", "ceil") else f.value
+    return Function(_SAYS.get(name, f"{name}(x), by element"), f.least, f.most, number=number)

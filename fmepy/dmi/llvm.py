@@ -55,10 +55,6 @@ DT = "(dt)"
 
 _CHAIN = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _COMPARE = {"<": ("olt", "oge"), "<=": ("ole", "ogt"), ">": ("ogt", "ole"), ">=": ("oge", "olt")}
-_IN_C = {
-    **{name: name for name in ("exp", "log", "log10", "log2", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{name: name for name in ("asin", "acos", "atan", "asinh", "floor", "ceil")}, "abs": "fabs",
-}  # fmt: skip
 _SLACK = 1e-6
 """Part of a step by which a time may miss the grid: k dt is rounded."""
 
@@ -263,23 +259,11 @@ class _Writer:
         return part.call("pow", a, self._of(node.right, i))
 
     def _of_Call(self, node: Call, i: str) -> str:
-        name = node.function
-        if name in _IN_C:
-            return self._part.call(_IN_C[name], self._of(node.arguments[0], i))
-        written: str = getattr(self, f"_call_{name}")(node, i)
-        return written
+        own = getattr(self, f"_call_{node.function}", None)
+        return str(own(node, i)) if own is not None else self._part.function(node.function, *self._values(node, i))
 
     def _values(self, node: Call, i: str) -> list[str]:
         return [self._of(a, i) for a in node.arguments]
-
-    def _call_sign(self, node: Call, i: str) -> str:
-        return self._part.sign(*self._values(node, i))
-
-    def _call_min(self, node: Call, i: str) -> str:
-        return self._part.smallest(self._values(node, i))
-
-    def _call_max(self, node: Call, i: str) -> str:
-        return self._part.largest(self._values(node, i))
 
     def _call_where(self, node: Call, i: str) -> str:
         return self._chosen(*self._truth(node.arguments[0], i), *(self._of(a, i) for a in node.arguments[1:]))

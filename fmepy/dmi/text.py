@@ -30,8 +30,8 @@ from math import prod
 from fmepy.dmi.expressions import element, name_problem, read_expression, said
 from fmepy.dmi.tree import Element, Kind, Name, Shape, Statement, Target, element_name, reads, targeted
 from fmepy.errors import ModelTextError, did_you_mean
-from fmepy.expressions.source import Source
-from fmepy.expressions.tree import logical_lines, right_side, split_equation
+from fmepy.language.source import Source
+from fmepy.language.tree import logical_lines, right_side, split_equation
 from fmepy.parameters.names import normal_name
 
 MAX_TEXT = 500_000

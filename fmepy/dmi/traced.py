@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import dis
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -19,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.dmi.functions import FUNCTIONS
 from fmepy.dmi.returned import values_of
 from fmepy.dmi.tree import (
     Array,
@@ -37,8 +37,11 @@ from fmepy.dmi.tree import (
     element_names,
 )
 from fmepy.errors import ModelError, TracingError
-from fmepy.expressions.equations import symbol
-from fmepy.models.definition.tracing import SymbolArray, as_expression, call_traced, in_steps, put_in, traced
+from fmepy.language import nodes
+from fmepy.language.equations import symbol
+from fmepy.language.functions import TABLE
+from fmepy.language.nodes import Node, Symbol, in_order
+from fmepy.language.tracing import SymbolArray, as_expression, at_most, call_traced, traced
 
 MOST_ELEMENTS = 500
 """Elements that a function reads and assigns up to which it is traced."""
@@ -89,7 +92,7 @@ def written(statement: FunctionStatement) -> Written:
         raise TracingError(reason)
     symbols = {e: traced(e) for n in statement.reads for e in element_names(n.name, n.shape)}
     arguments = [_array([symbols[e] for e in element_names(n.name, n.shape)], n) for n in statement.reads]
-    with in_steps(MOST_OPERATIONS) as steps:
+    with at_most(MOST_OPERATIONS):
         returned = call_traced(function, *arguments)
     names = tuple(n.name for n in statement.assigns)
     try:
@@ -97,8 +100,8 @@ def written(statement: FunctionStatement) -> Written:
     except ModelError as error:
         raise TracingError(str(error)) from error
     expressions = [_real(v, name) for name, values in zip(names, found, strict=True) for v in values]
-    _check_numbers(statement, function, list(symbols), put_in(steps, expressions))
-    return _Writer(statement).written(steps, expressions)
+    _check_numbers(statement, function, list(symbols), expressions)
+    return _Writer(statement).written(expressions)
 
 
 def _array(values: list[Any], name: Name) -> Any:
@@ -113,7 +116,7 @@ def _array(values: list[Any], name: Name) -> Any:
 def _real(value: Any, name: str) -> Any:
     """Return what was returned as an expression."""
     expression = as_expression(value)
-    if expression.is_number and not expression.is_finite:
+    if expression.is_constant and not math.isfinite(float(expression)):
         raise TracingError(f"{name} is {expression}, which is no number")
     return expression
 
@@ -237,18 +240,19 @@ class _Writer:
         self._trees: dict[Any, tuple[Expr, int]] = {}
         self._hidden: list[tuple[str, Expr]] = []
 
-    def written(self, steps: dict[Any, Any], expressions: list[Any]) -> Written:
-        """Return the statements; named steps, and what stands in several places, are hidden."""
-        order, uses = _in_order([*steps, *expressions])
+    def written(self, expressions: list[Node]) -> Written:
+        """Return the statements; what stands in several places is hidden."""
+        order = in_order(expressions)
+        uses = Counter(expressions)
+        for e in order:
+            uses.update(e.args)
         for e in order:
             inside = [self._trees[a] for a in e.args]
             tree, depth = self._node(e, [t for t, _ in inside]), 1 + max((d for _, d in inside), default=0)
-            if e in steps or (e.args and not isinstance(tree, Number) and (uses[e] > 1 or depth > _DEEPEST)):
+            if e.args and not isinstance(tree, Number) and (uses[e] > 1 or depth > _DEEPEST):
                 name = f"{self._statement.module}({len(self._hidden) + 1})"
                 self._hidden.append((name, tree))
                 tree, depth = Name(name), 0
-                if e in steps:
-                    self._leaves[steps[e].name] = tree
             self._trees[e] = tree, depth
         at, values = 0, []
         for n in self._statement.assigns:
@@ -259,42 +263,21 @@ class _Writer:
         return Written(tuple(self._hidden), tuple(values))
 
     def _node(self, e: Any, arguments: list[Expr]) -> Expr:
-        if e.is_Symbol:
+        if isinstance(e, Symbol):
             return self._leaves[e.name]
-        if e.is_number and e.is_real:
-            return Number(float(e))
-        if e.is_Add:
-            return _sum(arguments)
-        if e.is_Mul:
-            return _product(arguments)
-        if e.is_Pow:
-            return _power(*arguments)
-        name = getattr(e, "word", "") or e.func.__name__
+        if isinstance(e, nodes.Number):
+            return Number(e.value)
+        if e.word in ("+", "*", "**"):
+            return _power(*arguments) if e.word == "**" else (_sum if e.word == "+" else _product)(arguments)
+        name = e.word
         if name == "where":
             left, right, *branches = arguments
             return Call("where", (Compare(">", left, right), *branches))
         if name == "mod":
             return Binary("%", *arguments)
-        if name not in FUNCTIONS or FUNCTIONS[name].kind != "each":
+        if name not in TABLE or not TABLE[name].llvm:
             raise TracingError(f"{name}(...) has no form in the language of modules")
         return Call(name, tuple(arguments))
-
-
-def _in_order(expressions: list[Any]) -> tuple[list[Any], dict[Any, int]]:
-    """Return all parts of expressions, inner ones first, and how often each is used."""
-    uses: dict[Any, int] = {}
-    order: list[Any] = []
-    waiting = [(e, False) for e in reversed(expressions)]
-    while waiting:
-        e, is_done = waiting.pop()
-        if is_done:
-            order.append(e)
-            continue
-        uses[e] = uses.get(e, 0) + 1
-        if uses[e] == 1:
-            waiting.append((e, True))
-            waiting += ((a, False) for a in reversed(e.args))
-    return order, uses
 
 
 def _sum(terms: list[Expr]) -> Expr:

@@ -28,18 +28,19 @@ import numpy as np
 
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import SimulationError
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import Equations, symbol
 from fmepy.filtering.functions import PythonFunction
 from fmepy.filtering.run import Functions
 from fmepy.filtering.statespace import StateSpace
 from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, Tolerances
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import Equations, symbol
+from fmepy.language.functions import holds_choices
+from fmepy.language.nodes import ZERO
 from fmepy.models.engines.base import SolverOptions
 from fmepy.models.engines.explicit import CompiledStepper
 from fmepy.models.engines.scipy_steppers import LsodaStepper
 from fmepy.models.running.accuracy import RELATIVE
 from fmepy.models.running.forcings import Forcing
-from fmepy.models.running.switches import has_choices
 from fmepy.models.running.system import InputLayout, System, build_system
 from fmepy.models.running.timeline import Segment, Timeline, known_crossings, run_segments
 from fmepy.types import Matrix, Vector
@@ -241,7 +242,7 @@ class _BySolver:
 
 def _explicit(space: Any, accuracy: Accuracy) -> Tolerances | None:
     """Return what is asked of the explicit method; None for conditions, which a step could miss, or no equations."""
-    if not space.is_traced or has_choices([*space.rates, *(e for _, _, e in space.gains)]):
+    if not space.is_traced or holds_choices([*space.rates, *(e for _, _, e in space.gains)]):
         return None
     atol = np.concatenate([accuracy.of_states, accuracy.of_tangent.ravel(), accuracy.of_noise.ravel()])
     return Tolerances(accuracy.rtol, float(accuracy.max_step), atol)
@@ -300,28 +301,26 @@ def _augmented(space: StateSpace, curved: bool) -> System:
 
 def _equations(space: StateSpace, curved: bool) -> Equations:
     """Return x, Phi and the noise integral or covariance as one model."""
-    import sympy
-
     n = len(space.states)
     size = symbol(_SIZE)
-    F = sympy.zeros(n, n)
+    F = np.full((n, n), ZERO, dtype=object)
     for i, j, e in space.slopes():
         F[i, j] = e
-    A = sympy.zeros(n, space.n_noise)
+    A = np.full((n, space.n_noise), ZERO, dtype=object)
     for i, j, e in space.gains:
         A[i, j] = e / size
     names = [[f"tangent {i} {j}" for j in range(n)] for i in range(n)]
     low = [(i, j) for i in range(n) for j in range(i + 1)]
     spread = {(i, j): f"spread {i} {j}" for i, j in low}
-    Phi = sympy.Matrix(n, n, lambda i, j: symbol(names[i][j]))
-    P = sympy.Matrix(n, n, lambda i, j: symbol(spread[max(i, j), min(i, j)]))
-    FP, noise = F * P, A * A.T
+    Phi = np.array([[symbol(name) for name in row] for row in names], dtype=object)
+    P = np.array([[symbol(spread[max(i, j), min(i, j)]) for j in range(n)] for i in range(n)], dtype=object)
+    FP, noise = F @ P, A @ A.T
     rates = list(space.rates)
     if curved:
         for i, j, e in space.slopes():
             for k, s in enumerate(space.states):
                 rates[i] += derivative(e, symbol(s)) * P[j, k] * size**2 / 2
-    rates += list(F * Phi)
+    rates += list((F @ Phi).ravel())
     rates += [FP[i, j] + FP[j, i] + noise[i, j] for i, j in low]
     states = (*space.states, *(name for row in names for name in row), *spread.values())
     return Equations("ode", states, (*space.parameters, _SIZE), space.forcings, tuple(rates), (), space.time)

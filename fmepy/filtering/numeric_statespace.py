@@ -19,11 +19,10 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError
-from fmepy.expressions.equations import Equations, names_in, symbol
 from fmepy.filtering.functions import PythonFunction
 from fmepy.filtering.statespace import INFLATION
+from fmepy.language.equations import Equations, names_in, symbol
 from fmepy.models.definition.definition import Definition
-from fmepy.models.running.switches import as_choices
 from fmepy.types import Matrix, Vector
 
 _STEP = 6e-6
@@ -55,9 +54,9 @@ class UntracedSpace:
     parameters : tuple of str
         The order of p: the model's, those of the noise, the factor's entries of a correlated noise, the inflation.
     noise_keys : tuple of str
-    noise_sds : tuple of sympy.Expr, or None
+    noise_sds : tuple of Node, or None
         None: correlated.
-    readings, sds : tuple of sympy.Expr
+    readings, sds : tuple of Node
     """
 
     definition: Definition
@@ -139,7 +138,7 @@ class UntracedSpace:
         extra = self.definition.extra_names
         own = self.noise_sds or ()
         groups = [[self.time], self.states, self.parameters, self.forcings, extra]
-        listed = [as_choices(e) for e in (*self.readings, *self.sds, *own)]
+        listed = [e for e in (*self.readings, *self.sds, *own)]
         function = scalar_function([[symbol(k) for k in g] for g in groups], listed)
         return function, bool(names_in(listed) & set(extra))
 

@@ -20,10 +20,10 @@ from typing import Any, Literal
 from fmepy.compiled.llvm_code import NotWritableError, Place, Program
 from fmepy.compiled.machine import compiled
 from fmepy.errors import ModelError
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import Equations, symbol
 from fmepy.filtering.functions import CompiledFunction
-from fmepy.models.running.switches import as_choices
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import Equations, symbol
+from fmepy.language.nodes import ZERO, fresh
 
 INFLATION = "inflation of noise"
 """The last input: what all process noise is multiplied by (1, but for the first part of a search)."""
@@ -39,13 +39,13 @@ class StateSpace:
     time : str
     states, parameters, forcings : tuple of str
         The order of x, p and u; `parameters` end with the factor's entries of a correlated noise, and the inflation.
-    rates : tuple of sympy.Expr
+    rates : tuple of Node
         Rates, or next states.
-    gains : tuple of (int, int, sympy.Expr)
+    gains : tuple of (int, int, Node)
         The entries of A that are not zero.
     n_noise : int
         Columns of A.
-    readings, sds : tuple of sympy.Expr
+    readings, sds : tuple of Node
         One for each observed variable.
     """
 
@@ -97,19 +97,19 @@ def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int,
         for j, name in enumerate(names):
             s = symbol(name)
             if s in e.free_symbols and (slope := derivative(e, s)) != 0:
-                out.append((i, j, as_choices(slope)))
+                out.append((i, j, slope))
     return out
 
 
 @lru_cache(maxsize=64)
 def _functions(space: StateSpace) -> tuple[CompiledFunction, CompiledFunction]:
     n, q = len(space.states), space.n_noise
-    advance = [("f", i, as_choices(e)) for i, e in enumerate(space.rates)]
+    advance = [("f", i, e) for i, e in enumerate(space.rates)]
     advance += [("F", i * n + j, e) for i, j, e in space.slopes()]
-    advance += [("A", i * q + j, as_choices(e)) for i, j, e in space.gains]
-    observe = [("z", i, as_choices(e)) for i, e in enumerate(space.readings)]
+    advance += [("A", i * q + j, e) for i, j, e in space.gains]
+    observe = [("z", i, e) for i, e in enumerate(space.readings)]
     observe += [("H", i * n + j, e) for i, j, e in space.reading_slopes()]
-    observe += [("sd", i, as_choices(e)) for i, e in enumerate(space.sds)]
+    observe += [("sd", i, e) for i, e in enumerate(space.sds)]
     return (
         _compiled(space, "advance", ["t", "h"], ["x", "p", "u", "f", "F", "A"], advance),
         _compiled(space, "observe", ["t"], ["x", "p", "u", "z", "H", "sd"], observe),
@@ -132,7 +132,7 @@ def _curvatures(space: StateSpace) -> tuple[CompiledFunction, CompiledFunction]:
 def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tuple[int, int, int, Any]]:
     """Return (i, j, k, d slope_ij / d x_k) where it is not zero."""
     found = [(i, j, k, derivative(e, symbol(s))) for i, j, e in slopes for k, s in enumerate(names)]
-    return [(i, j, k, as_choices(e)) for i, j, k, e in found if e != 0]
+    return [(i, j, k, e) for i, j, k, e in found if e is not ZERO]
 
 
 def _compiled(
@@ -167,35 +167,33 @@ def build_state_space(
         All of them, in order.
     noise_keys : sequence of str
         States and parameters that the noise enters at.
-    noise_sds : sequence of sympy.Expr, or None
+    noise_sds : sequence of Node, or None
         One for each key; None: correlated, then the factor's entries (row by row) are further inputs.
-    readings, sds : sequence of sympy.Expr
+    readings, sds : sequence of Node
         Of every observed variable; readings may name accumulators.
-    accumulated : sequence of (str, sympy.Expr)
+    accumulated : sequence of (str, Node)
         Name and summand of the accumulators: a[n] = a[n-1] + g(x[n]), or da/dt = g(x).
     """
-    import sympy
-
     states = (*equations.states, *(name for name, _ in accumulated))
-    w = [sympy.Dummy(f"w{j}", real=True) for j in range(len(noise_keys))]
+    w = [fresh(f"w{j}") for j in range(len(noise_keys))]
     shifted = {symbol(k): symbol(k) + w[j] for j, k in enumerate(noise_keys) if k not in equations.states}
     rates = []
     for s, e in zip(equations.states, equations.rates, strict=True):
-        e = as_choices(e).xreplace(shifted)
+        e = e.subs(shifted)
         rates.append(e + w[noise_keys.index(s)] if s in noise_keys else e)
     if accumulated and equations.kind == "difference":
         new = {symbol(s): e for s, e in zip(equations.states, rates, strict=True)}
-        rates += [symbol(name) + as_choices(g).xreplace(new) for name, g in accumulated]
+        rates += [symbol(name) + g.subs(new) for name, g in accumulated]
     else:
-        rates += [as_choices(g) for _, g in accumulated]
-    at_mean = dict.fromkeys(w, sympy.S.Zero)
-    G = [[derivative(e, wj).xreplace(at_mean) if wj in e.free_symbols else sympy.S.Zero for wj in w] for e in rates]
+        rates += [g for _, g in accumulated]
+    at_mean = dict.fromkeys(w, ZERO)
+    G = [[derivative(e, wj).subs(at_mean) if wj in e.free_symbols else ZERO for wj in w] for e in rates]
     factor: tuple[str, ...] = ()
     q = len(w)
     if noise_sds is None:
         C = {(a, b): f"factor {a} {b}" for a in range(q) for b in range(a + 1)}
         factor = tuple(C.values())
-        A = [[sum((G[i][a] * symbol(C[a, b]) for a in range(b, q)), sympy.S.Zero) for b in range(q)]
+        A = [[sum((G[i][a] * symbol(C[a, b]) for a in range(b, q)), ZERO) for b in range(q)]
              for i in range(len(rates))]  # fmt: skip
     else:
         A = [[G[i][j] * noise_sds[j] for j in range(q)] for i in range(len(rates))]
@@ -206,8 +204,8 @@ def build_state_space(
         states=states,
         parameters=(*parameters, *factor, INFLATION),
         forcings=equations.forcings,
-        rates=tuple(e.xreplace(at_mean) for e in rates),
-        gains=tuple((i, j, inflation * e) for i, row in enumerate(A) for j, e in enumerate(row) if not e.is_zero),
+        rates=tuple(e.subs(at_mean) for e in rates),
+        gains=tuple((i, j, inflation * e) for i, row in enumerate(A) for j, e in enumerate(row) if e is not ZERO),
         n_noise=q,
         readings=tuple(readings),
         sds=tuple(sds),

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.expressions.equations import symbol
 from fmepy.filtering.statespace import StateSpace
 from fmepy.fimlof.outputs import outputs_of
 from fmepy.fimlof.specification import Specification
+from fmepy.language.equations import symbol
+from fmepy.language.nodes import ZERO, Symbol
 from fmepy.types import Matrix
 
 
@@ -22,7 +23,7 @@ def positive_names(spec: Specification) -> set[str]:
     """Return the states and outputs that cannot be negative, see the module's text."""
     read = {name for name, how in zip(spec.variables, spec.transforms, strict=True) if how in ("log", "sqrt")}
     outputs = outputs_of(spec)
-    plain = {name: e.name for name, e in outputs if getattr(e, "is_Symbol", False) and e.name in spec.space.states}
+    plain = {name: e.name for name, e in outputs if isinstance(e, Symbol) and e.name in spec.space.states}
     out = read | {plain[name] for name in read if name in plain}
     if isinstance(spec.space, StateSpace):
         out |= _kept_by_equations(spec.space)
@@ -30,13 +31,11 @@ def positive_names(spec: Specification) -> set[str]:
 
 
 def _kept_by_equations(space: StateSpace) -> set[str]:
-    import sympy
-
     found = set()
     for i, name in enumerate(space.states):
-        at_zero = {symbol(name): sympy.S.Zero}
+        at_zero = {symbol(name): ZERO}
         moves = [space.rates[i], *(e for row, _, e in space.gains if row == i)]
-        if all(symbol(name) in e.free_symbols and e.xreplace(at_zero).is_zero for e in moves):
+        if all(symbol(name) in e.free_symbols and e.subs(at_zero) is ZERO for e in moves):
             found.add(name)
     return found
 

@@ -15,10 +15,10 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.costs.noise import Noise, numbers
 from fmepy.errors import ModelError
-from fmepy.expressions.equations import names_in, symbol
 from fmepy.filtering.run import Functions, Scheme, Start
 from fmepy.filtering.schedule import EVENT_KINDS, Change, Readings, Schedule, build_schedule
 from fmepy.fimlof.specification import FIXED, Accumulator, Specification
+from fmepy.language.equations import names_in, symbol
 from fmepy.models.definition.values import ValueTable
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import BoolVector, Cube, Matrix, Vector

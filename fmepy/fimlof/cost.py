@@ -36,6 +36,7 @@ from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.on_scale import with_equations
 from fmepy.fimlof.specification import Specification
 from fmepy.fimlof.specify import read_specification
+from fmepy.language.nodes import ZERO
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
@@ -455,7 +456,7 @@ def _check_repeated(specification: Specification, entity: EntityData) -> None:
     for i, j, entry in zip(*np.tril_indices(len(names)), covariance.entries, strict=True):
         a, b = names[i], names[j]
         both = np.union1d(np.intersect1d(several[a], read[b]), np.intersect1d(read[a], several[b]))
-        if i != j and len(both) and not entry.is_zero:
+        if i != j and len(both) and entry is not ZERO:
             raise DataError(
                 f"There are several readings of {b!r} or of {a!r} at {both[0]:g}, and their errors are correlated: "
                 "which belong together is not known. Give their means, or the errors as independent."

@@ -27,6 +27,8 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.entity_run import EntityRun
+from fmepy.language.derivatives import are_equal
+from fmepy.language.nodes import as_node
 from fmepy.results.saving import Saved
 from fmepy.results.tables import Framed, Part, table
 from fmepy.types import Cube, Matrix, Vector
@@ -357,16 +359,13 @@ def periodogram_of(w: Whitened, variables: Sequence[str]) -> Periodogram:
 
 def scale_is_estimated(spec: Any, estimated: Sequence[str]) -> bool:
     """Tell whether all variances (noise, errors, start) grow together with estimated parameters of scale."""
-    import sympy
-
-    from fmepy.expressions.equations import symbol
+    from fmepy.language.equations import symbol
 
     free = [symbol(k) for k in {name.split("[")[0] for name in estimated} if k in spec.scales]
     if not free:
         return False
-    c = sympy.Symbol("c", positive=True)
-    scaled = {s: c * s for s in free}
+    scaled = {s: 2.0 * s for s in free}
     variances = [sd**2 for sd in spec.space.sds]
     for noise in (spec.noise, spec.start):
         variances += list(noise.covariance.entries if noise.covariance is not None else [sd**2 for sd in noise.sds])
-    return all(sympy.simplify(v.xreplace(scaled) - c**2 * v) == 0 for v in map(sympy.sympify, variances))
+    return all(are_equal(v.subs(scaled), 4.0 * v) for v in map(as_node, variances))

@@ -18,6 +18,7 @@ from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.outputs import names_of_sums, output_functions, outputs_of
 from fmepy.fimlof.specification import Specification
+from fmepy.language.nodes import Symbol
 from fmepy.results.encoding import Stored, live
 from fmepy.results.saving import Saved
 from fmepy.types import Cube, Matrix
@@ -90,7 +91,7 @@ def facts_of(spec: Specification) -> Facts:
         parameters=tuple(map(str, spec.definition.parameters)),
         sums=names_of_sums(spec),
         positive=set(positive_names(spec)),
-        measured={e.name: name for name, e in outputs if getattr(e, "is_Symbol", False)},
+        measured={e.name: name for name, e in outputs if isinstance(e, Symbol)},
     )
 
 

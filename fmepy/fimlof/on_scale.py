@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fmepy.expressions.equations import symbol
 from fmepy.fimlof.specification import Specification
+from fmepy.language.equations import symbol
+from fmepy.language.nodes import call
 from fmepy.models.mapped import MappedModel, with_values
 from fmepy.models.running.events import Event
 from fmepy.parameters.mapped import Transforms
@@ -27,8 +28,8 @@ def with_equations(model: Any) -> Any:
     return inner.of_equations(
         replace(
             equations,
-            rates=tuple(e.xreplace(back) for e in equations.rates),
-            outputs=tuple((name, e.xreplace(back)) for name, e in equations.outputs),
+            rates=tuple(e.subs(back) for e in equations.rates),
+            outputs=tuple((name, e.subs(back)) for name, e in equations.outputs),
         ),
         state={s: as_given(v, back) for s, v in zip(definition.states, definition.initial, strict=True)},
         parms=model.parms.to_dict(),
@@ -48,7 +49,7 @@ def with_inputs(spec: Specification, model: Any) -> Specification:
     events: tuple[Event, ...] = own.definition.events
     for one in reversed(kinds):
         back = {symbol(name): _back(kind, symbol(name)) for name, kind in one.items()}
-        events = tuple(e if isinstance(e.value, float) else replace(e, value=e.value.xreplace(back)) for e in events)
+        events = tuple(e if isinstance(e.value, float) else replace(e, value=e.value.subs(back)) for e in events)
     definition = replace(spec.definition, forcings=own.definition.forcings, events=events)
     return replace(spec, definition=definition, events=events, model=own)
 
@@ -57,11 +58,9 @@ def as_given(value: Any, back: dict[Any, Any] | None = None) -> Any:
     """Return a number, or an expression as text, with other expressions for some names."""
     if not getattr(value, "free_symbols", None):
         return float(value)
-    return str(value.xreplace(back or {}))
+    return str(value.subs(back or {}))
 
 
 def _back(kind: str, s: Any) -> Any:
     """Return the parameter itself, from its transform."""
-    import sympy
-
-    return {"log": sympy.exp(s), "log10": sympy.Integer(10) ** s, "logit": 1 / (1 + sympy.exp(-s))}[kind]
+    return {"log": call("exp", s), "log10": 10.0**s, "logit": 1 / (1 + call("exp", -s))}[kind]

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import array_function, scalar_function
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import names_in, symbol
 from fmepy.fimlof.specification import Specification
-from fmepy.models.running.switches import as_choices
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import names_in, symbol
 from fmepy.types import Cube, Matrix, Vector
 
 _STEP = 6e-6
@@ -25,7 +24,7 @@ class StateFunctions:
     ----------
     spec : Specification
     names : sequence of str
-    expressions : sequence of sympy.Expr
+    expressions : sequence of Node
         Of a model without equations they may hold what its function returns beside the rates; derivatives are then
         differences.
 
@@ -57,9 +56,9 @@ class StateFunctions:
 def _by_equations(spec: Specification, expressions: Sequence[Any]) -> Callable[..., None]:
     """Return the function that writes values and derivatives, for all times at once."""
     space = spec.space
-    smooth = [as_choices(e) for e in expressions]
+    smooth = [e for e in expressions]
     entries = [
-        (i, j, as_choices(derivative(e, symbol(s))))
+        (i, j, derivative(e, symbol(s)))
         for i, e in enumerate(smooth)
         for j, s in enumerate(space.states)
         if symbol(s) in e.free_symbols
@@ -84,7 +83,7 @@ def _by_function(spec: Specification, expressions: Sequence[Any]) -> Callable[..
     d, space = spec.definition, spec.space
     user, n_own = d.function, len(d.parms)
     arguments = ((d.time,), space.states, spec.parameters, space.forcings, d.extra_names)
-    smooth = [as_choices(e) for e in expressions]
+    smooth = [e for e in expressions]
     function = scalar_function([[symbol(k) for k in own] for own in arguments], smooth)
     needs_extras = bool(names_in(smooth) & set(d.extra_names))
 

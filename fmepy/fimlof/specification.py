@@ -14,9 +14,9 @@ import pandas as pd
 
 from fmepy.costs.noise import Noise
 from fmepy.errors import ModelError
-from fmepy.expressions.equations import Equations, symbol
 from fmepy.filtering.numeric_statespace import UntracedSpace
 from fmepy.filtering.statespace import StateSpace
+from fmepy.language.equations import Equations, symbol
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 from fmepy.types import Vector

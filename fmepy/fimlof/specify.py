@@ -20,10 +20,12 @@ from fmepy.costs.noise import (
     with_noise_parameters,
 )
 from fmepy.errors import ArgumentError, ModelError, check_choice, did_you_mean, listed
-from fmepy.expressions.equations import Equations, names_in, symbol
 from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
 from fmepy.filtering.statespace import StateSpace, build_state_space
 from fmepy.fimlof.specification import FIXED, Accumulator, Specification, definition_of
+from fmepy.language.derivatives import quotient
+from fmepy.language.equations import Equations, names_in, symbol
+from fmepy.language.nodes import ZERO, Symbol, call, number
 from fmepy.models.base import equations_hint
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
@@ -154,7 +156,7 @@ def _space(
 ) -> StateSpace | UntracedSpace:
     """Return the model with its noise; sds of the noise may name outputs."""
     outputs = {symbol(k): e for k, e in equations.outputs}
-    own = None if noise.covariance is not None else [e.xreplace(outputs) for e in noise.sds]
+    own = None if noise.covariance is not None else [e.subs(outputs) for e in noise.sds]
     if definition.equations is None:
         return UntracedSpace.build(definition, parameters, noise.keys, own, readings, sds)
     summands = [(name, g) for name, g, _ in accumulated.values()]
@@ -164,7 +166,7 @@ def _space(
 def _check_closed(model: Any, noises: Sequence[Noise], initial: str, asked: Sequence[Any]) -> None:
     """Refuse what a model cannot give that offers nothing but its runs."""
     entries = [e for n in noises for e in (n.covariance.entries if n.covariance is not None else n.sds)]
-    if initial != "known" or not all(e.is_zero for e in entries) or any(word is not None for word in asked):
+    if initial != "known" or not all(e is ZERO for e in entries) or any(word is not None for word in asked):
         raise ModelError(
             f"A filter follows the rates of a model, and a {type(model).__name__} offers none: it has no attribute "
             "`definition` (fmepy.models.base says what one is). Without process noise, from a known start, its own "
@@ -252,8 +254,6 @@ def _error_sds(
     accumulated: Mapping[str, tuple[str, Any, Any]],
 ) -> list[Any]:
     """Return the sd of every observed variable, of one reading with error 1 where it has an own."""
-    import sympy
-
     outputs = {symbol(k): e for k, e in equations.outputs}
     known = (*parameters, *equations.states, *equations.forcings, equations.time, *(k for k, _ in equations.outputs))
     err = symbol("err")
@@ -262,17 +262,18 @@ def _error_sds(
         if name not in errors.keys:
             if not has_errors:
                 raise no_error_said(name)
-            out.append(sympy.Float(1.0))
+            out.append(number(1.0))
             continue
         sd = errors.sds[errors.keys.index(name)]
         if check_error_sd(name, sd, known, has_errors):
-            if err in sympy.cancel(sd / err).free_symbols:
+            proportional = quotient(sd, err)
+            if proportional is None:
                 raise ArgumentError(
                     f"`measurement_noise[{name!r}]` must be proportional to 'err', such as 'scale * err'; it is {sd}."
                 )
-            sd = sympy.cancel(sd / err)  # the datum's own error multiplies it
+            sd = proportional  # the datum's own error multiplies it
         own = {symbol(name): accumulated[name][2]} if name in accumulated else {}  # of a sum: in proportion to it
-        out.append(sd.xreplace({**outputs, **own}))
+        out.append(sd.subs({**outputs, **own}))
     return out
 
 
@@ -317,21 +318,19 @@ def _readings(
     accumulated: Mapping[str, tuple[str, Any, Any]],
 ) -> tuple[list[Any], tuple[tuple[int, int], ...]]:
     """Return what is read, on the scale of comparison, and which states are measured directly."""
-    import sympy
-
     outputs = dict(equations.outputs)
     readings, direct = [], []
     for i, (name, how) in enumerate(zip(variables, transforms, strict=True)):
         e = accumulated[name][2] if name in accumulated else outputs.get(name, symbol(name))
-        if name not in accumulated and getattr(e, "is_Symbol", False) and e.name in equations.states:
+        if name not in accumulated and isinstance(e, Symbol) and e.name in equations.states:
             direct.append((i, equations.states.index(e.name)))
-        readings.append(sympy.log(e) if how == "log" else sympy.sqrt(e) if how == "sqrt" else e)
+        readings.append(call(how, e) if how in ("log", "sqrt") else e)
     return readings, tuple(direct)
 
 
 def _check_some_noise(noise: Noise, errors: Noise, variables: Sequence[str]) -> None:
-    exact = [v for v in variables if v in errors.keys and errors.sds[errors.keys.index(v)].is_zero]
-    if exact and all(sd.is_zero for sd in noise.sds):
+    exact = [v for v in variables if v in errors.keys and errors.sds[errors.keys.index(v)] is ZERO]
+    if exact and all(sd is ZERO for sd in noise.sds):
         raise ArgumentError(
             f"Neither the process nor the measurement of {listed(exact)} has any noise, so its prediction has no "
             "variance. Give `process_noise` or `measurement_noise` an sd above zero."

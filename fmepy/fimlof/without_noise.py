@@ -26,16 +26,16 @@ import numpy as np
 
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import SimulationError
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import symbol
 from fmepy.filtering.job import Record
 from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.specification import FIXED, Specification
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import symbol
+from fmepy.language.nodes import ZERO
 from fmepy.models.base import keep_within, tightened
 from fmepy.models.entity import EntityModel
-from fmepy.models.running.switches import as_choices
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 
@@ -51,16 +51,14 @@ def is_one_run(spec: Specification, fixed: Mapping[str, float]) -> bool:
     -----
     Fixed steps are left to the filter: it ends one at every datum, and its loop is compiled. So are sums over time.
     """
-    import sympy
-
     if spec.initial != "known" or spec.accumulators or spec.propagation in FIXED:
         return False
     if spec.propagation != "difference" and getattr(spec.model, "method", None) in FIXED:
         return False  # the filter's solver is better than the model's own steps
-    values = {symbol(k): sympy.Float(v) for k, v in fixed.items()}
+    values = {symbol(k): v for k, v in fixed.items()}
     entries = [e for noise in (spec.noise, spec.start)
                for e in (noise.covariance.entries if noise.covariance is not None else noise.sds)]  # fmt: skip
-    return all(e.xreplace(values).is_zero for e in entries)
+    return all(e.subs(values) is ZERO for e in entries)
 
 
 class _Errors:
@@ -72,11 +70,11 @@ class _Errors:
     def __init__(self, spec: Specification, columns: Sequence[str]) -> None:
         space, own = spec.space, [symbol(k) for k in spec.parameters]
         groups = [[symbol(space.time)], [symbol(k) for k in columns], own, [symbol(k) for k in space.forcings]]
-        sds = [as_choices(e) for e in space.sds]
+        sds = list(space.sds)
         self._of_column = [(v, j) for v, e in enumerate(sds) for j, s in enumerate(groups[1]) if s in e.free_symbols]
         self._of_parameter = [(v, i) for v, e in enumerate(sds) for i, s in enumerate(own) if s in e.free_symbols]
-        slopes = [as_choices(derivative(sds[v], groups[1][j])) for v, j in self._of_column]
-        slopes += [as_choices(derivative(sds[v], own[i])) for v, i in self._of_parameter]
+        slopes = [derivative(sds[v], groups[1][j]) for v, j in self._of_column]
+        slopes += [derivative(sds[v], own[i]) for v, i in self._of_parameter]
         self._m = len(sds)
         self._values, self._slopes = array_function(groups, sds), array_function(groups, slopes)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
-from fmepy.expressions.equations import names_in
+from fmepy.language.equations import names_in
 from fmepy.models.base import one_by_one
 from fmepy.models.bound import BoundDynamic
 from fmepy.models.engines.base import Engine, SolverOptions

@@ -27,13 +27,12 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError
-from fmepy.expressions.equations import Equations, symbol
+from fmepy.language.equations import Equations, symbol
 from fmepy.models.base import equations_hint
 from fmepy.models.corrected_function import CorrectedFunction
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 from fmepy.models.running.forcings import Forcing
-from fmepy.models.running.switches import as_choices
 from fmepy.types import Vector
 
 Entry = tuple[str, str, Any]
@@ -82,7 +81,7 @@ def corrected_model(
     samples : sequence of Samples
         One; or one an entity, and `column` what the column of the entities is called: events and forcings of the
         result then belong to them.
-    gain : sequence of (state, variable, number or sympy.Expr)
+    gain : sequence of (state, variable, number or Node)
     form : {"innovation", "observer"}
     steps : int
         How many samples ahead it predicts ("innovation").
@@ -141,7 +140,7 @@ class _Corrected:
         self._before = self._forcings_before() if d.kind == "difference" else {}
         before = {symbol(d.time): symbol(d.time) - 1, **self._before} if d.kind == "difference" else {}
         readings = {**{k: symbol(k) for k in (*d.states, *d.extra_names)}, **dict(d.outputs)}
-        shown = {k: as_choices(e).xreplace({**before, **self._first}) for k, e in readings.items()}
+        shown = {k: e.subs({**before, **self._first}) for k, e in readings.items()}
         errors = {v: self._error(v, shown[v]) for v in dict.fromkeys(v for _, v, _ in gain)}
         self._by = [(state, v, self._gain(state, v, k) * errors[v]) for state, v, k in gain]
         self._starts = self._handed_on() if d.kind == "difference" else []
@@ -238,7 +237,7 @@ class _Corrected:
         d = self._d
         as_they_are = [{symbol(k): symbol(c) for k, c in zip(d.states, copy, strict=True)} for copy in self._states]
         starts = self._starts or as_they_are
-        rates = [[as_choices(e).xreplace(start) for e in equations.rates] for start in starts]
+        rates = [[e.subs(start) for e in equations.rates] for start in starts]
         if self._form == "observer":
             by = self._by_state
             rates[0] = [e + by.get(k, 0) for k, e in zip(d.states, rates[0], strict=True)]
@@ -337,4 +336,4 @@ def _renamed(event: Event, names: Mapping[str, str]) -> Any:
     """Return the value of an event as one of a copy of the states."""
     if isinstance(event.value, float):
         return event.value
-    return event.value.xreplace({symbol(k): symbol(c) for k, c in names.items()})
+    return event.value.subs({symbol(k): symbol(c) for k, c in names.items()})

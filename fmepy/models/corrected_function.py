@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
-from fmepy.expressions.equations import names_in, symbols
+from fmepy.language.equations import names_in, symbols
+from fmepy.language.nodes import as_node
 from fmepy.models.definition.definition import Definition, Draft, Found
 from fmepy.models.definition.given import Given
 from fmepy.types import Vector
@@ -26,9 +27,9 @@ class CorrectedFunction:
         Of the model as the user gave it.
     states, parameters, forcings : tuple of str
         Of the corrected one; the states copy by copy, its first ones those of the model.
-    starts : tuple of tuple of sympy.Expr
+    starts : tuple of tuple of Node
         Of a difference equation: by copy what a step starts from; empty: from the states as they are.
-    added : tuple of sympy.Expr
+    added : tuple of Node
         What is added to the rates of the first copy; empty: nothing.
     before : tuple of str
         Names of the model's forcings of the step before.
@@ -104,6 +105,4 @@ class CorrectedFunction:
 
 @lru_cache(maxsize=64)
 def _function(groups: tuple[tuple[str, ...], ...], wanted: tuple[Any, ...]) -> Callable[..., list[float]]:
-    import sympy
-
-    return scalar_function(symbols(*groups), [sympy.sympify(e) for e in wanted])
+    return scalar_function(symbols(*groups), [as_node(e) for e in wanted])

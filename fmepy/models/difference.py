@@ -9,7 +9,7 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, check_choice
-from fmepy.expressions.equations import Equations, symbols
+from fmepy.language.equations import Equations, symbols
 from fmepy.models.bound import BoundDynamic
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
@@ -17,7 +17,6 @@ from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines.difference_kernels import Kernels
 from fmepy.models.running.accuracy import MOST_FIXED_STEPS, check_number_of_steps
 from fmepy.models.running.forcings import forcing_values
-from fmepy.models.running.switches import as_choices
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
@@ -270,7 +269,7 @@ class BoundDifference(BoundDynamic):
             assert d.equations is not None, "text has equations"
             e = d.equations
             groups = symbols((e.time,), e.states, e.parameters, e.forcings)
-            function = scalar_function(groups, [as_choices(r) for r in e.rates])
+            function = scalar_function(groups, [r for r in e.rates])
             self._next = lambda t, y, p, u: np.array(function((t,), y.tolist(), p, u.tolist()), dtype=float)
         return self._next
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from fmepy.checks import changed_arguments
 from fmepy.errors import ModelError, listed
-from fmepy.expressions.equations import Equations
+from fmepy.language.equations import Equations
 from fmepy.models.base import BoundModel
 from fmepy.models.definition.define import define
 from fmepy.models.definition.definition import Definition, Readable

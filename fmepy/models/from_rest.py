@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
-from fmepy.expressions.equations import names_in
+from fmepy.language.equations import names_in
 from fmepy.models.base import OfRuns, keep_within, one_by_one, tightened
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import symbol, symbols
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import symbol, symbols
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.forcings import forcing_values
-from fmepy.models.running.switches import as_choices
 from fmepy.numerics.differences import central_differences, steps_beside
 from fmepy.types import Matrix, Vector
 
@@ -80,8 +79,8 @@ def _of_equations(
 ) -> Any:
     assert d.equations is not None, "asked of equations"
     shown: dict[str, Any] = {**{k: symbol(k) for k in d.states}, **dict(d.outputs)}
-    rates = [as_choices(e) for e in d.equations.rates]
-    readings = [as_choices(shown[v]) for v in variables]
+    rates = [e for e in d.equations.rates]
+    readings = [shown[v] for v in variables]
     states, n, m = [symbol(k) for k in d.states], len(d.states), len(variables)
     forcings = tuple(f.name for f in d.forcings)
     groups = symbols((d.time,), d.states, d.parameters, forcings)
@@ -105,7 +104,7 @@ def _of_function(
     assert function is not None, "a definition has equations or a function"
     groups = symbols((d.time,), d.states, d.parameters, forcings, d.extra_names)
     shown = {**{k: symbol(k) for k in (*d.states, *d.extra_names)}, **dict(d.outputs)}
-    read = scalar_function(groups, [as_choices(shown[v]) for v in variables])
+    read = scalar_function(groups, [shown[v] for v in variables])
 
     def readings(y: Vector) -> Vector:
         extras = list(function.extras(t, y, p, u).values()) if d.extra_names else []

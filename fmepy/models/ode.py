@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, SimulationError, check_choice
-from fmepy.expressions.equations import Equations
+from fmepy.language.equations import Equations
 from fmepy.models.bound_ode import BoundOde
 from fmepy.models.dynamic import DynamicModel
 from fmepy.models.engines import registry

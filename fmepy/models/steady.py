@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, ModelError, check_choice
-from fmepy.expressions.equations import Equations
+from fmepy.language.equations import Equations
 from fmepy.models.bound_steady import BoundSteady
 from fmepy.models.definition.define import define
 from fmepy.models.definition.definition import Definition, Draft, Found

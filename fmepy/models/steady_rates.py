@@ -19,13 +19,12 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import FmepyError, ModelError, SimulationError, TracingError, listed
-from fmepy.expressions.arrays import Arrays
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import Equations, symbol, symbols
+from fmepy.language.arrays import Arrays
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import Equations, symbol, symbols
 from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.running.array_rates import ArraysAt
-from fmepy.models.running.switches import as_choices
 from fmepy.numerics.differences import central_differences, derivatives, roomy_steps, steps_beside
 from fmepy.numerics.structure import Structure, difference_jacobian, found_structure
 from fmepy.types import Matrix, Vector
@@ -101,7 +100,7 @@ class OfEquations(Source):
         self.n = self.n_species = len(equations.states)
         self.algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
         self._groups = symbols((equations.time,), equations.states, equations.parameters)
-        self._expressions = [as_choices(e) for e in equations.rates]
+        self._expressions = [e for e in equations.rates]
         self._rates = scalar_function(self._groups, self._expressions)
         self._slopes: dict[Any, Callable[..., list[float]]] = {}
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError, ParameterError, did_you_mean, listed
+from fmepy.language.nodes import Symbol
 from fmepy.parameters.names import normal_name
 
 TABLES = ("forcings", "events")
@@ -120,7 +121,7 @@ def _initial_parameter(model: Any, state: str) -> str | None:
     if definition is None or getattr(model, "transforms", None):
         return None
     initial = definition.initial[definition.states.index(state)]
-    return str(initial.name) if getattr(initial, "is_Symbol", False) else None
+    return str(initial.name) if isinstance(initial, Symbol) else None
 
 
 def changed(model: Any, row: Scenario) -> Any:

@@ -7,15 +7,14 @@ import math
 
 import numpy as np
 import pytest
-import sympy as sp
 
 from fmepy.compiled import llvm_code
 from fmepy.compiled.llvm_code import NotWritableError, Program
 from fmepy.compiled.machine import compiled
 from fmepy.compiled.python_code import scalar_function
-from fmepy.expressions import nodes
-from fmepy.expressions.equations import symbol
-from fmepy.expressions.functions import ELEMENTARY
+from fmepy.language.equations import symbol
+from fmepy.language.functions import TABLE
+from fmepy.language.nodes import HALF, ZERO, Mode, call, number
 
 SYMBOLS = [symbol(name) for name in "tabcd"]
 t, a, b, c, d = SYMBOLS
@@ -57,19 +56,19 @@ def wild_points(n, seed):
 
 WORDS = {
     "power of whole numbers": [a**2, a**3, a**7, a**64, a**65, a**-1, a**-2, a**-5, 3 / a**2, b * c / a],
-    "roots": [sp.sqrt(a), 1 / sp.sqrt(a), a ** sp.Rational(3, 2), a ** sp.Rational(-3, 2), a ** sp.Rational(1, 3)],
-    "power": [a**b, 2**a, a**2.5, (a + b) ** c, a**-0.5],
-    "sums and signs": [-a, a - b, -a - b, a - 2 * b / 3, -a * b, -2 * a / b, sp.Rational(1, 3) * a, -1 / a],
-    "constants": [sp.pi * a, sp.E * b, sp.Integer(3), sp.Rational(1, 7), sp.Float(0.1), sp.oo * sp.S.One, sp.nan, t],
+    "roots": [call("sqrt", a), 1 / call("sqrt", a), a ** (3 / 2), a ** (-3 / 2), a ** (1 / 3)],
+    "power": [a**b, 2**a, a**2.5, (a + b) ** c],
+    "sums and signs": [-a, a - b, -a - b, a - 2 * b / 3, -a * b, -2 * a / b, (1 / 3) * a, -1 / a],
+    "constants": [math.pi * a, math.e * b, number(3), number(1 / 7), number(0.1), number(math.inf), number(math.nan), t],
     "where": [
-        nodes.Where(a, b, c, d),
-        nodes.Where(a, b, sp.log(c), sp.exp(-d) / a),
-        nodes.Where(a, sp.S.Zero, sp.sqrt(a), sp.S.Zero),
+        call("where", a, b, c, d),
+        call("where", a, b, call("log", c), call("exp", -d) / a),
+        call("where", a, ZERO, call("sqrt", a), ZERO),
     ],
-    "nested": [nodes.Where(a, b, nodes.Where(b, c, a**c, sp.log(d)), nodes.Where(d, sp.S.One, sp.exp(c), a / b))],
-    "extremes": [nodes.Largest(a, b), nodes.Smallest(a, b), nodes.Largest(a, b, c, d), nodes.Smallest(a, b, c)],
-    "steps": [nodes.Absolute(a), nodes.Sign(a), nodes.Floor(a), nodes.Ceiling(a), nodes.NoNumber(sp.log(a))],
-    "mod": [nodes.Modulo(a, b), nodes.Modulo(-a, b), nodes.Modulo(a, 2)],
+    "nested": [call("where", a, b, call("where", b, c, a**c, call("log", d)), call("where", d, number(1), call("exp", c), a / b))],
+    "extremes": [call("max", a, b), call("min", a, b), call("max", a, b, c, d), call("min", a, b, c)],
+    "steps": [call("abs", a), call("sign", a), call("floor", a), call("ceil", a), call("nan_of", call("log", a))],
+    "mod": [call("mod", a, b), call("mod", -a, b), call("mod", a, 2)],
 }
 
 
@@ -78,17 +77,17 @@ def test_every_word_gives_the_numbers_of_the_python_path(words):
     assert_same(WORDS[words], [*wild_points(150, 1), [0.3, 1.7, 0.2, 2.9, 0.4]])
 
 
-@pytest.mark.parametrize("word", [*ELEMENTARY, "acosh", "atanh", "erf", "gamma"])
+@pytest.mark.parametrize("word", [name for name, f in TABLE.items() if isinstance(f.llvm, str) and f.llvm])
 def test_every_function_is_that_of_c(word):
-    function = getattr(sp, word)
-    expressions = [function(a, b)] if word == "atan2" else [function(a), function(a) * b + function(a)]
+    one = call(word, *[a, b][: TABLE[word].least])
+    expressions = [one, one * b + one]
     assert_same(expressions, [[0, x, y, 0, 0] for x in (0.3, 0.9, 1.7, 4.0) for y in (-0.5, 2.0)], rtol=1e-12)
 
 
 def test_a_mode_chooses_without_looking_at_anything_else():
-    mode = nodes.Mode("mode0", real=True)
+    mode = Mode("mode0")
     program = Program([], ["z", "out"])
-    program.function("f", [("out", 0, nodes.Where(mode, sp.S.Half, sp.log(a), -a))], {mode: ("z", 0), a: ("z", 1)})
+    program.function("f", [("out", 0, call("where", mode, HALF, call("log", a), -a))], {mode: ("z", 0), a: ("z", 1)})
     code = compiled(program.text())
     f = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(code.address("f"))
     for values, expected in (([1.0, 2.0], math.log(2.0)), ([0.0, -3.0], 3.0)):
@@ -100,7 +99,7 @@ def test_a_mode_chooses_without_looking_at_anything_else():
 def test_the_branch_not_taken_is_not_evaluated():
     program = Program([], ["z", "out"])
     program.function(
-        "f", [("out", 0, nodes.Where(a, b, sp.log(c), sp.exp(d)))], {s: ("z", i) for i, s in enumerate(SYMBOLS)}
+        "f", [("out", 0, call("where", a, b, call("log", c), call("exp", d)))], {s: ("z", i) for i, s in enumerate(SYMBOLS)}
     )
     text = program.text()
     blocks = text.split("\nyes")[1].split("\nno")
@@ -109,8 +108,8 @@ def test_the_branch_not_taken_is_not_evaluated():
 
 
 def test_what_there_is_no_word_for_is_refused_by_name():
-    with pytest.raises(NotWritableError, match=r"zeta\(\)"):
-        function_of([sp.zeta(a)])
+    with pytest.raises(NotWritableError, match=r"lag\(\)"):
+        function_of([call("lag", a, b)])
 
 
 # --- whole trees
@@ -119,7 +118,7 @@ def test_what_there_is_no_word_for_is_refused_by_name():
 def tree(rng, depth):
     """Return a random expression."""
     if depth == 0 or rng.random() < 0.1:
-        leaves = [*SYMBOLS, sp.Integer(int(rng.integers(-3, 4))), sp.Rational(1, 2), sp.Float(0.25)]
+        leaves = [*SYMBOLS, number(int(rng.integers(-3, 4))), HALF, number(0.25)]
         return leaves[rng.integers(len(leaves))]
 
     def sub():
@@ -127,11 +126,11 @@ def tree(rng, depth):
 
     kinds = [
         lambda: sub() + sub(), lambda: sub() + sub() - sub(), lambda: sub() * sub(), lambda: sub() * sub() * sub(),
-        lambda: sub() / sub(), lambda: sub() ** int(rng.integers(-3, 5)), lambda: sp.sqrt(sub()),
-        lambda: nodes.Where(sub(), sub(), sub(), sub()), lambda: nodes.Largest(sub(), sub()),
-        lambda: nodes.Smallest(sub(), sub(), sub()), lambda: nodes.Absolute(sub()), lambda: nodes.Sign(sub()),
-        lambda: sp.exp(-nodes.Absolute(sub())), lambda: sp.log(sub()), lambda: sp.tanh(sub()),
-        lambda: nodes.NoNumber(sub()),
+        lambda: sub() / sub(), lambda: sub() ** int(rng.integers(-3, 5)), lambda: call("sqrt", sub()),
+        lambda: call("where", sub(), sub(), sub(), sub()), lambda: call("max", sub(), sub()),
+        lambda: call("min", sub(), sub(), sub()), lambda: call("abs", sub()), lambda: call("sign", sub()),
+        lambda: call("exp", -call("abs", sub())), lambda: call("log", sub()), lambda: call("tanh", sub()),
+        lambda: call("nan_of", sub()),
     ]  # fmt: skip
     return kinds[rng.integers(len(kinds))]()
 
@@ -140,8 +139,7 @@ def trees(seed, n, depth):
     """Return expressions that share some of their parts."""
     rng = np.random.default_rng(seed)
     shared = [tree(rng, 2) for _ in range(3)]
-    out = [tree(rng, depth) + shared[rng.integers(3)] * shared[rng.integers(3)] for _ in range(n)]
-    return [e for e in out if not e.has(sp.zoo, sp.nan, sp.oo, sp.I)]
+    return [tree(rng, depth) + shared[rng.integers(3)] * shared[rng.integers(3)] for _ in range(n)]
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -142,10 +142,6 @@ def _imports(a):
     return scipy.special.erf(a)
 
 
-def _angle(a):
-    return np.arctan2(a, a - 1)
-
-
 def _depends_on_type(a):
     return 2 * a if isinstance(a, float) else 3 * a
 
@@ -162,7 +158,6 @@ def _depends_on_type(a):
         (_prints, "calls print"),
         (_endless, "too many operations"),
         (_imports, "imports"),
-        (_angle, "atan2"),
         (_depends_on_type, "does not give the numbers"),
     ],
 )

@@ -516,7 +516,7 @@ def test_a_model_pickles_and_runs_the_same():
 
 def test_equations_show_as_text_and_as_latex():
     model = hiv_model()
-    assert "d(T)/dt = -T*V*bet - T*rho + lam" in str(model.equations)
+    assert "d(T)/dt = lam - rho*T - bet*T*V" in str(model.equations)
     assert r"\frac{d\,T}{dt}" in model.equations._repr_latex_()
     assert "engine compiled" in repr(model)
     assert model._repr_latex_().startswith("$")

@@ -1,7 +1,7 @@
 """Vector function -> a computation with arrays: call the function once with arrays of symbols and keep what it did.
 
 What is handed to the function is an array whose entries are `Cell` objects: each knows which step of the computation it
-comes from (`fmepy.expressions.arrays`) and its place there. numpy moves them about as it moves any objects, so slices,
+comes from (`fmepy.language.arrays`) and its place there. numpy moves them about as it moves any objects, so slices,
 views, ``np.concatenate``, ``np.roll``, ``reshape``, and writing into an array that the function made are what they are
 in numpy. Only where something is computed (a ufunc) a step is noted, of all entries at once. Functions of numpy that
 are neither known to move entries nor handled here are refused, and so is whatever needs a value.
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from fmepy.errors import TracingError
-from fmepy.expressions.arrays import TRUTHS, Arrays, Read, Run, Step, runs_of
-from fmepy.models.definition.tracing import Valueless, place_of
+from fmepy.language.arrays import TRUTHS, Arrays, Read, Run, Step, runs_of
+from fmepy.language.tracing import Valueless, place_of
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.types import Vector
 

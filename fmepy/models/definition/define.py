@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, did_you_mean, listed
-from fmepy.expressions.equations import Equations, names_in, symbol
+from fmepy.language.equations import Equations, names_in, symbol
 from fmepy.models.definition.definition import Definition, Draft, Found, Readable
 from fmepy.models.definition.delays import Names, as_history, check_history, has_lags
 from fmepy.models.definition.function import read_function
@@ -218,7 +218,7 @@ def _names(draft: Draft, given: Given) -> Names:
 def _of_outputs(events: tuple[Event, ...], outputs: dict[str, Any]) -> tuple[Event, ...]:
     """Return events whose values are of states, parameters, forcings and time: outputs are put in by what they are."""
     by_name = {symbol(k): e for k, e in outputs.items()}
-    made = {e.value: e.value.xreplace(by_name) for e in events if not isinstance(e.value, float)}
+    made = {e.value: e.value.subs(by_name) for e in events if not isinstance(e.value, float)}
     if has_lags(made.values()):
         raise ModelError("`events`: a value is of an output that reads the past; an event knows the present alone.")
     return tuple(replace(e, value=made[e.value]) if e.value in made else e for e in events)
@@ -226,7 +226,7 @@ def _of_outputs(events: tuple[Event, ...], outputs: dict[str, Any]) -> tuple[Eve
 
 def _roots_of_outputs(roots: tuple[Root, ...], outputs: dict[str, Any]) -> tuple[Root, ...]:
     by_name = {symbol(k): e for k, e in outputs.items()}
-    return tuple(r.mapped(lambda e: e.xreplace(by_name)) for r in roots)
+    return tuple(r.mapped(lambda e: e.subs(by_name)) for r in roots)
 
 
 def _number(value: Any) -> Any:

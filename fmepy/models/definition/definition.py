@@ -17,8 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 import pandas as pd
 
 from fmepy.errors import ModelError, listed
-from fmepy.expressions.arrays import Arrays
-from fmepy.expressions.equations import Equations
+from fmepy.language.arrays import Arrays
+from fmepy.language.equations import Equations
 from fmepy.models.definition.given import Given, Kind
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.running.events import Event
@@ -32,9 +32,9 @@ class Found:
 
     Attributes
     ----------
-    rates : tuple of sympy.Expr or None
+    rates : tuple of Node or None
         One for each state; None if the source gives none (a function that cannot be traced).
-    own : dict of str to sympy.Expr
+    own : dict of str to Node
         Outputs that the source defines.
     extra_names : tuple of str
         Outputs that a function without expressions returns beside the rates.
@@ -59,7 +59,7 @@ class Draft:
     ----------
     states : tuple of str
     parms : dict of str to float
-    initial : dict of str to (float or sympy.Expr)
+    initial : dict of str to (float or Node)
     find : callable
         ``find() -> Found``; called once names and values are checked, unless the expressions are known from elsewhere.
     time : str
@@ -108,13 +108,13 @@ class Definition:
         All parameters and their values.
     parameters : tuple of str
         Their names.
-    initial : tuple of (float or sympy.Expr)
+    initial : tuple of (float or Node)
         One for each state; expressions are of parameters alone.
     forcings : tuple of Forcing
     events : tuple of Event
     extra_names : tuple of str
         Outputs that the user's function returns beside the rates (models without equations).
-    outputs : tuple of (str, sympy.Expr)
+    outputs : tuple of (str, Node)
         Named expressions, of states, parameters, forcings, time and (models without equations) extra outputs.
     equations : Equations or None
         None if the function could not be traced; then `function` is what runs.
@@ -126,7 +126,7 @@ class Definition:
         Name of the independent variable in expressions.
     algebraic : tuple of str
         States whose entry in the rates is zero at every time; their initial values are guesses.
-    history : tuple of (sympy.Expr or None)
+    history : tuple of (Node or None)
         Of models with delays, for each state: what it was before the start, of parameters and time; None: its initial
         value. Else empty.
     roots : tuple of Root

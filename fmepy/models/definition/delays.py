@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fmepy.errors import ModelError, did_you_mean, listed
-from fmepy.expressions.equations import names_in, number, symbol
-from fmepy.expressions.text import ONLY_IN_RATES, parse_expression
+from fmepy.language.equations import names_in, symbol
+from fmepy.language.nodes import ZERO, Node, call, mapped, nodes_in, number
+from fmepy.language.text import ONLY_IN_RATES, parse_expression
 from fmepy.parameters.names import normal_name
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 
 def has_lags(expressions: Iterable[Any]) -> bool:
     """Tell whether a lag stands in any of the expressions."""
-    from fmepy.expressions.nodes import Lag, nodes_in
-
-    return bool(nodes_in((e for e in expressions if hasattr(e, "args")), Lag))
+    return bool(nodes_in((e for e in expressions if isinstance(e, Node)), "lag"))
 
 
 def at_present(e: Any) -> Any:
@@ -66,8 +65,6 @@ class Names:
         return _rebuilt(e, self._plain)
 
     def _plain(self, x: Any, tau: Any) -> Any:
-        from fmepy.expressions.nodes import Lag, nodes_in
-
         here = f"lag({x}, {tau})"
         if self.kind != "ode":
             raise ModelError(
@@ -80,7 +77,7 @@ class Names:
                     f"The delay of {here} changes in a run, for {name!r} is {what}; a delay is a number, a parameter "
                     "or an expression of parameters", name
                 )  # fmt: skip
-        if tau.is_number and not float(tau) >= 0:
+        if tau.is_constant and not float(tau) >= 0:
             raise ModelError(f"The delay of {here} is negative; lag(x, tau) is what x was tau ago.")
         names = names_in([x])
         for name in sorted(names - {*self.states, *self.parameters, self.time}):
@@ -91,29 +88,16 @@ class Names:
             )  # fmt: skip
         if not names & {*self.states, self.time}:
             raise ModelError(f"{here}: {x} does not change in a run, so it has no past; lag is of states.")
-        if tau.is_zero:
+        if tau is ZERO:
             return x
-        earlier = {lag: Lag(lag.args[0], lag.args[1] + tau) for lag in nodes_in([x], Lag)}
-        earlier |= {symbol(s): Lag(symbol(s), tau) for s in self.states}
-        return x.xreplace({**earlier, symbol(self.time): symbol(self.time) - tau})
+        earlier = {lag: call("lag", lag.args[0], lag.args[1] + tau) for lag in nodes_in([x], "lag")}
+        earlier |= {symbol(s): call("lag", symbol(s), tau) for s in self.states}
+        return x.subs({**earlier, symbol(self.time): symbol(self.time) - tau})
 
 
 def _rebuilt(e: Any, lag: Callable[[Any, Any], Any]) -> Any:
     """Return an expression with something in the place of its lags, inner ones first."""
-    from fmepy.expressions.nodes import Lag
-
-    memo: dict[Any, Any] = {}
-
-    def made(e: Any) -> Any:
-        if not e.args:
-            return e
-        if e not in memo:
-            parts = [made(a) for a in e.args]
-            same = all(a is b for a, b in zip(parts, e.args, strict=True))
-            memo[e] = lag(*parts) if isinstance(e, Lag) else e if same else e.func(*parts)
-        return memo[e]
-
-    return made(e) if has_lags([e]) else e
+    return mapped([e], lambda e, parts: lag(*parts) if e.word == "lag" else e.rebuilt(parts) if parts else e)[0]
 
 
 def as_history(history: Any) -> dict[str, Any]:

@@ -12,22 +12,19 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelError, SimulationError, TracingError, did_you_mean, listed
-from fmepy.expressions.equations import symbols
+from fmepy.language.equations import symbols
+from fmepy.language.tracing import (
+    as_expression,
+    at_most,
+    call_traced,
+    lags_tried,
+    place_of,
+    traced,
+)
 from fmepy.models.definition.array_tracing import check_same, traced_arrays
 from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.definition.delays import at_present
 from fmepy.models.definition.given import Given, as_parms
-from fmepy.models.definition.text import MOST_PUT_IN
-from fmepy.models.definition.tracing import (
-    as_expression,
-    call_traced,
-    in_steps,
-    lags_tried,
-    place_of,
-    put_in,
-    traced,
-    written_out,
-)
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.models.definition.values import ValueTable
 from fmepy.types import Vector
@@ -190,19 +187,9 @@ def _as_arrays(rates: RatesFunction, extra_names: tuple[str, ...], can_be: bool,
 
 
 def _traced(rates: RatesFunction, time: str) -> Found:
-    """Return the function's expressions, what is large in them shared; TracingError if it has none."""
-    with written_out(MOST_PUT_IN) as sizes:
-        try:
-            return _called(rates, time)
-        except TracingError:
-            if not sizes.is_beyond:
-                raise
-    with in_steps(MOST_OPERATIONS) as steps:
-        found = _called(rates, time)
-    assert found.rates is not None, "it was traced"
-    values = put_in(steps, [*found.rates, *found.own.values()])
-    n = len(found.rates)
-    return Found(tuple(values[:n]), dict(zip(found.own, values[n:], strict=True)))
+    """Return the function's expressions; TracingError if it has none."""
+    with at_most(MOST_OPERATIONS):
+        return _called(rates, time)
 
 
 def _called(rates: RatesFunction, time: str) -> Found:

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, ParameterError, TracingError, did_you_mean, listed, repeated
-from fmepy.expressions.equations import names_in, symbol
-from fmepy.expressions.text import parse_expression
-from fmepy.models.definition.tracing import as_expression, call_traced, traced
+from fmepy.language.equations import names_in, symbol
+from fmepy.language.text import parse_expression
+from fmepy.language.tracing import as_expression, call_traced, traced
 from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name
 from fmepy.parameters.scales import check_scale
@@ -28,7 +28,7 @@ class Given:
     Attributes
     ----------
     kind : {"ode", "difference"}
-    initial : dict of str to (float or sympy.Expr)
+    initial : dict of str to (float or Node)
         Initial values by state, as far as they were given.
     parms : dict of str to float
     forcings : tuple of Forcing
@@ -145,7 +145,7 @@ def read_outputs(outputs: Mapping[str, Any], known: Sequence[str], defined: Mapp
     outputs : mapping of str to (str, number or callable)
     known : sequence of str
         What they may use: states, parameters, forcings, time.
-    defined : mapping of str to sympy.Expr
+    defined : mapping of str to Node
         Outputs that the model's source defines; they may use these too.
     """
     out: dict[str, Any] = {}
@@ -160,7 +160,7 @@ def read_outputs(outputs: Mapping[str, Any], known: Sequence[str], defined: Mapp
                 raise ModelError(
                     f"The output {name!r} uses {used!r}, which the model does not have.{did_you_mean(used, names)}"
                 )
-        out[name] = earlier[symbol(name)] = expression.xreplace(earlier)
+        out[name] = earlier[symbol(name)] = expression.subs(earlier)
     return out
 
 

@@ -11,7 +11,7 @@ A model text is a set of statements, in any order, one a line::
 ``#`` begins a comment, a line goes on while a bracket is open or after a trailing backslash. Time is ``t``. States are
 what has a rate or a next value, and what algebraic equations are solved for: names with an initial value (here or in
 ``state=``), which is then a guess, and without a rate. Names that are neither state, assigned nor ``t`` are parameters
-or forcings: whoever defines the model decides. Left-hand sides are read here, right-hand sides by `expressions.text`,
+or forcings: whoever defines the model decides. Left-hand sides are read here, right-hand sides by `language.text`,
 which says what may stand in them.
 
 An assignment is an equation, not an instruction: the order in which assignments are written does not matter, each name
@@ -25,17 +25,15 @@ import logging
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from fmepy.errors import ModelError, ModelTextError, check_choice, did_you_mean, listed
-from fmepy.expressions.source import Source
-from fmepy.expressions.text import MAX_SIZE, Value, as_expr, convert
-from fmepy.expressions.tree import Tree, logical_lines, reserved_name, right_side, split_equation
+from fmepy.language.nodes import Node, as_node, shared
+from fmepy.language.source import Source
+from fmepy.language.text import MAX_SIZE, Value, convert
+from fmepy.language.tree import Tree, logical_lines, reserved_name, right_side, split_equation
 from fmepy.models.definition.definition import Draft, Found
 from fmepy.models.definition.given import Given
-
-if TYPE_CHECKING:
-    import sympy
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +44,7 @@ MAX_TOTAL_SIZE = 2_000_000
 
 MOST_PUT_IN = 200_000
 """Terms and operators of all equations together, assigned names put in, up to which they are put in. In larger models
-values are kept as parts that all share which need them (`expressions.nodes.Shared`)."""
+values are kept as parts that all share which need them (`language.nodes.Shared`)."""
 MOST_COPIED = 10
 """Terms and operators of a value up to which it is put in even then."""
 
@@ -101,23 +99,23 @@ class ModelText:
         What rates are: derivatives, or the states after the next step.
     statements : tuple of Statement
         What the text consists of.
-    substituted : dict of str to sympy.Expr
+    substituted : dict of str to Node
         All right-hand sides with assigned names put in, by left-hand side (of initial values ``"x(0)"``).
     """
 
     kind: Literal["ode", "difference"]
     statements: tuple[Statement, ...]
-    substituted: dict[str, sympy.Expr] = field(repr=False)
+    substituted: dict[str, Node] = field(repr=False)
 
     def of_kind(self, kind: Kind) -> list[Statement]:
         """Return the statements of one kind, in the order of the text."""
         return [s for s in self.statements if s.kind == kind]
 
-    def written(self, kind: Kind) -> dict[str, sympy.Expr]:
+    def written(self, kind: Kind) -> dict[str, Node]:
         """Return right-hand sides by name, as they are written."""
-        return {s.name: as_expr(convert(s.tree, delays=True)[0]) for s in self.of_kind(kind)}
+        return {s.name: as_node(convert(s.tree, delays=True)[0]) for s in self.of_kind(kind)}
 
-    def complete(self, kind: Kind) -> dict[str, sympy.Expr]:
+    def complete(self, kind: Kind) -> dict[str, Node]:
         """Return right-hand sides by name as functions of time, states and free names: assigned names are put in."""
         return {s.name: self.substituted[s.left] for s in self.of_kind(kind)}
 
@@ -127,7 +125,7 @@ class ModelText:
         return tuple(s.name for s in self.of_kind("rate"))
 
     @property
-    def residuals(self) -> tuple[sympy.Expr, ...]:
+    def residuals(self) -> tuple[Node, ...]:
         """Right-hand sides of the algebraic equations, assigned names put in."""
         return tuple(self.substituted[s.left] for s in self.of_kind("algebraic"))
 
@@ -148,7 +146,7 @@ class ModelText:
 
 
 def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where: str = "") -> ModelText:
-    """Return the statements of a model text as sympy expressions.
+    """Return the statements of a model text as expressions.
 
     Parameters
     ----------
@@ -359,7 +357,7 @@ def _check_definitions(statements: tuple[Statement, ...], kind: str) -> None:
             )
 
 
-def _substituted(statements: tuple[Statement, ...], kind: str) -> dict[str, sympy.Expr]:
+def _substituted(statements: tuple[Statement, ...], kind: str) -> dict[str, Node]:
     """Return all right-hand sides with assigned names put in, by left-hand side.
 
     Constants among the assigned names are computed with as such, so this is more than a substitution afterwards: what
@@ -374,12 +372,10 @@ def _substituted(statements: tuple[Statement, ...], kind: str) -> dict[str, symp
     return found
 
 
-def _put_in(statements: list[Statement], kind: str, most: int, most_copied: int) -> dict[str, sympy.Expr] | None:
+def _put_in(statements: list[Statement], kind: str, most: int, most_copied: int) -> dict[str, Node] | None:
     """Return all right-hand sides; values of more than `most_copied` terms are shared. None: more than `most` terms."""
-    from fmepy.expressions.nodes import shared
-
     known: dict[str, tuple[Value, int]] = {}
-    found: dict[str, sympy.Expr] = {}
+    found: dict[str, Node] = {}
     total = 0
     for s in statements:
         put_in = sum(known[n.id][1] for n in s.tree.names() if n.id in known)
@@ -389,7 +385,7 @@ def _put_in(statements: list[Statement], kind: str, most: int, most_copied: int)
         total += size
         if s.kind == "assignment":
             value, size = known[s.name] = shared(s.name, value, size, most_copied)
-        found[s.left] = as_expr(value)
+        found[s.left] = as_node(value)
     return found
 
 

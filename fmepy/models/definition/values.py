@@ -11,8 +11,9 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import symbol, symbols
+from fmepy.language.derivatives import gradients
+from fmepy.language.equations import symbol, symbols
+from fmepy.language.nodes import ZERO, as_node
 from fmepy.types import Matrix, Vector
 
 
@@ -21,7 +22,7 @@ class ValueTable:
 
     Parameters
     ----------
-    values : sequence of (float or sympy.Expr)
+    values : sequence of (float or Node)
     parameters : sequence of str
         All parameters, in the order of p.
     names : sequence of str
@@ -67,15 +68,11 @@ def _computed(function: Callable[..., list[float]], p: list[float]) -> Vector:
 @lru_cache(maxsize=64)
 def _values(values: tuple[Any, ...], parameters: tuple[str, ...]) -> Callable[..., list[float]]:
     """Return the values as a function of p; models that differ in numbers share it."""
-    import sympy
-
-    return scalar_function(symbols(parameters), [sympy.sympify(v) for v in values])
+    return scalar_function(symbols(parameters), [as_node(v) for v in values])
 
 
 @lru_cache(maxsize=64)
 def _slopes(values: tuple[Any, ...], parameters: tuple[str, ...], names: tuple[str, ...]) -> Callable[..., list[float]]:
     """Return their derivatives, row by row, as a function of p."""
-    import sympy
-
-    slopes = [derivative(sympy.sympify(v), symbol(k)) for v in values for k in names]
-    return scalar_function(symbols(parameters), slopes)
+    found = gradients([as_node(v) for v in values], map(symbol, names))
+    return scalar_function(symbols(parameters), [g.get(symbol(k), ZERO) for g in found for k in names])

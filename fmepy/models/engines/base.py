@@ -34,7 +34,7 @@ import numpy as np
 from fmepy.types import IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
-    from fmepy.expressions.equations import Equations
+    from fmepy.language.equations import Equations
     from fmepy.models.definition.definition import Definition
     from fmepy.models.running.problem import Problem
     from fmepy.numerics.structure import Structure

@@ -20,9 +20,8 @@ from fmepy.compiled import difference_loop
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.llvm_code import Place, Program
 from fmepy.compiled.machine import Code, compiled
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import Equations, symbol
-from fmepy.models.running.switches import all_as_choices
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import Equations, symbol
 from fmepy.types import Cube, Matrix, Vector
 
 _Entry = tuple[int, int, Any]
@@ -106,7 +105,7 @@ def _compiled(equations: Equations, names: tuple[str, ...]) -> _Model:
     q holds parameters and forcings; behind the next states, or the outputs, stand the entries of the matrices.
     """
     states, p = [symbol(s) for s in equations.states], [symbol(k) for k in names]
-    rates, outputs = all_as_choices(equations.rates), all_as_choices(e for _, e in equations.outputs)
+    rates, outputs = equations.rates, list(e for _, e in equations.outputs)
     where: dict[Any, Place] = {symbol(equations.time): "t"}
     where |= {s: ("x", i) for i, s in enumerate(states)}
     where |= {symbol(k): ("q", i) for i, k in enumerate([*equations.parameters, *equations.forcings])}

@@ -27,16 +27,16 @@ from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import Equations, symbol, symbols
+from fmepy.language.derivatives import derivative, entries_of
+from fmepy.language.equations import Equations, symbol, symbols
+from fmepy.language.nodes import ONE, ZERO, Node, as_node, call, choose_above, fresh
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import stiff
 from fmepy.models.engines.base import Engine, SolverOptions
-from fmepy.models.engines.stiff import Entry, StiffCode, entries_of
+from fmepy.models.engines.stiff import StiffCode
 from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.root_events import Root
-from fmepy.models.running.switches import all_as_choices, as_choices
 from fmepy.models.running.system import System, along, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
@@ -246,22 +246,18 @@ def _around(
     Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
     parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `compiled.delay_runs.Delays`.
     """
-    import sympy
-
-    from fmepy.expressions.nodes import Absolute, Where
-
     n = system.n_states
     lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
     starts, shown = (
-        [as_choices(sympy.sympify(v)) for v in initial],
-        all_as_choices(e.xreplace(system.lags) for e in outputs),
+        [as_node(v) for v in initial],
+        list(e.subs(system.lags) for e in outputs),
     )
-    changes, before = [as_choices(e) for e in kinds], [as_choices(sympy.sympify(e)) for e in past]
+    changes, before = [e for e in kinds], [as_node(e) for e in past]
     values, rows, changed = list(starts), list(shown), [[e] for e in changes]
-    delays, history = [as_choices(d.tau) for d in system.delays], list(before)
+    delays, history = [d.tau for d in system.delays], list(before)
     for j, name in enumerate(system.names, start=1):
         p = symbol(name)
-        scale = Where(Absolute(p), sympy.S.Zero, Absolute(p), sympy.S.One)  # as `scales_of` says
+        scale = choose_above(call("abs", p), ZERO, call("abs", p), ONE)  # as `scales_of` says
         values += [scale * derivative(v, p) for v in starts]
         s = system.z[j * n : (j + 1) * n]
         y, s_of_lags = [*system.z[:n], *lags[:n_delays]], [*s, *lags[j * n_delays : (j + 1) * n_delays]]
@@ -340,10 +336,8 @@ def _program(system: System) -> str:
     NotWritableError
         A function that there is no word for.
     """
-    import sympy
-
     n = system.n_states
-    offsets = [sympy.Dummy(f"offset{k}") for k in range(system.n_watched)]
+    offsets = [fresh(f"offset{k}") for k in range(system.n_watched)]
     where: dict[Any, Place] = {system.time: "t"}
     where |= {s: ("z", i) for i, s in enumerate(system.z[:n])}
     where |= {s: ("q", i) for i, s in enumerate([*system.inputs, *offsets])}
@@ -364,7 +358,13 @@ def _program(system: System) -> str:
     return program.text()
 
 
-def _add_sensitivities(part: Written, system: System, F: list[Entry], G: list[Entry], D: list[Entry]) -> None:
+def _add_sensitivities(
+    part: Written,
+    system: System,
+    F: list[tuple[int, int, Node]],
+    G: list[tuple[int, int, Node]],
+    D: list[tuple[int, int, Node]],
+) -> None:
     """Add the loop over the parameters, s_j' = F s_j + G l_j + k_j D_j; block b of z and out holds s_j.
 
     G and l_j belong to the lagged values, see `compiled.delay_loop`.

@@ -14,22 +14,13 @@ from fmepy.compiled.llvm_code import NotWritableError, Place, Program
 from fmepy.compiled.machine import compiled
 from fmepy.compiled.sparse_lu import eliminated
 from fmepy.compiled.stiff_plan import Entries, plan_of
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import symbol
+from fmepy.language.derivatives import derivatives_of, entries_of
+from fmepy.language.equations import symbol
+from fmepy.language.nodes import fresh
 from fmepy.models.running.system import System
 
 MOST_STIFF_STATES = 1000
 """States of a model whose Jacobian is worth compiling entry by entry: it takes seconds from here on."""
-
-Entry = tuple[int, int, Any]
-
-
-def entries_of(expressions: Sequence[Any], symbols: Sequence[Any]) -> list[Entry]:
-    """Return (row, column, expression) of the derivatives that are not zero."""
-    used = [e.free_symbols for e in expressions]
-    pairs = [(i, j) for i, has in enumerate(used) for j, s in enumerate(symbols) if s in has]
-    found = [(i, j, derivative(expressions[i], symbols[j])) for i, j in pairs]
-    return [entry for entry in found if entry[2] != 0]
 
 
 class StiffCode:
@@ -70,18 +61,16 @@ def stiff_plan(system: System) -> Any:
 
 def _stiff_program(system: System) -> tuple[Program, Entries]:
     """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
-    import sympy
-
     n, names = system.n_states, system.names
     y, q = list(system.z[:n]), [symbol(k) for k in names]
-    k = [sympy.Symbol(f"stage of {i}", real=True) for i in range(n)]
-    a = sympy.Symbol("weight of the stage", real=True)
+    k = [fresh(f"stage of {i}") for i in range(n)]
+    a = fresh("weight of the stage")
     where: dict[Any, Place] = {system.time: "t", a: ("z", 2 * n)}
     where |= {s: ("z", i) for i, s in enumerate([*y, *k])}
     where |= {s: ("q", i) for i, s in enumerate(system.inputs)}
     rates = _matched(system)
     F = entries_of(rates, y)
-    moving = [derivative(e, system.time) for e in rates]
+    moving = derivatives_of(rates, system.time)
     program = Program(["t"], ["z", "q", "out"])
 
     def write(name: str, expressions: Sequence[Any]) -> None:

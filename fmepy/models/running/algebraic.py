@@ -29,7 +29,7 @@ import scipy  # its rooms are loaded where they are asked for: `import fmepy` ne
 
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.errors import ModelError, SimulationError, listed
-from fmepy.expressions.derivatives import derivative
+from fmepy.language.derivatives import derivative
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.engines.base import SolverOptions

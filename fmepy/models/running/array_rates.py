@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.array_code import ArrayCode
-from fmepy.expressions.arrays import Arrays
+from fmepy.language.arrays import Arrays
 from fmepy.types import Matrix, Vector
 
 

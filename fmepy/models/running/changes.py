@@ -12,13 +12,12 @@ import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import names_in, symbol, symbols
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import GIVEN, Event, kinds_of
 from fmepy.models.running.forcings import forcing_values
 from fmepy.models.running.root_events import Change
-from fmepy.models.running.switches import as_choices
 from fmepy.types import Vector
 
 Apply = Callable[[Sequence[int], Vector], Vector]
@@ -128,6 +127,6 @@ def _function(
     names: tuple[str, ...],
 ) -> Callable[..., list[float]]:
     """Return the value of a kind of event, and its derivatives to the states and the parameters `names`."""
-    value = as_choices(kind)
+    value = kind
     slopes = [derivative(value, symbol(k)) for k in (*states, *names)] if names else []
     return scalar_function(symbols((time,), states, parameters, forcings, extras, (GIVEN,)), [value, *slopes])

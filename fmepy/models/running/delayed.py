@@ -10,14 +10,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from fmepy.expressions.equations import Equations
+from fmepy.language.equations import Equations
+from fmepy.language.functions import holds_choices, holds_jumps
+from fmepy.language.nodes import Node
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines.base import Engine, SolverOptions
 from fmepy.models.running.events import Event
 from fmepy.models.running.planned import depends_on_parameters
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.runners import Runner
-from fmepy.models.running.switches import all_as_choices, has_choices
 from fmepy.models.running.system import System, build_system
 from fmepy.models.running.timeline import Timeline, course_of
 from fmepy.types import Matrix, Vector
@@ -62,7 +63,7 @@ def make_delayed_runner(
         system = build_system(equations, names, True, planned_only=True)
         if names and _breaks(equations):
             return None
-    if names and (depends_on_parameters(system) or has_choices([h for h in definition.past if hasattr(h, "has")])):
+    if names and (depends_on_parameters(system) or holds_choices([h for h in definition.past if isinstance(h, Node)])):
         return None
     stepper = engine.stepper(Problem(definition, system), options)
     return DelayedRunner(stepper, system, definition, events, timeline, names)
@@ -70,6 +71,4 @@ def make_delayed_runner(
 
 def _breaks(equations: Equations) -> bool:
     """Tell whether conditions that the solver goes across may make the rates jump."""
-    from fmepy.expressions.nodes import JUMPS, nodes_in
-
-    return bool(nodes_in(all_as_choices(equations.rates), JUMPS))
+    return holds_jumps(equations.rates)

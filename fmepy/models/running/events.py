@@ -23,8 +23,8 @@ import pandas as pd
 
 from fmepy.checks import whole_number
 from fmepy.errors import ModelError, check_choice, did_you_mean, listed, repeated
-from fmepy.expressions.equations import symbol
-from fmepy.expressions.text import parse_expression
+from fmepy.language.equations import symbol
+from fmepy.language.text import parse_expression
 from fmepy.parameters.names import normal_name
 
 METHODS = ("replace", "add", "multiply")
@@ -46,7 +46,7 @@ class Event:
     state : int
         Position of the state.
     time : float
-    value : float or sympy.Expr
+    value : float or Node
         A number (a float), or an expression of states, parameters, forcings and time.
     method : {"replace", "add", "multiply"}
     order : int

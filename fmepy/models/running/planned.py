@@ -16,7 +16,8 @@ import numpy as np
 
 from fmepy.compiled.python_code import array_function
 from fmepy.errors import SimulationError
-from fmepy.expressions.derivatives import derivative
+from fmepy.language.derivatives import derivative
+from fmepy.language.nodes import ZERO
 from fmepy.models.running.system import System
 from fmepy.types import Matrix, Vector
 
@@ -62,15 +63,13 @@ _Function = Callable[..., list[Any]]
 @lru_cache(maxsize=64)
 def _functions(system: System) -> list[tuple[_Function, bool]]:
     """Return for every planned switch g(t), or of a straight line (g(0), slope), and whether it is one."""
-    import sympy
-
     planned = [system.switches[i] for i in system.planned]
     groups = [[system.time], [system.inputs[i] for i in _used(system)], [w.mode for w in planned]]
     out = []
     for w in planned:
         slope = derivative(w.g, system.time)
         is_line = system.time not in slope.free_symbols
-        parts = [w.g.xreplace({system.time: sympy.S.Zero}), slope] if is_line else [w.g]
+        parts = [w.g.subs({system.time: ZERO}), slope] if is_line else [w.g]
         out.append((array_function(groups, parts), is_line))
     return out
 

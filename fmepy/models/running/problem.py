@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.expressions.equations import Equations
+from fmepy.language.equations import Equations
+from fmepy.language.nodes import ZERO
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.algebraic import Constraints
@@ -177,13 +178,11 @@ def rates_at(
 
 def roots_around(definition: Definition) -> RootTable | None:
     """Return the root events of a model, whatever its rates are; None if there are none."""
-    from sympy import S
-
     d = definition
     if not d.roots:
         return None
     names = (d.states, d.parameters, tuple(f.name for f in d.forcings))
-    system = build_system(Equations("ode", *names, (S.Zero,) * len(d.states), (), d.time), (), True, roots=d.roots)
+    system = build_system(Equations("ode", *names, (ZERO,) * len(d.states), (), d.time), (), True, roots=d.roots)
     layout = system.layout
 
     def extras(t: float, y: Vector, inputs: Any) -> list[float]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fmepy.errors import ModelError, did_you_mean, listed
-from fmepy.expressions.text import parse_expression
+from fmepy.language.functions import holds_jumps
+from fmepy.language.text import parse_expression
 from fmepy.models.running.events import COLUMNS, NEEDED, ROOT_COLUMNS, change_of, event_rows, is_missing
-from fmepy.models.running.switches import as_choices
 
 DIRECTIONS = (-1, 0, 1)
 
@@ -36,7 +36,7 @@ class Root:
 
     Attributes
     ----------
-    g : sympy.Expr
+    g : Node
     direction : {-1, 0, 1}
     changes : tuple of Change
         By order; those of one order see one state.
@@ -150,10 +150,8 @@ def _direction(direction: Any, where: str) -> int:
 
 def check_roots(roots: Sequence[Root], varying: Sequence[str]) -> None:
     """Refuse a root of nothing that changes along a run, and one that jumps; `varying` are the names that change."""
-    from fmepy.expressions.nodes import JUMPS, nodes_in
-
     for r in roots:
-        if nodes_in([as_choices(r.g)], JUMPS):
+        if holds_jumps([r.g]):
             raise ModelError(
                 f"`events`, row {r.number}: the root {r.text!r} may jump across zero (where, sign, floor, ceil, %); an "
                 "expression is needed that goes through zero, such as 'x - 2' for where(x > 2, 1, -1). What happens at "

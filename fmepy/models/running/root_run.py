@@ -24,8 +24,9 @@ from fmepy.compiled.crossings import NEVER, first_crossing
 from fmepy.compiled.python_code import scalar_function
 from fmepy.compiled.status import SEEN
 from fmepy.errors import SimulationError
-from fmepy.expressions.derivatives import derivative
-from fmepy.expressions.equations import symbol, symbols
+from fmepy.language.derivatives import derivative
+from fmepy.language.equations import symbol, symbols
+from fmepy.language.nodes import as_node
 from fmepy.models.running.changes import Settle, change_state
 from fmepy.models.running.root_events import Root
 from fmepy.models.running.system import System
@@ -114,9 +115,7 @@ class RootTable:
     @cached_property
     def changes(self) -> list[Callable[[float, Any, Any], Matrix]]:
         """The values of the changes of each root, with the same slopes."""
-        import sympy
-
-        return [self._with_slopes([sympy.sympify(c.value) for c in r.changes]) for r in self.roots]
+        return [self._with_slopes([as_node(c.value) for c in r.changes]) for r in self.roots]
 
 
 class RootRun:

@@ -20,13 +20,26 @@ Sensitivities jump where the rates do. With f- and f+ the rates before and after
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fmepy.errors import ModelError
-from fmepy.expressions.branches import ALWAYS, Branches, Within, is_branching, parts_in_order
-from fmepy.expressions.conditions import Condition, Joined, Not, choose, relation
+from fmepy.language.branches import ALWAYS, Branches, Within, is_branching, parts_in_order
+from fmepy.language.nodes import (
+    HALF,
+    MINUS_ONE,
+    ONE,
+    TABLE,
+    ZERO,
+    Mode,
+    Number,
+    Shared,
+    add,
+    call,
+    in_order,
+    mapped,
+    number,
+)
 
 BORDER = 1e-100
 """Where roots and logarithms are held: so small that no root of it matters, and no power of it used here overflows."""
@@ -41,7 +54,7 @@ class Switch:
 
     Attributes
     ----------
-    g : sympy.Expr
+    g : Node
     mode : Mode
         1 while g > 0, else 0; of a level the whole number floor(g).
     is_level : bool
@@ -65,13 +78,8 @@ def take_out_switches(
     wanted : callable
         Whether a condition g is to be taken out; the others stay in the expressions.
     """
-    from fmepy.expressions.nodes import shared_in
-
     taker = _Taker(wanted)
-    choices = all_as_choices(expressions)
-    for node in shared_in(choices):  # from the inside, so that nothing goes deep
-        taker.smooth(node)
-    smooth = [taker.smooth(e) for e in choices]
+    smooth = mapped(expressions, taker.smooth, taker.memo)
     hold = _Holder({w.mode: w for w in taker.found.values() if not w.is_level})
     return tuple(hold.held(smooth)), tuple(taker.found.values())
 
@@ -80,90 +88,67 @@ class _Taker:
     """Puts modes in the place of conditions."""
 
     def __init__(self, wanted: Callable[[Any], bool]) -> None:
-        import sympy
-
         self.found: dict[tuple[Any, bool], Switch] = {}
-        self._memo: dict[Any, Any] = {}
+        self.memo: dict[Any, Any] = {}
         self._partial: dict[Any, bool] = {}
         self._wanted = wanted
-        self._half, self._zero, self._one = sympy.S.Half, sympy.S.Zero, sympy.S.One
 
     def _mode(self, g: Any, is_level: bool = False) -> Any:
         """Return the mode of a condition; the same condition has one."""
-        from fmepy.expressions.nodes import Mode
-
         if (g, is_level) not in self.found:
-            mode = Mode(f"mode{len(self.found)}", real=True)
-            self.found[g, is_level] = Switch(g, mode, is_level)
+            self.found[g, is_level] = Switch(g, Mode(f"mode{len(self.found)}"), is_level)
         return self.found[g, is_level].mode
 
-    def smooth(self, e: Any) -> Any:
-        from fmepy.expressions import nodes
-
-        if not e.args:
-            return e
-        if e in self._memo:
-            return self._memo[e]
-        if isinstance(e, nodes.Largest | nodes.Smallest):
+    def smooth(self, e: Any, parts: list[Any]) -> Any:
+        """Return a node with modes, from its parts with modes."""
+        if e.word == "where":
+            out = self._where(*parts)
+            by_mode = out.word == "where" and isinstance(out.args[0], Mode)
+            return out + self._nan_of(parts[0] - parts[1]) if by_mode else out
+        if e.word in ("max", "min"):
             leaves: list[Any] = []
             out = self._extreme(e, leaves)
-            out += sum(map(self._nan_of, leaves), self._zero)
-            self._memo[e] = out
-            return out
-        parts = [self.smooth(a) for a in e.args]
-        if isinstance(e, nodes.Where):
-            out = self._where(*parts)
-            if parts[0] - parts[1] != 0 and any(isinstance(s, nodes.Mode) for s in out.free_symbols):
-                out += self._nan_of(parts[0] - parts[1])
-        elif isinstance(e, nodes.Absolute):
-            out = parts[0] * self._where(parts[0], self._zero, self._one, -self._one)
-        elif isinstance(e, nodes.Sign):
-            below = self._where(self._zero, parts[0], -self._one, self._zero)
-            out = self._where(parts[0], self._zero, self._one, below) + self._nan_of(parts[0])
-        elif isinstance(e, nodes.Floor):
-            out = self._floor(parts[0])
-        elif isinstance(e, nodes.Ceiling):
-            out = -self._floor(-parts[0])
-        elif isinstance(e, nodes.Modulo):
-            out = parts[0] - parts[1] * self._floor(parts[0] / parts[1])
-        else:
-            out = _with_parts(e, parts)
-        self._memo[e] = out
-        return out
+            return add(out, *map(self._nan_of, leaves))
+        if e.word == "abs":
+            return parts[0] * self._where(parts[0], ZERO, ONE, MINUS_ONE)
+        if e.word == "sign":
+            below = self._where(ZERO, parts[0], MINUS_ONE, ZERO)
+            return self._where(parts[0], ZERO, ONE, below) + self._nan_of(parts[0])
+        if e.word == "floor":
+            return self._floor(parts[0])
+        if e.word == "ceil":
+            return -self._floor(-parts[0])
+        if e.word == "mod":
+            return parts[0] - parts[1] * self._floor(parts[0] / parts[1])
+        if e.word == "log1p":
+            return call("log", 1 + parts[0])  # which can be held at its border
+        return e.rebuilt(parts) if parts else e
 
     def _where(self, left: Any, right: Any, yes: Any, no: Any) -> Any:
-        from fmepy.expressions import nodes
-
         g = left - right
-        if g.is_number or not self._wanted(g):
-            return nodes.Where(left, right, yes, no)
-        return nodes.Where(self._mode(g), self._half, yes, no)
+        if g.is_constant or not self._wanted(g):
+            return call("where", left, right, yes, no)
+        return call("where", self._mode(g), HALF, yes, no)
 
     def _extreme(self, e: Any, leaves: list[Any]) -> Any:
         """Return a max or min of others, and add to `leaves` what it is the extreme of in the end."""
-        from fmepy.expressions import nodes
-
-        if not isinstance(e, nodes.Largest | nodes.Smallest):
-            leaves.append(self.smooth(e))
+        if e.word not in ("max", "min"):
+            leaves.append(self.memo[e])
             return leaves[-1]
         out, *others = [self._extreme(a, leaves) for a in e.args]
         for a in others:
-            yes, no = (out, a) if isinstance(e, nodes.Largest) else (a, out)
+            yes, no = (out, a) if e.word == "max" else (a, out)
             out = self._where(out, a, yes, no)
         return out
 
     def _floor(self, h: Any) -> Any:
-        from fmepy.expressions import nodes
-
-        floor = nodes.Floor(h)
-        taken = isinstance(floor, nodes.Floor) and self._wanted(h)
+        floor = call("floor", h)
+        taken = floor.word == "floor" and self._wanted(h)
         return self._mode(h, True) + self._nan_of(h) if taken else floor
 
     def _nan_of(self, e: Any) -> Any:
         """Return what is NaN where e is, else 0: a mode would hide that its condition has no value."""
-        from fmepy.expressions import nodes
-
-        return nodes.NoNumber(e) if is_partial(e, self._partial) else self._zero
+        return call("nan_of", e) if is_partial(e, self._partial) else ZERO
 
 
 # --- what has no value everywhere
@@ -171,26 +156,21 @@ class _Taker:
 
 def _domain(e: Any) -> str:
     """Return where the function at the top of an expression has no value: "", "zero" or "below" (zero and less)."""
-    import sympy
-
-    if isinstance(e, sympy.log):
+    if e.word in ("log", "log2", "log10"):
         return "below"
-    if isinstance(e, sympy.Pow) and e.base.free_symbols:
-        if not e.exp.is_Integer:
+    if e.word == "**" and not e.args[0].is_constant:
+        n = e.args[1]
+        if not (isinstance(n, Number) and n.value.is_integer()):
             return "below"
-        return "zero" if e.exp.is_negative else ""
+        return "zero" if n.value < 0 else ""
     return ""
 
 
 def is_partial(e: Any, memo: dict[Any, bool]) -> bool:
     """Tell whether an expression may be NaN where all its symbols are finite: roots, logarithms, arcs."""
-    import sympy
-
-    if not e.args:
-        return False
-    if e not in memo:
-        here = _domain(e) == "below" or isinstance(e, sympy.asin | sympy.acos)
-        memo[e] = here or any(is_partial(a, memo) for a in e.args)
+    for part in in_order([e], memo):
+        here = _domain(part) == "below" or (part.word in TABLE and TABLE[part.word].bounded)
+        memo[part] = here or any(memo[a] for a in part.args)
     return memo[e]
 
 
@@ -205,7 +185,7 @@ class _Holder:
         """Return expressions that are held."""
         inside: dict[Any, Any] = {}
         for e in parts_in_order(expressions, _domain):
-            inside[e] = _over_branches(_with_parts(e, [inside.get(a, a) for a in e.args]))
+            inside[e] = _over_branches(e.rebuilt([inside.get(a, a) for a in e.args]))
         expressions = [inside.get(e, e) for e in expressions]
         branches = Branches(expressions, _domain)
         found: dict[Any, Any] = {}
@@ -216,59 +196,44 @@ class _Holder:
                 continue
             if case != ALWAYS and (where := _domain(e)):
                 parts[0] = self._at_border(parts[0], where, branches, case)
-            found[e] = _with_parts(e, parts)
+            found[e] = e.rebuilt(parts)
         return [found.get(e, e) for e in expressions]
 
     def _at_border(self, u: Any, where: str, branches: Branches, case: int) -> Any:
         """Return u, or the border of its domain where u lies outside and its branch's own conditions do not hold."""
-        import sympy
-
-        from fmepy.expressions.nodes import Shared, Where
-
-        border = sympy.Float(BORDER)
+        border = number(BORDER)
         u = u if _is_small(u) else Shared("inside", u)  # it is written three times, and may hold such as it itself
         inner = self._if_holds(branches, case, u, border, frozenset(s for s in u.free_symbols if not _is_mode(s)))
         if inner is u:
             return u
-        return Where(border, u, inner, u) if where == "below" else Where(border**2, u**2, inner, u)
+        return call("where", border, u, inner, u) if where == "below" else call("where", border**2, u**2, inner, u)
 
     def _if_holds(self, branches: Branches, case: int, yes: Any, no: Any, names: frozenset[Any]) -> Any:
         """Return `yes` where the conditions of a case on some names hold, whatever the modes say, else `no`."""
-        import sympy
-
-        from fmepy.expressions.nodes import Where
-
         path: list[tuple[Any, bool]] = []
         at = case
         while isinstance(made := branches.made[at], Within) and len(path) < MOST_WRITTEN_OUT:
             if made.mode in self._switches and self._switches[made.mode].g.free_symbols & names:
                 path.append((self._switches[made.mode].g, made.value))
             at = made.case
-        if at != ALWAYS and (flag := self._flag(branches, at, names)) is not sympy.S.One:
-            yes = Where(flag, sympy.S.Half, yes, no)
+        if at != ALWAYS and (flag := self._flag(branches, at, names)) is not ONE:
+            yes = call("where", flag, HALF, yes, no)
         for g, value in reversed(path):
-            yes = Where(g, sympy.S.Zero, yes, no) if value else Where(g, sympy.S.Zero, no, yes)
+            yes = call("where", g, ZERO, yes, no) if value else call("where", g, ZERO, no, yes)
         return yes
 
     def _flag(self, branches: Branches, case: int, names: frozenset[Any]) -> Any:
         """Return 1 where the conditions of a case on some names hold, else 0: one part for all that ask."""
-        import sympy
-
-        from fmepy.expressions.nodes import Shared
-
         if (case, names) not in self._flags:
-            made, one, zero = branches.made[case], sympy.S.One, sympy.S.Zero
-            those = [
-                self._if_holds(branches, i, one, zero, names) for i in ([case] if isinstance(made, Within) else made)
-            ]
-            self._flags[case, names] = one if one in those else Shared("held", sympy.Add(*those))
+            made = branches.made[case]
+            cases = [case] if isinstance(made, Within) else made
+            those = [self._if_holds(branches, i, ONE, ZERO, names) for i in cases]
+            self._flags[case, names] = ONE if ONE in those else Shared("held", add(*those))
         return self._flags[case, names]
 
 
 def _is_small(e: Any) -> bool:
     """Tell whether an expression has few parts, written out but for shared ones."""
-    from fmepy.expressions.nodes import Shared
-
     waiting, size = [e], 0
     while waiting and size <= MOST_WRITTEN_OUT:
         size, part = size + 1, waiting.pop()
@@ -277,108 +242,17 @@ def _is_small(e: Any) -> bool:
 
 
 def _is_mode(s: Any) -> bool:
-    from fmepy.expressions.nodes import Mode
-
     return isinstance(s, Mode)
-
-
-def _with_parts(e: Any, parts: Sequence[Any]) -> Any:
-    return e if all(a is b for a, b in zip(parts, e.args, strict=True)) else e.func(*parts)
 
 
 def _over_branches(e: Any) -> Any:
     """Return ``sqrt(where(m, a, b))`` as ``where(m, sqrt(a), sqrt(b))``, so that ``sqrt(max(x, 0))`` is guarded too."""
-    import sympy
-
-    from fmepy.expressions.nodes import Where
-
     if not (_domain(e) and is_branching(e.args[0])):
         return e
     mode, half, *branches = e.args[0].args
-    if not e.args[-1].is_number and len(e.args) == 2:  # 0**b has no derivative to b
-        branches = [sympy.Float(BORDER) if b.is_zero else b for b in branches]
-    values = [e.func(b, *e.args[1:]) for b in branches]
-    if any(v.has(sympy.zoo, sympy.oo, sympy.nan, sympy.I) for v in values if v.is_number):
+    if e.word == "**" and not e.args[1].is_constant:  # 0**b has no derivative to b
+        branches = [number(BORDER) if b is ZERO else b for b in branches]
+    values = [e.rebuilt([b, *e.args[1:]]) for b in branches]
+    if any(v.is_constant and not isinstance(v, Number) for v in values):  # it has no value
         return e
-    return Where(mode, half, *map(_over_branches, values))
-
-
-# --- sympy's own words
-
-
-def has_choices(expressions: Sequence[Any]) -> bool:
-    """Tell whether a choice stands in any of the expressions."""
-    from fmepy.expressions.nodes import holds_choices
-
-    return holds_choices(all_as_choices(expressions))
-
-
-def as_choices(e: Any) -> Any:
-    """Return an expression with sympy's Piecewise, Abs, Max, ... as our own nodes, fit for code and derivatives."""
-    return all_as_choices([e])[0]
-
-
-def all_as_choices(expressions: Iterable[Any]) -> list[Any]:
-    """Return expressions as `as_choices` does; what stands in several is looked at once."""
-    import sympy as sp
-
-    from fmepy.expressions.nodes import nodes_in, shared_in
-
-    kinds = (sp.Piecewise, sp.Abs, sp.sign, sp.Heaviside, sp.Max, sp.Min, sp.floor, sp.ceiling, sp.Mod, sp.frac)
-    expressions = list(expressions)
-    if not nodes_in(expressions, kinds):
-        return expressions
-    memo: dict[Any, Any] = {}
-    for node in shared_in(expressions):
-        _translated(node, memo)
-    return [_translated(e, memo) for e in expressions]
-
-
-def _translated(e: Any, memo: dict[Any, Any]) -> Any:
-    import sympy as sp
-
-    from fmepy.expressions import nodes
-
-    if not e.args:
-        return e
-    if e in memo:
-        return memo[e]
-    if isinstance(e, sp.Piecewise):
-        if e.args[-1].cond is not sp.true:
-            raise ModelError("A Piecewise without an else has no value where it is false; end it with (value, True).")
-        out = _translated(e.args[-1].expr, memo)
-        for piece in reversed(e.args[:-1]):
-            out = choose(_condition(piece.cond, memo), _translated(piece.expr, memo), out)
-        memo[e] = out
-        return out
-    words = {sp.Abs: nodes.Absolute, sp.sign: nodes.Sign, sp.Max: nodes.Largest, sp.Min: nodes.Smallest,
-             sp.floor: nodes.Floor, sp.ceiling: nodes.Ceiling, sp.Mod: nodes.Modulo}  # fmt: skip
-    parts = [_translated(a, memo) for a in e.args]
-    if isinstance(e, sp.Heaviside):
-        above = nodes.Where(parts[0], sp.S.Zero, sp.S.One, parts[1])
-        out = nodes.Where(sp.S.Zero, parts[0], sp.S.Zero, above)
-    elif isinstance(e, sp.frac):
-        out = parts[0] - nodes.Floor(parts[0])
-    elif isinstance(e, sp.Max | sp.Min):
-        out = words[e.func](*sorted(parts, key=sp.default_sort_key))  # one order, whatever sympy's sets are today
-    elif e.func in words:
-        out = words[e.func](*parts)
-    else:
-        out = _with_parts(e, parts)
-    memo[e] = out
-    return out
-
-
-def _condition(c: Any, memo: dict[Any, Any]) -> Condition:
-    """Return a sympy condition as ours."""
-    import sympy as sp
-
-    if c in (sp.true, sp.false):
-        return c is sp.true
-    if isinstance(c, sp.And | sp.Or):
-        return Joined([_condition(a, memo) for a in c.args], "and" if isinstance(c, sp.And) else "or")
-    if isinstance(c, sp.Not):
-        return Not(_condition(c.args[0], memo))
-    if isinstance(c, sp.core.relational.Relational):
-        return relation(c.rel_op, _translated(c.lhs, memo), _translated(c.rhs, memo))
-    raise ModelError(f"The condition {c} cannot be compared; write it with <, <=, > or >=.")
+    return call("where", mode, half, *map(_over_branches, values))

@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.python_code import array_function, scalar_function
-from fmepy.expressions.derivatives import derivative, derivatives_of
-from fmepy.expressions.equations import Equations, symbol, symbols
+from fmepy.language.derivatives import derivatives_of, gradients
+from fmepy.language.equations import Equations, symbol, symbols
+from fmepy.language.functions import holds_choices
+from fmepy.language.nodes import ZERO, Mode, add, nodes_in, substituted
 from fmepy.models.running.root_events import Root
-from fmepy.models.running.switches import Switch, all_as_choices, as_choices, has_choices, take_out_switches
+from fmepy.models.running.switches import Switch, take_out_switches
 from fmepy.types import Cube, Matrix, Vector
 
 
@@ -81,7 +83,7 @@ class Delay:
     Attributes
     ----------
     state : int
-    tau : sympy.Expr
+    tau : Node
         Of parameters.
     node : Lag
         What stands in the equations.
@@ -95,16 +97,9 @@ class Delay:
 @lru_cache(maxsize=64)
 def delays_of(equations: Equations) -> tuple[Delay, ...]:
     """Return the lags that rates and outputs read, each once."""
-    import sympy
-
-    from fmepy.expressions.nodes import Lag, nodes_in
-
-    expressions = [*equations.rates, *(e for _, e in equations.outputs)]
-    if not nodes_in(expressions, Lag):
-        return ()
-    found = (node for e in expressions for node in sorted(nodes_in([e], Lag), key=sympy.default_sort_key))
+    found = nodes_in([*equations.rates, *(e for _, e in equations.outputs)], "lag")
     places = {symbol(s): i for i, s in enumerate(equations.states)}
-    return tuple(Delay(places[node.args[0]], node.args[1], node) for node in dict.fromkeys(found))
+    return tuple(Delay(places[node.args[0]], node.args[1], node) for node in found)  # type: ignore[index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +112,8 @@ class System:
         States of the model; z has ``n_states * (1 + n_sens)`` entries.
     names : tuple of str
         Parameters with sensitivities.
-    time, z, inputs : sympy symbols
-    model_rates : tuple of sympy.Expr
+    time, z, inputs : symbols
+    model_rates : tuple of Node
         The first n_states entries of F, which are those of the model.
     switches : tuple of Switch
         What was taken out of the rates as modes; inner conditions before outer ones.
@@ -159,7 +154,7 @@ class System:
     @property
     def has_conditions(self) -> bool:
         """Whether conditions stand in the rates (of a system that did not take them out)."""
-        return has_choices(self.model_rates)
+        return holds_choices(self.model_rates)
 
     @cached_property
     def watched(self) -> tuple[int, ...]:
@@ -179,9 +174,7 @@ class System:
     @cached_property
     def dependents(self) -> tuple[tuple[int, ...], ...]:
         """For every switch the later ones in whose condition its mode stands, directly or through others."""
-        from fmepy.expressions.nodes import Mode, nodes_in
-
-        read = [nodes_in([w.g], Mode) for w in self.switches]
+        read = [{s for s in w.g.free_symbols if isinstance(s, Mode)} for w in self.switches]
         out: list[tuple[int, ...]] = []
         for i in range(len(self.switches)):
             changed, found = {self.switches[i].mode}, []
@@ -208,29 +201,25 @@ def build_system(
     roots : tuple of Root
         The root events of the model.
     """
-    import sympy
-
     time = symbol(equations.time)
     y = [symbol(s) for s in equations.states]
     p = [symbol(s) for s in equations.parameters]
-    a = [sympy.Symbol(f"line{i}a", real=True) for i in range(len(equations.forcings))]
-    b = [sympy.Symbol(f"line{i}b", real=True) for i in range(len(equations.forcings))]
-    origin = sympy.Symbol("origin of lines", real=True)
+    a = [symbol(f"line{i}a") for i in range(len(equations.forcings))]
+    b = [symbol(f"line{i}b") for i in range(len(equations.forcings))]
+    origin = symbol("origin of lines")
     lines = {symbol(f): a[i] + b[i] * (time - origin) for i, f in enumerate(equations.forcings)}
     delays = delays_of(equations)
-    lagged = {d.node: sympy.Symbol(str(d.node), real=True) for d in delays}
-    rates = [e.xreplace({**lagged, **lines}) for e in equations.rates]
+    lagged = {d.node: symbol(f"lag {i}") for i, d in enumerate(delays)}
+    rates = substituted(equations.rates, {**lagged, **lines})
     switches: tuple[Switch, ...] = ()
     known = {time, *p}
     if smooth:
         smoothed, switches = take_out_switches(rates, (lambda g: _is_known(g, known)) if planned_only else _any)
         rates = list(smoothed)
-    else:
-        rates = all_as_choices(rates)
-    scales = [sympy.Symbol(f"scale of {n}", real=True) for n in names]
-    z = [*y, *(sympy.Symbol(f"{state} to {name}", real=True) for name in names for state in equations.states)]
+    scales = [symbol(f"scale of {n}") for n in names]
+    z = [*y, *(symbol(f"{state} to {name}") for name in names for state in equations.states)]
     inputs = [*p, *(c for pair in zip(a, b, strict=True) for c in pair), origin, *(w.mode for w in switches), *scales]
-    inputs += [*lagged.values(), *(sympy.Symbol(f"{k} to {n}", real=True) for n in names for k in lagged.values())]
+    inputs += [*lagged.values(), *(symbol(f"{k} to {n}") for n in names for k in lagged.values())]
     layout = InputLayout(len(p), len(a), len(switches), len(scales), len(delays))
     planned = []
     for i, w in enumerate(switches):
@@ -238,7 +227,7 @@ def build_system(
             planned.append(i)
             known.add(w.mode)
     algebraic = tuple(equations.states.index(s) for s in equations.algebraic)
-    held = tuple(r.mapped(lambda e: as_choices(e.xreplace(lines))) for r in roots)
+    held = tuple(r.mapped(lambda e: e.subs(lines)) for r in roots)
     return System(
         len(y),
         names,
@@ -261,8 +250,6 @@ def _any(g: Any) -> bool:
 
 def _is_known(g: Any, known: set[Any]) -> bool:
     """Tell whether g depends on time, parameters and modes alone (of which there are planned ones only)."""
-    from fmepy.expressions.nodes import Mode
-
     return all(s in known or isinstance(s, Mode) for s in g.free_symbols)
 
 
@@ -272,18 +259,19 @@ def _all_rates(system: System) -> tuple[Any, ...]:
     n, rates = system.n_states, system.model_rates
     y, scales = list(system.z[:n]), system.inputs[system.layout.scales]
     out = list(rates)
+    found = gradients(rates, [*y, *map(symbol, system.names)])
     for j, (name, scale) in enumerate(zip(system.names, scales, strict=True), start=1):
-        s = list(system.z[j * n : (j + 1) * n])
-        out += [along(f, y, s) + scale * derivative(f, symbol(name)) for f in rates]
+        s = system.z[j * n : (j + 1) * n]
+        for g in found:
+            terms = [g[yi] * si for yi, si in zip(y, s, strict=True) if yi in g]
+            out.append(add(ZERO, *terms, scale * g.get(symbol(name), ZERO)))
     return tuple(out)
 
 
 def along(f: Any, y: Sequence[Any], s: Sequence[Any]) -> Any:
     """Return (df/dy) s."""
-    import sympy
-
-    used = f.free_symbols
-    return sympy.Add(*(derivative(f, yi) * si for yi, si in zip(y, s, strict=True) if yi in used))
+    (gradient,) = gradients([f], y)
+    return add(ZERO, *(gradient[yi] * si for yi, si in zip(y, s, strict=True) if yi in gradient))
 
 
 def scales_of(p: Vector) -> Vector:
@@ -390,7 +378,7 @@ def build_outputs(
 ) -> Outputs:
     """Return outputs as array functions; `names` are the parameters to take derivatives for (None: no derivatives)."""
     groups = symbols((time,), columns, parameters, forcings)
-    expressions = all_as_choices(e for _, e in outputs)
+    expressions = [e for _, e in outputs]
     values = array_function(groups, expressions)
     if names is None:
         return Outputs(values, None, (), (), len(expressions))
@@ -400,6 +388,7 @@ def build_outputs(
         return tuple((i, k) for i, has in enumerate(used) for k, name in enumerate(wanted) if symbol(name) in has)
 
     of_states, of_parameters = places(columns), places(names)
-    rows = [derivative(expressions[i], symbol(columns[k])) for i, k in of_states]
-    rows += [derivative(expressions[i], symbol(names[j])) for i, j in of_parameters]
+    slopes = gradients(expressions, map(symbol, (*columns, *names)))
+    rows = [slopes[i].get(symbol(columns[k]), ZERO) for i, k in of_states]
+    rows += [slopes[i].get(symbol(names[j]), ZERO) for i, j in of_parameters]
     return Outputs(values, array_function(groups, rows), of_states, of_parameters, len(expressions))

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmepy.errors import ModelTextError
-from fmepy.expressions.equations import symbol
-from fmepy.expressions.text import parse_expression
+from fmepy.language.derivatives import are_equal
+from fmepy.language.equations import symbol
+from fmepy.language.text import parse_expression
 from fmepy.models.definition.text import parse_model
 
 x = symbol("x")
@@ -53,9 +54,10 @@ def test_assignments_that_double_each_time_are_shared_and_read_quickly():
     assert rate.free_symbols == {x}
 
 
-def test_a_power_tower_made_of_assignments_is_refused_quickly():
+def test_a_power_tower_made_of_assignments_takes_no_time():
     start = time.process_time()
-    assert "beyond the range" in str(model_refusal("n = 1000000000\nd(x)/dt = (2*x)**n"))
+    assert str(parse_model("n = 1000000000\nd(x)/dt = (2*x)**n").complete("rate")["x"]) == "(2*x)**1000000000"
+    assert "beyond the range" in str(model_refusal("n = 10**9\nm = n**n**n\nd(x)/dt = m*x"))
     assert time.process_time() - start < 3
 
 
@@ -96,8 +98,8 @@ def test_a_model_text_gives_states_rates_initial_values_and_assignments():
     assert m.free_names == ("r", "e", "m", "H0", "a")
     lines = {s.left: s.line for s in m.statements}
     assert lines == {"Hare": 3, "Lynx": 5, "Hare(0)": 7, "total": 8, "eaten": 10}
-    assert m.complete("rate")["Lynx"] == e * a * hare * lynx - symbol("m") * lynx
-    assert m.complete("assignment")["eaten"] == a * hare * lynx
+    assert are_equal(m.complete("rate")["Lynx"], e * a * hare * lynx - symbol("m") * lynx)
+    assert are_equal(m.complete("assignment")["eaten"], a * hare * lynx)
 
 
 def test_assignments_come_in_any_order_and_reach_initial_values():
@@ -116,7 +118,7 @@ def test_constant_assignments_are_computed_with_as_constants():
 
 def test_a_chain_of_many_assignments_is_no_recursion():
     lines = [f"a{i + 1} = a{i} + k{i}" for i in range(300)]
-    assert len(parse_model("\n".join(lines[::-1])).complete("assignment")["a300"].args) == 301
+    assert len(parse_model("\n".join(lines[::-1])).complete("assignment")["a300"].free_symbols) == 301
 
 
 def test_difference_equations_are_written_with_next():

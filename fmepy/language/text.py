@@ -1,16 +1,11 @@
-"""Checked text -> sympy expressions: the right-hand sides of the model language.
+"""Checked text -> expressions: the right-hand sides of the model language.
 
 Text runs no code. It is parsed with ``ast`` after limits on length and nesting (`tree`), and rebuilt, node by node,
-from a white list: numbers, names, ``+ - * / % **``, the functions of `expressions.functions`, ``pi``, and conditions
+from a white list: numbers, names, ``+ - * / % **``, the functions of `language.functions`, ``pi``, and conditions
 inside ``where(condition, a, b)`` or ``a if condition else b``. Everything else is an error that shows the place.
 
-**Choices** (``where``, ``max``, ``abs``, ``floor``, ``%``, ...) become the nodes of `expressions.nodes`, conditions
-those of `expressions.conditions`; sympy gets none of them to decide or to rewrite.
-
 **Numbers.** What is constant is computed in floats, as Python would (``9**9**9`` overflows and is an error, it is never
-multiplied out). A whole result up to 1e15 then becomes a sympy Integer, so that ``2*x`` prints as it was written, and
-half-integer exponents become Rationals, so that ``x**2`` and ``x**0.5`` are what sympy takes them for; everything else
-is a Float of double precision. Only sums, products and quotients of ``pi`` stay symbolic.
+multiplied out).
 """
 
 from __future__ import annotations
@@ -20,14 +15,15 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from fmepy.errors import ModelTextError, did_you_mean, listed
-from fmepy.expressions.conditions import Condition, Joined, Not, choose, relation
-from fmepy.expressions.equations import MAX_INTEGER, number, symbol
-from fmepy.expressions.functions import FUNCTIONS
-from fmepy.expressions.source import Source
-from fmepy.expressions.tree import (
+from fmepy.language.conditions import Condition, Joined, Not, choose, relation
+from fmepy.language.equations import symbol
+from fmepy.language.functions import TABLE
+from fmepy.language.nodes import Node, Number, Shared, add, as_node, call, in_order, mul, power
+from fmepy.language.source import Source
+from fmepy.language.tree import (
     MAX_EXPRESSION,
     MAX_NESTING,
     Tree,
@@ -38,19 +34,12 @@ from fmepy.expressions.tree import (
     too_deep,
 )
 
-if TYPE_CHECKING:
-    import sympy
-
 MAX_SIZE = 100_000
 """Most terms and operators of one expression, assigned names put in."""
-MAX_EXACT_EXPONENT = 10_000
-"""Whole exponents up to here are exact; `(2*x)**n` makes sympy compute `2**n`."""
-MAX_SYMBOLIC_EXPONENT = 100
-"""Whole numbers up to here are exact inside an exponent that holds names, for the same reason."""
 MAX_JOINED = 50
 """Most comparisons in one condition: every further one is one more level of choices."""
 
-Value: TypeAlias = "float | sympy.Expr"
+Value: TypeAlias = "float | Node"
 
 LAG = "lag"
 """The word for a delay: it stands for one where it is called, and is a name like others where it is not."""
@@ -70,7 +59,7 @@ _HINTS: dict[type[ast.AST], str] = {  # where users really go wrong
     ast.Not: _CONDITION_ONLY,
 }
 _OTHER_WORDS = {  # what numpy and other languages call our functions
-    **{other: name for name, function in FUNCTIONS.items() for other in function.numpy},
+    **{other: name for name, f in TABLE.items() if f.in_text for other in f.numpy if other != name},
     **dict.fromkeys(("mod", "fmod", "remainder"), "%"),
     **dict.fromkeys(("ifelse", "Piecewise"), "where"),
     "ln": "log", "sgn": "sign", "ceiling": "ceil",
@@ -82,32 +71,9 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
 _SUM, _PRODUCT = (ast.Add, ast.Sub), (ast.Mult, ast.Div)
 
 
-def exact_exponent(value: float) -> sympy.Number:
-    """Return a constant exponent: a Rational where it is a half or a whole number."""
-    import sympy
-
-    if (2 * value).is_integer() and abs(value) <= MAX_EXACT_EXPONENT:
-        return sympy.Rational(int(2 * value), 2)
-    return sympy.Float(value)
-
-
-def as_expr(value: Value) -> sympy.Expr:
-    """Return a value of `convert` as a sympy expression."""
-    return number(value) if isinstance(value, float) else value
-
-
-def _is_large(n: Any, limit: float) -> bool:
-    return bool(n.is_Rational) and (abs(n.p) > limit or n.q > limit)
-
-
-def _float_large(expr: Any, limit: float) -> Any:
-    """Return `expr` with its Rationals beyond `limit` as Floats, which sympy never multiplies out digit by digit."""
-    import sympy
-
-    from fmepy.expressions.nodes import nodes_in
-
-    large = {n: sympy.Float(float(n)) for n in nodes_in([expr], sympy.Rational) if _is_large(n, limit)}
-    return expr.xreplace(large) if large else expr
+def text_functions() -> dict[str, Any]:
+    """Return the functions that a text may call, by name."""
+    return {name: f for name, f in TABLE.items() if f.in_text}
 
 
 def convert(
@@ -139,53 +105,32 @@ def convert(
     return value, converter.size
 
 
-def _finished(expr: Any, tree: Tree) -> Value:
+class _Seen:
+    """What has been looked at: the values of shared parts."""
+
+    def __contains__(self, e: Any) -> bool:
+        return isinstance(e, Shared)
+
+
+def _finished(expr: Node, tree: Tree) -> Value:
     """Return an expression after a last look at every number in it."""
-    import sympy
-
-    leaves = _leaves(expr)
-    if not leaves.isdisjoint({sympy.I, sympy.zoo, sympy.nan, sympy.oo, -sympy.oo}):
-        raise tree.error("this has no finite real value: it divides by zero, or takes a root or logarithm of less")
-    numbers = [n for n in leaves if n.is_Number]
-    try:
-        finite = all(math.isfinite(float(n)) for n in numbers)
-    except OverflowError:
-        finite = False
-    if not finite:
-        raise tree.error("this holds a number beyond the range of floating point")
-    if any(_is_large(n, MAX_INTEGER) for n in numbers):
-        expr = _float_large(expr, MAX_INTEGER)
-    return float(expr) if expr.is_Number else expr
-
-
-def _leaves(expr: Any) -> set[Any]:
-    """Return the leaves of an expression; what occurs many times is looked at once."""
-    from fmepy.expressions.nodes import Shared
-
-    seen, stack, leaves = {expr}, [expr], set()
-    while stack:
-        node = stack.pop()
-        if not node.args or isinstance(node, Shared):  # what is shared has been looked at
-            leaves.add(node)
-            continue
-        for a in node.args:
-            if a not in seen:
-                seen.add(a)
-                stack.append(a)
-    return leaves
+    for e in in_order([expr], _Seen()):
+        if isinstance(e, Number):
+            if not math.isfinite(e.value):
+                raise tree.error("this holds a number beyond the range of floating point")
+        elif e.args and all(isinstance(a, Number) for a in e.args):  # it was not computed
+            raise tree.error("this has no finite real value: it divides by zero, or takes a root or logarithm of less")
+    return expr.value if isinstance(expr, Number) else expr
 
 
 class _Converter:
     """Rebuilds one tree from the white list; one method for each thing that is allowed."""
 
     def __init__(self, tree: Tree, known: Mapping[str, tuple[Value, int]], delays: bool) -> None:
-        import sympy
-
         self.tree = tree
         self.known = known
         self.delays = delays
         self.size = 0
-        self.sympy = sympy
 
     def number(self, node: ast.expr, depth: int) -> Value:
         """Return the value of a node that stands for a number."""
@@ -229,7 +174,7 @@ class _Converter:
         if reason := reserved_name(node.id):
             raise self._error(reason, node)
         if node.id == "pi":
-            return self.sympy.pi
+            return math.pi
         if node.id in self.known:
             value, size = self.known[node.id]
             self._count(node, size, 0)
@@ -238,7 +183,7 @@ class _Converter:
 
     def _chain(self, node: ast.BinOp, depth: int) -> Value:
         """Return a chain of sums and differences, or of products and quotients, however long: one level of nesting."""
-        kinds, join = (_SUM, self.sympy.Add) if isinstance(node.op, _SUM) else (_PRODUCT, self.sympy.Mul)
+        kinds, join = (_SUM, add) if isinstance(node.op, _SUM) else (_PRODUCT, mul)
         parts: list[tuple[ast.operator, ast.expr]] = []
         rest: ast.expr = node
         while isinstance(rest, ast.BinOp) and isinstance(rest.op, kinds):
@@ -247,56 +192,43 @@ class _Converter:
         total = [self.number(rest, depth + 1)]
         for op, part in reversed(parts):
             value = self.number(part, depth + 1)
-            if isinstance(op, ast.Div) and value == 0:
+            if isinstance(op, ast.Div) and isinstance(value, float) and value == 0:
                 raise self._error("{} is zero: a division by zero", part)
             if len(total) == 1 and isinstance(total[0], float) and isinstance(value, float):
                 total = [self._folded(_ARITHMETIC[type(op)], node, total[0], value)]
             elif isinstance(op, ast.Div):
-                total.append(1 / as_expr(value))
+                total.append(power(value, -1.0))
             else:
                 total.append(-value if isinstance(op, ast.Sub) else value)
-        return total[0] if len(total) == 1 else self._tidy(join(*map(as_expr, total)), node)
+        return total[0] if len(total) == 1 else self._tidy(join(*total), node)
 
     def _power(self, base: Value, exponent: Value, node: ast.expr) -> Value:
-        b, e = _constant(base), _constant(exponent)
-        if b is not None and e is not None:
-            return self._folded(math.pow, node, b, e)
-        if e is not None:
-            return self._tidy(as_expr(base) ** exact_exponent(e), node)
-        if b is not None:  # a Float, for 2**(x + 10**9) * 2**(-x) makes sympy compute 2**(10**9)
-            base = self.sympy.Float(b)
-        return self._tidy(base ** _float_large(exponent, MAX_SYMBOLIC_EXPONENT), node)
+        if isinstance(base, float) and isinstance(exponent, float):
+            return self._folded(math.pow, node, base, exponent)
+        return self._tidy(power(base, exponent), node)
 
     def _modulo(self, a: Value, b: Value, node: ast.expr) -> Value:
-        from fmepy.expressions.nodes import Modulo
-
-        if b == 0:
+        if isinstance(b, float) and b == 0:
             raise self._error("{} divides by zero", node)
-        return self._tidy(Modulo(as_expr(a), as_expr(b)), node)
+        return self._tidy(call("mod", a, b), node)
 
     def _call(self, node: ast.Call, depth: int) -> Value:
         if isinstance(node.func, ast.Name) and node.func.id == LAG:
             return self._lag(node, depth)
-        name = called_name(self.tree, node, FUNCTIONS)
+        name = called_name(self.tree, node, text_functions())
         if not name:
             self.number(node.func, 0)  # what is not allowed at all comes first
             raise self._error("{} is called like a function; a product is written with *", node.func)
-        function = FUNCTIONS[name]
         if name == "where":
             return self._where(node.args[0], node.args[1], node.args[2], node, depth)
         values = [self.number(a, depth + 1) for a in node.args]
         if name == "pow":
             return self._power(values[0], values[1], node)
-        constants = [_constant(v) for v in values]
-        if function.number is not None and None not in constants:
-            return self._folded(function.number, node, *constants)
-        if name == "exp":
-            values = [_float_large(values[0], MAX_SYMBOLIC_EXPONENT)]
-        return self._tidy(function.of(*map(as_expr, values)), node)
+        if all(isinstance(v, float) for v in values):
+            return self._folded(TABLE[name].value, node, *values)
+        return self._tidy(call(name, *values), node)
 
     def _lag(self, node: ast.Call, depth: int) -> Value:
-        from fmepy.expressions.nodes import Lag
-
         if not self.delays:
             raise self._error(f"{{}} is not allowed here: {ONLY_IN_RATES}", node)
         n = len(node.args)
@@ -306,22 +238,22 @@ class _Converter:
                 f"lag(...) takes 2 arguments, a state and its delay, as in lag(x, tau); {n} given{hint}", node
             )
         x, tau = (self.number(a, depth + 1) for a in node.args)
-        if _constant(x) is not None:
+        if isinstance(x, float):
             raise self._error("{} does not change, so it has no past", node.args[0])
-        if (delay := _constant(tau)) is not None and delay < 0:
+        if isinstance(tau, float) and tau < 0:
             raise self._error("the delay {} is negative; lag(x, tau) is what x was tau ago", node.args[1])
-        return Lag(as_expr(x), as_expr(tau))
+        return call(LAG, x, tau)
 
     def _where(self, test: ast.expr, a: ast.expr, b: ast.expr, node: ast.expr, depth: int) -> Value:
         if sum(len(n.ops) for n in ast.walk(test) if isinstance(n, ast.Compare)) > MAX_JOINED:
             raise self._error(f"a condition of more than {MAX_JOINED} comparisons; split it", test)
         condition = self.condition(test, depth + 1)
         yes, no = self.number(a, depth + 1), self.number(b, depth + 1)
-        return self._tidy(choose(condition, as_expr(yes), as_expr(no)), node)
+        return self._tidy(choose(condition, as_node(yes), as_node(no)), node)
 
     def _compare(self, node: ast.Compare, depth: int) -> Condition:
         operands = [node.left, *node.comparators]
-        values = [as_expr(self.number(v, depth + 1)) for v in operands]
+        values = [as_node(self.number(v, depth + 1)) for v in operands]
         words = relation_words(self.tree, node)
         return Joined([relation(*one) for one in zip(words, values, values[1:], strict=False)], "and")
 
@@ -338,19 +270,9 @@ class _Converter:
         """Return the float of a constant piece."""
         return folded(self.tree, function, node, *values)
 
-    def _tidy(self, expr: Any, node: ast.expr) -> Value:
-        """Return an expression with its numbers in our form: floats alone, no Integers that sympy could pile up."""
-        if expr.is_Number and expr.is_finite:
-            return self._folded(float, node, expr)
-        factors = list(self.sympy.Mul.make_args(expr))
-        changed = False
-        for i, factor in enumerate(factors):
-            if factor.is_Rational and _is_large(factor, MAX_INTEGER):
-                factors[i] = self.sympy.Float(self._folded(float, node, factor))
-            elif factor.is_Pow and not factor.exp.is_Number:
-                factors[i] = factor.base ** _float_large(factor.exp, MAX_SYMBOLIC_EXPONENT)
-            changed = changed or factors[i] is not factor
-        return self.sympy.Mul(*factors) if changed else expr
+    def _tidy(self, expr: Node, node: ast.expr) -> Value:
+        """Return an expression; what is a number after all as a float."""
+        return self._folded(float, node, expr.value) if isinstance(expr, Number) else expr
 
     def _error(self, message: str, node: ast.expr) -> ModelTextError:
         """Return the error that points at `node`; braces in the message stand for what the user wrote there."""
@@ -370,6 +292,8 @@ def folded(tree: Tree, function: Callable[..., Any], node: ast.expr, *values: An
         raise error_of(tree, "{} has no finite real value", node) from None
     except OverflowError:
         result = math.inf
+    if math.isnan(result):
+        raise error_of(tree, "{} has no finite real value", node)
     if not math.isfinite(result):
         raise error_of(tree, "{} is beyond the range of floating point", node)
     return result
@@ -422,18 +346,11 @@ def called_name(tree: Tree, node: ast.Call, functions: Mapping[str, Any]) -> str
     return name
 
 
-def _constant(value: Value) -> float | None:
-    """Return a constant as a float, None if the value holds names."""
-    if isinstance(value, float):
-        return value
-    return float(value) if value.is_number and value.is_real else None
-
-
 # --- the public verb
 
 
-def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0, delays: bool = False) -> sympy.Expr:
-    """Return the sympy expression that a text stands for.
+def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0, delays: bool = False) -> Node:
+    """Return the expression that a text stands for.
 
     Parameters
     ----------
@@ -451,8 +368,8 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
 
     Returns
     -------
-    sympy.Expr
-        Every name in it is the real symbol `fmepy.expressions.equations.symbol` makes; whole numbers are Integers.
+    Node
+        Every name in it is the symbol that `fmepy.language.equations.symbol` makes.
 
     Raises
     ------
@@ -462,7 +379,7 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
     Examples
     --------
     >>> parse_expression("(-200750 + c * 50000) / (n * delt)")
-    (50000*c - 200750)/(delt*n)
+    (-200750 + 50000*c)/(n*delt)
     >>> parse_expression("x^2")
     Traceback (most recent call last):
     fmepy.errors.ModelTextError: line 1: 'x^2' is not allowed here: for a power use **, as in x**2
@@ -473,7 +390,7 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
     if isinstance(given, Real) and given is not True and given is not False:
         if not math.isfinite(given):
             raise ModelTextError(f"{where + ': ' if where else ''}{given!r} is not a finite number")
-        return number(float(given))
+        return as_node(given)
     if not isinstance(text, str):
         got = f"{type(text).__name__} {text!r:.60}"
         raise ModelTextError(f"{where + ': ' if where else ''}an expression is a text or a number; got {got}")
@@ -485,4 +402,4 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
         raise source.error("there is no expression", 0, 0)
     lines[0] = "(" + lines[0]
     value, _ = convert(parse_tree(lines, source, 0, 1), delays=delays)
-    return as_expr(value)
+    return as_node(value)

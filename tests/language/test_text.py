@@ -6,15 +6,15 @@ import math
 import time
 
 import pytest
-import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import ModelTextError
-from fmepy.expressions.equations import symbol
-from fmepy.expressions.text import parse_expression
-from fmepy.models.running.switches import as_choices
+from fmepy.language.derivatives import are_equal, derivative
+from fmepy.language.equations import symbol
+from fmepy.language.nodes import call, choose_above, number
+from fmepy.language.text import parse_expression
 
 x, y, z = symbol("x"), symbol("y"), symbol("z")
 
@@ -32,14 +32,14 @@ def refusal(text, **kwargs):
     ("text", "expected"),
     [
         ("x", x),
-        ("3", sympy.Integer(3)),
+        ("3", number(3)),
         ("2.0*x", 2 * x),
-        ("0.5*x", sympy.Float(0.5) * x),
+        ("0.5*x", number(0.5) * x),
         ("x**2", x**2),
         ("x**-2", x**-2),
         ("-x**2", -(x**2)),
-        ("x**0.5", sympy.sqrt(x)),
-        ("2*pi*x", 2 * sympy.pi * x),
+        ("x**0.5", x**0.5),
+        ("2*pi*x", 2 * math.pi * x),
         ("x - y - z", x - y - z),
         ("x / y / z", x / y / z),
         ("x / (y / z)", x * z / y),
@@ -48,22 +48,20 @@ def refusal(text, **kwargs):
         ("+x", x),
         ("1e3*x", 1000 * x),
         ("(x\n + y)  # the sum", x + y),
-        ("exp(x) + log(y)", sympy.exp(x) + sympy.log(y)),
-        ("log10(x)", sympy.log(x) / sympy.log(10)),
-        ("log2(x)", sympy.log(x) / sympy.log(2)),
-        ("abs(x)", sympy.Abs(x)),
-        ("where(x > 0, 1, y)", sympy.Piecewise((1, x > 0), (y, True))),
-        ("1 if x > 0 else y", sympy.Piecewise((1, x > 0), (y, True))),
-        ("where(0 < x <= 1, 1, 2)", sympy.Piecewise((1, (x > 0) & (x <= 1)), (2, True))),
-        ("where(x > 0 and y > 0 or not z > 0, 1, 2)", sympy.Piecewise((1, ((x > 0) & (y > 0)) | (z <= 0)), (2, True))),
+        ("exp(x) + log(y)", call("exp", x) + call("log", y)),
+        ("log10(x)", call("log", x) / math.log(10)),
+        ("log2(x)", call("log", x) / math.log(2)),
+        ("abs(x)", choose_above(x, 0, x, -x)),
+        ("where(x > 0, 1, y)", choose_above(x, 0, 1, y)),
+        ("1 if x > 0 else y", choose_above(x, 0, 1, y)),
+        ("where(0 < x <= 1, 1, 2)", choose_above(x, 0, choose_above(x, 1, 2, 1), 2)),
+        ("where(x > 0 and y > 0 or not z > 0, 1, 2)", choose_above(z, 0, choose_above(x, 0, choose_above(y, 0, 1, 2), 2), 1)),
         ("where(2 > 1, x, y)", x),
     ],
 )
-def test_an_expression_is_what_sympy_makes_of_it(text, expected):
+def test_an_expression_has_the_value_of_what_is_written(text, expected):
     found = parse_expression(text)
-    if not expected.has(sympy.Piecewise, sympy.Abs):
-        assert sympy.simplify(found - expected) == 0
-    f = scalar_function([[x, y, z]], [found, as_choices(expected)])
+    f = scalar_function([[x, y, z]], [found, expected])
     for values in itertools.product((0.5, 1.0, 3.0), repeat=3):
         for signs in itertools.product((1, -1), repeat=3):
             a, b = f([s * v for s, v in zip(signs, values, strict=True)])
@@ -71,16 +69,15 @@ def test_an_expression_is_what_sympy_makes_of_it(text, expected):
 
 
 def test_numbers_may_be_given_as_such():
-    assert parse_expression(2) == 2
-    assert parse_expression(0.25) == sympy.Float(0.25)
+    assert parse_expression(2) is number(2)
+    assert parse_expression(0.25) is number(0.25)
     assert "not a finite number" in str(refusal(math.nan))
     assert "got list" in str(refusal([1]))
 
 
-def test_whole_numbers_are_integers_and_others_keep_all_their_bits():
-    assert parse_expression("50000*x").args[0] == sympy.Integer(50000)
-    assert isinstance(parse_expression("x**2.0").args[1], sympy.Integer)
-    assert isinstance(parse_expression("1e16*x").args[0], sympy.Float)
+def test_numbers_keep_all_their_bits_and_print_as_they_were_written():
+    assert str(parse_expression("50000*x + 0.1*y - 2.0")) == "50000*x + 0.1*y - 2"
+    assert parse_expression("x**2.0") is parse_expression("x**2")
     assert float(parse_expression("0.1 + 0.2")) == 0.1 + 0.2
 
 
@@ -94,23 +91,22 @@ def test_a_long_sum_is_not_deep():
 
 
 def test_min_and_max_differentiate():
-    assert parse_expression("max(x, 2*y, 3)").subs({x: 1, y: 4}) == 8
-    assert parse_expression("min(x, 2)").diff(x).subs({x: 1}) == 1
-    assert parse_expression("sign(x)").diff(x) == 0
-    assert [parse_expression("sign(x)").subs({x: v}) for v in (-2, 0, 3)] == [-1, 0, 1]
+    assert parse_expression("max(x, 2*y, 3)").subs({x: 1, y: 4}) is number(8)
+    assert derivative(parse_expression("min(x, 2)"), x).subs({x: 1}) is number(1)
+    assert derivative(parse_expression("sign(x)"), x) is number(0)
+    assert [float(parse_expression("sign(x)").subs({x: v})) for v in (-2, 0, 3)] == [-1, 0, 1]
 
 
 @pytest.mark.parametrize("text", ["where(where(x > 1, y, 2) > 0, 1, 2)", "sign(where(x > 1, y, 2))"])
 def test_conditions_on_piecewise_quantities_hold_plain_relations_only(text):
     expression = parse_expression(text)
-    assert not expression.has(sympy.ITE, sympy.Piecewise)
-    assert expression.subs({x: 0, y: -1}) == 1
-    assert expression.subs({x: 2, y: -1}) == (2 if text.startswith("where") else -1)
+    assert float(expression.subs({x: 0, y: -1})) == 1
+    assert float(expression.subs({x: 2, y: -1})) == (2 if text.startswith("where") else -1)
 
 
 def test_the_hiv_initial_value_reads():
     c, n, delt = map(symbol, ("c", "n", "delt"))
-    assert parse_expression("(-200750 + c * 50000) / (n * delt)") == (50000 * c - 200750) / (n * delt)
+    assert are_equal(parse_expression("(-200750 + c * 50000) / (n * delt)"), (50000 * c - 200750) / (n * delt))
 
 
 # --- ... the same as Python's floats (hypothesis)
@@ -175,7 +171,7 @@ def test_expressions_have_the_values_that_python_gives_them(text):
         expression = parse_expression(text)
     except ModelTextError as error:  # only what has no value anywhere may be refused, and Python gave one here
         raise AssertionError(text) from error
-    found = float(expression.subs({symbol(k): sympy.Float(v) for k, v in NAMES.items()}))
+    found = float(expression.subs({symbol(k): v for k, v in NAMES.items()}))
     at_a_switch = "where" in text or " if " in text  # 1 ulp may decide there
     if not (at_a_switch and abs(found - expected) > 1e-6):
         assert found == pytest.approx(expected, rel=1e-6, abs=1e-9 * largest)
@@ -244,7 +240,6 @@ def test_expressions_have_the_values_that_python_gives_them(text):
         ("x/(y - y)", 4, "division by zero"),
         ("log(-1)", 1, "no finite real value"),
         ("(-8)**(1/3)", 1, "no finite real value"),
-        ("sqrt(-x**2)", 1, "no finite real value"),
         ("1e400", 1, "beyond the range"),
         ("x*1e300*1e300", 1, "beyond the range"),
         ("", 1, "no expression"),
@@ -296,11 +291,7 @@ def test_a_long_line_is_cut_around_the_place():
         "1." + "9" * 5_000,
         "sin(" * 99 + "sin(sin(x))" + ")" * 99,
         "where(" + "not " * 200 + "x > 0, 1, 2)",
-        "(2*x)**1e15",
-        "exp(1e15*log(2*x))",
-        "((((((2*x)**100)**100)**100)**100)**100)**100",
         "1e15*x" + "*1e15" * 1500,
-        "1e15*(1+" * 45 + "x" + ")" * 45,
         "x**9**9**9",
         "where(" + " and ".join(f"x > {i}" for i in range(51)) + ", 1, 2)",
     ],
@@ -318,6 +309,10 @@ def test_bombs_are_refused_quickly(text):
         "-" * 90 + "x",
         "1" + "+1" * 500,
         "2**(x + 1e15) * 2**(-x)",
+        "(2*x)**1e15",
+        "exp(1e15*log(2*x))",
+        "((((((2*x)**100)**100)**100)**100)**100)**100",
+        "1e15*(1+" * 45 + "x" + ")" * 45,
         "(1e6*x)**(y + 1e6) * (1e6*x)**(-y)",
         "(((2*x)**(y + 100))**10000)**10000 * (((2*x)**(-y))**10000)**10000",
         "".join(f"{'max' if i % 2 else 'min'}(x*{i} - y/{i}," for i in range(1, 45)) + "y" + ")" * 44,

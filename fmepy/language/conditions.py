@@ -1,7 +1,7 @@
 """Conditions of the model language, and how they choose: ``choose(condition, yes, no)``.
 
-A condition is a relation ``left > right``, or relations joined by and, or, not. It is no sympy object, for sympy tries
-to decide and to rewrite what it is given. `choose` writes it as nested choices between single relations::
+A condition is a relation ``left > right``, or relations joined by and, or, not. `choose` writes it as nested choices
+between single relations::
 
     where(a and b, x, y) = where(a, where(b, x, y), y)        where(a or b, x, y) = where(a, x, where(b, x, y))
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from fmepy.language.nodes import choose_above
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +58,8 @@ def relation(word: str, left: Any, right: Any) -> Condition:
 
 def choose(condition: Condition, yes: Any, no: Any) -> Any:
     """Return the expression that is `yes` where the condition holds and `no` where it does not."""
-    from fmepy.expressions.nodes import Where
-
     if isinstance(condition, Relation):
-        return Where(condition.left, condition.right, yes, no)
+        return choose_above(condition.left, condition.right, yes, no)
     if isinstance(condition, Not):
         return choose(condition.condition, no, yes)
     if isinstance(condition, Joined):

@@ -1,6 +1,6 @@
 """Text -> tree: a right-hand side of the model language parsed by ``ast``, within limits, with our words for mistakes.
 
-What the tree holds is not checked here; `expressions.text` rebuilds it from a white list.
+What the tree holds is not checked here; `language.text` rebuilds it from a white list.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import warnings
 from dataclasses import dataclass, field
 
 from fmepy.errors import ModelTextError
-from fmepy.expressions.functions import FUNCTIONS
-from fmepy.expressions.source import Source
+from fmepy.language.functions import TABLE
+from fmepy.language.source import Source
 
 MAX_EXPRESSION = 10_000
 """Most characters of one expression or statement."""
@@ -42,7 +42,7 @@ def reserved_name(name: str) -> str:
         return "names that begin with two underscores are reserved"
     if keyword.iskeyword(name):
         return f"{name!r} is a word of the language and cannot be a name; call it {name + '_'!r}"
-    if name in FUNCTIONS:
+    if name in TABLE and TABLE[name].in_text:
         return f"{name!r} is a function: it is called with arguments in brackets, and cannot be a name"
     return ""
 

@@ -1,6 +1,6 @@
 """Python function -> equations: call the function once with symbols and keep what it did.
 
-A `Traced` number wraps a sympy expression. It answers Python's arithmetic, numpy's ufuncs (``np.exp``, ``np.maximum``,
+A `Traced` number wraps an expression. It answers Python's arithmetic, numpy's ufuncs (``np.exp``, ``np.maximum``,
 ...) and ``np.where``; whatever would need a *value* (an ``if`` on a state, ``math.exp``, ``float()``) raises a
 `TracingError` that says in which line and what to write instead. Models that cannot be traced still run, as Python.
 """
@@ -12,18 +12,16 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fmepy.errors import ModelError, TracingError
-from fmepy.expressions.conditions import Condition as Decision
-from fmepy.expressions.conditions import Joined, Not, choose, relation
-from fmepy.expressions.equations import number, symbol
-from fmepy.expressions.functions import of_numpy
-
-if TYPE_CHECKING:
-    import sympy
+from fmepy.language.conditions import Condition as Decision
+from fmepy.language.conditions import Joined, Not, choose, relation
+from fmepy.language.equations import symbol
+from fmepy.language.functions import of_numpy
+from fmepy.language.nodes import ONE, ZERO, Node, call, number
 
 
 def traced(name: str) -> Traced:
@@ -31,16 +29,14 @@ def traced(name: str) -> Traced:
     return Traced(symbol(name))
 
 
-def as_expression(value: Any) -> sympy.Expr:
-    """Return a traced number, a plain number or an array of one element as a sympy expression."""
-    import sympy
-
+def as_expression(value: Any) -> Node:
+    """Return a traced number, a plain number or an array of one element as an expression."""
     if isinstance(value, Traced):
         return value.expression
     if isinstance(value, np.ndarray) and value.size == 1:
         return as_expression(value.item())
     if isinstance(value, Condition):
-        return choose(value.decision, sympy.S.One, sympy.S.Zero)
+        return choose(value.decision, ONE, ZERO)
     try:
         return number(float(value))
     except (TypeError, ValueError):
@@ -146,12 +142,10 @@ def lag(x: Any, tau: Any) -> Any:
     1     5  14.33
     2    10  15.41
     """
-    from fmepy.expressions.nodes import Lag
-
     if isinstance(x, np.ndarray) and x.ndim:
         return np.array([lag(v, tau) for v in x], dtype=object if x.dtype == object else None)
     if isinstance(x, Traced) or isinstance(tau, Traced):
-        return Traced(Lag(as_expression(x), as_expression(tau)))
+        return Traced(call("lag", as_expression(x), as_expression(tau)))
     asked = _TRIED.get()
     if asked is None:
         raise ModelError(
@@ -162,86 +156,19 @@ def lag(x: Any, tau: Any) -> Any:
     return x
 
 
-def put_in(steps: dict[Any, Any], expressions: Sequence[Any]) -> list[Any]:
-    """Return expressions with the values of named steps in their places, as shared parts."""
-    from fmepy.expressions.nodes import Shared
-
-    rule: dict[Any, Any] = {}
-    for value, name in steps.items():
-        rule[name] = Shared(name.name, value.xreplace(dict(rule)))
-    return [e.xreplace(rule) for e in expressions]
-
-
-class _Steps:
-    """What a function computes, in steps: what has grown large gets a name, so that nothing grows without end."""
-
-    def __init__(self, most: int) -> None:
-        self.values: dict[sympy.Expr, sympy.Symbol] = {}
-        self._left = most
-
-    def named(self, expression: Any) -> Any:
-        """Return an expression, or the symbol that stands for it."""
-        self._left -= 1
-        if self._left < 0:
-            raise TracingError("it does too many operations to be written down as equations")
-        waiting, size = [expression], 0
-        while waiting and size <= _LARGE:
-            size += 1
-            waiting += waiting.pop().args
-        if size <= _LARGE:
-            return expression
-        if expression not in self.values:
-            self.values[expression] = symbol(f"({len(self.values) + 1})")
-        return self.values[expression]
-
-
-class _Sizes:
-    """How large what a function computes is, written out."""
-
-    def __init__(self, most: int) -> None:
-        self.is_beyond = False
-        self._most, self._sizes = most, dict[Any, int]()
-
-    def named(self, expression: Any) -> Any:
-        """Return an expression."""
-        if self._size(expression) > self._most:
-            self.is_beyond = True
-            raise TracingError("it computes what is too large to be written out")
-        return expression
-
-    def _size(self, e: Any) -> int:
-        if e not in self._sizes:
-            self._sizes[e] = 1 + sum(map(self._size, e.args))
-        return self._sizes[e]
-
-
-_LARGE = 6  # terms and operators; sympy looks into what it is given, again and again
-_STEPS: ContextVar[_Steps | _Sizes | None] = ContextVar("the steps of a function that is traced", default=None)
+_LEFT: ContextVar[list[int] | None] = ContextVar(
+    "how many operations the function that is traced may do yet", default=None
+)
 
 
 @contextmanager
-def in_steps(most: int) -> Iterator[dict[Any, Any]]:
-    """Give names to what grows large while a function is traced; gives them, by expression, each after what it needs.
-
-    A function that does more than `most` operations fails with a `TracingError`.
-    """
-    steps = _Steps(most)
-    token = _STEPS.set(steps)
+def at_most(operations: int) -> Iterator[None]:
+    """Let a function that is traced fail with a `TracingError` where it does more operations than some."""
+    token = _LEFT.set([operations])
     try:
-        yield steps.values
+        yield
     finally:
-        _STEPS.reset(token)
-
-
-@contextmanager
-def written_out(most: int) -> Iterator[_Sizes]:
-    """Let a function that is traced fail where something that it computes has more than `most` terms and operators."""
-    sizes = _Sizes(most)
-    token = _STEPS.set(sizes)
-    try:
-        yield sizes
-    finally:
-        _STEPS.reset(token)
+        _LEFT.reset(token)
 
 
 class Valueless:
@@ -321,8 +248,11 @@ class Traced(_NumpyFace):
     __slots__ = ("expression",)
 
     def __init__(self, expression: Any) -> None:
-        steps = _STEPS.get()
-        self.expression = expression if steps is None else steps.named(expression)
+        self.expression = expression
+        if (left := _LEFT.get()) is not None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise TracingError("it does too many operations to be written down as equations")
 
     def __repr__(self) -> str:
         return f"Traced({self.expression})"

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from fmepy.language.nodes import Mode, in_order
+
 ALWAYS = 0
 
 
@@ -27,16 +29,16 @@ class Branches:
 
     Parameters
     ----------
-    expressions : iterable of sympy.Expr
+    expressions : iterable of Node
         The choices in them are by `nodes.Mode`, or no branches are seen in them.
     wanted : callable
         Whether a part is of interest.
 
     Attributes
     ----------
-    order : list of sympy.Expr
+    order : list of Node
         The parts in which one of interest stands, each after those inside of it; none that is never taken.
-    case : dict of sympy.Expr to int
+    case : dict of Node to int
     ways : int
         To all the parts, from the expressions.
     made : list of (Within or tuple of int)
@@ -126,20 +128,12 @@ class Branches:
 
 def is_branching(e: Any) -> bool:
     """Tell whether an expression is a choice by a mode."""
-    from fmepy.expressions.nodes import Mode, Where
-
-    return isinstance(e, Where) and isinstance(e.args[0], Mode)
+    return e.word == "where" and isinstance(e.args[0], Mode)
 
 
 def parts_in_order(expressions: Iterable[Any], wanted: Callable[[Any], object]) -> list[Any]:
     """Return all parts of expressions in which what is wanted stands, each once and after those inside of it."""
     found: dict[Any, bool] = {}
-    waiting = [(e, False) for e in expressions]
-    while waiting:
-        e, is_done = waiting.pop()
-        if is_done:
-            found[e] = bool(wanted(e)) or any(found.get(a, False) for a in e.args)
-        elif e not in found and e.args:
-            waiting.append((e, True))
-            waiting.extend((a, False) for a in e.args if a not in found)
+    for e in in_order(expressions):
+        found[e] = bool(e.args) and (bool(wanted(e)) or any(found[a] for a in e.args))
     return [e for e, is_wanted in found.items() if is_wanted]

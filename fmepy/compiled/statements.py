@@ -1,0 +1,31 @@
+"""Which parts of expressions are computed on their own, and in which order: common ones, and cuts of deep ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from fmepy.language.nodes import Node, in_order
+
+
+def statements(roots: Sequence[Node], most_nested: int) -> tuple[list[Node], set[Node]]:
+    """Return what is computed on its own, in order, and the set of what several places need.
+
+    Parameters
+    ----------
+    roots : sequence of Node
+        The results; those that are no symbols or numbers are among what is computed.
+    most_nested : int
+        Levels of an expression that are written as one; deeper ones are cut.
+    """
+    order = in_order(roots)
+    uses: Counter[Node] = Counter(roots)
+    heights: dict[Node, int] = {}
+    for e in order:
+        uses.update(e.args)
+        heights[e] = 1 + max((heights[a] for a in e.args), default=-1)
+        if heights[e] >= most_nested:
+            heights[e] = 0
+            uses[e] += 2
+    several = {e for e in order if e.args and uses[e] > 1}
+    return [e for e in order if e in several], several
