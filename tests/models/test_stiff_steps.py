@@ -124,6 +124,28 @@ def test_straight_code_does_what_tables_do(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-15)
 
 
+@pytest.mark.parametrize("names", [(), ("c", "a")])
+@pytest.mark.parametrize("by_tables", [False, True])
+def test_where_a_pivot_vanishes_the_whole_is_factored_with_exchange_of_rows(names, by_tables, monkeypatch):
+    h = 0.1
+
+    def turning(t, x, y, z, *, a, c=700.0):
+        return a * x + 500 * y - x * z, -c * x - y, -z
+
+    if by_tables:
+        monkeypatch.setattr(unrolled_lu, "MOST_OPERATIONS", 0)
+    stiff_plan.cache_clear()
+    a = 1 / (h * rosenbrock.GAMMA) + START[2]  # the first pivot is zero, but for rounding
+    y, error, (_, c) = Steps(turning, names, a=a).along(h, 1)
+    assert np.isfinite(error).all()
+    sides = [Steps(turning, names, a=a * (1 + d)).along(h, 1) for d in (-1e-3, 1e-3)]
+    np.testing.assert_allclose(y, (sides[0][0] + sides[1][0]) / 2, rtol=1e-4)
+    np.testing.assert_allclose(c, (sides[0][2][1] + sides[1][2][1]) / 2, rtol=1e-3, atol=1e-4)
+    checked = Steps(turning, names, checked_loop(rosenbrock.run), a=a).along(h, 1)
+    np.testing.assert_allclose(checked[0], y, rtol=1e-12)
+    stiff_plan.cache_clear()
+
+
 @pytest.mark.parametrize("what", ["rate", "pivot"])
 def test_a_step_that_cannot_be_taken_has_no_error_to_speak_of(what):
     def broken(t, x, y, z, *, a=3.0):
