@@ -4,8 +4,9 @@
 Beforehand, in Python, the order of the pivots is chosen on the diagonal (Markowitz: the fewest multiplications next,
 of equals the first, so that a band stays one), and with it the entries of L and U. The kernels then run over tables,
 the same for all models. Rows of L and U stand one after the other in the order of the pivots; a row holds its entries
-of L, its pivot (of which the reciprocal is kept), its entries of U. What is left last of W fills up; from where it has (`with_block`) it is a block, a full matrix by rows, and
-of the rows that go through it the tables hold only what stands left of it.
+of L, its pivot (of which the reciprocal is kept), its entries of U. What is left last of W fills up; from where it has
+(`with_block`) it is a block, a full matrix by rows, and of the rows that go through it the tables hold only what stands
+left of it.
 
 There is no exchange of rows: `misfit` says how well a solution fulfils its equations. Who solves then factors the whole
 as one block, with exchange, or takes a shorter step, whose W is nearer to a multiple of I.
@@ -35,7 +36,7 @@ MOST_ENTRIES = 4_000_000
 FILLED, LEAST_BLOCK = 0.9, 8
 """A block has at least this part of all entries, and rows."""
 EQUAL = 0.1
-"""A pivot on the diagonal stays if it is no smaller than this part of the largest, both by the largest of their rows."""
+"""A pivot on the diagonal stays if it is no smaller than this part of the largest, each by the largest of its row."""
 
 
 class Pattern(NamedTuple):

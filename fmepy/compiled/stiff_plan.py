@@ -45,7 +45,7 @@ class Entries(NamedTuple):
         return 2 * ((self.n_params + 1) // 2)
 
     def places(self, n_LU: int) -> list[int]:
-        """Return where in the room behind its memory J, LU, b, rest, v, point, U, V, S, X, G, D and `full` begin, and its end."""
+        """Return where J, LU, b, rest, v, point, U, V, S, X, G, D, `full` begin behind its memory; the end."""
         n, m, n_J = self.n, self.n * self.width, len(self.rows)
         n_G, n_D = n_J + len(self.of_f), len(self.of_bend_y) + len(self.of_bend_q)
         sizes = [n_J + n, n_LU, n, n, n, 2 * n + 1, 8 * n, 8 * m, m, m, n_G, n_D]
