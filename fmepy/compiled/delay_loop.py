@@ -9,6 +9,11 @@ is extrapolated or iterated. A delay of zero reads the present value.
 jump a delay later, and so on: x at s, x' at s + tau, x'' at s + 2 tau, ... These times, `LEVELS` sums of delays from
 each such s, are stops of the solver, as many as its order needs.
 
+**A delay that varies** with time or states is computed anew wherever the rates are, and so is the step that it reads;
+it may read nothing of the step that is being taken, which is tried again, shorter, until it does not. A run in which
+such a delay comes to zero ends there, for no step is short enough. Where it passes a jump of the past is no stop; the
+control of errors finds it.
+
 **Which side.** Between two stops a delay reads one smooth part of the past. Which steps belong to it is found once for
 the stretch, from its ends, so that rounding never reads a jump from the wrong side.
 
@@ -17,18 +22,32 @@ the stretch, from its ends, so that rounding never reads a jump from the wrong s
     S'    = f_x S + f_xtau L + f_p                 L = S(t - tau) - x'(t - tau) tau'
     S(s+) = S(s-) + (f(s-) - f(s+)) tau'           where x jumps at s - tau, and so f at s
 
-the second being the jump of a condition whose time moves with the delay (`models.running.switches`). In `inputs`,
+where tau' of a delay that varies is tau_p + tau_x S, and the second is the jump of a condition whose time moves with the delay (`models.running.switches`). In `inputs`,
 behind everything else that a stretch sets, stand the lagged values x(t - tau_k), and then L of them for each parameter.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.explicit_loop import _changes, _copy, _first_not_finite
 from fmepy.compiled.kernels import call, doubles, integers, new
-from fmepy.compiled.status import DONE, HEAD, NO_DELAY, NO_ROOM, NO_VALUE, NOT_FINITE, SEEN, SHORT_DELAY, WORK
+from fmepy.compiled.status import (
+    DONE,
+    HEAD,
+    LOST_DELAY,
+    NO_DELAY,
+    NO_RATES,
+    NO_ROOM,
+    NO_VALUE,
+    NOT_FINITE,
+    SEEN,
+    SHORT_DELAY,
+    STEP_TOO_SMALL,
+    WORK,
+)
 
 LEVELS = 5
 """Sums of so many delays are stops: the order of the method."""
@@ -38,10 +57,14 @@ MOST_SHORTEST = 100_000
 """A run may be so many times as long as its shortest delay."""
 APART = 1e-12
 """Relative distance below which two times are one."""
-BEFORE, PRESENT = -1, -2
-"""Where a delay reads: before the start; nowhere else than here, its delay being zero. Else the first of its steps."""
+BEFORE, PRESENT, VARIES, NOWHERE = -1, -2, -3, -4
+"""Where a delay reads: before the start; nowhere else than here, its delay being zero; where its value says, and that
+may be in the step that is being taken, or ahead. Else the first of its steps."""
 
 
+N_STEPS, IS_MOVING, VARYING, LOST = 0, 1, 2, 3
+"""In the last row: how many steps are kept; whether a delay of zero moves with a parameter; how many delays vary; of
+these the last that read nowhere since a step was taken, counted from one."""
 STATE, FIRST, LAST, READ, PART, OF_DELAY = 0, 1, 2, 3, 4, 5
 """Of a delay: the state it is of; the first and last step that it may read (last -1: no end), and the one it read last;
 the part of the past that the first belongs to. (All are whole numbers, in an array of floats.)"""
@@ -58,12 +81,18 @@ class Delayed(NamedTuple):
     at : int
         Where the lagged values begin in them.
     delays : array, shape (n_delays + 1, OF_DELAY + n_blocks)
-        Of each: what the names below say, then its value, and its derivatives to each parameter asked for. In the last
-        row: how many steps are kept; whether a delay of zero moves with a parameter.
+        Of each: what the names above say, then its value, and its derivatives to each parameter asked for; and a last
+        row.
     steps : array, shape (n_kept, 2 + 5 n)
         Start of each, one over its length, and for each entry of z its value there and the coefficients.
     before : array
         Room for what the history gives.
+    values : int
+        Gives the delays, and their derivatives, of time, z and inputs.
+    now : array, shape (n_blocks, n_delays)
+        Room for them.
+    start : float
+        Of the run.
     """
 
     rates: Any
@@ -73,11 +102,15 @@ class Delayed(NamedTuple):
     delays: Any
     steps: Any
     before: Any
+    values: Any
+    now: Any
+    start: Any
 
 
 def _keep(m, t, h, y, c):
     last = len(m.delays) - 1
-    r = int(m.delays[last, 0])
+    r = int(m.delays[last, N_STEPS])
+    m.delays[last, LOST] = 0.0
     if t + h == t:  # an end that was reached but for rounding
         return True
     if r >= len(m.steps):
@@ -90,15 +123,15 @@ def _keep(m, t, h, y, c):
         step[at] = y[i]
         for j in range(4):
             step[at + 1 + j] = c[j, i]
-    m.delays[last, 0] = r + 1
+    m.delays[last, N_STEPS] = r + 1
     return True
 
 
 def _step_of(m, delay, s):
     """Return the step in which a delay finds the time s."""
-    first, last, r = int(delay[FIRST]), int(delay[LAST]), int(delay[READ])
+    first, last, r = max(int(delay[FIRST]), 0), int(delay[LAST]), int(delay[READ])
     if last < 0:
-        last = int(m.delays[len(m.delays) - 1, 0]) - 1
+        last = int(m.delays[len(m.delays) - 1, N_STEPS]) - 1
     r = min(max(r, first), last)
     while r > first and s < m.steps[r, 0]:
         r -= 1
@@ -113,9 +146,16 @@ def _look(t, y, m):
     n_delays = len(m.delays) - 1
     n_blocks = m.delays.shape[1] - OF_DELAY
     n = len(y) // n_blocks
+    if m.delays[n_delays, VARYING] > 0.0:
+        call(m.values, t, y, m.inputs, m.now)
     for k in range(n_delays):
         delay = m.delays[k]
-        i, at, s, where = int(delay[STATE]), m.at + k, t - delay[OF_DELAY], int(delay[FIRST])
+        where = int(delay[FIRST])
+        if where == VARIES:
+            for b in range(n_blocks):
+                delay[OF_DELAY + b] = m.now[b, k]
+            where = _place(m, delay, t)
+        i, at, s = int(delay[STATE]), m.at + k, t - delay[OF_DELAY]
         if where >= 0:
             step = m.steps[_step_of(m, delay, s)]
             part, slope = (s - step[0]) * step[1], 0.0
@@ -132,16 +172,37 @@ def _look(t, y, m):
                 else:
                     m.inputs[at + b * n_delays] = value - slope * delay[OF_DELAY + b]
         else:
-            _look_elsewhere(s, y, m, k)
+            _look_elsewhere(s, y, m, k, where)
 
 
-def _look_elsewhere(s, y, m, k):
-    """Do so for a delay that reads the present, or what was before the start."""
+def _place(m, delay, t):
+    """Return where a delay that varies reads: in a step that is kept, before them all, here, or nowhere."""
+    n_kept, s, tau = int(m.delays[len(m.delays) - 1, N_STEPS]), t - delay[OF_DELAY], delay[OF_DELAY]
+    if not tau >= 0.0:
+        return NOWHERE
+    if tau == 0.0:
+        for b in range(OF_DELAY + 1, len(delay)):
+            if delay[b] != 0.0:  # its derivatives hang on slopes that are not known yet
+                return NOWHERE
+        return PRESENT
+    if s < m.start:
+        return BEFORE
+    if n_kept == 0:
+        return BEFORE if s == m.start else NOWHERE
+    end = m.steps[n_kept - 1, 0] + 1.0 / m.steps[n_kept - 1, 1]
+    return 0 if s <= end + APART * abs(end) else NOWHERE
+
+
+def _look_elsewhere(s, y, m, k, where):
+    """Do so for a delay that reads the present, what was before the start, or nowhere."""
     n_delays = len(m.delays) - 1
     n_blocks = m.delays.shape[1] - OF_DELAY
     n, delay, at = len(y) // n_blocks, m.delays[k], m.at + k
     i = int(delay[STATE])
-    if int(delay[FIRST]) == PRESENT:
+    if where == NOWHERE:
+        m.delays[n_delays, LOST] = k + 1
+        m.inputs[at] = math.nan
+    elif where == PRESENT:
         for b in range(n_blocks):
             m.inputs[at + b * n_delays] = y[b * n + i]
     else:
@@ -154,7 +215,7 @@ def _look_elsewhere(s, y, m, k):
 def _rates(t, y, m, out):
     _look(t, y, m)
     call(m.rates, t, y, m.inputs, out)
-    if m.delays[len(m.delays) - 1, 1] != 0.0:
+    if m.delays[len(m.delays) - 1, IS_MOVING] != 0.0:
         _rates_of_present(t, y, m, out)
 
 
@@ -177,16 +238,21 @@ def _moves(m, k):
     return False
 
 
-def _begin(m, states, values):
+def _begin(m, states, varies, values):
     """Begin a run, with delays of these values."""
-    n_delays = len(states)
-    m.delays[n_delays, 0] = m.delays[n_delays, 1] = 0.0
+    n_delays, n_varying = len(states), 0
     for k in range(n_delays):
-        m.delays[k, STATE], m.delays[k, PART] = states[k], 0.0
+        n_varying += varies[k]
+    m.delays[n_delays, N_STEPS] = m.delays[n_delays, IS_MOVING] = m.delays[n_delays, LOST] = 0.0
+    m.delays[n_delays, VARYING] = n_varying
+    for k in range(n_delays):
+        m.delays[k, STATE], m.delays[k, PART], m.delays[k, FIRST] = states[k], 0.0, BEFORE
+        if varies[k] != 0:
+            m.delays[k, FIRST], m.delays[k, LAST], m.delays[k, READ] = VARIES, -1.0, 0.0
         for b in range(len(values)):
             m.delays[k, OF_DELAY + b] = values[b, k]
-        if values[0, k] == 0.0 and _moves(m, k):
-            m.delays[n_delays, 1] = 1.0
+        if values[0, k] == 0.0 and varies[k] == 0 and _moves(m, k):
+            m.delays[n_delays, IS_MOVING] = 1.0
 
 
 def _aim(m, k, a, b, start, apart, parts, n_parts):
@@ -196,6 +262,8 @@ def _aim(m, k, a, b, start, apart, parts, n_parts):
         Where the smooth parts of the past begin, and their first steps; the last one is that from a on.
     """
     delay = m.delays[k]
+    if int(delay[FIRST]) == VARIES:
+        return False
     tau = delay[OF_DELAY]
     low, high = a - tau, b - tau
     if tau == 0.0:
@@ -241,6 +309,8 @@ def _find_stops(stops, n_bases, end, m, apart, these, following):
         for i in range(n_these):
             for k in range(len(m.delays) - 1):
                 t = these[i] + m.delays[k, OF_DELAY]
+                if int(m.delays[k, FIRST]) == VARIES:
+                    continue
                 if t > these[i] and t < end - apart and count < len(stops):
                     if level > 0 and count >= MOST_STOPS:
                         break
@@ -255,10 +325,12 @@ def _find_stops(stops, n_bases, end, m, apart, these, following):
 
 
 def _shortest(m):
-    """Return the shortest delay that is not zero; -1.0 if one is negative or no finite number."""
+    """Return the shortest fixed delay that is not zero; -1.0 if one is negative or no finite number."""
     out = 1e300
     for k in range(len(m.delays) - 1):
         tau = m.delays[k, OF_DELAY]
+        if int(m.delays[k, FIRST]) == VARIES:
+            continue
         if not (tau >= 0.0 and tau < 1e300):
             return -1.0
         if tau > 0.0 and tau < out:
@@ -268,7 +340,7 @@ def _shortest(m):
 
 def _pass(g, w, m, k, a, b, n_parts):
     """Aim delay k at what follows a stop; where it passes a jump of the past, give the sensitivities theirs."""
-    moves = n_parts > 0 and _moves(m, k)
+    moves = n_parts > 0 and int(m.delays[k, FIRST]) != VARIES and _moves(m, k)
     if moves:
         _rates(a, w.z, m, w.kept[0])
     is_edge = _aim(m, k, a, b, g.start, g.apart, w.parts, n_parts)
@@ -386,14 +458,14 @@ def run_delayed(
         new(most + n_stretches + 1, 2), new(n_times + 1), new(n_parameters + n_forced + n_delays * n_blocks), new(2, n),
     )  # fmt: skip
     U, rows = doubles(inputs, n_runs, n_inputs), doubles(out, n_runs * n_rows, n + n_outputs)
-    ends, states = doubles(told, n_runs, 3), integers(delayed + 32, n_delays)
+    ends, of_states = doubles(told, n_runs, 3), integers(delayed + 32, 2, n_delays)
     delays, of_these_delays = new(n_delays + 1, OF_DELAY + n_blocks), new(n_blocks, n_delays)
     steps, before = new(room, 2 + 5 * n), new(n + n_states)
     for r in range(first_run, n_runs):
-        m = Delayed(head[0], said[1], U[r], said[2], delays, steps, before)
+        m = Delayed(head[0], said[1], U[r], said[2], delays, steps, before, said[0], of_these_delays, start)
         call(head[2], start, space.work[0], U[r], V)
-        call(said[0], start, space.work[0], U[r], of_these_delays)
-        _begin(m, states, of_these_delays)
+        call(said[0], start, V[:n], U[r], of_these_delays)
+        _begin(m, of_states[0], of_states[1], of_these_delays)
         ends[r, 0], ends[r, 1], ends[r, 2] = _run(given, space, m, rows[r * n_rows : (r + 1) * n_rows])
         if ends[r, 0] == NO_ROOM:
             break
@@ -434,7 +506,7 @@ def _run(g, w, m, rows):
                 stop += 1
             until = w.stops[stop] if stop < n_stops and w.stops[stop] < ends_at - g.apart else ends_at
             until, n_wanted, n_here, at_row = _rows_until(g, w.wanted, k, at_row, until, ends_at)
-            w.parts[n_parts, 0], w.parts[n_parts, 1] = t, m.delays[len(m.delays) - 1, 0]
+            w.parts[n_parts, 0], w.parts[n_parts, 1] = t, m.delays[len(m.delays) - 1, N_STEPS]
             for d in range(len(m.delays) - 1):
                 _pass(g, w, m, d, t, until, n_parts)
             n_parts += 1
@@ -445,7 +517,8 @@ def _run(g, w, m, rows):
                 here, w.work, w.marks, _keep, None,
             )  # fmt: skip
             if status != DONE:
-                return status, row + came, reached
+                is_lost = m.delays[len(m.delays) - 1, LOST] > 0.0 and status in (NO_RATES, STEP_TOO_SMALL)
+                return LOST_DELAY if is_lost else status, row + came, reached
             bad = _first_not_finite(here, n)
             if bad < n_wanted:
                 return NOT_FINITE, row + bad, w.wanted[bad]

@@ -25,6 +25,8 @@ class Delays:
     ----------
     states : tuple of int
         Of which state each delay reads the past.
+    varies : tuple of bool
+        Whether it changes in a run.
     values : int
         Gives the delays, and their derivatives to each parameter asked for, times its scale.
     history : int
@@ -34,6 +36,7 @@ class Delays:
     """
 
     states: tuple[int, ...]
+    varies: tuple[bool, ...]
     values: int
     history: int
     at: int
@@ -53,7 +56,7 @@ class DelayedRuns(ExplicitRuns):
     def __init__(self, delays: Delays, *rest: Any) -> None:
         super().__init__(*rest)
         d = delays
-        self._said = np.array([d.values, d.history, d.at, len(d.states), *d.states], dtype=np.int64)
+        self._said = np.array([d.values, d.history, d.at, len(d.states), *d.states, *d.varies], dtype=np.int64)
         self._loop = c_loop(delay_loop.run_delayed, "the explicit solver with delays")
         self._room = FIRST_ROOM
 

@@ -6,11 +6,13 @@ import json
 import logging
 import math
 import pickle
+import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.integrate import solve_ivp
 
 import fmepy as fme
 from fmepy.compiled import delay_loop
@@ -219,6 +221,75 @@ def test_what_breaks_the_rates_has_sensitivities_by_differences():
     np.testing.assert_allclose(stepped().x, [1, 0.5, 0.5], atol=1e-3)
 
 
+# --- delays that vary
+
+
+def by_steps(rate, delay, start, end, step=0.01):
+    """Return x of x' = rate(t, x, x(t - delay(t, x))), by short pieces whose delay reaches behind them."""
+    pieces, edges, x = [], [0.0], [start]
+
+    def past(s):
+        if s <= 0:
+            return start
+        return float(pieces[min(np.searchsorted(edges, s), len(pieces)) - 1](s)[0])
+
+    while edges[-1] < end:
+        t = edges[-1]
+        piece = solve_ivp(lambda t, x: [rate(t, x[0], past(t - delay(t, x[0])))], (t, t + step), x, "RK45",
+                          rtol=1e-9, atol=1e-11, dense_output=True)  # fmt: skip
+        pieces.append(piece.sol)
+        edges.append(t + step)
+        x = piece.y[:, -1].tolist()
+    return past
+
+
+@pytest.mark.parametrize("delay", ["0.75*x**2", "3*(1 + t)/4"])
+def test_a_delay_of_the_state_or_of_time_reads_where_it_says(delay):
+    """x(t) = sqrt(1 + t) has x(t - 3 (1 + t)/4) = x(t)/2."""
+    rows = np.linspace(0, 10, 21)
+    model = fme.OdeModel(
+        f"d(x)/dt = 1/(4*lag(x, {delay}))", state={"x": 1}, history={"x": "sqrt(1 + t)"}, times=rows, **TIGHT
+    )
+    np.testing.assert_allclose(model().x, np.sqrt(1 + rows), rtol=1e-7)
+
+
+def test_a_delay_that_comes_near_zero_is_read_in_short_steps_and_its_sensitivities_are_exact():
+    rows = np.linspace(0, 6, 13)
+    text = "d(x)/dt = -k*lag(x, a + b*x**2)"
+    model = fme.OdeModel(text, state={"x": "x0"}, parms=dict(k=1.2, a=0.02, b=0.6, x0=1), times=rows, **TIGHT)
+    past = by_steps(lambda t, x, ago: -1.2 * ago, lambda t, x: 0.02 + 0.6 * x**2, 1.0, 6.0)
+    np.testing.assert_allclose(model().x, [past(t) for t in rows], atol=2e-7)
+    check_sensitivities(model, rtol=1e-5)
+    assert not model.replace(history={"x": 1.5}).bind().exact  # the past has a jump, which a delay that moves passes
+
+
+def test_fixed_delays_and_those_that_vary_stand_beside_each_other():
+    rows = np.linspace(0, 6, 13)
+    text = "d(x)/dt = -lag(x, 1) + 0.3*lag(x, 1.2 + sin(t))\nago = lag(x, 1.2 + sin(t))"
+    model = fme.OdeModel(text, state={"x": 1}, times=rows, **TIGHT)
+    two = fme.OdeModel(text.replace("lag(x, 1)", "lag(x, 1 + 0*t + x - x)"), state={"x": 1}, times=rows, **TIGHT)
+    for found in (model(), two()):
+        past = np.interp(rows - 1.2 - np.sin(rows), *fine(model))
+        np.testing.assert_allclose(found.ago, past, atol=1e-5)
+    np.testing.assert_allclose(model().x, two().x, atol=1e-7)
+
+
+def fine(model):
+    """Return times before and in a run, and x there."""
+    rows = np.linspace(0, 6, 6001)
+    return np.r_[-9, rows], np.r_[1, model.replace(times=rows)().x]
+
+
+@pytest.mark.parametrize("delay", ["tau*(1 - t)", "tau - t", "sqrt(tau - t)"])
+def test_a_delay_that_vanishes_ends_the_run_there_with_a_reason(delay):
+    model = linear(f"d(x)/dt = -k*lag(x, {delay})", times=[0, 0.5, 3])
+    began = time.process_time()
+    with pytest.raises(SimulationError, match="comes to zero here, or has no value") as caught:
+        model()
+    assert caught.value.time == pytest.approx(1, abs=1e-6)
+    assert time.process_time() - began < 2
+
+
 # --- a model like any other
 
 
@@ -351,8 +422,9 @@ def test_engines_that_keep_no_past_refuse_delays(words):
         ("lag(N)", "takes 2 arguments, a state and its delay"),
         ("lag(N, tau, 1)", "what was before the start is said by `history`"),
         ("lag(N, -1)", "the delay '-1' is negative"),
-        ("lag(N, tau*N)", "changes in a run, for 'N' is a state"),
-        ("lag(N, tau + t)", "changes in a run, for 't' is the time"),
+        ("lag(N, tau*u)", "is of 'u', a forcing"),
+        ("lag(lag(N, t), tau)", "within another lag only a delay that does not change"),
+        ("lag(N, lag(N, tau))", "within another lag only a delay that does not change"),
         ("lag(K, tau)", "K does not change in a run, so it has no past"),
         ("lag(2, tau)", "'2' does not change, so it has no past"),
         ("lag(N, tua)", "'tua' has no value"),
@@ -361,7 +433,7 @@ def test_engines_that_keep_no_past_refuse_delays(words):
 )
 def test_what_is_no_delay_is_refused_where_it_stands(text, message):
     with pytest.raises(ModelError) as error:
-        hutchinson(rhs=f"d(N)/dt = r*N*(1 - {text}/K)")
+        hutchinson(rhs=f"d(N)/dt = r*N*(1 - {text}/K)", forcings={"u": ([0, 20], [0, 1])})
     assert message in str(error.value)
 
 

@@ -266,7 +266,7 @@ def _around(
         s = system.z[j * n : (j + 1) * n]
         y, s_of_lags = [*system.z[:n], *lags[:n_delays]], [*s, *lags[j * n_delays : (j + 1) * n_delays]]
         rows += [along(e, y, s_of_lags) + scale * derivative(e, p) for e in shown]
-        delays += [scale * derivative(e, p) for e in delays[:n_delays]]
+        delays += [along(e, system.z[:n], s) + scale * derivative(e, p) for e in delays[:n_delays]]
         history += [scale * derivative(e, p) for e in before]
         for column, e in zip(changed, changes, strict=True):
             column.append(along(e, system.z[:n], s) + scale * derivative(e, p))
@@ -276,9 +276,9 @@ def _around(
     where = {**where, symbol(time): "t"}
     if past:
         history += [derivative(e, symbol(time)) for e in before]
-        program.function("delays", [("out", i, e) for i, e in enumerate(delays)], where)
         program.function("history", [("out", i, e) for i, e in enumerate(history)], where)
     where |= {z: ("z", i) for i, z in enumerate(system.z)}
+    program.function("delays", [("out", i, e) for i, e in enumerate(delays)], where)
     n_read = len(parameters) + len(forcings)
     where |= {lag: ("q", n_read + i) for i, lag in enumerate(lags)}
     program.function("outputs", [("out", i, e) for i, e in enumerate(rows)], where)
@@ -291,7 +291,7 @@ def _around(
 
 def _delays(system: System, around: Code) -> Delays:
     states, at = tuple(d.state for d in system.delays), system.layout.lags.start
-    return Delays(states, around.address("delays"), around.address("history"), at)
+    return Delays(states, system.varying_delays, around.address("delays"), around.address("history"), at)
 
 
 def _delay_failure(
@@ -301,17 +301,23 @@ def _delay_failure(
     if system.delays and ended == status.STIFF:
         why = "the model is stiff here, and models with delays run on the explicit solver alone"
         return SimulationError(why, time=reached)
+    varying = [d for d, varies in zip(system.delays, system.varying_delays, strict=True) if varies]
+    if ended == status.LOST_DELAY:
+        names = " or ".join(dict.fromkeys(str(d.tau) for d in varying))
+        why = f"the delay {names} comes to zero here, or has no value: a delay that changes in a run must stay above it"
+        return SimulationError(why, time=reached)
     if ended not in (status.NO_DELAY, status.SHORT_DELAY):
         return None
-    taus = scalar_function(symbols(definition.parameters), [d.tau for d in system.delays])(p.tolist())
+    fixed = [d for d in system.delays if d not in varying]
+    taus = scalar_function(symbols(definition.parameters), [d.tau for d in fixed])(p.tolist())
     if ended == status.NO_DELAY:
         k = next(i for i, tau in enumerate(taus) if not 0 <= tau < np.inf)
         return SimulationError(
-            f"the delay {system.delays[k].tau} is {taus[k]:g}; a delay is a finite number, not negative"
+            f"the delay {fixed[k].tau} is {taus[k]:g}; a delay is a finite number, not negative"
         )
     k = min((i for i in range(len(taus)) if taus[i] > 0), key=lambda i: float(taus[i]))
     return SimulationError(
-        f"the delay {system.delays[k].tau} is {taus[k]:g}, which is less than one part in {MOST_SHORTEST} of the run, "
+        f"the delay {fixed[k].tau} is {taus[k]:g}, which is less than one part in {MOST_SHORTEST} of the run, "
         "and no step may be longer than a delay: make it 0, or the run shorter"
     )
 

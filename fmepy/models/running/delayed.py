@@ -2,7 +2,8 @@
 
 Conditions of time alone are stops, as without delays; the solver goes across conditions of states, present or past. So
 there are exact sensitivities where no jump moves with a parameter but by a delay: with conditions of states only if
-they bend the rates and do not break them (max, min, abs), and with jumps of time only if they stay where they are.
+they bend the rates and do not break them (max, min, abs), with jumps of time only if they stay where they are, and with
+delays that vary only if the past has no jump that they could pass.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def make_delayed_runner(
         if names and _breaks(equations):
             return None
     if names and (depends_on_parameters(system) or has_choices([h for h in definition.past if hasattr(h, "has")])):
+        return None
+    if names and any(system.varying_delays) and (events or any(h is not None for h in definition.history)):
         return None
     stepper = engine.stepper(Problem(definition, system), options)
     return DelayedRunner(stepper, system, definition, events, timeline, names)
