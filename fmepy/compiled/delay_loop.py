@@ -22,8 +22,9 @@ the stretch, from its ends, so that rounding never reads a jump from the wrong s
     S'    = f_x S + f_xtau L + f_p                 L = S(t - tau) - x'(t - tau) tau'
     S(s+) = S(s-) + (f(s-) - f(s+)) tau'           where x jumps at s - tau, and so f at s
 
-where tau' of a delay that varies is tau_p + tau_x S, and the second is the jump of a condition whose time moves with the delay (`models.running.switches`). In `inputs`,
-behind everything else that a stretch sets, stand the lagged values x(t - tau_k), and then L of them for each parameter.
+where tau' of a delay that varies is tau_p + tau_x S, and the second is the jump of a condition whose time moves with
+the delay (`models.running.switches`). In `inputs`, behind everything else that a stretch sets, stand the lagged values
+x(t - tau_k), and then L of them for each parameter.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.explicit_loop import _changes, _copy, _first_not_finite
 from fmepy.compiled.kernels import call, doubles, integers, new
 from fmepy.compiled.status import (
+    CROSSED,
     DONE,
     HEAD,
     LOST_DELAY,
@@ -62,9 +64,9 @@ BEFORE, PRESENT, VARIES, NOWHERE = -1, -2, -3, -4
 may be in the step that is being taken, or ahead. Else the first of its steps."""
 
 
-N_STEPS, IS_MOVING, VARYING, LOST = 0, 1, 2, 3
+N_STEPS, IS_MOVING, VARYING, LOST, WATCHES = 0, 1, 2, 3, 4
 """In the last row: how many steps are kept; whether a delay of zero moves with a parameter; how many delays vary; of
-these the last that read nowhere since a step was taken, counted from one."""
+these the last that read nowhere since a step was taken, counted from one; whether conditions are watched now."""
 STATE, FIRST, LAST, READ, PART, OF_DELAY = 0, 1, 2, 3, 4, 5
 """Of a delay: the state it is of; the first and last step that it may read (last -1: no end), and the one it read last;
 the part of the past that the first belongs to. (All are whole numbers, in an array of floats.)"""
@@ -93,6 +95,8 @@ class Delayed(NamedTuple):
         Room for them.
     start : float
         Of the run.
+    watch : int
+        Gives the conditions that are watched, of time, z and inputs.
     """
 
     rates: Any
@@ -105,6 +109,7 @@ class Delayed(NamedTuple):
     values: Any
     now: Any
     start: Any
+    watch: Any
 
 
 def _keep(m, t, h, y, c):
@@ -217,6 +222,13 @@ def _rates(t, y, m, out):
     call(m.rates, t, y, m.inputs, out)
     if m.delays[len(m.delays) - 1, IS_MOVING] != 0.0:
         _rates_of_present(t, y, m, out)
+
+
+def _watch(t, y, m, out):
+    call(m.watch, t, y, m.inputs, out)
+    if m.delays[len(m.delays) - 1, WATCHES] == 0.0:
+        for i in range(len(out)):
+            out[i] = 1.0
 
 
 def _rates_of_present(t, y, m, out):
@@ -364,6 +376,8 @@ class Given(NamedTuple):
         Where that stands in the inputs.
     n_blocks : int
         Of z: the states, and their derivatives to each parameter asked for.
+    watched : int
+        The stretch from which on conditions are watched.
     """
 
     of_outputs: Any
@@ -388,6 +402,7 @@ class Given(NamedTuple):
     start: Any
     end: Any
     apart: Any
+    watched: Any
 
 
 class Room(NamedTuple):
@@ -433,7 +448,29 @@ def run_delayed(
 
     Arrays come as their addresses; see `compiled.explicit_loop` and, for `delayed`, `compiled.delay_runs`.
     """
-    head, said = integers(course, HEAD), integers(delayed, 4)
+    _runs(
+        None, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told, delayed, first_run,
+        room,
+    )  # fmt: skip
+
+
+def run_delayed_watched(
+    course: int, stretches: int, changes: int, numbers: int, n_runs: int,
+    inputs: int, work: int, seen: int, values: int, out: int, told: int,
+    delayed: int, first_run: int, room: int,
+):  # fmt: skip
+    """Do so up to the first crossing of a condition; the inputs then hold the lagged values there, and `values` z."""
+    _runs(
+        _watch, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told, delayed, first_run,
+        room,
+    )  # fmt: skip
+
+
+def _runs(
+    watcher, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told, delayed, first_run,
+    room,
+):  # fmt: skip
+    head, said = integers(course, HEAD), integers(delayed, 5)
     n, n_states, n_inputs, n_parameters, n_constants = head[4], head[5], head[6], head[7], head[8]
     n_outputs, n_forced, n_rows, n_stretches = head[9], head[10], head[12], head[14]
     n_changes, n_given, together, n_delays = head[15], head[16], head[17], said[3]
@@ -448,7 +485,7 @@ def run_delayed(
     given = Given(
         head[3], n_states, n_parameters, n_constants, n_forced, head[13], head[18], bounds, of_changes,
         F[at_changes:].reshape((n_changes, n_given)), n_inputs - n_given, F, 3 + n, begins, times, constants, forced,
-        F[3 : 3 + n], n_blocks, start, end, APART * max(abs(start), abs(end)),
+        F[3 : 3 + n], n_blocks, start, end, APART * max(abs(start), abs(end)), said[4],
     )  # fmt: skip
     V = doubles(values, n + n_parameters + n_forced + together * n_blocks)
     most = (n_stretches + 1) * (1 + n_delays) + MOST_STOPS
@@ -458,20 +495,20 @@ def run_delayed(
         new(most + n_stretches + 1, 2), new(n_times + 1), new(n_parameters + n_forced + n_delays * n_blocks), new(2, n),
     )  # fmt: skip
     U, rows = doubles(inputs, n_runs, n_inputs), doubles(out, n_runs * n_rows, n + n_outputs)
-    ends, of_states = doubles(told, n_runs, 3), integers(delayed + 32, 2, n_delays)
+    ends, of_states = doubles(told, n_runs, 3), integers(delayed + 40, 2, n_delays)
     delays, of_these_delays = new(n_delays + 1, OF_DELAY + n_blocks), new(n_blocks, n_delays)
     steps, before = new(room, 2 + 5 * n), new(n + n_states)
     for r in range(first_run, n_runs):
-        m = Delayed(head[0], said[1], U[r], said[2], delays, steps, before, said[0], of_these_delays, start)
+        m = Delayed(head[0], said[1], U[r], said[2], delays, steps, before, said[0], of_these_delays, start, head[1])
         call(head[2], start, space.work[0], U[r], V)
         call(said[0], start, V[:n], U[r], of_these_delays)
         _begin(m, of_states[0], of_states[1], of_these_delays)
-        ends[r, 0], ends[r, 1], ends[r, 2] = _run(given, space, m, rows[r * n_rows : (r + 1) * n_rows])
+        ends[r, 0], ends[r, 1], ends[r, 2] = _run(watcher, given, space, m, rows[r * n_rows : (r + 1) * n_rows])
         if ends[r, 0] == NO_ROOM:
             break
 
 
-def _run(g, w, m, rows):
+def _run(watcher, g, w, m, rows):
     """Run a model once, from its initial values in w.z; return how it ended, the rows written, the time reached."""
     n, n_stretches, shortest = len(w.z), len(g.bounds), _shortest(m)
     for i in range(n):
@@ -495,7 +532,10 @@ def _run(g, w, m, rows):
         g.changes, 0, -1, g.start, w.z, m.inputs, g.behind, g.changes_of, w.changed, g.n_states
     )  # fmt: skip
     row, stop, n_parts, h = g.n_at_start, 0, 0, 0.0  # the first step is found, later ones follow
+    if watcher is not None and n_stretches == 0:
+        _look(g.start, w.z, m)
     for k in range(n_stretches):
+        m.delays[len(m.delays) - 1, WATCHES] = 1.0 if k >= g.watched else 0.0
         if change < 0:
             return NO_VALUE, row, g.numbers[g.begins + k]
         for i in range(g.n_constants):
@@ -513,9 +553,12 @@ def _run(g, w, m, rows):
             most = g.most_steps + int(min((until - t) / longest, 1e7))
             here = rows[row : row + n_wanted]
             status, came, reached, h = drive(
-                _rates, None, m, t, h, w.z, w.wanted[:n_wanted], g.n_states, g.numbers[0], g.atol, longest, most,
+                _rates, watcher, m, t, h, w.z, w.wanted[:n_wanted], g.n_states, g.numbers[0], g.atol, longest, most,
                 here, w.work, w.marks, _keep, None,
             )  # fmt: skip
+            if watcher is not None and status == CROSSED:
+                _copy(here[came - 1], w.z, n)
+                _look(reached, w.z, m)
             if status != DONE:
                 is_lost = m.delays[len(m.delays) - 1, LOST] > 0.0 and status in (NO_RATES, STEP_TOO_SMALL)
                 return LOST_DELAY if is_lost else status, row + came, reached

@@ -290,6 +290,56 @@ def test_a_delay_that_vanishes_ends_the_run_there_with_a_reason(delay):
     assert time.process_time() - began < 2
 
 
+# --- root events
+
+
+def set_back(**words):
+    """Return x' = -x(t - 1), x = 1 before 0, set to 1 wherever it has fallen to 0.5."""
+    event = dict(root="x - low", direction=-1, var="x", value=1)
+    given = {"state": {"x": 1}, "parms": dict(low=0.5), "times": np.linspace(0, 1.75, 8), "events": [event]}
+    return fme.OdeModel("d(x)/dt = -lag(x, 1)\nago = lag(x, 1)", **{**given, **words}, **TIGHT)
+
+
+def test_the_past_of_a_root_event_is_read_as_it_was():
+    """It falls by 1 a time until 1; then x' is what x was: by hand."""
+    model, u = set_back(), 1 - np.sqrt(0.75)
+    np.testing.assert_allclose(model.hits().time, [0.5, 1, 1.5 + u], atol=1e-9)
+    after = 1 - (0.25 - u) + (0.25**2 - u**2) / 2
+    np.testing.assert_allclose(model().x, [1, 0.75, 0.5, 0.75, 0.5, 1 - 0.25 + 1 / 32, 0.625, after], atol=1e-9)
+    # at 1.5 the past jumps, and the row shows what was before it, as rows of the present do
+    np.testing.assert_allclose(model().ago, [1, 1, 1, 1, 1, 0.75, 0.5, 0.75], atol=1e-9)
+
+
+def test_sensitivities_through_root_events_and_delays_are_differences_of_runs():
+    bound = set_back(times=[0, 0.75, 1.3]).bind(["low"])
+    assert not bound.exact
+    # hits at 1 - low: x(0.75) = 1 - (0.75 - (1 - low)); at 1.3 after hits at 1 - low and 2 (1 - low) = 1
+    np.testing.assert_allclose(bound.sensitivities(bound.theta0)[1][1, 0, 0], -1, atol=1e-5)
+
+
+def test_roots_beside_forcings_events_outputs_and_directions():
+    text = "d(x)/dt = v + 0*lag(x, 0.3)\nd(v)/dt = u - x"
+    words = {"state": {"x": 1, "v": 0}, "times": np.linspace(0, 12, 25), "forcings": {"u": ([0, 5, 12], [0, 1, 0])}}
+    events = [
+        dict(root="x", direction=1, var="v", value=0.9, method="multiply"),
+        dict(root="v - 0.2", var="x", value=0.05, method="add"),
+        dict(time=4.0, var="v", value=0.3, method="add"),
+    ]
+    late = fme.OdeModel(text, events=events, **words, **TIGHT)
+    plain = fme.OdeModel(text.replace(" + 0*lag(x, 0.3)", ""), events=events, **words, **TIGHT)
+    np.testing.assert_allclose(late(), plain(), atol=2e-7)
+    pd.testing.assert_frame_equal(late.hits(), plain.hits(), rtol=1e-7)
+    assert len(late.hits()) > 4
+
+
+def test_roots_that_never_end_are_a_failed_run():
+    with pytest.raises(SimulationError, match=r"never ends|more than 1000 crossings"):
+        fme.OdeModel(
+            "d(h)/dt = v\nd(v)/dt = -9.81 + 0*lag(h, 0.1)", state={"h": 1, "v": 0}, times=[0, 10],
+            events=[dict(root="h", direction=-1, var="v", value=-0.5, method="multiply")],
+        )()  # fmt: skip
+
+
 # --- a model like any other
 
 
@@ -498,8 +548,6 @@ def test_many_events_and_delays_have_a_bounded_number_of_stops():
     np.testing.assert_allclose(model(), model.replace(rtol=1e-9, atol=1e-11)(), rtol=1e-4)
 
 
-def test_algebraic_states_and_root_events_are_refused_beside_delays():
-    with pytest.raises(ModelError, match="has root events; no engine here has both"):
-        linear(events=[dict(root="x - 0.5", var="x", value=1)], times=[0, 1])
+def test_algebraic_states_are_refused_beside_delays():
     with pytest.raises(ModelError, match=r"reads the past \(lag\) and has algebraic states \('B'\)"):
         linear(LINEAR + "\n0 = B - x", state={"x": 1, "B": 1}, times=[0, 1])

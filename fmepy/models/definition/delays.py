@@ -1,8 +1,8 @@
 """Delays in a definition: ``lag(x, tau)`` checked and brought to lags of single states, and the history.
 
-A delay is a number, or an expression of parameters, or of states and time too. The past of an expression is made of that of its states: ``lag(N *
-M, tau)`` is ``lag(N, tau) * lag(M, tau)``, ``lag(lag(N, a), b)`` is ``lag(N, a + b)``, and the time in it goes back
-too.
+A delay is a number, or an expression of parameters, or of states and time too. The past of an expression is made of
+that of its states: ``lag(N * M, tau)`` is ``lag(N, tau) * lag(M, tau)``, ``lag(lag(N, a), b)`` is ``lag(N, a + b)``,
+and the time in it goes back too.
 """
 
 from __future__ import annotations

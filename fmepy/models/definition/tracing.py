@@ -128,7 +128,7 @@ def lag(x: Any, tau: Any) -> Any:
     x : state
         Of the function's arguments, or an expression of states.
     tau : float or parameter
-        The delay, not negative: a number, or an expression of parameters. Zero is the present.
+        The delay, not negative: a number, or an expression of parameters, states and time. Zero is the present.
 
     Raises
     ------

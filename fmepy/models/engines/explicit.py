@@ -156,6 +156,19 @@ class WholeRuns:
             raise _delay_failure(ended, reached, stepper._arguments[0], d, p) or _failure(ended, reached, MOST_STEPS)
         return out
 
+    def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
+        """Return the rows, the time of the crossing (None: the run came to its end), and z and all inputs there.
+
+        Of a model with delays; inputs and first: see `DelayedRuns.up_to_crossing`.
+        """
+        stepper, _, d = self._given
+        assert isinstance(self._runs, DelayedRuns), "only these are asked"
+        out, (ended, _, reached), z, there = self._runs.up_to_crossing(inputs, first)
+        if ended not in (status.DONE, status.CROSSED):
+            p = inputs[: len(d.parameters)]
+            raise _delay_failure(ended, reached, stepper._arguments[0], d, p) or _failure(ended, reached, MOST_STEPS)
+        return out, reached if ended == status.CROSSED else None, z, there
+
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
         """Return them, and their derivatives to the parameters that the system was made for, (n_time, n_var, n_par)."""
         inputs, scales = self._inputs.copy(), scales_of(p[self._places])
@@ -312,9 +325,7 @@ def _delay_failure(
     taus = scalar_function(symbols(definition.parameters), [d.tau for d in fixed])(p.tolist())
     if ended == status.NO_DELAY:
         k = next(i for i, tau in enumerate(taus) if not 0 <= tau < np.inf)
-        return SimulationError(
-            f"the delay {fixed[k].tau} is {taus[k]:g}; a delay is a finite number, not negative"
-        )
+        return SimulationError(f"the delay {fixed[k].tau} is {taus[k]:g}; a delay is a finite number, not negative")
     k = min((i for i in range(len(taus)) if taus[i] > 0), key=lambda i: float(taus[i]))
     return SimulationError(
         f"the delay {fixed[k].tau} is {taus[k]:g}, which is less than one part in {MOST_SHORTEST} of the run, "
