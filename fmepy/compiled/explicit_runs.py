@@ -146,7 +146,9 @@ class ExplicitRuns:
         n_given = given.shape[1] if len(given) else 0
         n_inputs += n_given
         changes = np.asarray(course.changes, dtype=np.int64).reshape(-1, 5)
-        together = int(np.unique(changes[:, [0, 3]], axis=0, return_counts=True)[1].max(initial=0))
+        together = 0
+        if len(changes):  # most stretches between crossings have none, and there are thousands
+            together = int(np.unique(changes[:, [0, 3]], axis=0, return_counts=True)[1].max())
         self._head = np.array([
             f.rates, f.watch, f.values, f.outputs, n, s.n_states, n_inputs, course.n_parameters, n_constants,
             f.n_outputs, forced.shape[1], f.n_watched, len(course.rows), course.n_at_start, len(course.stretches),
