@@ -91,12 +91,12 @@ class CompiledStepper:
                 self._stretches.clear()
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
             runs = self._stretches[key] = ExplicitRuns(self._functions, self._solver, course, self._n_inputs)
-        out, (ended, n, reached) = runs.one(inputs, z)
+        out, (ended, n, reached, *worst) = runs.one(inputs, z)
         if ended == status.DONE:
             return times, out
         if ended == status.CROSSED:
             return np.append(times[: int(n) - 1], reached), out[: int(n)]
-        raise _failure(ended, reached, self._solver.most_steps)
+        raise _failure(ended, reached, self._arguments[0], worst)
 
     def along(self, course: Course, definition: Definition) -> WholeRuns:
         """Return whole runs along a course, from parameters to outputs; see `engines.base`."""
@@ -150,10 +150,10 @@ class WholeRuns:
 
     def one(self, p: Vector) -> Matrix:
         """Return the states and outputs, shape (n_time, n_var), at all parameters of the model."""
-        out, (ended, _, reached) = self._runs.one(p)
+        out, (ended, _, reached, *worst) = self._runs.one(p)
         if ended != status.DONE:
-            stepper, _, d = self._given
-            raise _delay_failure(ended, reached, stepper._arguments[0], d, p) or _failure(ended, reached, MOST_STEPS)
+            (_, _, d), system = self._given, self._given[0]._arguments[0]
+            raise _delay_failure(ended, reached, system, d, p) or _failure(ended, reached, system, worst)
         return out
 
     def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
@@ -166,7 +166,8 @@ class WholeRuns:
         out, (ended, _, reached), z, there = self._runs.up_to_crossing(inputs, first)
         if ended not in (status.DONE, status.CROSSED):
             p = inputs[: len(d.parameters)]
-            raise _delay_failure(ended, reached, stepper._arguments[0], d, p) or _failure(ended, reached, MOST_STEPS)
+            system = stepper._arguments[0]
+            raise _delay_failure(ended, reached, system, d, p) or _failure(ended, reached, system)
         return out, reached if ended == status.CROSSED else None, z, there
 
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
@@ -233,12 +234,17 @@ class WholeRunsApart:
         return np.flatnonzero(told[:, 0] != status.DONE).tolist()
 
 
-def _failure(ended: float, reached: float, most_steps: int) -> SimulationError:
+def _failure(ended: float, reached: float, system: System, worst: Sequence[float] = ()) -> SimulationError:
+    """Return the error of a run that ended so, `worst` being the state it ended for, its value, and its rate."""
     if ended == status.NOT_FINITE:
         return SimulationError("a state became NaN or infinite", time=reached)
     if ended == status.NO_VALUE:
         return SimulationError("an initial or event value is not finite", time=reached)
-    why = _WHY.get(int(ended), f"more than {most_steps} steps")
+    why = _WHY.get(int(ended), f"more than {MOST_STEPS} steps")
+    if worst:
+        state, value, rate = system.z[int(worst[0])], *worst[1:]
+        changes = f"changes by {rate:.3g} a unit of time" if np.isfinite(rate) else "has a rate that is not finite"
+        why += f" ({state} = {value:.6g} {changes})"
     exploded = ended == status.EXPLODED
     return SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded)
 

@@ -64,14 +64,16 @@ def _guarded(
     start: float,
     raised: list[tuple[float, Exception]],
     most: float = np.inf,
+    nowhere: list[float] | None = None,
 ) -> Callable[[float, Vector], Any]:
     """Return F(t, z) on plain floats; `raised` gets what it raised last for want of a value, and NaN is returned.
 
     Where some rates have no finite value all are NaN, which no solver accepts for long: LSODA accepts a step of which
     only some components have no value, and steps over a pole of infinite rates.
 
-    It ends a run (SimulationError) in which time stands still, as it does where a state runs to infinity and these
-    solvers go on with steps of no length, and one of more than `most` evaluations.
+    `nowhere` gets the times at which they had none. It ends a run (SimulationError) in which time stands still, as it
+    does where a state runs to infinity and these solvers go on with steps of no length, and one of more than `most`
+    evaluations.
     """
     count, next_look, mark = 0, 0, start
 
@@ -93,6 +95,8 @@ def _guarded(
             return np.full(len(z), np.nan)
         total = out.dot(out) if isinstance(out, np.ndarray) else sum(out)
         if not math.isfinite(total) and not np.isfinite(out).all():  # a finite sum (of squares) has finite terms
+            if nowhere is not None:
+                nowhere.append(t)
             return np.full(len(z), np.nan)
         return out
 
@@ -171,7 +175,8 @@ class LsodaStepper:
         evaluations += 10 * longest
         raised: list[tuple[float, Exception]] = []
         plain = inputs.tolist()
-        rates = _guarded("LSODA", self.rates, plain, start, raised, evaluations)
+        nowhere: list[float] = []
+        rates = _guarded("LSODA", self.rates, plain, start, raised, evaluations, nowhere)
         with _telling(raised), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
             try:
@@ -208,6 +213,10 @@ class LsodaStepper:
                 raise SimulationError("LSODA gave up: no step is small enough", time=float(info["tcur"][-1]))
             if raised:
                 finite_rows(out, grid)
+            if nowhere and not np.isfinite(out[-1]).all():  # in the row behind; where, the rates have seen
+                known = grid[np.isfinite(out).all(axis=1)]
+                at = min((t for t in nowhere if t >= known[-1:].max(initial=start)), default=float(grid[-1]))
+                raise SimulationError("a rate is not finite from here on", time=float(at))
         return times, out if at_start else out[1:]
 
 
