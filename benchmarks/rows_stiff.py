@@ -71,7 +71,8 @@ def models() -> dict[str, tuple[fme.OdeModel, list[str], float]]:
     }  # fmt: skip
 
 
-def _error(Y: np.ndarray, exact: np.ndarray) -> float:
+def error_of(Y: np.ndarray, exact: np.ndarray) -> float:
+    """Return the largest difference, by the largest value of each state."""
     Y, exact = Y[:, : exact.shape[1]], exact[:, : Y.shape[1]]  # LSODA gives states alone
     return float((np.abs(Y - exact) / np.abs(exact).max(axis=0)).max())
 
@@ -82,7 +83,7 @@ def _row(name: str) -> Callable[[], Row]:
         bound, slopes = model.bind(), model.bind(names)
         theta, of_slopes = bound.theta0, slopes.theta0
         exact = model.replace(rtol=1e-11, atol=1e-4 * atol).bind().simulate(theta)
-        ours = _error(bound.simulate(theta), exact)
+        ours = error_of(bound.simulate(theta), exact)
         np.testing.assert_allclose(slopes.sensitivities(of_slopes)[0], exact, rtol=1e-4, atol=1e3 * atol)
         assert bound.retries == slopes.retries == 0
         work, goals = f"a run of {name}, rtol 1e-6", [(f"error {ours:.1e}", True)]
@@ -92,7 +93,7 @@ def _row(name: str) -> Callable[[], Row]:
             one, six = side_by_side(lambda: bound.simulate(theta), lambda: slopes.sensitivities(of_slopes))
             goals.append(at_most(six / one, 3, f"{len(names)} sensitivities in {{:.1f}} runs"))
             return Row(work, one, "LSODA in C (scijit is not installed)", goals=goals)
-        theirs = _error(peer(theta), exact)
+        theirs = error_of(peer(theta), exact)
         one, six, seconds = side_by_side(
             lambda: bound.simulate(theta), lambda: slopes.sensitivities(of_slopes), lambda: peer(theta)
         )
@@ -151,11 +152,11 @@ def stiff_network() -> Row:
     first = time.process_time() - began
     exact = model.replace(rtol=1e-10, atol=1e-13).bind().simulate(bound.theta0)
     assert bound.retries == 0
-    assert _error(by_hand(), exact) < 1e-4
+    assert error_of(by_hand(), exact) < 1e-4
     plain = hiv.plain_residuals()
     run, odeints, hand = side_by_side(lambda: bound.simulate(bound.theta0), by_hand, lambda: plain(hiv.TRUTH), rounds=9)
     goals = [
-        (f"error {_error(ours, exact):.1e}", _error(ours, exact) < 1e-5),
+        (f"error {error_of(ours, exact):.1e}", error_of(ours, exact) < 1e-5),
         (f"first run {first:.2f} s, {within(first, 1.0, hand)[0]}", within(first, 1.0, hand)[1]),
         within(run, 4.5e-3, hand),
     ]
