@@ -29,9 +29,31 @@ x(t - tau_k), and then L of them for each parameter.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
+from fmepy.compiled.delayed_rates import (
+    APART,
+    BEFORE,
+    FIRST,
+    IS_MOVING,
+    LAST,
+    LOST,
+    N_STEPS,
+    OF_DELAY,
+    PART,
+    PRESENT,
+    READ,
+    STATE,
+    VARIES,
+    VARYING,
+    WATCHES,
+    Delayed,
+    keep_step,
+    look_up,
+    moves,
+    rates,
+    watch,
+)
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.explicit_loop import _changes, _copy, _first_not_finite
 from fmepy.compiled.kernels import call, doubles, integers, new
@@ -57,197 +79,6 @@ MOST_STOPS = 2000
 """Of one run; what is further delayed then is left to the control of errors. The first level is never left out."""
 MOST_SHORTEST = 100_000
 """A run may be so many times as long as its shortest delay."""
-APART = 1e-12
-"""Relative distance below which two times are one."""
-BEFORE, PRESENT, VARIES, NOWHERE = -1, -2, -3, -4
-"""Where a delay reads: before the start; nowhere else than here, its delay being zero; where its value says, and that
-may be in the step that is being taken, or ahead. Else the first of its steps."""
-
-
-N_STEPS, IS_MOVING, VARYING, LOST, WATCHES = 0, 1, 2, 3, 4
-"""In the last row: how many steps are kept; whether a delay of zero moves with a parameter; how many delays vary; of
-these the last that read nowhere since a step was taken, counted from one; whether conditions are watched now."""
-STATE, FIRST, LAST, READ, PART, OF_DELAY = 0, 1, 2, 3, 4, 5
-"""Of a delay: the state it is of; the first and last step that it may read (last -1: no end), and the one it read last;
-the part of the past that the first belongs to. (All are whole numbers, in an array of floats.)"""
-
-
-class Delayed(NamedTuple):
-    """What the rates of one run read beside time and states.
-
-    Attributes
-    ----------
-    rates, history : int
-        Functions of (t, z, inputs, out); the history gives z, and behind it its slopes in time.
-    inputs : array
-    at : int
-        Where the lagged values begin in them.
-    delays : array, shape (n_delays + 1, OF_DELAY + n_blocks)
-        Of each: what the names above say, then its value, and its derivatives to each parameter asked for; and a last
-        row.
-    steps : array, shape (n_kept, 2 + 5 n)
-        Start of each, one over its length, and for each entry of z its value there and the coefficients.
-    before : array
-        Room for what the history gives.
-    values : int
-        Gives the delays, and their derivatives, of time, z and inputs.
-    now : array, shape (n_blocks, n_delays)
-        Room for them.
-    start : float
-        Of the run.
-    watch : int
-        Gives the conditions that are watched, of time, z and inputs.
-    """
-
-    rates: Any
-    history: Any
-    inputs: Any
-    at: Any
-    delays: Any
-    steps: Any
-    before: Any
-    values: Any
-    now: Any
-    start: Any
-    watch: Any
-
-
-def _keep(m, t, h, y, c):
-    last = len(m.delays) - 1
-    r = int(m.delays[last, N_STEPS])
-    m.delays[last, LOST] = 0.0
-    if t + h == t:  # an end that was reached but for rounding
-        return True
-    if r >= len(m.steps):
-        return False
-    step = m.steps[r]
-    step[0] = t
-    step[1] = 1.0 / h
-    for i in range(len(y)):
-        at = 2 + 5 * i
-        step[at] = y[i]
-        for j in range(4):
-            step[at + 1 + j] = c[j, i]
-    m.delays[last, N_STEPS] = r + 1
-    return True
-
-
-def _step_of(m, delay, s):
-    """Return the step in which a delay finds the time s."""
-    first, last, r = max(int(delay[FIRST]), 0), int(delay[LAST]), int(delay[READ])
-    if last < 0:
-        last = int(m.delays[len(m.delays) - 1, N_STEPS]) - 1
-    r = min(max(r, first), last)
-    while r > first and s < m.steps[r, 0]:
-        r -= 1
-    while r < last and s >= m.steps[r + 1, 0]:
-        r += 1
-    delay[READ] = r
-    return r
-
-
-def _look(t, y, m):
-    """Set the lagged values at a time, and what the sensitivities read; y is the present."""
-    n_delays = len(m.delays) - 1
-    n_blocks = m.delays.shape[1] - OF_DELAY
-    n = len(y) // n_blocks
-    if m.delays[n_delays, VARYING] > 0.0:
-        call(m.values, t, y, m.inputs, m.now)
-    for k in range(n_delays):
-        delay = m.delays[k]
-        where = int(delay[FIRST])
-        if where == VARIES:
-            for b in range(n_blocks):
-                delay[OF_DELAY + b] = m.now[b, k]
-            where = _place(m, delay, t)
-        i, at, s = int(delay[STATE]), m.at + k, t - delay[OF_DELAY]
-        if where >= 0:
-            step = m.steps[_step_of(m, delay, s)]
-            part, slope = (s - step[0]) * step[1], 0.0
-            rest = 1.0 - part
-            for b in range(n_blocks):
-                p = 2 + 5 * (b * n + i)
-                inner = step[p + 3] + rest * step[p + 4]
-                bow = step[p + 2] + part * inner
-                rise = step[p + 1] + rest * bow
-                value = step[p] + part * rise
-                if b == 0:
-                    slope = (rise + part * (rest * (inner - part * step[p + 4]) - bow)) * step[1]
-                    m.inputs[at] = value
-                else:
-                    m.inputs[at + b * n_delays] = value - slope * delay[OF_DELAY + b]
-        else:
-            _look_elsewhere(s, y, m, k, where)
-
-
-def _place(m, delay, t):
-    """Return where a delay that varies reads: in a step that is kept, before them all, here, or nowhere."""
-    n_kept, s, tau = int(m.delays[len(m.delays) - 1, N_STEPS]), t - delay[OF_DELAY], delay[OF_DELAY]
-    if not tau >= 0.0:
-        return NOWHERE
-    if tau == 0.0:
-        for b in range(OF_DELAY + 1, len(delay)):
-            if delay[b] != 0.0:  # its derivatives hang on slopes that are not known yet
-                return NOWHERE
-        return PRESENT
-    if s < m.start:
-        return BEFORE
-    if n_kept == 0:
-        return BEFORE if s == m.start else NOWHERE
-    end = m.steps[n_kept - 1, 0] + 1.0 / m.steps[n_kept - 1, 1]
-    return 0 if s <= end + APART * abs(end) else NOWHERE
-
-
-def _look_elsewhere(s, y, m, k, where):
-    """Do so for a delay that reads the present, what was before the start, or nowhere."""
-    n_delays = len(m.delays) - 1
-    n_blocks = m.delays.shape[1] - OF_DELAY
-    n, delay, at = len(y) // n_blocks, m.delays[k], m.at + k
-    i = int(delay[STATE])
-    if where == NOWHERE:
-        m.delays[n_delays, LOST] = k + 1
-        m.inputs[at] = math.nan
-    elif where == PRESENT:
-        for b in range(n_blocks):
-            m.inputs[at + b * n_delays] = y[b * n + i]
-    else:
-        call(m.history, s, y, m.inputs, m.before)
-        m.inputs[at] = m.before[i]
-        for b in range(1, n_blocks):
-            m.inputs[at + b * n_delays] = m.before[b * n + i] - m.before[n_blocks * n + i] * delay[OF_DELAY + b]
-
-
-def _rates(t, y, m, out):
-    _look(t, y, m)
-    call(m.rates, t, y, m.inputs, out)
-    if m.delays[len(m.delays) - 1, IS_MOVING] != 0.0:
-        _rates_of_present(t, y, m, out)
-
-
-def _watch(t, y, m, out):
-    call(m.watch, t, y, m.inputs, out)
-    if m.delays[len(m.delays) - 1, WATCHES] == 0.0:
-        for i in range(len(out)):
-            out[i] = 1.0
-
-
-def _rates_of_present(t, y, m, out):
-    """Correct the rates of sensitivities for delays of zero that move: now that the present slopes are known."""
-    n_delays = len(m.delays) - 1
-    for k in range(n_delays):
-        delay = m.delays[k]
-        if int(delay[FIRST]) == PRESENT:
-            for b in range(1, m.delays.shape[1] - OF_DELAY):
-                m.inputs[m.at + b * n_delays + k] -= out[int(delay[STATE])] * delay[OF_DELAY + b]
-    call(m.rates, t, y, m.inputs, out)
-
-
-def _moves(m, k):
-    """Tell whether a delay depends on a parameter that sensitivities are asked for."""
-    for b in range(OF_DELAY + 1, m.delays.shape[1]):  # noqa: SIM110    # a kernel has no any()
-        if m.delays[k, b] != 0.0:
-            return True
-    return False
 
 
 def _begin(m, states, varies, values):
@@ -263,7 +94,7 @@ def _begin(m, states, varies, values):
             m.delays[k, FIRST], m.delays[k, LAST], m.delays[k, READ] = VARIES, -1.0, 0.0
         for b in range(len(values)):
             m.delays[k, OF_DELAY + b] = values[b, k]
-        if values[0, k] == 0.0 and varies[k] == 0 and _moves(m, k):
+        if values[0, k] == 0.0 and varies[k] == 0 and moves(m, k):
             m.delays[n_delays, IS_MOVING] = 1.0
 
 
@@ -352,12 +183,12 @@ def _shortest(m):
 
 def _pass(g, w, m, k, a, b, n_parts):
     """Aim delay k at what follows a stop; where it passes a jump of the past, give the sensitivities theirs."""
-    moves = n_parts > 0 and int(m.delays[k, FIRST]) != VARIES and _moves(m, k)
-    if moves:
-        _rates(a, w.z, m, w.kept[0])
+    is_moving = n_parts > 0 and int(m.delays[k, FIRST]) != VARIES and moves(m, k)
+    if is_moving:
+        rates(a, w.z, m, w.kept[0])
     is_edge = _aim(m, k, a, b, g.start, g.apart, w.parts, n_parts)
-    if moves and is_edge:
-        _rates(a, w.z, m, w.kept[1])
+    if is_moving and is_edge:
+        rates(a, w.z, m, w.kept[1])
         for block in range(1, g.n_blocks):
             for i in range(g.n_states):
                 w.z[block * g.n_states + i] += (w.kept[0, i] - w.kept[1, i]) * m.delays[k, OF_DELAY + block]
@@ -461,7 +292,7 @@ def run_delayed_watched(
 ):  # fmt: skip
     """Do so up to the first crossing of a condition; the inputs then hold the lagged values there, and `values` z."""
     _runs(
-        _watch, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told, delayed, first_run,
+        watch, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told, delayed, first_run,
         room,
     )  # fmt: skip
 
@@ -533,7 +364,7 @@ def _run(watcher, g, w, m, rows):
     )  # fmt: skip
     row, stop, n_parts, h = g.n_at_start, 0, 0, 0.0  # the first step is found, later ones follow
     if watcher is not None and n_stretches == 0:
-        _look(g.start, w.z, m)
+        look_up(g.start, w.z, m)
     for k in range(n_stretches):
         m.delays[len(m.delays) - 1, WATCHES] = 1.0 if k >= g.watched else 0.0
         if change < 0:
@@ -553,12 +384,12 @@ def _run(watcher, g, w, m, rows):
             most = g.most_steps + int(min((until - t) / longest, 1e7))
             here = rows[row : row + n_wanted]
             status, came, reached, h = drive(
-                _rates, watcher, m, t, h, w.z, w.wanted[:n_wanted], g.n_states, g.numbers[0], g.atol, longest, most,
-                here, w.work, w.marks, _keep, None,
+                rates, watcher, m, t, h, w.z, w.wanted[:n_wanted], g.n_states, g.numbers[0], g.atol, longest, most,
+                here, w.work, w.marks, keep_step, None,
             )  # fmt: skip
             if watcher is not None and status == CROSSED:
                 _copy(here[came - 1], w.z, n)
-                _look(reached, w.z, m)
+                look_up(reached, w.z, m)
             if status != DONE:
                 is_lost = m.delays[len(m.delays) - 1, LOST] > 0.0 and status in (NO_RATES, STEP_TOO_SMALL)
                 return LOST_DELAY if is_lost else status, row + came, reached
@@ -603,7 +434,7 @@ def _show(g, w, m, i, row):
     n = len(w.z)
     if g.of_outputs != 0:
         t = g.numbers[g.rows + i]
-        _rates(t, row[:n], m, w.kept[0])
+        rates(t, row[:n], m, w.kept[0])
         _copy(m.inputs, w.read, g.n_parameters)
         for j in range(g.n_forced):
             w.read[g.n_parameters + j] = g.numbers[g.forced + i * g.n_forced + j]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from fmepy.compiled import rosenbrock, unrolled_lu
+from fmepy.compiled import rodas5p, rosenbrock, unrolled_lu
 from fmepy.compiled.c_loops import address, c_loop, checked_loop
 from fmepy.models.engines.stiff import stiff_plan
 from fmepy.models.ode import OdeModel
@@ -135,7 +135,7 @@ def test_where_a_pivot_vanishes_the_whole_is_factored_with_exchange_of_rows(name
     if by_tables:
         monkeypatch.setattr(unrolled_lu, "MOST_OPERATIONS", 0)
     stiff_plan.cache_clear()
-    a = 1 / (h * rosenbrock.GAMMA) + START[2]  # the first pivot is zero, but for rounding
+    a = 1 / (h * rodas5p.GAMMA) + START[2]  # the first pivot is zero, but for rounding
     y, error, (_, c) = Steps(turning, names, a=a).along(h, 1)
     assert np.isfinite(error).all()
     sides = [Steps(turning, names, a=a * (1 + d)).along(h, 1) for d in (-1e-3, 1e-3)]
@@ -151,6 +151,6 @@ def test_a_step_that_cannot_be_taken_has_no_error_to_speak_of(what):
     def broken(t, x, y, z, *, a=3.0):
         return (np.sqrt(0.55 - t) * a - x, y * 0, z * 0) if what == "rate" else (a * x, -a * y, z * 0)
 
-    steps = Steps(broken, a=3.0 if what == "rate" else 1 / (0.1 * rosenbrock.GAMMA))
+    steps = Steps(broken, a=3.0 if what == "rate" else 1 / (0.1 * rodas5p.GAMMA))
     assert np.isnan(steps.along(0.1 if what == "pivot" else 0.2, 3 if what == "rate" else 1)[1][0])
     assert np.isfinite(steps.along(0.05, 1)[1]).all()
