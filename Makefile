@@ -38,7 +38,7 @@ test-oldest: .venv-oldest/.installed
 	$(PYTHON) -c 'import sys; assert sys.version_info[:2] == (3, 11), "the lowest Python is 3.11: PYTHON=python3.11"'
 	$(PYTHON) -m venv .venv-oldest
 	$(PYTHON) tests/oldest.py pyproject.toml > .venv-oldest/constraints.txt
-	.venv-oldest/bin/python -m pip install --quiet --editable '.[arviz,dask,tests]' --constraint .venv-oldest/constraints.txt
+	.venv-oldest/bin/python -m pip install --quiet --editable '.[arviz,dask,display,tests]' --constraint .venv-oldest/constraints.txt
 	@touch $@
 
 lint: $(STAMP)

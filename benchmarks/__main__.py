@@ -25,9 +25,11 @@ from benchmarks import (
     rows_prediction,
     rows_sensitivity,
     rows_shooting,
+    rows_solvers,
     rows_starts,
     rows_steady,
     rows_stiff,
+    work_precision,
 )
 from benchmarks.row import Row
 
@@ -46,6 +48,7 @@ ROOMS = (
     rows_delays,
     rows_events,
     rows_stiff,
+    rows_solvers,
     rows_first_use,
 )
 ABOUT = """Made by `make bench`. Every row asserts its answer before it is timed; times are the least of several
@@ -55,17 +58,24 @@ plain Python function that scipy's odeint solves; "odeint by hand" is a function
 "Met" is judged by ratios alone: a goal in seconds counts for a machine on which the HIV cost by odeint by hand takes
 0.9 ms, and is stretched by what it takes in the same run. R's figures (FME 1.3.6.4 on R 4.2.2, another machine, models
 as R functions) are for orientation."""
+PICTURES = {
+    "growth": (growth.draw, "growth.svg", "How cost grows", "milliseconds by states, samples and parameters"),
+    "work_precision": (work_precision.draw, "work_precision.png", "Work and precision", "milliseconds by error"),
+}
+"""What draws them, into which file, under which heading, and what is seen."""
 VERSIONS = [
     "fmepy",
     "numpy",
     "scipy",
     "pandas",
-    "sympy",
     "lmfit",
     "pints",
     "filterpy",
     "numba",
     "scijit",
+    "scikit-sundae",
+    "casadi",
+    "diffrax",
     "pysd",
     "emcee",
 ]
@@ -130,24 +140,27 @@ def main() -> None:
     """Run what was asked for."""
     every: dict[str, Callable[[], Row]] = {row.__name__: row for room in ROOMS for row in room.ROWS}
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("row", nargs="*", help=f"only these: {', '.join([*every, 'growth'])}")
+    known = [*every, *PICTURES]
+    parser.add_argument("row", nargs="*", help=f"only these: {', '.join(known)}")
     parser.add_argument(
-        "--write", metavar="FILE", type=Path, help="also write the table to FILE, the picture beside it"
+        "--write", metavar="FILE", type=Path, help="also write the table to FILE, the pictures beside it"
     )
     arguments = parser.parse_args()
-    names = arguments.row or [*every, "growth"]
-    if unknown := [name for name in names if name not in every and name != "growth"]:
-        parser.error(f"there is no row {unknown[0]!r}; there are {', '.join([*every, 'growth'])}")
+    names = arguments.row or known
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"there is no row {unknown[0]!r}; there are {', '.join(known)}")
     done = []
     for name in names:
         if name in every:
             print(f"{name} ...", file=sys.stderr, flush=True)
             done.append(every[name]())
     text = f"# Benchmarks\n\n{ABOUT}\n\n{machine()}\n\n{table(done)}\n"
-    if "growth" in names:
-        picture = (arguments.write or Path("benchmarks/results.md")).with_name("growth.svg")
-        growth.draw(picture)
-        text += f"\n## How cost grows\n\n![milliseconds by states, samples and parameters]({picture.name})\n"
+    for name in names:
+        if name in PICTURES:
+            draw, file, title, seen = PICTURES[name]
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            draw((arguments.write or Path("benchmarks/results.md")).with_name(file))
+            text += f"\n## {title}\n\n![{seen}]({file})\n"
     print(text)
     if arguments.write:
         arguments.write.write_text(text, encoding="utf-8")

@@ -6,6 +6,7 @@ write where they are told to: a function that returns an array would have one ma
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import hiv
+from fmepy.compiled.python_code import straight_line
+from fmepy.language.equations import symbol
 
 
 @cache
@@ -62,19 +65,14 @@ def residuals() -> Callable[[np.ndarray], np.ndarray]:
 def of_model(model: Any, atol: float, rtol: float) -> Callable[[np.ndarray], np.ndarray]:
     """Return ``solve(theta) -> Y`` at the model's own times, its rates written out and compiled; its start is fixed."""
     import numba
-    import sympy
     from scijit.integrate import _odepack  # type: ignore[import-not-found, unused-ignore]
 
     equations, doubles = model.equations, numba.types.CPointer(numba.types.double)
-    places = {sympy.Symbol(s, real=True): sympy.Symbol(f"y[{i}]") for i, s in enumerate(equations.states)}
-    places |= {sympy.Symbol(s, real=True): sympy.Symbol(f"p[{i}]") for i, s in enumerate(equations.parameters)}
-    found = {s.name: s for e in equations.rates for s in e.free_symbols}
-    of = {found[s.name]: at for s, at in places.items() if s.name in found}
-    shared, rates = sympy.cse([sympy.sympify(e).xreplace(of) for e in equations.rates])
-    lines = [f"    {s} = {sympy.pycode(e)}" for s, e in shared]
-    lines += [f"    dy[{i}] = {sympy.pycode(e)}" for i, e in enumerate(rates)]
-    known: dict[str, Any] = {"math": __import__("math")}
-    exec("\n".join(["def rates(t, y, dy, p):", *lines]), known)
+    names = {symbol(s): f"y[{i}]" for i, s in enumerate(equations.states)}
+    names |= {symbol(s): f"p[{i}]" for i, s in enumerate(equations.parameters)} | {symbol(equations.time): "t"}
+    lines = straight_line([(f"dy[{i}]", e) for i, e in enumerate(equations.rates)], names)
+    known: dict[str, Any] = {k: v for k, v in vars(math).items() if not k.startswith("_")}
+    exec("\n".join(["def rates(t, y, dy, p):", *(f"    {line}" for line in lines)]), known)
     compiled = numba.cfunc(numba.types.void(numba.types.double, doubles, doubles, doubles))(known["rates"])
     run, address, none = _odepack._run_odeint, compiled.address, np.empty(0)
     start, times = np.array([float(v) for v in model.definition.initial]), np.asarray(model.times, dtype=float)

@@ -28,7 +28,7 @@ print(time.perf_counter() - t)
 """
 HEAD = """
 import logging, time
-import numpy as np, numba, sympy
+import numpy as np, numba
 import fmepy as fme
 from benchmarks import boehm, hiv, market, rows_filter
 told = []

@@ -1,14 +1,16 @@
-"""Stiff models: one run and its sensitivities beside LSODA in C, whose rates are machine code too."""
+"""Stiff models: one run and its sensitivities beside LSODA in C, whose rates are machine code too; a large network."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import numpy as np
+from scipy.integrate import odeint
 
 import fmepy as fme
-from benchmarks import boehm, lsoda
-from benchmarks.row import Row, at_most
+from benchmarks import boehm, hiv, lsoda
+from benchmarks.row import Row, at_most, within
 from benchmarks.timing import side_by_side
 
 RTOL = 1e-6
@@ -69,7 +71,8 @@ def models() -> dict[str, tuple[fme.OdeModel, list[str], float]]:
     }  # fmt: skip
 
 
-def _error(Y: np.ndarray, exact: np.ndarray) -> float:
+def error_of(Y: np.ndarray, exact: np.ndarray) -> float:
+    """Return the largest difference, by the largest value of each state."""
     Y, exact = Y[:, : exact.shape[1]], exact[:, : Y.shape[1]]  # LSODA gives states alone
     return float((np.abs(Y - exact) / np.abs(exact).max(axis=0)).max())
 
@@ -80,7 +83,7 @@ def _row(name: str) -> Callable[[], Row]:
         bound, slopes = model.bind(), model.bind(names)
         theta, of_slopes = bound.theta0, slopes.theta0
         exact = model.replace(rtol=1e-11, atol=1e-4 * atol).bind().simulate(theta)
-        ours = _error(bound.simulate(theta), exact)
+        ours = error_of(bound.simulate(theta), exact)
         np.testing.assert_allclose(slopes.sensitivities(of_slopes)[0], exact, rtol=1e-4, atol=1e3 * atol)
         assert bound.retries == slopes.retries == 0
         work, goals = f"a run of {name}, rtol 1e-6", [(f"error {ours:.1e}", True)]
@@ -90,7 +93,7 @@ def _row(name: str) -> Callable[[], Row]:
             one, six = side_by_side(lambda: bound.simulate(theta), lambda: slopes.sensitivities(of_slopes))
             goals.append(at_most(six / one, 3, f"{len(names)} sensitivities in {{:.1f}} runs"))
             return Row(work, one, "LSODA in C (scijit is not installed)", goals=goals)
-        theirs = _error(peer(theta), exact)
+        theirs = error_of(peer(theta), exact)
         one, six, seconds = side_by_side(
             lambda: bound.simulate(theta), lambda: slopes.sensitivities(of_slopes), lambda: peer(theta)
         )
@@ -105,4 +108,59 @@ def _row(name: str) -> Callable[[], Row]:
     return stiff_run
 
 
-ROWS = [_row(name) for name in ("Robertson (3 states)", "HIRES (8)", "Pollution (20)", "Boehm (8)")]
+def network(n: int = 120, n_pairs: int = 45) -> tuple[fme.OdeModel, Callable[[], np.ndarray]]:
+    """Return a chain of n species that turn into each other, and n_pairs of them anywhere into two others; and odeint.
+
+    Rates are of mass action, their constants between 0.01 and 1000. The Jacobian has some 600 entries, its factors
+    1,800.
+    """
+    rng = np.random.default_rng(1)
+    reactions = [([i], [j]) for i in range(n - 1) for i, j in ((i, i + 1), (i + 1, i))]
+    for _ in range(n_pairs):
+        i, j, k, m = rng.choice(n, 4, replace=False).tolist()
+        reactions.append(([i, j], [k, m]))
+    parms = {f"k{r}": float(k) for r, k in enumerate(10 ** rng.uniform(-2, 3, len(reactions)))}
+    start, terms = rng.uniform(0, 1, n), [[] for _ in range(n)]
+    for r, (taken, made) in enumerate(reactions):
+        for sign, species in (("-", taken), ("+", made)):
+            for i in species:
+                terms[i].append(f"{sign} r{r}")
+    lines = [f"r{r} = k{r} * {' * '.join(f's{i}' for i in taken)}" for r, (taken, _) in enumerate(reactions)]
+    lines += [f"d(s{i})/dt = {' '.join(of)}" for i, of in enumerate(terms)]
+    times = np.r_[0, np.logspace(-4, 2, 30)]
+    state = {f"s{i}": float(x) for i, x in enumerate(start)}
+    model = fme.OdeModel("\n".join(lines), state=state, parms=parms, times=times, rtol=RTOL, atol=1e-9)
+    first, last = (np.array([taken[i] for taken, _ in reactions]) for i in (0, -1))
+    is_pair, k, balance = first != last, np.array(list(parms.values())), np.zeros((n, len(reactions)))
+    for r, (taken, made) in enumerate(reactions):
+        balance[taken, r] -= 1
+        balance[made, r] += 1
+
+    def rates(y: np.ndarray, t: float) -> np.ndarray:
+        return balance @ (k * y[first] * np.where(is_pair, y[last], 1.0))
+
+    return model, lambda: odeint(rates, start, times, rtol=RTOL, atol=1e-9, mxstep=50_000)
+
+
+def stiff_network() -> Row:
+    """Return the row of 120 species: the first run and one of many."""
+    other, _ = network(3, 0)
+    other()  # the loops are compiled
+    model, by_hand = network()
+    bound, began = model.bind(), time.process_time()
+    ours = bound.simulate(bound.theta0)
+    first = time.process_time() - began
+    exact = model.replace(rtol=1e-10, atol=1e-13).bind().simulate(bound.theta0)
+    assert bound.retries == 0
+    assert error_of(by_hand(), exact) < 1e-4
+    plain = hiv.plain_residuals()
+    run, odeints, hand = side_by_side(lambda: bound.simulate(bound.theta0), by_hand, lambda: plain(hiv.TRUTH), rounds=9)
+    goals = [
+        (f"error {error_of(ours, exact):.1e}", error_of(ours, exact) < 1e-5),
+        (f"first run {first:.2f} s, {within(first, 1.0, hand)[0]}", within(first, 1.0, hand)[1]),
+        within(run, 4.5e-3, hand),
+    ]
+    return Row("a network of 120 species, rtol 1e-6", run, "odeint by hand, its Jacobian dense", odeints, goals)
+
+
+ROWS = [_row(name) for name in ("Robertson (3 states)", "HIRES (8)", "Pollution (20)", "Boehm (8)")] + [stiff_network]

@@ -29,7 +29,7 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [{"costs"}, {"filtering"}, {"dmi"}],
     [{"models"}],
     [{"compiled"}],
-    [{"expressions"}, {"parallel"}],
+    [{"language"}, {"parallel"}],
     [{"parameters", "numerics", "results", "checks", "errors", "types", "datasets", "datatools", "command_line"}],
 ]
 

@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.compiled.llvm_operations import Part, declarations, number
+from fmepy.compiled.llvm_code import Alone, Written
+from fmepy.compiled.llvm_operations import declarations, number
 from fmepy.compiled.machine import compiled
-from fmepy.language.arrays import STEPWISE, Arrays, Run, Step
+from fmepy.language.arrays import Arrays, Run, Step
+from fmepy.language.nodes import TABLE, ZERO, Node, Number, Symbol, choose_above, in_order, mul
 from fmepy.numerics.structure import Structure
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -31,161 +33,59 @@ MOST_WITHIN = 20
 MOST_RUNS = 32
 """Runs that are copied by a loop each; more go by a table of places."""
 _ARGUMENTS = "ptr noalias %w, ptr noalias %d, ptr noalias %k"
-_ONE, _ZERO, _TWO = number(1.0), number(0.0), number(2.0)
-_COMPARED = {"less": "olt", "less_equal": "ole", "greater": "ogt", "greater_equal": "oge"}
-_IN_C = {
-    "exp": "exp", "expm1": "expm1", "exp2": "exp2", "log": "log", "log1p": "log1p", "log2": "log2", "log10": "log10",
-    "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
-    "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-    "hypot": "hypot", "cbrt": "cbrt", "sqrt": "sqrt", "absolute": "fabs", "floor": "floor", "ceil": "ceil",
-    "trunc": "trunc", "rint": "rint", "power": "pow",
-}  # fmt: skip
-_DEAR = {*_IN_C, "expit", "remainder", "floor_divide"} - {"absolute", "sqrt"}  # kept, rather than computed twice
-_STEEP = {"sqrt", "cbrt", "power", "log", "log1p", "log2", "log10", "arcsin", "arccos", "arccosh", "arctanh", "hypot"}
-"""Functions whose derivative may be infinite where they have a value: along no direction it is zero all the same."""
+_ZERO = number(0.0)
 
 
-def _truth(part: Part, condition: str) -> str:
-    return part.select(condition, _ONE, _ZERO)
+def _is_dear(e: Node) -> bool:
+    """Tell whether an expression is kept, rather than computed twice: it calls a function of C."""
+    return any(e.word == "**" or (e.word in TABLE and e.word != "where" and not TABLE[e.word].is_choice)
+               for e in in_order([e]) if not is_whole_power(e))  # fmt: skip
 
 
-def _is_true(part: Part, value: str) -> str:
-    return part.compare("une", value, _ZERO)
+def is_whole_power(e: Node) -> bool:
+    """Tell whether an expression is a power by multiplications."""
+    return e.word == "**" and isinstance(e.args[1], Number) and e.args[1].value.is_integer()
 
 
-def _value(part: Part, step: Step, v: list[str]) -> str:
+def _is_steep(e: Node) -> bool:
+    """Tell whether a derivative may be infinite where there is a value: along no direction it is zero all the same."""
+    return any(
+        (e.word == "**" and not is_whole_power(e)) or e.word == "hypot" or (e.word in TABLE and TABLE[e.word].bounded)
+        for e in in_order([e])
+    )
+
+
+def _value(part: Written, step: Step, v: list[str]) -> str:
     """Return the name of a function's value."""
-    word, binary = step.word, part.binary
-    if word in ("add", "subtract", "multiply", "divide"):
-        return binary({"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}[word], *v)
-    if word in _COMPARED:
-        return _truth(part, part.compare(_COMPARED[word], *v))
-    if word in ("logical_and", "logical_or"):
-        a, b = (_is_true(part, x) for x in v)
-        return _truth(part, part.emit(f"{word[8:]} i1 {a}, {b}"))
-    if word == "whole_power":
-        power = part.times_itself(v[0], abs(step.number))
-        return power if step.number > 0 else binary("fdiv", _ONE, power)
-    if word in _IN_C:
-        return part.call(_IN_C[word], *v)
-    own: dict[str, Callable[..., str]] = {
-        "negative": lambda x: part.emit(f"fneg double {x}"),
-        "positive": lambda x: x,
-        "square": lambda x: binary("fmul", x, x),
-        "reciprocal": lambda x: binary("fdiv", _ONE, x),
-        "sign": part.sign,
-        "where": lambda c, a, b: part.select(_is_true(part, c), a, b),
-        "maximum": lambda a, b: part.largest([a, b]),
-        "minimum": lambda a, b: part.smallest([a, b]),
-        "remainder": part.modulo,
-        "floor_divide": lambda a, b: part.call("rint", binary("fdiv", binary("fsub", a, part.modulo(a, b)), b)),
-        "isfinite": lambda x: _truth(part, part.compare("ord", binary("fsub", x, x), _ZERO)),
-        "isnan": lambda x: _truth(part, part.compare("uno", x, x)),
-        "logical_not": lambda x: part.select(_is_true(part, x), _ZERO, _ONE),
-        "expit": lambda x: binary("fdiv", _ONE, binary("fadd", _ONE, part.call("exp", part.emit(f"fneg double {x}")))),
-    }
-    return own[word](*v)
+    return part.value_with(step.formula.value, dict(zip(step.formula.slots, v, strict=True)))
 
 
-def _slope(part: Part, step: Step, v: list[str], out: str, s: list[str | None]) -> str | None:
+def _slope(part: Written, step: Step, v: list[str], out: str, s: list[str | None]) -> str | None:
     """Return the name of a function's derivative along a direction, from those of its arguments (None: zero)."""
-    word, binary = step.word, part.binary
-    if word == "where":
-        a, b = (_ZERO if x is None else x for x in s[1:])
-        return part.select(_is_true(part, v[0]), a, b)
-    if word in ("maximum", "minimum"):
-        a, b = (_ZERO if x is None else x for x in s)
-        return part.select(part.compare("oge" if word == "maximum" else "ole", *v), a, b)
-    if word in ("add", "subtract"):
-        if s[0] is None:
-            return s[1] if word == "add" or s[1] is None else part.emit(f"fneg double {s[1]}")
-        return s[0] if s[1] is None else binary("fadd" if word == "add" else "fsub", s[0], s[1])
-    if word == "divide" and s[1] is not None:
-        above = part.emit(f"fneg double {binary('fmul', out, s[1])}")
-        return binary("fdiv", above if s[0] is None else binary("fadd", s[0], above), v[1])
+    formula = step.formula
+    directions = {x: Symbol(f"direction {i}") for i, x in enumerate(formula.slots) if s[i] is not None}
+    known = dict(zip(formula.slots, v, strict=True)) | {formula.value: out}
+    known |= {d: name for d, name in zip(directions.values(), filter(None, s), strict=True)}
+    if step.word in ("where", "maximum", "minimum"):  # of the branch that is taken
+        return part.value_with(formula.value.subs({x: directions.get(x, ZERO) for x in formula.slots[1:]})
+                               if step.word == "where" else _taken(step, directions), known)  # fmt: skip
+    steep = _is_steep(formula.value)
     total = None
-    for i, slope in enumerate(s):
-        if slope is None:
+    for x, d in directions.items():
+        if x not in formula.slopes:
             continue
-        term = _term(part, step, v, out, i, slope)
-        if word in _STEEP:
-            term = part.select(part.compare("oeq", slope, _ZERO), _ZERO, term)
-        total = term if total is None else binary("fadd", total, term)
+        term = part.value_with(mul(formula.slopes[x], d), known)
+        if steep:
+            term = part.select(part.compare("oeq", known[d], _ZERO), _ZERO, term)
+        total = term if total is None else part.binary("fadd", total, term)
     return total
 
 
-def _term(part: Part, step: Step, v: list[str], out: str, i: int, s: str) -> str:
-    """Return the name of what the i-th argument adds to a derivative; `s` is its own."""
-    x, binary, call = v[0], part.binary, part.call
-
-    def times(a: str) -> str:
-        return binary("fmul", a, s)
-
-    def over(a: str) -> str:
-        return binary("fdiv", s, a)
-
-    def negated(a: str) -> str:
-        return part.emit(f"fneg double {a}")
-
-    def square(a: str) -> str:
-        return binary("fmul", a, a)
-
-    def one(word: str, a: str) -> str:
-        return binary(word, _ONE, a)
-
-    def power() -> str:
-        n = step.number
-        if n < 0:
-            return over(binary("fdiv", x, binary("fmul", out, number(float(n)))))
-        return times(binary("fmul", number(float(n)), part.times_itself(x, n - 1))) if n > 1 else s
-
-    def general_power() -> str:
-        if i == 0:
-            return times(binary("fmul", v[1], call("pow", x, binary("fsub", v[1], _ONE))))
-        known = part.select(part.compare("ogt", x, _ZERO), call("log", x), _ZERO)
-        return times(binary("fmul", out, known))
-
-    def scaled_log(base: float) -> str:
-        return over(binary("fmul", x, number(float(np.log(base)))))
-
-    squares: Callable[[], str] = lambda: binary("fadd", square(v[0]), square(v[1]))  # noqa: E731  # beside the others
-    rules: dict[str, Callable[[], str]] = {
-        "multiply": lambda: times(v[1 - i]),
-        "divide": lambda: over(v[1]),
-        "negative": lambda: negated(s),
-        "positive": lambda: s,
-        "absolute": lambda: times(part.sign(x)),
-        "whole_power": power,
-        "power": general_power,
-        "square": lambda: times(binary("fmul", _TWO, x)),
-        "reciprocal": lambda: times(negated(square(out))),
-        "sqrt": lambda: over(binary("fmul", _TWO, out)),
-        "cbrt": lambda: over(binary("fmul", number(3.0), square(out))),
-        "exp": lambda: times(out),
-        "exp2": lambda: times(binary("fmul", out, number(float(np.log(2.0))))),
-        "expm1": lambda: times(binary("fadd", out, _ONE)),
-        "log": lambda: over(x),
-        "log1p": lambda: over(one("fadd", x)),
-        "log2": lambda: scaled_log(2.0),
-        "log10": lambda: scaled_log(10.0),
-        "sin": lambda: times(call("cos", x)),
-        "cos": lambda: negated(times(call("sin", x))),
-        "tan": lambda: times(one("fadd", square(out))),
-        "arcsin": lambda: over(call("sqrt", one("fsub", square(x)))),
-        "arccos": lambda: negated(over(call("sqrt", one("fsub", square(x))))),
-        "arctan": lambda: over(one("fadd", square(x))),
-        "sinh": lambda: times(call("cosh", x)),
-        "cosh": lambda: times(call("sinh", x)),
-        "tanh": lambda: times(one("fsub", square(out))),
-        "arcsinh": lambda: over(call("sqrt", one("fadd", square(x)))),
-        "arccosh": lambda: over(call("sqrt", binary("fsub", square(x), _ONE))),
-        "arctanh": lambda: over(one("fsub", square(x))),
-        "arctan2": lambda: binary("fdiv", times(v[1]) if i == 0 else negated(times(x)), squares()),
-        "hypot": lambda: binary("fdiv", times(v[i]), out),
-        "remainder": lambda: s if i == 0 else negated(times(call("floor", binary("fdiv", x, v[1])))),
-        "expit": lambda: times(binary("fmul", out, one("fsub", out))),
-    }
-    return rules[step.word]()
+def _taken(step: Step, directions: dict[Symbol, Symbol]) -> Node:
+    """Return the direction of the extreme of two entries; of equal ones that of the first."""
+    a, b = step.formula.slots
+    first, second = directions.get(a, ZERO), directions.get(b, ZERO)
+    return choose_above(b, a, second, first) if step.word == "maximum" else choose_above(a, b, second, first)
 
 
 class ArrayCode:
@@ -272,7 +172,7 @@ class ArrayCode:
     def _is_within(self, i: int, readers: list[tuple[int, Run]]) -> bool:
         """Tell whether a step is computed within the loop of the only one that reads it, all of it and once."""
         step = self._steps[i]
-        if step.kind != "each" or step.word in _DEAR or len(readers) != 1:
+        if step.kind != "each" or _is_dear(step.formula.value) or len(readers) != 1:
             return False
         ((reader, run),) = readers
         by = self._steps[reader]
@@ -285,7 +185,7 @@ class ArrayCode:
 
     def _is_active(self, i: int) -> bool:
         """Whether a step has derivatives that are not zero everywhere."""
-        return bool(self._inputs[i] & {"y", "p"}) and self._steps[i].word not in STEPWISE
+        return bool(self._inputs[i] & {"y", "p"}) and self._steps[i].moves
 
     # --- calls
 
@@ -329,14 +229,14 @@ class ArrayCode:
         return "\n".join([declarations(self.declared), *functions])
 
     def _each_direction(self, name: str) -> str:
-        part = Part(self.declared)
+        part = Written(Alone(self.declared))
         with part.loop(0, "%m") as i:
             at = part.emit(f"getelementptr double, ptr %d, i64 {part.emit(f'mul i64 {i}, {self.size}')}")
             part.lines.append(f"  call void @{name}_one(ptr %w, ptr {at}, ptr %k)")
         return _defined(f"{name}_along", f"{_ARGUMENTS}, i64 %m", part)
 
     def _function(self, name: str, prepared: bool, slopes: bool) -> str:
-        part = Part(self.declared)
+        part = Written(Alone(self.declared))
         for i in self._needed:
             is_given = self._steps[i].kind in ("input", "constant")
             if i not in self._places or is_given or self._is_prepared(i) != prepared:
@@ -345,13 +245,13 @@ class ArrayCode:
                 getattr(self, f"_write_{self._steps[i].kind}")(part, i, "d" if slopes else "w")
         return _defined(name, _ARGUMENTS, part)
 
-    def _write_each(self, part: Part, i: int, array: str) -> None:
+    def _write_each(self, part: Written, i: int, array: str) -> None:
         step = self._steps[i]
         self._hoist(part, step, array)
         with _loop(part, step.size) as k:
             part.store(self._computed(part, i, k, array), array, _index(part, self._places[i], k))
 
-    def _write_join(self, part: Part, i: int, array: str) -> None:
+    def _write_join(self, part: Written, i: int, array: str) -> None:
         at, (read,) = self._places[i], self._steps[i].reads
         if i in self._tables:
             with _loop(part, self._steps[i].size) as k:
@@ -365,7 +265,7 @@ class ArrayCode:
                 part.store(self._entry(part, run, k, array), array, _index(part, at, k))
             at += run.length
 
-    def _write_fold(self, part: Part, i: int, array: str) -> None:
+    def _write_fold(self, part: Written, i: int, array: str) -> None:
         step, at = self._steps[i], self._places[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
@@ -386,7 +286,7 @@ class ArrayCode:
                     new = part.select(is_it, new, before)
                 part.store(new, array, target)
 
-    def _write_running(self, part: Part, i: int, array: str) -> None:
+    def _write_running(self, part: Written, i: int, array: str) -> None:
         step, at = self._steps[i], self._places[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
@@ -401,7 +301,7 @@ class ArrayCode:
                 new = part.binary("fadd", before, self._entry(part, run, k, array))
                 part.store(new, array, _index(part, at, k))
 
-    def _computed(self, part: Part, i: int, k: int | str, array: str) -> str:
+    def _computed(self, part: Written, i: int, k: int | str, array: str) -> str:
         """Return the name of entry k of a step that is a function of entries: its value, or its derivative."""
         step = self._steps[i]
         v = [self._entry(part, run, k, "w") for (run,) in step.reads]
@@ -411,7 +311,7 @@ class ArrayCode:
         s = [self._entry(part, run, k, "d") if self._is_active(run.step) else None for (run,) in step.reads]
         return _slope(part, step, v, out, s) or _ZERO
 
-    def _entry(self, part: Part, run: Run, k: int | str, array: str) -> str:
+    def _entry(self, part: Written, run: Run, k: int | str, array: str) -> str:
         """Return the name of entry k of a run."""
         i = run.step
         if array == "d" and not self._is_active(i):
@@ -420,12 +320,12 @@ class ArrayCode:
             return self._computed(part, i, k, array)
         return part.load(array, _index(part, self._places[i] + run.start, k, run.stride))
 
-    def _hoist(self, part: Part, step: Step, array: str) -> None:
+    def _hoist(self, part: Written, step: Step, array: str) -> None:
         """Load what is the same in all turns of a loop before it."""
         for (run,) in step.reads:
             self._hoist_run(part, run, array)
 
-    def _hoist_run(self, part: Part, run: Run, array: str) -> None:
+    def _hoist_run(self, part: Written, run: Run, array: str) -> None:
         if run.step not in self._places:
             self._hoist(part, self._steps[run.step], array)
         elif run.stride == 0:
@@ -434,7 +334,7 @@ class ArrayCode:
                 self._entry(part, run, 0, "d")
 
 
-def _index(part: Part, base: int, k: int | str, stride: int = 1) -> int | str:
+def _index(part: Written, base: int, k: int | str, stride: int = 1) -> int | str:
     """Return the name of ``base + stride * k``, or the number."""
     if isinstance(k, int):
         return base + stride * k
@@ -445,7 +345,7 @@ def _index(part: Part, base: int, k: int | str, stride: int = 1) -> int | str:
 
 
 @contextmanager
-def _loop(part: Part, count: int) -> Iterator[int | str]:
+def _loop(part: Written, count: int) -> Iterator[int | str]:
     """Write what follows as a loop, or, for one turn, as it is."""
     if count == 1:
         yield 0
@@ -454,5 +354,5 @@ def _loop(part: Part, count: int) -> Iterator[int | str]:
             yield k
 
 
-def _defined(name: str, arguments: str, part: Part) -> str:
+def _defined(name: str, arguments: str, part: Written) -> str:
     return "\n".join([f"define void @{name}({arguments}) {{", "entry:", *part.lines, "  ret void", "}"])

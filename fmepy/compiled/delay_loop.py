@@ -9,6 +9,11 @@ is extrapolated or iterated. A delay of zero reads the present value.
 jump a delay later, and so on: x at s, x' at s + tau, x'' at s + 2 tau, ... These times, `LEVELS` sums of delays from
 each such s, are stops of the solver, as many as its order needs.
 
+**A delay that varies** with time or states is computed anew wherever the rates are, and so is the step that it reads;
+it may read nothing of the step that is being taken, which is tried again, shorter, until it does not. A run in which
+such a delay comes to zero ends there, for no step is short enough. Where it passes a jump of the past is no stop; the
+control of errors finds it.
+
 **Which side.** Between two stops a delay reads one smooth part of the past. Which steps belong to it is found once for
 the stretch, from its ends, so that rounding never reads a jump from the wrong side.
 
@@ -17,18 +22,56 @@ the stretch, from its ends, so that rounding never reads a jump from the wrong s
     S'    = f_x S + f_xtau L + f_p                 L = S(t - tau) - x'(t - tau) tau'
     S(s+) = S(s-) + (f(s-) - f(s+)) tau'           where x jumps at s - tau, and so f at s
 
-the second being the jump of a condition whose time moves with the delay (`models.running.switches`). In `inputs`,
-behind everything else that a stretch sets, stand the lagged values x(t - tau_k), and then L of them for each parameter.
+where tau' of a delay that varies is tau_p + tau_x S, and the second is the jump of a condition whose time moves with
+the delay (`models.running.switches`). In `inputs`, behind everything else that a stretch sets, stand the lagged values
+x(t - tau_k), and then L of them for each parameter.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fmepy.compiled.delayed_rates import (
+    APART,
+    BEFORE,
+    FIRST,
+    IS_MOVING,
+    LAST,
+    LOST,
+    N_STEPS,
+    OF_DELAY,
+    PART,
+    PRESENT,
+    READ,
+    STATE,
+    VARIES,
+    VARYING,
+    WATCHES,
+    Delayed,
+    keep_step,
+    look_up,
+    moves,
+    rates,
+    watch,
+)
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.explicit_loop import _changes, _copy, _first_not_finite
 from fmepy.compiled.kernels import call, doubles, integers, new
-from fmepy.compiled.status import DONE, HEAD, NO_DELAY, NO_ROOM, NO_VALUE, NOT_FINITE, SEEN, SHORT_DELAY, WORK
+from fmepy.compiled.status import (
+    CROSSED,
+    DONE,
+    HEAD,
+    LOST_DELAY,
+    NO_DELAY,
+    NO_RATES,
+    NO_ROOM,
+    NO_VALUE,
+    NOT_FINITE,
+    SEEN,
+    SHORT_DELAY,
+    STEP_TOO_SMALL,
+    WORK,
+)
 
 LEVELS = 5
 """Sums of so many delays are stops: the order of the method."""
@@ -36,157 +79,23 @@ MOST_STOPS = 2000
 """Of one run; what is further delayed then is left to the control of errors. The first level is never left out."""
 MOST_SHORTEST = 100_000
 """A run may be so many times as long as its shortest delay."""
-APART = 1e-12
-"""Relative distance below which two times are one."""
-BEFORE, PRESENT = -1, -2
-"""Where a delay reads: before the start; nowhere else than here, its delay being zero. Else the first of its steps."""
 
 
-STATE, FIRST, LAST, READ, PART, OF_DELAY = 0, 1, 2, 3, 4, 5
-"""Of a delay: the state it is of; the first and last step that it may read (last -1: no end), and the one it read last;
-the part of the past that the first belongs to. (All are whole numbers, in an array of floats.)"""
-
-
-class Delayed(NamedTuple):
-    """What the rates of one run read beside time and states.
-
-    Attributes
-    ----------
-    rates, history : int
-        Functions of (t, z, inputs, out); the history gives z, and behind it its slopes in time.
-    inputs : array
-    at : int
-        Where the lagged values begin in them.
-    delays : array, shape (n_delays + 1, OF_DELAY + n_blocks)
-        Of each: what the names below say, then its value, and its derivatives to each parameter asked for. In the last
-        row: how many steps are kept; whether a delay of zero moves with a parameter.
-    steps : array, shape (n_kept, 2 + 5 n)
-        Start of each, one over its length, and for each entry of z its value there and the coefficients.
-    before : array
-        Room for what the history gives.
-    """
-
-    rates: Any
-    history: Any
-    inputs: Any
-    at: Any
-    delays: Any
-    steps: Any
-    before: Any
-
-
-def _keep(m, t, h, y, c):
-    last = len(m.delays) - 1
-    r = int(m.delays[last, 0])
-    if t + h == t:  # an end that was reached but for rounding
-        return True
-    if r >= len(m.steps):
-        return False
-    step = m.steps[r]
-    step[0] = t
-    step[1] = 1.0 / h
-    for i in range(len(y)):
-        at = 2 + 5 * i
-        step[at] = y[i]
-        for j in range(4):
-            step[at + 1 + j] = c[j, i]
-    m.delays[last, 0] = r + 1
-    return True
-
-
-def _step_of(m, delay, s):
-    """Return the step in which a delay finds the time s."""
-    first, last, r = int(delay[FIRST]), int(delay[LAST]), int(delay[READ])
-    if last < 0:
-        last = int(m.delays[len(m.delays) - 1, 0]) - 1
-    r = min(max(r, first), last)
-    while r > first and s < m.steps[r, 0]:
-        r -= 1
-    while r < last and s >= m.steps[r + 1, 0]:
-        r += 1
-    delay[READ] = r
-    return r
-
-
-def _look(t, y, m):
-    """Set the lagged values at a time, and what the sensitivities read; y is the present."""
-    n_delays = len(m.delays) - 1
-    n_blocks = m.delays.shape[1] - OF_DELAY
-    n = len(y) // n_blocks
-    for k in range(n_delays):
-        delay = m.delays[k]
-        i, at, s, where = int(delay[STATE]), m.at + k, t - delay[OF_DELAY], int(delay[FIRST])
-        if where >= 0:
-            step = m.steps[_step_of(m, delay, s)]
-            part, slope = (s - step[0]) * step[1], 0.0
-            rest = 1.0 - part
-            for b in range(n_blocks):
-                p = 2 + 5 * (b * n + i)
-                inner = step[p + 3] + rest * step[p + 4]
-                bow = step[p + 2] + part * inner
-                rise = step[p + 1] + rest * bow
-                value = step[p] + part * rise
-                if b == 0:
-                    slope = (rise + part * (rest * (inner - part * step[p + 4]) - bow)) * step[1]
-                    m.inputs[at] = value
-                else:
-                    m.inputs[at + b * n_delays] = value - slope * delay[OF_DELAY + b]
-        else:
-            _look_elsewhere(s, y, m, k)
-
-
-def _look_elsewhere(s, y, m, k):
-    """Do so for a delay that reads the present, or what was before the start."""
-    n_delays = len(m.delays) - 1
-    n_blocks = m.delays.shape[1] - OF_DELAY
-    n, delay, at = len(y) // n_blocks, m.delays[k], m.at + k
-    i = int(delay[STATE])
-    if int(delay[FIRST]) == PRESENT:
-        for b in range(n_blocks):
-            m.inputs[at + b * n_delays] = y[b * n + i]
-    else:
-        call(m.history, s, y, m.inputs, m.before)
-        m.inputs[at] = m.before[i]
-        for b in range(1, n_blocks):
-            m.inputs[at + b * n_delays] = m.before[b * n + i] - m.before[n_blocks * n + i] * delay[OF_DELAY + b]
-
-
-def _rates(t, y, m, out):
-    _look(t, y, m)
-    call(m.rates, t, y, m.inputs, out)
-    if m.delays[len(m.delays) - 1, 1] != 0.0:
-        _rates_of_present(t, y, m, out)
-
-
-def _rates_of_present(t, y, m, out):
-    """Correct the rates of sensitivities for delays of zero that move: now that the present slopes are known."""
-    n_delays = len(m.delays) - 1
-    for k in range(n_delays):
-        delay = m.delays[k]
-        if int(delay[FIRST]) == PRESENT:
-            for b in range(1, m.delays.shape[1] - OF_DELAY):
-                m.inputs[m.at + b * n_delays + k] -= out[int(delay[STATE])] * delay[OF_DELAY + b]
-    call(m.rates, t, y, m.inputs, out)
-
-
-def _moves(m, k):
-    """Tell whether a delay depends on a parameter that sensitivities are asked for."""
-    for b in range(OF_DELAY + 1, m.delays.shape[1]):  # noqa: SIM110    # a kernel has no any()
-        if m.delays[k, b] != 0.0:
-            return True
-    return False
-
-
-def _begin(m, states, values):
+def _begin(m, states, varies, values):
     """Begin a run, with delays of these values."""
-    n_delays = len(states)
-    m.delays[n_delays, 0] = m.delays[n_delays, 1] = 0.0
+    n_delays, n_varying = len(states), 0
     for k in range(n_delays):
-        m.delays[k, STATE], m.delays[k, PART] = states[k], 0.0
+        n_varying += varies[k]
+    m.delays[n_delays, N_STEPS] = m.delays[n_delays, IS_MOVING] = m.delays[n_delays, LOST] = 0.0
+    m.delays[n_delays, VARYING] = n_varying
+    for k in range(n_delays):
+        m.delays[k, STATE], m.delays[k, PART], m.delays[k, FIRST] = states[k], 0.0, BEFORE
+        if varies[k] != 0:
+            m.delays[k, FIRST], m.delays[k, LAST], m.delays[k, READ] = VARIES, -1.0, 0.0
         for b in range(len(values)):
             m.delays[k, OF_DELAY + b] = values[b, k]
-        if values[0, k] == 0.0 and _moves(m, k):
-            m.delays[n_delays, 1] = 1.0
+        if values[0, k] == 0.0 and varies[k] == 0 and moves(m, k):
+            m.delays[n_delays, IS_MOVING] = 1.0
 
 
 def _aim(m, k, a, b, start, apart, parts, n_parts):
@@ -196,6 +105,8 @@ def _aim(m, k, a, b, start, apart, parts, n_parts):
         Where the smooth parts of the past begin, and their first steps; the last one is that from a on.
     """
     delay = m.delays[k]
+    if int(delay[FIRST]) == VARIES:
+        return False
     tau = delay[OF_DELAY]
     low, high = a - tau, b - tau
     if tau == 0.0:
@@ -241,6 +152,8 @@ def _find_stops(stops, n_bases, end, m, apart, these, following):
         for i in range(n_these):
             for k in range(len(m.delays) - 1):
                 t = these[i] + m.delays[k, OF_DELAY]
+                if int(m.delays[k, FIRST]) == VARIES:
+                    continue
                 if t > these[i] and t < end - apart and count < len(stops):
                     if level > 0 and count >= MOST_STOPS:
                         break
@@ -255,10 +168,12 @@ def _find_stops(stops, n_bases, end, m, apart, these, following):
 
 
 def _shortest(m):
-    """Return the shortest delay that is not zero; -1.0 if one is negative or no finite number."""
+    """Return the shortest fixed delay that is not zero; -1.0 if one is negative or no finite number."""
     out = 1e300
     for k in range(len(m.delays) - 1):
         tau = m.delays[k, OF_DELAY]
+        if int(m.delays[k, FIRST]) == VARIES:
+            continue
         if not (tau >= 0.0 and tau < 1e300):
             return -1.0
         if tau > 0.0 and tau < out:
@@ -268,12 +183,12 @@ def _shortest(m):
 
 def _pass(g, w, m, k, a, b, n_parts):
     """Aim delay k at what follows a stop; where it passes a jump of the past, give the sensitivities theirs."""
-    moves = n_parts > 0 and _moves(m, k)
-    if moves:
-        _rates(a, w.z, m, w.kept[0])
+    is_moving = n_parts > 0 and int(m.delays[k, FIRST]) != VARIES and moves(m, k)
+    if is_moving:
+        rates(a, w.z, m, w.kept[0])
     is_edge = _aim(m, k, a, b, g.start, g.apart, w.parts, n_parts)
-    if moves and is_edge:
-        _rates(a, w.z, m, w.kept[1])
+    if is_moving and is_edge:
+        rates(a, w.z, m, w.kept[1])
         for block in range(1, g.n_blocks):
             for i in range(g.n_states):
                 w.z[block * g.n_states + i] += (w.kept[0, i] - w.kept[1, i]) * m.delays[k, OF_DELAY + block]
@@ -292,6 +207,8 @@ class Given(NamedTuple):
         Where that stands in the inputs.
     n_blocks : int
         Of z: the states, and their derivatives to each parameter asked for.
+    watched : int
+        The stretch from which on conditions are watched.
     """
 
     of_outputs: Any
@@ -316,6 +233,7 @@ class Given(NamedTuple):
     start: Any
     end: Any
     apart: Any
+    watched: Any
 
 
 class Room(NamedTuple):
@@ -361,7 +279,29 @@ def run_delayed(
 
     Arrays come as their addresses; see `compiled.explicit_loop` and, for `delayed`, `compiled.delay_runs`.
     """
-    head, said = integers(course, HEAD), integers(delayed, 4)
+    _runs(
+        None, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told, delayed, first_run,
+        room,
+    )  # fmt: skip
+
+
+def run_delayed_watched(
+    course: int, stretches: int, changes: int, numbers: int, n_runs: int,
+    inputs: int, work: int, seen: int, values: int, out: int, told: int,
+    delayed: int, first_run: int, room: int,
+):  # fmt: skip
+    """Do so up to the first crossing of a condition; the inputs then hold the lagged values there, and `values` z."""
+    _runs(
+        watch, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told, delayed, first_run,
+        room,
+    )  # fmt: skip
+
+
+def _runs(
+    watcher, course, stretches, changes, numbers, n_runs, inputs, work, seen, values, out, told, delayed, first_run,
+    room,
+):  # fmt: skip
+    head, said = integers(course, HEAD), integers(delayed, 5)
     n, n_states, n_inputs, n_parameters, n_constants = head[4], head[5], head[6], head[7], head[8]
     n_outputs, n_forced, n_rows, n_stretches = head[9], head[10], head[12], head[14]
     n_changes, n_given, together, n_delays = head[15], head[16], head[17], said[3]
@@ -376,7 +316,7 @@ def run_delayed(
     given = Given(
         head[3], n_states, n_parameters, n_constants, n_forced, head[13], head[18], bounds, of_changes,
         F[at_changes:].reshape((n_changes, n_given)), n_inputs - n_given, F, 3 + n, begins, times, constants, forced,
-        F[3 : 3 + n], n_blocks, start, end, APART * max(abs(start), abs(end)),
+        F[3 : 3 + n], n_blocks, start, end, APART * max(abs(start), abs(end)), said[4],
     )  # fmt: skip
     V = doubles(values, n + n_parameters + n_forced + together * n_blocks)
     most = (n_stretches + 1) * (1 + n_delays) + MOST_STOPS
@@ -386,20 +326,20 @@ def run_delayed(
         new(most + n_stretches + 1, 2), new(n_times + 1), new(n_parameters + n_forced + n_delays * n_blocks), new(2, n),
     )  # fmt: skip
     U, rows = doubles(inputs, n_runs, n_inputs), doubles(out, n_runs * n_rows, n + n_outputs)
-    ends, states = doubles(told, n_runs, 3), integers(delayed + 32, n_delays)
+    ends, of_states = doubles(told, n_runs, 3), integers(delayed + 40, 2, n_delays)
     delays, of_these_delays = new(n_delays + 1, OF_DELAY + n_blocks), new(n_blocks, n_delays)
     steps, before = new(room, 2 + 5 * n), new(n + n_states)
     for r in range(first_run, n_runs):
-        m = Delayed(head[0], said[1], U[r], said[2], delays, steps, before)
+        m = Delayed(head[0], said[1], U[r], said[2], delays, steps, before, said[0], of_these_delays, start, head[1])
         call(head[2], start, space.work[0], U[r], V)
-        call(said[0], start, space.work[0], U[r], of_these_delays)
-        _begin(m, states, of_these_delays)
-        ends[r, 0], ends[r, 1], ends[r, 2] = _run(given, space, m, rows[r * n_rows : (r + 1) * n_rows])
+        call(said[0], start, V[:n], U[r], of_these_delays)
+        _begin(m, of_states[0], of_states[1], of_these_delays)
+        ends[r, 0], ends[r, 1], ends[r, 2] = _run(watcher, given, space, m, rows[r * n_rows : (r + 1) * n_rows])
         if ends[r, 0] == NO_ROOM:
             break
 
 
-def _run(g, w, m, rows):
+def _run(watcher, g, w, m, rows):
     """Run a model once, from its initial values in w.z; return how it ended, the rows written, the time reached."""
     n, n_stretches, shortest = len(w.z), len(g.bounds), _shortest(m)
     for i in range(n):
@@ -423,7 +363,10 @@ def _run(g, w, m, rows):
         g.changes, 0, -1, g.start, w.z, m.inputs, g.behind, g.changes_of, w.changed, g.n_states
     )  # fmt: skip
     row, stop, n_parts, h = g.n_at_start, 0, 0, 0.0  # the first step is found, later ones follow
+    if watcher is not None and n_stretches == 0:
+        look_up(g.start, w.z, m)
     for k in range(n_stretches):
+        m.delays[len(m.delays) - 1, WATCHES] = 1.0 if k >= g.watched else 0.0
         if change < 0:
             return NO_VALUE, row, g.numbers[g.begins + k]
         for i in range(g.n_constants):
@@ -434,18 +377,22 @@ def _run(g, w, m, rows):
                 stop += 1
             until = w.stops[stop] if stop < n_stops and w.stops[stop] < ends_at - g.apart else ends_at
             until, n_wanted, n_here, at_row = _rows_until(g, w.wanted, k, at_row, until, ends_at)
-            w.parts[n_parts, 0], w.parts[n_parts, 1] = t, m.delays[len(m.delays) - 1, 0]
+            w.parts[n_parts, 0], w.parts[n_parts, 1] = t, m.delays[len(m.delays) - 1, N_STEPS]
             for d in range(len(m.delays) - 1):
                 _pass(g, w, m, d, t, until, n_parts)
             n_parts += 1
             most = g.most_steps + int(min((until - t) / longest, 1e7))
             here = rows[row : row + n_wanted]
             status, came, reached, h = drive(
-                _rates, None, m, t, h, w.z, w.wanted[:n_wanted], g.n_states, g.numbers[0], g.atol, longest, most,
-                here, w.work, w.marks, _keep, None,
+                rates, watcher, m, t, h, w.z, w.wanted[:n_wanted], g.n_states, g.numbers[0], g.atol, longest, most,
+                here, w.work, w.marks, keep_step, None,
             )  # fmt: skip
+            if watcher is not None and status == CROSSED:
+                _copy(here[came - 1], w.z, n)
+                look_up(reached, w.z, m)
             if status != DONE:
-                return status, row + came, reached
+                is_lost = m.delays[len(m.delays) - 1, LOST] > 0.0 and status in (NO_RATES, STEP_TOO_SMALL)
+                return LOST_DELAY if is_lost else status, row + came, reached
             bad = _first_not_finite(here, n)
             if bad < n_wanted:
                 return NOT_FINITE, row + bad, w.wanted[bad]
@@ -487,7 +434,7 @@ def _show(g, w, m, i, row):
     n = len(w.z)
     if g.of_outputs != 0:
         t = g.numbers[g.rows + i]
-        _rates(t, row[:n], m, w.kept[0])
+        rates(t, row[:n], m, w.kept[0])
         _copy(m.inputs, w.read, g.n_parameters)
         for j in range(g.n_forced):
             w.read[g.n_parameters + j] = g.numbers[g.forced + i * g.n_forced + j]

@@ -133,7 +133,7 @@ def size_of_error(y, y_new, n_states, rtol, atol, ratios):
         total = 0.0
         for i in range(start, start + n_states):
             total += ratios[i] * ratios[i]
-        if not total <= largest:  # also if it is NaN, which stays
+        if largest == largest and not total <= largest:  # also if it is NaN, which stays
             largest = total
     return math.sqrt(largest / n_states)
 

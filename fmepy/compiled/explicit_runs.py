@@ -11,8 +11,9 @@ import numpy as np
 
 from fmepy.compiled import explicit_loop
 from fmepy.compiled.c_loops import address, c_loop
+from fmepy.compiled.kernels import call
 from fmepy.compiled.rosenbrock import MEMORY
-from fmepy.compiled.status import HEAD, SEEN, STIFF, WORK
+from fmepy.compiled.status import EXPLODED, HEAD, NO_RATES, SEEN, STEP_TOO_SMALL, STIFF, TOO_MANY_STEPS, WORK
 from fmepy.parallel.threads import in_pieces, on_threads
 from fmepy.types import Cube, Matrix, Vector
 
@@ -146,7 +147,9 @@ class ExplicitRuns:
         n_given = given.shape[1] if len(given) else 0
         n_inputs += n_given
         changes = np.asarray(course.changes, dtype=np.int64).reshape(-1, 5)
-        together = int(np.unique(changes[:, [0, 3]], axis=0, return_counts=True)[1].max(initial=0))
+        together = 0
+        if len(changes):  # most stretches between crossings have none, and there are thousands
+            together = int(np.unique(changes[:, [0, 3]], axis=0, return_counts=True)[1].max())
         self._head = np.array([
             f.rates, f.watch, f.values, f.outputs, n, s.n_states, n_inputs, course.n_parameters, n_constants,
             f.n_outputs, forced.shape[1], f.n_watched, len(course.rows), course.n_at_start, len(course.stretches),
@@ -167,7 +170,7 @@ class ExplicitRuns:
         self._fixed = [address(a) for a in (self._head, self._stretches, self._changes, self._numbers)]
         run = explicit_loop.run_watched if f.n_watched else explicit_loop.run_smooth
         self._loop = c_loop(run, "the explicit solver")
-        self._functions, self._n_inputs = functions, n_inputs
+        self._functions, self._solver, self._n_inputs = functions, solver, n_inputs
         self._stiff: Any = None
         if functions.stiff is not None and functions.stiff.made is not None:
             self.learns_stiff()
@@ -209,6 +212,8 @@ class ExplicitRuns:
     def one(self, inputs: Vector, start: Vector | None = None) -> tuple[Matrix, list[float]]:
         """Return the rows of a run, shape (n_rows, n_z + n_outputs), and how it ended, see `many`.
 
+        Where the solver gave up, behind that: the state that it gave up for, its value, and its rate (`_worst`).
+
         inputs : the parameters, or more
         start : z at the start, where it is not computed
         """
@@ -224,10 +229,26 @@ class ExplicitRuns:
         _, work, seen, values, out = self._offsets
         self._call(own, 1, told + 24, told + work, told + seen, told + values, told + out, told)
         rows, ended = own[self._places[4] :].reshape(self._rows, self._width).copy(), own[:3].tolist()
+        if ended[0] in (TOO_MANY_STEPS, STEP_TOO_SMALL, NO_RATES, EXPLODED):
+            ended += self._worst(ended[2], own)
         self._free.append((own, told))
         if ended[0] == STIFF and self.learns_stiff():
             return self.one(inputs, start)
         return rows, ended
+
+    def _worst(self, t: float, own: Vector) -> list[float]:
+        """Return the state whose rate is not finite at t or right behind it, else the one that changes fastest."""
+        n = self._solver.n_states
+        y, slopes = own[self._places[1] :][:n], np.zeros(len(self._solver.atol))
+        scale = self._solver.atol[:n] + self._solver.rtol * np.abs(y)
+        for later in (0.0, 1e-15, 1e-12, 1e-9, 1e-6):
+            call(self._functions.rates, t + later * max(abs(t), 1e-3), own[self._places[1] :], own[3:], slopes)
+            with np.errstate(all="ignore"):  # rates of 1e308 are finite too
+                speeds = np.where(np.isfinite(slopes[:n]), np.abs(slopes[:n]) / scale, np.inf)
+            if not np.isfinite(slopes[:n]).all():
+                break
+        worst = int(np.argmax(speeds))
+        return [worst, float(y[worst]), float(slopes[worst])]
 
     def many(self, P: Matrix) -> tuple[Cube, Matrix]:
         """Return many runs that begin where their parameters say; Python's lock is left to other threads.

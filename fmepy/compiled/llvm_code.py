@@ -34,9 +34,16 @@ Place: TypeAlias = "tuple[str, int] | str"
 class Written(Part):
     """One function being written from expressions: straight code but for branches at choices."""
 
-    def __init__(self, whole: _Function) -> None:
+    def __init__(self, whole: _Function | Alone) -> None:
         super().__init__(whole.declared)
         self._whole = whole
+
+    def value_with(self, e: Node, values: Mapping[Node, str]) -> str:
+        """Return the name of an expression's value where some expressions have names already."""
+        self._known.append(dict(values))
+        out = self.value(e)
+        self._known.pop()
+        return out
 
     def value(self, e: Any) -> str:
         """Return the name of an expression's value."""
@@ -131,6 +138,21 @@ class Written(Part):
 
     def _is_at_hand(self, e: Any) -> bool:
         return not e.args or any(e in scope for scope in self._known)
+
+
+class Alone:
+    """What a part shares that belongs to no program: nothing."""
+
+    def __init__(self, declared: set[tuple[str, int]]) -> None:
+        self.declared, self.where = declared, dict[Any, Place]()
+
+    def is_shared(self, e: Any) -> bool:
+        """Tell that nothing is computed elsewhere."""
+        return False
+
+    def from_elsewhere(self, e: Any, part: Written) -> str:
+        """Return an empty string."""
+        return ""
 
 
 class _Function:

@@ -131,6 +131,10 @@ class Part:
         """Return the name of one of two values."""
         return self.emit(f"select i1 {condition}, double {yes}, double {no}")
 
+    def truth(self, condition: str) -> str:
+        """Return the name of 1 where a condition holds, else 0."""
+        return self.select(condition, number(1.0), number(0.0))
+
     def times_itself(self, x: str, n: int) -> str:
         """Return the name of x to a whole power from 1 on, by multiplications."""
         out, left = "", n

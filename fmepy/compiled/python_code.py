@@ -135,7 +135,8 @@ class _Writer:
     """
 
     def __init__(self, names: Mapping[Any, str], temporaries: str, arrays: bool) -> None:
-        self.names, self.lines, self.words, self.constants = dict(names), list[str](), set[str](), dict[str, float]()
+        self.names: dict[Any, str] = dict(names)
+        self.lines, self.words, self.constants = list[str](), set[str](), dict[str, float]()
         self._letter, self._arrays = temporaries, arrays
 
     def written(self, targets: Sequence[tuple[str, Node]]) -> list[str]:

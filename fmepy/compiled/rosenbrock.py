@@ -38,24 +38,34 @@ import math
 from typing import Any, NamedTuple
 
 from fmepy.compiled.kernels import call, doubles, integers
-from fmepy.compiled.sparse_lu import Pattern, add_row, factor, misfit, solve, solve_all
+from fmepy.compiled.rodas5p import D1, GAMMA, add_stages, combine, set_argument, time_of, weight_of
+from fmepy.compiled.sparse_lu import (
+    Pattern,
+    add_row,
+    factor,
+    factor_block,
+    misfit,
+    solve,
+    solve_all,
+    solve_block,
+    solve_block_all,
+)
 
-GAMMA = 0.21193756319429014
-C2, C3, C4, C5 = 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664
-D1, D2, D3 = GAMMA, -0.42387512638858027, -0.3384627126235924
-D4, D5 = 1.8046452872882734, 2.325825639765069
 MOST_MISFIT, MOST_OFF = 1e-9, 1e-3
-"""Of a stage: where its equations are solved less well, off by more of the tolerance, a shorter step is tried."""
+"""Of a stage: where its equations are solved less well, off by more of the tolerance, W is factored with exchange of
+rows, and where that does no better a shorter step is tried."""
+MOST_FULL = 400
+"""States up to which it is: a full matrix of so many takes some 10 ms."""
 
 LENIENCE = 0.1
 """What errors of sensitivities count: they come out as small as those of the states, which keep well below theirs."""
 
 STEP, POLYNOMIAL = 0, 1
 """What `run` is asked for."""
-T, H, UNTIL, RTOL, IS_KNOWN, FASTEST, IS_STIFF, ALWAYS, STEPS, WAIT, CALM, END = range(12)
+T, H, UNTIL, RTOL, IS_KNOWN, FASTEST, IS_STIFF, ALWAYS, STEPS, WAIT, CALM, END, IS_FULL = range(13)
 """In the room: the step wanted; whether J is that of its beginning (1; -1: no powers of J are known either); its
-largest |lambda|; what the driver remembers."""
-MEMORY = 12
+largest |lambda|; what the driver remembers; whether the factors of the last step are those of W as a full matrix."""
+MEMORY = 13
 HEAD = 40
 """Numbers at the head of a plan: the address of `run`, the size of the room, whether runs keep to this method, ..."""
 
@@ -102,6 +112,8 @@ class Space(NamedTuple):
         Rows and columns of the entries of df/dq, and of the two parts of `bend`.
     LU, b, rest, v : ndarray
         The factors, room, what the powers of J have come to.
+    full : ndarray, shape (n (n + 1),) or (0,)
+        Factors of W as a full matrix, and which rows were exchanged.
     point : ndarray, shape (2 n + 1,)
         The argument of `bend`.
     U, V : ndarray, shape (8, n), (8, n * width)
@@ -133,6 +145,7 @@ class Space(NamedTuple):
     b: Any
     rest: Any
     v: Any
+    full: Any
     point: Any
     U: Any
     V: Any
@@ -151,18 +164,16 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
     """
     head = integers(plan, HEAD)
     n, n_params, width, scales = head[10], head[11], head[12], head[13]
-    at, of, n_z = head[14:], head[27:], n * (1 + n_params)
-    A, q = integers(plan + 8 * HEAD, of[12]), doubles(inputs, scales + n_params)
-    M, R = doubles(room, MEMORY), doubles(room + 8 * MEMORY, at[12])
-    pattern = Pattern(
-        A[: of[1]], A[of[1] : of[2]], A[of[2] : of[3]], A[of[3] : of[4]], A[of[4] : of[5]], A[of[5] : of[6]]
-    )
+    at, of, n_z = head[14:], head[28:], n * (1 + n_params)
+    A, q = integers(plan + 8 * HEAD, of[11]), doubles(inputs, scales + n_params)
+    M, R = doubles(room, MEMORY), doubles(room + 8 * MEMORY, at[13])
+    pattern = Pattern(A[: of[1]], A[of[1] : of[2]], A[of[2] : of[3]], A[of[3] : of[4]], A[of[4] : of[5]])
     w = Space(
         head[3], head[4], head[5], head[6], head[7], head[8], head[9], q, q[scales:], R,
-        R[: at[1]], A[of[6] : of[7]], A[of[7] : of[8]], A[of[11] : of[12]],
-        A[of[8] : of[9]].reshape((2, (of[9] - of[8]) // 2)),
-        A[of[9] : of[10]].reshape((2, (of[10] - of[9]) // 2)), A[of[10] : of[11]].reshape((2, (of[11] - of[10]) // 2)),
-        R[at[1] : at[2]], R[at[2] : at[3]], R[at[3] : at[4]], R[at[4] : at[5]], R[at[5] : at[6]],
+        R[: at[1]], A[of[5] : of[6]], A[of[6] : of[7]], A[of[10] : of[11]],
+        A[of[7] : of[8]].reshape((2, (of[8] - of[7]) // 2)),
+        A[of[8] : of[9]].reshape((2, (of[9] - of[8]) // 2)), A[of[9] : of[10]].reshape((2, (of[10] - of[9]) // 2)),
+        R[at[1] : at[2]], R[at[2] : at[3]], R[at[3] : at[4]], R[at[4] : at[5]], R[at[12] : at[13]], R[at[5] : at[6]],
         R[at[6] : at[7]].reshape((8, n)), R[at[7] : at[8]].reshape((8, n * width)),
         R[at[8] : at[9]].reshape((n, width)), R[at[9] : at[10]].reshape((n, width)),
         R[at[10] : at[11]], R[at[11] : at[12]],
@@ -206,38 +217,29 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
     t, h, n_J, U, V, error = M[T], M[H], len(w.rows), w.U, w.V, C[0]
     g, inverse, x = 1.0 / (h * GAMMA), 1.0 / h, C[1][:n]
     J, f_t, S, X = w.J[:n_J], w.J[n_J:], w.S.reshape((n * w.S.shape[1],)), w.X.reshape((n * w.S.shape[1],))
-    if w.factor != 0:
-        call(w.factor, g, J, J, w.LU)
-    else:
-        factor(g, w.mass, J, pattern, w.LU, w.rest)
-    for s in range(8):
-        at, d = M[UNTIL] if s > 4 else t + h * _time(s), h * _weight(s)
-        _argument(s, y, U, x)
-        if s == 0:
+    for i in range(n):
+        x[i], w.b[i] = y[i], f[i] + h * D1 * f_t[i]
+    if not _first_stage(M, w, pattern, g, J, y, C[2], atol):
+        return False
+    if n_params > 0:
+        set_argument(0, S, V, X)
+        _stage_of_sensitivities(0, t, t, inverse, h * D1, M, w, pattern, x, V[0].reshape((n, w.S.shape[1])))
+    for s in range(1, 8):
+        at, d = M[UNTIL] if s > 4 else t + h * time_of(s), h * weight_of(s)
+        set_argument(s, y, U, x)
+        call(w.field, at, x, w.inputs, U[s])
+        for i in range(n):
+            w.rest[i] = U[s, i]
+        add_stages(s, inverse, U, U[s])
+        if M[ALWAYS] > 0.0:
             for i in range(n):
-                U[0, i] = f[i]
-        else:
-            call(w.field, at, x, w.inputs, U[s])
-            for i in range(n):
-                w.rest[i] = U[s, i]
-            _add_stages(s, inverse, U, U[s])
-            if M[ALWAYS] > 0.0:
-                for i in range(n):
-                    U[s, i] = U[s, i] if w.mass[i] != 0 else w.rest[i]
+                U[s, i] = U[s, i] if w.mass[i] != 0 else w.rest[i]
         for i in range(n):
             U[s, i] += d * f_t[i]
-        if s == 0:
-            for i in range(n):
-                w.b[i] = U[0, i]
-        _solve(w, pattern, U[s])
-        if s == 0:
-            for i in range(n):
-                C[2, i] = g * MOST_OFF / MOST_MISFIT * (atol[i] + M[RTOL] * abs(y[i]))
-            if misfit(g, w.mass, J, w.rows, w.cols, U[0], w.b, w.rest, C[2]) > MOST_MISFIT:
-                return False
+        _solve(M, w, pattern, U[s])
         if n_params > 0:
-            _argument(s, S, V, X)
-            _stage_of_sensitivities(s, t, at, inverse, d, w, pattern, x, V[s].reshape((n, w.S.shape[1])))
+            set_argument(s, S, V, X)
+            _stage_of_sensitivities(s, t, at, inverse, d, M, w, pattern, x, V[s].reshape((n, w.S.shape[1])))
     for i in range(n):
         y_new[i] = x[i] + U[7, i]
         error[i] = U[7, i]
@@ -253,15 +255,52 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
     return True
 
 
-def _solve(w, pattern, x):
+def _first_stage(M, w, pattern, g, J, y, size, atol):
+    """Factor W and set U_0 to the solution of W U_0 = b; return whether that went well. size is room."""
+    n = len(y)
+    for attempt in range(2):
+        M[IS_FULL] = attempt
+        if attempt > 0:
+            if len(w.full) == 0:
+                return False
+            _factor_full(w, g, J, w.full[: n * n].reshape((n, n)))
+        elif w.factor != 0:
+            call(w.factor, g, J, J, w.LU)
+        else:
+            factor(g, w.mass, J, pattern, w.LU, w.rest)
+        for i in range(n):
+            w.U[0, i] = w.b[i]
+            size[i] = g * MOST_OFF / MOST_MISFIT * (atol[i] + M[RTOL] * abs(y[i]))
+        _solve(M, w, pattern, w.U[0])
+        if misfit(g, w.mass, J, w.rows, w.cols, w.U[0], w.b, w.rest, size) <= MOST_MISFIT:
+            return True
+    return False
+
+
+def _factor_full(w, g, J, B):
+    """Factor W as a full matrix, with exchange of rows."""
+    n = len(B)
+    for i in range(n):
+        for j in range(n):
+            B[i, j] = 0.0
+        B[i, i] = g if w.mass[i] != 0 else 0.0
+    for e in range(len(J)):
+        B[w.rows[e], w.cols[e]] -= J[e]
+    factor_block(B, w.full[n * n :], w.rest)
+
+
+def _solve(M, w, pattern, x):
     """Replace x by the solution of W x = x."""
-    if w.solve != 0:
+    n = len(x)
+    if M[IS_FULL] > 0.0:
+        solve_block(w.full[: n * n].reshape((n, n)), w.full[n * n :], x)
+    elif w.solve != 0:
         call(w.solve, 0.0, w.LU, w.LU, x)
     else:
-        solve(pattern, w.LU, x)
+        solve(pattern, w.LU, x, w.rest)
 
 
-def _stage_of_sensitivities(s, t, at, inverse, d, w, pattern, x, B):
+def _stage_of_sensitivities(s, t, at, inverse, d, M, w, pattern, x, B):
     """Set B to dU_s, for every parameter; w.X is the derivative of the stage's argument x."""
     n = B.shape[0]
     for i in range(n):
@@ -269,19 +308,19 @@ def _stage_of_sensitivities(s, t, at, inverse, d, w, pattern, x, B):
         for p in range(B.shape[1]):
             B[i, p] = 0.0
     w.point[2 * n] = d
-    _add_stages(s, inverse, w.V, w.V[s])
+    add_stages(s, inverse, w.V, w.V[s])
     for i in range(n):
         for p in range(B.shape[1]):
             B[i, p] = B[i, p] if w.mass[i] != 0 else 0.0
     call(w.slopes, at, x, w.inputs, w.G)
     call(w.bend, t, w.point, w.inputs, w.D)
-    _advance(w, pattern, B)
+    _advance(M, w, pattern, B)
 
 
-def _advance(w, pattern, B):
+def _advance(M, w, pattern, B):
     """Replace B by the solution of W x = B + J X + df/dq + D S + ..., the entries of J and the others being G and D."""
-    n_J, n_by = len(w.rows), w.of_bend_y.shape[1]
-    if w.advance != 0:
+    n, n_J, n_by = len(B), len(w.rows), w.of_bend_y.shape[1]
+    if w.advance != 0 and M[IS_FULL] == 0.0:
         call(w.advance, 0.0, w.numbers, w.inputs, B)
         return
     for e in range(n_J):
@@ -292,148 +331,10 @@ def _advance(w, pattern, B):
         add_row(B, w.of_bend_y[0, e], w.D[e], w.S, w.of_bend_y[1, e])
     for e in range(w.of_bend_q.shape[1]):
         B[w.of_bend_q[0, e], w.of_bend_q[1, e]] += w.D[n_by + e] * w.scales[w.of_bend_q[1, e]]
-    solve_all(pattern, w.LU, B)
-
-
-def _time(s):
-    return C2 if s == 1 else C3 if s == 2 else C4 if s == 3 else C5 if s == 4 else 0.0
-
-
-def _weight(s):
-    return D1 if s == 0 else D2 if s == 1 else D3 if s == 2 else D4 if s == 3 else D5 if s == 4 else 0.0
-
-
-def _argument(s, y, U, out):
-    """Set out to the argument of stage s; of the last two it is that of the stage before and a little."""
-    n = len(out)
-    u0, u1, u2, u3, u4, u5, u6 = U[0], U[1], U[2], U[3], U[4], U[5], U[6]
-    if s == 0:
-        for i in range(n):
-            out[i] = y[i]
-    elif s == 1:
-        for i in range(n):
-            out[i] = y[i] + 3.0 * u0[i]
-    elif s == 2:
-        for i in range(n):
-            out[i] = y[i] + 2.849394379747939 * u0[i] + 0.45842242204463923 * u1[i]
-    elif s == 3:
-        for i in range(n):
-            out[i] = y[i] - 6.954028509809101 * u0[i] + 2.489845061869568 * u1[i] - 10.358996098473584 * u2[i]
-    elif s == 4:
-        for i in range(n):
-            out[i] = (
-                y[i]
-                + 2.8029986275628964 * u0[i]
-                + 0.5072464736228206 * u1[i]
-                - 0.3988312541770524 * u2[i]
-                - 0.04721187230404641 * u3[i]
-            )
-    elif s == 5:
-        for i in range(n):
-            out[i] = (
-                y[i]
-                - 7.502846399306121 * u0[i]
-                + 2.561846144803919 * u1[i]
-                - 11.627539656261098 * u2[i]
-                - 0.18268767659942256 * u3[i]
-                + 0.030198172008377946 * u4[i]
-            )
-    elif s == 6:
-        for i in range(n):
-            out[i] += u5[i]
-    elif s == 7:
-        for i in range(n):
-            out[i] += u6[i]
-
-
-def _add_stages(s, a, U, out):
-    """Add to out a times what the stages before s bring into its equation."""
-    n = len(out)
-    u0, u1, u2, u3, u4, u5, u6 = U[0], U[1], U[2], U[3], U[4], U[5], U[6]
-    if s == 1:
-        for i in range(n):
-            out[i] += a * (-14.155112264123755 * u0[i])
-    elif s == 2:
-        for i in range(n):
-            out[i] += a * (-17.97296035885952 * u0[i] - 2.859693295451294 * u1[i])
-    elif s == 3:
-        for i in range(n):
-            out[i] += a * (147.12150275711716 * u0[i] - 1.41221402718213 * u1[i] + 71.68940251302358 * u2[i])
-    elif s == 4:
-        for i in range(n):
-            out[i] += a * (
-                165.43517024871676 * u0[i]
-                - 0.4592823456491126 * u1[i]
-                + 42.90938336958603 * u2[i]
-                - 5.961986721573306 * u3[i]
-            )
-    elif s == 5:
-        for i in range(n):
-            out[i] += a * (
-                24.854864614690072 * u0[i]
-                - 3.0009227002832186 * u1[i]
-                + 47.4931110020768 * u2[i]
-                + 5.5814197821558125 * u3[i]
-                - 0.6610691825249471 * u4[i]
-            )
-    elif s == 6:
-        for i in range(n):
-            out[i] += a * (
-                30.91273214028599 * u0[i]
-                - 3.1208243349937974 * u1[i]
-                + 77.79954646070892 * u2[i]
-                + 34.28646028294783 * u3[i]
-                - 19.097331116725623 * u4[i]
-                - 28.087943162872662 * u5[i]
-            )
-    elif s == 7:
-        for i in range(n):
-            out[i] += a * (
-                37.80277123390563 * u0[i]
-                - 3.2571969029072276 * u1[i]
-                + 112.26918849496327 * u2[i]
-                + 66.9347231244047 * u3[i]
-                - 40.06618937091002 * u4[i]
-                - 54.66780262877968 * u5[i]
-                - 9.48861652309627 * u6[i]
-            )
-
-
-def _combine(U, begin, step, k, bow, last):
-    """Set the coefficients of a polynomial from the entries begin, begin + step, ... of the stages."""
-    for i in range(len(k)):
-        j = begin + i * step
-        k0 = (
-            25.948786856663858 * U[0, j]
-            - 2.5579724845846235 * U[1, j]
-            + 10.433815404888879 * U[2, j]
-            - 2.3679251022685204 * U[3, j]
-            + 0.524948541321073 * U[4, j]
-            + 1.1241088310450404 * U[5, j]
-            + 0.4272876194431874 * U[6, j]
-            - 0.17202221070155493 * U[7, j]
-        )
-        k1 = (
-            -9.91568850695171 * U[0, j]
-            - 0.9689944594115154 * U[1, j]
-            + 3.0438037242978453 * U[2, j]
-            - 24.495224566215796 * U[3, j]
-            + 20.176138334709044 * U[4, j]
-            + 15.98066361424651 * U[5, j]
-            - 6.789040303419874 * U[6, j]
-            - 6.710236069923372 * U[7, j]
-        )
-        k2 = (
-            11.419903575922262 * U[0, j]
-            + 2.8879645146136994 * U[1, j]
-            + 72.92137995996029 * U[2, j]
-            + 80.12511834622643 * U[3, j]
-            - 52.072871366152654 * U[4, j]
-            - 59.78993625266729 * U[5, j]
-            - 0.15582684282751913 * U[6, j]
-            + 4.883087185713722 * U[7, j]
-        )
-        k[i], bow[i], last[i] = k0, k1 + k2, -k2
+    if M[IS_FULL] > 0.0:
+        solve_block_all(w.full[: n * n].reshape((n, n)), w.full[n * n :], None, B)
+    else:
+        solve_all(pattern, w.LU, B)
 
 
 def _polynomial(w, n, n_params, y, y_new, c):
@@ -441,10 +342,10 @@ def _polynomial(w, n, n_params, y, y_new, c):
     width = w.S.shape[1]
     for i in range(len(y)):
         c[0, i] = y_new[i] - y[i]
-    _combine(w.U, 0, 1, c[1, :n], c[2, :n], c[3, :n])
+    combine(w.U, 0, 1, c[1, :n], c[2, :n], c[3, :n])
     for p in range(n_params):
         a, b = (1 + p) * n, (2 + p) * n
-        _combine(w.V, p, width, c[1, a:b], c[2, a:b], c[3, a:b])
+        combine(w.V, p, width, c[1, a:b], c[2, a:b], c[3, a:b])
 
 
 def _set_error_inside(M, w, pattern, n, n_params, y, c, error, x):
@@ -460,7 +361,7 @@ def _set_error_inside(M, w, pattern, n, n_params, y, c, error, x):
     call(w.field, middle, x, w.inputs, w.b)
     for i in range(n):
         error[i] -= w.b[i]
-    _solve(w, pattern, error[:n])
+    _solve(M, w, pattern, error[:n])
     if n_params == 0:
         return
     B = w.V[0].reshape((n, w.S.shape[1]))
@@ -470,7 +371,7 @@ def _set_error_inside(M, w, pattern, n, n_params, y, c, error, x):
     for e in range(len(w.D)):
         w.D[e] = 0.0
     call(w.slopes, middle, x, w.inputs, w.G)
-    _advance(w, pattern, B)
+    _advance(M, w, pattern, B)
     for i in range(n):
         for p in range(n_params):
             error[(1 + p) * n + i] = B[i, p]

@@ -21,6 +21,8 @@ NO_DELAY = 9
 """A delay is negative, or no finite number."""
 SHORT_DELAY = 10
 """A delay is too short for the run: no step is longer than the shortest."""
+LOST_DELAY = 12
+"""A delay that varies came to zero, or is negative or no number."""
 NO_ROOM = 11
 """The steps of the past are more than there is room for; the run is begun again with more."""
 

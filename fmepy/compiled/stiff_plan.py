@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.rosenbrock import HEAD, MEMORY
+from fmepy.compiled.rosenbrock import HEAD, MEMORY, MOST_FULL
 from fmepy.compiled.sparse_lu import Pattern
 from fmepy.types import IntVector
 
@@ -45,10 +45,11 @@ class Entries(NamedTuple):
         return 2 * ((self.n_params + 1) // 2)
 
     def places(self, n_LU: int) -> list[int]:
-        """Return where in the room behind its memory J, LU, b, rest, v, point, U, V, S, X, G, D begin, and its end."""
+        """Return where J, LU, b, rest, v, point, U, V, S, X, G, D, `full` begin behind its memory; the end."""
         n, m, n_J = self.n, self.n * self.width, len(self.rows)
         n_G, n_D = n_J + len(self.of_f), len(self.of_bend_y) + len(self.of_bend_q)
         sizes = [n_J + n, n_LU, n, n, n, 2 * n + 1, 8 * n, 8 * m, m, m, n_G, n_D]
+        sizes.append(n * (n + 1) if n <= MOST_FULL else 0)
         return list(accumulate(sizes, initial=0))
 
 
@@ -62,7 +63,7 @@ def plan_of(entries: Entries, pattern: Pattern, functions: Sequence[int], loop: 
     loop : int
         The address of `run`.
     """
-    m, places = entries, entries.places(len(pattern.col))
+    m, places = entries, entries.places(pattern.n_entries)
     further = [np.array(e, dtype=np.int64).reshape(-1, 2).T.ravel() for e in (m.of_f, m.of_bend_y, m.of_bend_q)]
     mass = np.ones(m.n, dtype=np.int64)
     mass[list(m.algebraic)] = 0

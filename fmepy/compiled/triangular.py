@@ -9,17 +9,17 @@ ROUNDING = 1e-15
 """A pivot smaller than this part of its row is what rounding left of zero."""
 
 
-def inner(W, i, k, begin, end):
-    """Return the scalar product of two rows between two columns: four sums at once, as one waits for itself."""
+def inner(u, v, begin, end):
+    """Return the scalar product of parts of two rows: four sums at once, as one waits for itself."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = begin + 4 * ((end - begin) // 4)
     for j in range(begin, whole, 4):
-        a += W[i, j] * W[k, j]
-        b += W[i, j + 1] * W[k, j + 1]
-        c += W[i, j + 2] * W[k, j + 2]
-        d += W[i, j + 3] * W[k, j + 3]
+        a += u[j] * v[j]
+        b += u[j + 1] * v[j + 1]
+        c += u[j + 2] * v[j + 2]
+        d += u[j + 3] * v[j + 3]
     for j in range(whole, end):
-        a += W[i, j] * W[k, j]
+        a += u[j] * v[j]
     return (a + b) + (c + d)
 
 
@@ -32,7 +32,7 @@ def lower_factor(W, rows, columns):
     for i in range(rows):
         if pivot >= columns:
             break
-        before, beyond = inner(W, i, i, 0, pivot), inner(W, i, i, pivot, columns)
+        before, beyond = inner(W[i], W[i], 0, pivot), inner(W[i], W[i], pivot, columns)
         size = np.sqrt(beyond)
         if size <= ROUNDING * np.sqrt(beyond + before):
             for j in range(pivot, columns):
@@ -43,7 +43,7 @@ def lower_factor(W, rows, columns):
         W[i, pivot] -= size  # the row now holds v = row - size e, with v'v = -2 size v_pivot
         scale = -1.0 / (size * W[i, pivot])
         for k in range(i + 1, rows):
-            dot = scale * inner(W, k, i, pivot, columns)
+            dot = scale * inner(W[k], W[i], pivot, columns)
             for j in range(pivot, columns):
                 W[k, j] -= dot * W[i, j]
         if size < 0.0:  # a positive pivot

@@ -19,22 +19,27 @@ MOST_OPERATIONS = 1500
 """Of a function that is written out, about: LLVM takes 0.1 ms for each."""
 
 
-def write(program: Program, pattern: Pattern, entries: Entries) -> None:
-    """Add those of the functions to a program that are short enough, `advance` if there are sensitivities."""
+def write(program: Program, pattern: Pattern, entries: Entries) -> bool:
+    """Add those of the functions to a program that are short enough, `advance` if there are sensitivities.
+
+    Returns whether there are any; the pattern is one without a block.
+    """
     upper = pattern.low[1:] - pattern.diag
+    col = pattern.order[pattern.col]
     rows = [
-        (i, pattern.col[a:b].tolist(), pattern.col[b + 1 : c].tolist(), a)
+        (i, col[a:b].tolist(), col[b + 1 : c].tolist(), a)
         for i, a, b, c in zip(pattern.order.tolist(), pattern.low, pattern.diag, pattern.low[1:], strict=False)
     ]
-    multiplications = sum(int(upper[pattern.rank[below]].sum()) for _, below, _, _ in rows)
+    multiplications = sum(int(upper[pattern.col[a:b]].sum()) for a, b in zip(pattern.low, pattern.diag, strict=False))
     if 2 * multiplications + 3 * len(pattern.col) > MOST_OPERATIONS:
-        return
+        return False
     program.add("factor", lambda part: _factor(part, rows, entries))
     program.add("solve", lambda part: _solve(part, rows))
     each = 2 * (len(entries.rows) + len(entries.of_bend_y) + len(pattern.col))
     if entries.n_params and each * ((entries.width + 3) // 4) <= 2 * MOST_OPERATIONS:
-        places = entries.places(len(pattern.col))
+        places = entries.places(pattern.n_entries)
         program.add("advance", lambda part: _advance(part, rows, entries, places))
+    return True
 
 
 _Rows = list[tuple[int, list[int], list[int], int]]  # row of W, columns of L and U, where it begins
@@ -75,7 +80,7 @@ def _solve(part: Part, entries: _Rows) -> None:
 
 
 def _advance(part: Part, rows: _Rows, m: Entries, places: list[int]) -> None:
-    _, LU, _, _, _, _, _, _, S, X, G, D, _ = places
+    _, LU, _, _, _, _, _, _, S, X, G, D, *_ = places
     products = [(G + e, i, X + j * m.width) for e, (i, j) in enumerate(zip(m.rows, m.cols, strict=True))]
     products += [(D + e, i, S + j * m.width) for e, (i, j) in enumerate(m.of_bend_y)]
     sources = [(at, i, p) for at, (i, p) in enumerate(m.of_f, G + len(m.rows))]

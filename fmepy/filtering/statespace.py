@@ -21,7 +21,7 @@ from fmepy.compiled.llvm_code import NotWritableError, Place, Program
 from fmepy.compiled.machine import compiled
 from fmepy.errors import ModelError
 from fmepy.filtering.functions import CompiledFunction
-from fmepy.language.derivatives import derivative
+from fmepy.language.derivatives import derivative, entries_of
 from fmepy.language.equations import Equations, symbol
 from fmepy.language.nodes import ZERO, fresh
 
@@ -92,13 +92,7 @@ class StateSpace:
 
 def _slopes(expressions: Sequence[Any], names: Sequence[str]) -> list[tuple[int, int, Any]]:
 
-    out = []
-    for i, e in enumerate(expressions):
-        for j, name in enumerate(names):
-            s = symbol(name)
-            if s in e.free_symbols and (slope := derivative(e, s)) != 0:
-                out.append((i, j, slope))
-    return out
+    return entries_of(expressions, [symbol(name) for name in names])
 
 
 @lru_cache(maxsize=64)

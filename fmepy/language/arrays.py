@@ -16,20 +16,66 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy  # its rooms are loaded where they are asked for: `import fmepy` needs none of them
 
+from fmepy.language.derivatives import gradients
+from fmepy.language.functions import holds_jumps, numpy_function
+from fmepy.language.nodes import HALF, ONE, ZERO, Mode, Node, Symbol, call, choose_above, power
 from fmepy.types import IntVector, Vector
 
 COMPARISONS = ("less", "less_equal", "greater", "greater_equal")
 TRUTHS = (*COMPARISONS, "logical_and", "logical_or", "logical_not", "isfinite", "isnan")
 """Functions whose value is true or false, 1 or 0."""
-STEPWISE = (*TRUTHS, "sign", "floor", "ceil", "trunc", "rint", "floor_divide")
-"""Functions that are constant but for jumps."""
-JUMPING = (*STEPWISE, "remainder")
+_SLOTS = tuple(Symbol(f"entry {i}") for i in range(20))
+_TRUE = tuple(Mode(f"entry {i}") for i in range(3))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Formula:
+    """What a step does with entries of others, as an expression.
+
+    Attributes
+    ----------
+    value : Node
+    slots : tuple of Symbol
+        What stands for the entries.
+    slopes : dict of Symbol to Node
+        The derivatives that are not zero everywhere.
+    """
+
+    value: Node
+    slots: tuple[Symbol, ...]
+    slopes: dict[Symbol, Node]
+
+
+@lru_cache(maxsize=1024)
+def formula(word: str, n: int, number: int = 0) -> Formula | None:
+    """Return the formula of a function of n entries, by numpy's name; None if the language does not have it."""
+    x: tuple[Symbol, ...] = _SLOTS[:n]
+    if word in COMPARISONS:
+        a, b = x if word.startswith("greater") else x[::-1]
+        value = choose_above(a, b, ONE, ZERO) if not word.endswith("equal") else choose_above(b, a, ZERO, ONE)
+    elif word in ("logical_and", "logical_or", "logical_not"):
+        x = _TRUE[:n]
+        other = choose_above(x[-1], HALF, ONE, ZERO)
+        yes, no = {"logical_and": (other, ZERO), "logical_or": (ONE, other), "logical_not": (ZERO, ONE)}[word]
+        value = choose_above(x[0], HALF, yes, no)
+    elif word == "where":
+        x = (_TRUE[0], *x[1:])
+        value = choose_above(x[0], HALF, x[1], x[2])
+    elif word == "whole_power":
+        value = power(x[0], float(number))
+    else:
+        function = numpy_function(word)
+        if function is None or not function.least <= n <= function.most:
+            return None
+        value = call(function.name, *x)
+    (slopes,) = gradients([value], x)
+    return Formula(value, x, slopes)
 
 
 class Run(NamedTuple):
@@ -73,6 +119,23 @@ class Step:
     reads: tuple[Read, ...] = ()
     number: int = 0
     values: Vector | None = None
+
+    @property
+    def formula(self) -> Formula:
+        """What a step of the kind "each" computes."""
+        found = formula(self.word, len(self.reads), self.number)
+        assert found is not None, f"{self.word} was traced"
+        return found
+
+    @property
+    def moves(self) -> bool:
+        """Whether it has derivatives that are not zero everywhere."""
+        return self.kind != "each" or bool(self.formula.slopes)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether it may jump where what it reads does not; what a condition chooses is the choice of its reader."""
+        return self.kind == "each" and self.word != "where" and holds_jumps([self.formula.value])
 
 
 def runs_of(steps: Sequence[int], places: Sequence[int]) -> Read:
@@ -133,7 +196,7 @@ class Arrays:
         There the sensitivities jump too, which the equations of their rates do not show.
         """
         return any(
-            step.word in JUMPING and ("y" in used or (len(used) > 1 and "p" in used))
+            step.jumps and ("y" in used or (len(used) > 1 and "p" in used))
             for step, used in zip(self.steps, self.inputs, strict=True)
         )
 
@@ -144,7 +207,7 @@ class Arrays:
         for step in self.steps:
             if step.kind == "input" and step.word == "y":
                 found.append(scipy.sparse.eye_array(step.size, dtype=bool, format="csr"))
-            elif step.word in STEPWISE or step.kind in ("input", "constant"):
+            elif not step.moves or step.kind in ("input", "constant"):
                 found.append(scipy.sparse.csr_array((step.size, self.n_states), dtype=bool))
             else:
                 reads = step.reads[1:] if step.word == "where" else step.reads

@@ -23,7 +23,7 @@ def gradients(expressions: Sequence[Node], symbols: Iterable[Symbol]) -> list[Gr
         inside = [found[a] for a in e.args]
         moving = dict.fromkeys(s for g in inside for s in g)
         if not moving:
-            found[e] = {e: ONE} if e in wanted else nothing  # type: ignore[dict-item]  # a symbol is wanted
+            found[e] = {e: ONE} if e in wanted else nothing
             continue
         gradient = {s: _along(e, [g.get(s, ZERO) for g in inside], s, partials) for s in moving}
         found[e] = {s: d for s, d in gradient.items() if d is not ZERO}
@@ -40,7 +40,7 @@ def _along(e: Node, slopes: list[Node], s: Symbol, partials: dict[Node, list[Nod
         return add(*(mul(p, d) for p, d in zip(partials[e], slopes, strict=True) if d is not ZERO))
     if e.word == "**":
         base, exponent = e.args
-        out = ZERO
+        out: Node = ZERO
         if slopes[0] is not ZERO:
             less = number(exponent.value - 1) if isinstance(exponent, Number) else exponent - 1
             out = mul(exponent, power(base, less), slopes[0])
@@ -80,7 +80,9 @@ def are_equal(a: Node, b: Node) -> bool:
         return True
     symbols = sorted(a.free_symbols | b.free_symbols, key=lambda s: s.name)
     for k in range(12):
-        at = {s: 0.2 + 2.3 * ((0.754877666 * (i + 1) + 0.569840291 * (k + 1)) % 1.0) for i, s in enumerate(symbols)}
+        at: dict[Node, float] = {
+            s: 0.2 + 2.3 * ((0.754877666 * (i + 1) + 0.569840291 * (k + 1)) % 1.0) for i, s in enumerate(symbols)
+        }
         x, y = values_of([a, b], at)
         if x != x and y != y:
             continue

@@ -115,12 +115,17 @@ def _built(
 _BY_NUMPY: dict[str, str] = {}
 
 
-def of_numpy(name: str) -> Callable[..., Node] | None:
-    """Return one of numpy's functions as a function of expressions, None if it is none of the language."""
+def numpy_function(name: str) -> Function | None:
+    """Return the function that numpy calls so, None if it is none of the language."""
     if not _BY_NUMPY:
         _BY_NUMPY.update({ufunc: f.name for f in TABLE.values() for ufunc in f.numpy})
-    word = _BY_NUMPY.get(name)
-    return None if word is None else lambda *arguments: call(word, *arguments)
+    return TABLE.get(_BY_NUMPY.get(name, ""))
+
+
+def of_numpy(name: str) -> Callable[..., Node] | None:
+    """Return one of numpy's functions as a function of expressions, None if it is none of the language."""
+    function = numpy_function(name)
+    return None if function is None else lambda *arguments: call(function.name, *arguments)
 
 
 _smooth("exp", "exp", lambda out, x: [out])
@@ -249,6 +254,13 @@ _stepwise("sign", lambda x: _known(float((x > 0) - (x < 0)), x), lambda part, x:
 _stepwise("floor", lambda x: float(math.floor(x)), "floor")
 _stepwise("ceil", lambda x: float(math.ceil(x)), "ceil")
 _stepwise("rint", lambda x: float(round(x)), "rint", in_text=False)
+_stepwise("isnan", lambda x: float(x != x), lambda part, x: part.truth(part.compare("uno", x, x)), in_text=False)
+_stepwise(
+    "isfinite",
+    lambda x: float(math.isfinite(x)),
+    lambda part, x: part.truth(part.compare("ord", part.binary("fsub", x, x), "0.0")),
+    in_text=False,
+)
 add_function(
     Function(
         "mod", lambda a, b: a % b, np.mod, lambda out, a, b: [ONE, -call("floor", a / b)],

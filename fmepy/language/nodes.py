@@ -245,7 +245,7 @@ def add(*terms: Any) -> Node:
             parts.append(number(c) if base is ONE else base if c == 1 else _made(Node, "*", (number(c), base)))
     if not parts:
         return ZERO
-    return parts[0] if len(parts) == 1 else _made(Node, "+", tuple(parts))  # type: ignore[no-any-return]
+    return parts[0] if len(parts) == 1 else _made(Node, "+", tuple(parts))
 
 
 def _split(term: Node) -> tuple[float, Node]:
@@ -278,18 +278,16 @@ def mul(*factors: Any) -> Node:
     if not parts:
         return number(coefficient)
     rest = parts[0] if len(parts) == 1 else _made(Node, "*", tuple(parts))
-    return rest if coefficient == 1 else _made(Node, "*", (number(coefficient), rest))  # type: ignore[no-any-return]
+    return rest if coefficient == 1 else _made(Node, "*", (number(coefficient), rest))
 
 
-def power(base: Any, exponent: Any) -> Node:
+def power(x: Any, n: Any) -> Node:
     """Return a power."""
-    base, exponent = as_node(base), as_node(exponent)
+    base, exponent = as_node(x), as_node(n)
     if isinstance(exponent, Number):
         n = exponent.value
-        if n == 0:
-            return ONE
-        if n == 1:
-            return base
+        if n in (0, 1):
+            return base if n else ONE
         if isinstance(base, Number):
             folded = _folded(math.pow, (base, exponent))
             if folded is not None:

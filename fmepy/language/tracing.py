@@ -36,7 +36,8 @@ def as_expression(value: Any) -> Node:
     if isinstance(value, np.ndarray) and value.size == 1:
         return as_expression(value.item())
     if isinstance(value, Condition):
-        return choose(value.decision, ONE, ZERO)
+        chosen: Node = choose(value.decision, ONE, ZERO)
+        return chosen
     try:
         return number(float(value))
     except (TypeError, ValueError):
@@ -124,7 +125,7 @@ def lag(x: Any, tau: Any) -> Any:
     x : state
         Of the function's arguments, or an expression of states.
     tau : float or parameter
-        The delay, not negative: a number, or an expression of parameters. Zero is the present.
+        The delay, not negative: a number, or an expression of parameters, states and time. Zero is the present.
 
     Raises
     ------
@@ -246,6 +247,7 @@ class Traced(_NumpyFace):
     """A number that remembers how it was computed."""
 
     __slots__ = ("expression",)
+    expression: Node
 
     def __init__(self, expression: Any) -> None:
         self.expression = expression

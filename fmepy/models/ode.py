@@ -158,13 +158,16 @@ class OdeModel(DynamicModel):
     parameters; zero is the present, a negative one is a failed run. Such models run on "compiled" alone, an explicit
     method (Dormand and Prince's, with the past kept as its polynomials of order four; no step is longer than the
     shortest delay; what follows by delays from the start, events and kinks of forcings is stopped at, five sums of
-    delays deep: Hairer, Norsett and Wanner 1993, section II.17). Sensitivities are exact, to delays too::
+    delays deep: Hairer, Norsett and Wanner 1993, section II.17). A delay may also be an expression of states and time,
+    ``lag(x, a + b*x)``; a run in which it comes to zero is a failed run, and jumps of the past that it passes are left
+    to the control of errors. Sensitivities are exact, to delays too::
 
         S' = f_x S + f_lag (S(t - tau) - x'(t - tau) dtau/dp) + f_p
 
-    and jump where f does because x jumped a delay ago. Conditions of states that make the rates jump are gone across,
-    and have sensitivities by differences. A run that turns stiff is a failed run. A filter, a predictor or boundary
-    values, which correct the present state, refuse delays.
+    and jump where f does because x jumped a delay ago. They are by differences where conditions of states make the
+    rates jump, which are gone across; where there are root events; and of delays that change in a run, where there are
+    events or a history is given. A run that turns stiff is a failed run. A filter, a predictor or boundary values,
+    which correct the present state, refuse delays.
 
     **Root events** are rows of `events` with ``root`` in place of ``time``: ``dict(root="height", direction=-1,
     var="speed", value="-e * speed")``. The root is a state, an output, or an expression of states, parameters, forcings

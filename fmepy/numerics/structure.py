@@ -85,10 +85,13 @@ class Structure:
             (np.ones(len(self.rows), bool), (self.rows, self.columns)), shape=(self.n, self.n)
         )
 
-    @property
+    @cached_property
     def is_dense(self) -> bool:
         """Whether the structure saves little."""
-        return self.n_colours > _SPARSE * self.n
+        most = int(
+            np.bincount(self.rows, minlength=1).max()
+        )  # a row of so many takes as many colours: no need to count
+        return most > _SPARSE * self.n or self.n_colours > _SPARSE * self.n
 
     @cached_property
     def colours(self) -> IntVector:
@@ -104,15 +107,16 @@ class Structure:
     @cached_property
     def band(self) -> tuple[IntVector, int, int]:
         """The order of the inputs that makes the narrowest band, and how far it reaches below and above."""
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
         n, blocks = self.n, self.blocks
+        if self.is_dense:
+            return np.arange(n), n - 1, n - 1
         orders = [np.arange(n)]
         if blocks > 1:
             orders.append(np.arange(n).reshape(blocks, -1).T.ravel())
-        if not self.is_dense:
-            from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-            together = scipy.sparse.csr_matrix(self.matrix + self.matrix.T)
-            orders.append(reverse_cuthill_mckee(together, symmetric_mode=True).astype(np.intp))
+        together = scipy.sparse.csr_matrix(self.matrix + self.matrix.T)
+        orders.append(reverse_cuthill_mckee(together, symmetric_mode=True).astype(np.intp))
         found = []
         for order in orders:
             place = np.empty(n, dtype=np.intp)

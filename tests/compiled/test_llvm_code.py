@@ -59,13 +59,26 @@ WORDS = {
     "roots": [call("sqrt", a), 1 / call("sqrt", a), a ** (3 / 2), a ** (-3 / 2), a ** (1 / 3)],
     "power": [a**b, 2**a, a**2.5, (a + b) ** c],
     "sums and signs": [-a, a - b, -a - b, a - 2 * b / 3, -a * b, -2 * a / b, (1 / 3) * a, -1 / a],
-    "constants": [math.pi * a, math.e * b, number(3), number(1 / 7), number(0.1), number(math.inf), number(math.nan), t],
+    "constants": [
+        math.pi * a,
+        math.e * b,
+        number(3),
+        number(1 / 7),
+        number(0.1),
+        number(math.inf),
+        number(math.nan),
+        t,
+    ],
     "where": [
         call("where", a, b, c, d),
         call("where", a, b, call("log", c), call("exp", -d) / a),
         call("where", a, ZERO, call("sqrt", a), ZERO),
     ],
-    "nested": [call("where", a, b, call("where", b, c, a**c, call("log", d)), call("where", d, number(1), call("exp", c), a / b))],
+    "nested": [
+        call(
+            "where", a, b, call("where", b, c, a**c, call("log", d)), call("where", d, number(1), call("exp", c), a / b)
+        )
+    ],
     "extremes": [call("max", a, b), call("min", a, b), call("max", a, b, c, d), call("min", a, b, c)],
     "steps": [call("abs", a), call("sign", a), call("floor", a), call("ceil", a), call("nan_of", call("log", a))],
     "mod": [call("mod", a, b), call("mod", -a, b), call("mod", a, 2)],
@@ -99,7 +112,9 @@ def test_a_mode_chooses_without_looking_at_anything_else():
 def test_the_branch_not_taken_is_not_evaluated():
     program = Program([], ["z", "out"])
     program.function(
-        "f", [("out", 0, call("where", a, b, call("log", c), call("exp", d)))], {s: ("z", i) for i, s in enumerate(SYMBOLS)}
+        "f",
+        [("out", 0, call("where", a, b, call("log", c), call("exp", d)))],
+        {s: ("z", i) for i, s in enumerate(SYMBOLS)},
     )
     text = program.text()
     blocks = text.split("\nyes")[1].split("\nno")

@@ -8,27 +8,28 @@ import pytest
 from fmepy.compiled import sparse_lu
 
 
-def factored(J, g):
+def factored(J, g, block=False):
     """Return entries, pattern and factors of g I - J."""
     rows, cols = np.nonzero(J)
     pattern = sparse_lu.eliminated(len(J), rows.tolist(), cols.tolist())
-    LU = np.full(len(pattern.col), np.nan)  # whatever was there before
+    pattern = sparse_lu.with_block(pattern) if block else pattern
+    LU = np.full(pattern.n_entries, np.nan)  # whatever was there before
     with np.errstate(all="ignore"):
         sparse_lu.factor(g, np.ones(len(J)), J[rows, cols], pattern, LU, np.zeros(len(J)))
     return rows, cols, pattern, LU
 
 
 @pytest.mark.parametrize("part", [0.0, 0.03, 0.1, 0.6])
-@pytest.mark.parametrize("n", [1, 2, 7, 40])
-def test_solutions_are_those_of_the_dense_system(n, part):
+@pytest.mark.parametrize(("n", "block"), [(1, False), (2, False), (7, False), (40, False), (40, True)])
+def test_solutions_are_those_of_the_dense_system(n, block, part):
     rng = np.random.default_rng(n)
     J = rng.normal(size=(n, n)) * (rng.random((n, n)) < part)
     g = 2 * np.sqrt(n) + 1
     W = g * np.eye(n) - J
-    rows, cols, pattern, LU = factored(J, g)
+    rows, cols, pattern, LU = factored(J, g, block)
     b, B = rng.normal(size=n), rng.normal(size=(n, 8))
     x, X = b.copy(), B.copy()
-    sparse_lu.solve(pattern, LU, x)
+    sparse_lu.solve(pattern, LU, x, np.zeros(n))
     sparse_lu.solve_all(pattern, LU, X)
     np.testing.assert_allclose(x, np.linalg.solve(W, b), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(X, np.linalg.solve(W, B), rtol=1e-9, atol=1e-12)
@@ -60,6 +61,37 @@ def test_what_is_nearly_full_is_taken_as_full():
     assert len(pattern.col) == 900
 
 
+def test_what_fills_up_at_last_is_a_block():
+    rng = np.random.default_rng(3)
+    n = 60
+    J = np.diag(np.ones(n - 1), 1) + np.diag(np.ones(n - 1), -1) + (rng.random((n, n)) < 0.04)
+    rows, cols = (a.tolist() for a in np.nonzero(J))
+    plain = sparse_lu.eliminated(n, rows, cols)
+    pattern = sparse_lu.with_block(plain)
+    m = n - len(pattern.diag)
+    assert sparse_lu.LEAST_BLOCK <= m < n
+    assert len(plain.col) <= pattern.n_entries <= len(plain.col) + (1 - sparse_lu.FILLED) * m**2
+    full = sparse_lu.with_block(sparse_lu.eliminated(*entries(["x" * 30] * 30)))
+    assert (len(full.diag), len(full.col), full.n_entries) == (0, 0, 900)
+    few = sparse_lu.eliminated(*entries(["x" * 7] * 7))
+    assert sparse_lu.with_block(few) is few
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 30])
+def test_a_full_matrix_is_factored_with_exchange_of_rows_whatever_their_units(n):
+    rng = np.random.default_rng(n)
+    W = rng.normal(size=(n, n)) * 10.0 ** rng.uniform(-8, 8, size=(n, 1))
+    W[0, 0] = W[0, 0] if n == 1 else 0.0
+    B, exchange, b, X = W.copy(), np.zeros(n), rng.normal(size=n), rng.normal(size=(n, 4))
+    with np.errstate(all="ignore"):
+        sparse_lu.factor_block(B, exchange, np.zeros(n))
+    x, Y = b.copy(), X.copy()
+    sparse_lu.solve_block(B, exchange, x)
+    sparse_lu.solve_block_all(B, exchange, None, Y)
+    for ours, theirs in ((x, np.linalg.solve(W, b)), (Y, np.linalg.solve(W, X))):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9 * np.abs(theirs).max())
+
+
 def test_factors_too_large_are_refused(monkeypatch):
     monkeypatch.setattr(sparse_lu, "MOST_ENTRIES", 100)
     with pytest.raises(MemoryError, match="more than 100"):
@@ -75,5 +107,5 @@ def test_a_pivot_of_zero_or_nearly_is_heard_of(g, J):
     b = np.array([1.0, 2.0])
     x = b.copy()
     with np.errstate(all="ignore"):
-        sparse_lu.solve(pattern, LU, x)
+        sparse_lu.solve(pattern, LU, x, np.zeros(2))
         assert sparse_lu.misfit(g, np.ones(len(J)), J[rows, cols], rows, cols, x, b, np.zeros(2), np.zeros(2)) > 1e-3

@@ -12,6 +12,12 @@ def page(root):
 
 
 def test_all_of_the_language_is_there(page):
-    of_dynamics = [n for n, f in module_functions().items() if f.kind != "each"] + ["step", "ramp", "pulse", "clip", "where"]
+    of_dynamics = [n for n, f in module_functions().items() if f.kind != "each"] + [
+        "step",
+        "ramp",
+        "pulse",
+        "clip",
+        "where",
+    ]
     assert [n for n in of_dynamics if f"`{n}(" not in page] == []
     assert [w for w in DECLARATIONS if f"| `{w} " not in page] == []

@@ -88,10 +88,11 @@ def test_a_function_from_outside_is_one_of_the_language_everywhere():
             lambda t, x, *, k: math.erf(float(k * x)) - 0.5 * x, **given, engine="scipy", rtol=1e-9, atol=1e-12
         )
         expected = plain()["x"]
-        assert by_text.equations is not None and by_function.equations is not None
+        assert by_text.equations is not None
+        assert by_function.equations is not None
         for found in (by_text()["x"], by_function()["x"], by_arrays()["x7"]):
             np.testing.assert_allclose(found, expected, rtol=1e-4)
-        system = fme.dmi.ModularModel([by_module], database={"k": 0.7, "x": 0.2}, times=given["times"], dt=0.001)
+        system = fme.dmi.ModularModel([by_module], {"k": 0.7, "x": 0.2}, times=given["times"], dt=0.001)
         np.testing.assert_allclose(system()["x"], expected, rtol=1e-3)
         S = by_text.bind(["k"]).sensitivities([0.7])[1][:, 0, 0]
         of_arrays_S = by_arrays.bind(["k"]).sensitivities([0.7])[1][:, 7, 0]

@@ -55,7 +55,10 @@ def refusal(text, **kwargs):
         ("where(x > 0, 1, y)", choose_above(x, 0, 1, y)),
         ("1 if x > 0 else y", choose_above(x, 0, 1, y)),
         ("where(0 < x <= 1, 1, 2)", choose_above(x, 0, choose_above(x, 1, 2, 1), 2)),
-        ("where(x > 0 and y > 0 or not z > 0, 1, 2)", choose_above(z, 0, choose_above(x, 0, choose_above(y, 0, 1, 2), 2), 1)),
+        (
+            "where(x > 0 and y > 0 or not z > 0, 1, 2)",
+            choose_above(z, 0, choose_above(x, 0, choose_above(y, 0, 1, 2), 2), 1),
+        ),
         ("where(2 > 1, x, y)", x),
     ],
 )

@@ -216,5 +216,5 @@ def test_sensitivities_of_whole_runs_are_those_of_another_engine_outputs_forcing
 
 def test_the_failure_of_a_model_without_parameters_names_none():
     model = OdeModel("d(x)/dt = x**2", state={"x": 1}, times=[0, 2])
-    with pytest.raises(SimulationError, match=r"runs to infinity\.$"):
+    with pytest.raises(SimulationError, match=r"runs to infinity \(x = [^)]*\)\.$"):
         model()

@@ -6,11 +6,13 @@ import json
 import logging
 import math
 import pickle
+import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.integrate import solve_ivp
 
 import fmepy as fme
 from fmepy.compiled import delay_loop
@@ -219,6 +221,125 @@ def test_what_breaks_the_rates_has_sensitivities_by_differences():
     np.testing.assert_allclose(stepped().x, [1, 0.5, 0.5], atol=1e-3)
 
 
+# --- delays that vary
+
+
+def by_steps(rate, delay, start, end, step=0.01):
+    """Return x of x' = rate(t, x, x(t - delay(t, x))), by short pieces whose delay reaches behind them."""
+    pieces, edges, x = [], [0.0], [start]
+
+    def past(s):
+        if s <= 0:
+            return start
+        return float(pieces[min(np.searchsorted(edges, s), len(pieces)) - 1](s)[0])
+
+    while edges[-1] < end:
+        t = edges[-1]
+        piece = solve_ivp(lambda t, x: [rate(t, x[0], past(t - delay(t, x[0])))], (t, t + step), x, "RK45",
+                          rtol=1e-9, atol=1e-11, dense_output=True)  # fmt: skip
+        pieces.append(piece.sol)
+        edges.append(t + step)
+        x = piece.y[:, -1].tolist()
+    return past
+
+
+@pytest.mark.parametrize("delay", ["0.75*x**2", "3*(1 + t)/4"])
+def test_a_delay_of_the_state_or_of_time_reads_where_it_says(delay):
+    """x(t) = sqrt(1 + t) has x(t - 3 (1 + t)/4) = x(t)/2."""
+    rows = np.linspace(0, 10, 21)
+    model = fme.OdeModel(
+        f"d(x)/dt = 1/(4*lag(x, {delay}))", state={"x": 1}, history={"x": "sqrt(1 + t)"}, times=rows, **TIGHT
+    )
+    np.testing.assert_allclose(model().x, np.sqrt(1 + rows), rtol=1e-7)
+
+
+def test_a_delay_that_comes_near_zero_is_read_in_short_steps_and_its_sensitivities_are_exact():
+    rows = np.linspace(0, 6, 13)
+    text = "d(x)/dt = -k*lag(x, a + b*x**2)"
+    model = fme.OdeModel(text, state={"x": "x0"}, parms=dict(k=1.2, a=0.02, b=0.6, x0=1), times=rows, **TIGHT)
+    past = by_steps(lambda t, x, ago: -1.2 * ago, lambda t, x: 0.02 + 0.6 * x**2, 1.0, 6.0)
+    np.testing.assert_allclose(model().x, [past(t) for t in rows], atol=2e-7)
+    check_sensitivities(model, rtol=1e-5)
+    assert not model.replace(history={"x": 1.5}).bind().exact  # the past has a jump, which a delay that moves passes
+
+
+def test_fixed_delays_and_those_that_vary_stand_beside_each_other():
+    rows = np.linspace(0, 6, 13)
+    text = "d(x)/dt = -lag(x, 1) + 0.3*lag(x, 1.2 + sin(t))\nago = lag(x, 1.2 + sin(t))"
+    model = fme.OdeModel(text, state={"x": 1}, times=rows, **TIGHT)
+    two = fme.OdeModel(text.replace("lag(x, 1)", "lag(x, 1 + 0*t + x - x)"), state={"x": 1}, times=rows, **TIGHT)
+    for found in (model(), two()):
+        past = np.interp(rows - 1.2 - np.sin(rows), *fine(model))
+        np.testing.assert_allclose(found.ago, past, atol=1e-5)
+    np.testing.assert_allclose(model().x, two().x, atol=1e-7)
+
+
+def fine(model):
+    """Return times before and in a run, and x there."""
+    rows = np.linspace(0, 6, 6001)
+    return np.r_[-9, rows], np.r_[1, model.replace(times=rows)().x]
+
+
+@pytest.mark.parametrize("delay", ["tau*(1 - t)", "tau - t", "sqrt(tau - t)"])
+def test_a_delay_that_vanishes_ends_the_run_there_with_a_reason(delay):
+    model = linear(f"d(x)/dt = -k*lag(x, {delay})", times=[0, 0.5, 3])
+    began = time.process_time()
+    with pytest.raises(SimulationError, match="comes to zero here, or has no value") as caught:
+        model()
+    assert caught.value.time == pytest.approx(1, abs=1e-6)
+    assert time.process_time() - began < 2
+
+
+# --- root events
+
+
+def set_back(**words):
+    """Return x' = -x(t - 1), x = 1 before 0, set to 1 wherever it has fallen to 0.5."""
+    event = dict(root="x - low", direction=-1, var="x", value=1)
+    given = {"state": {"x": 1}, "parms": dict(low=0.5), "times": np.linspace(0, 1.75, 8), "events": [event]}
+    return fme.OdeModel("d(x)/dt = -lag(x, 1)\nago = lag(x, 1)", **{**given, **words}, **TIGHT)
+
+
+def test_the_past_of_a_root_event_is_read_as_it_was():
+    """It falls by 1 a time until 1; then x' is what x was: by hand."""
+    model, u = set_back(), 1 - np.sqrt(0.75)
+    np.testing.assert_allclose(model.hits().time, [0.5, 1, 1.5 + u], atol=1e-9)
+    after = 1 - (0.25 - u) + (0.25**2 - u**2) / 2
+    np.testing.assert_allclose(model().x, [1, 0.75, 0.5, 0.75, 0.5, 1 - 0.25 + 1 / 32, 0.625, after], atol=1e-9)
+    # at 1.5 the past jumps, and the row shows what was before it, as rows of the present do
+    np.testing.assert_allclose(model().ago, [1, 1, 1, 1, 1, 0.75, 0.5, 0.75], atol=1e-9)
+
+
+def test_sensitivities_through_root_events_and_delays_are_differences_of_runs():
+    bound = set_back(times=[0, 0.75, 1.3]).bind(["low"])
+    assert not bound.exact
+    # hits at 1 - low: x(0.75) = 1 - (0.75 - (1 - low)); at 1.3 after hits at 1 - low and 2 (1 - low) = 1
+    np.testing.assert_allclose(bound.sensitivities(bound.theta0)[1][1, 0, 0], -1, atol=1e-5)
+
+
+def test_roots_beside_forcings_events_outputs_and_directions():
+    text = "d(x)/dt = v + 0*lag(x, 0.3)\nd(v)/dt = u - x"
+    words = {"state": {"x": 1, "v": 0}, "times": np.linspace(0, 12, 25), "forcings": {"u": ([0, 5, 12], [0, 1, 0])}}
+    events = [
+        dict(root="x", direction=1, var="v", value=0.9, method="multiply"),
+        dict(root="v - 0.2", var="x", value=0.05, method="add"),
+        dict(time=4.0, var="v", value=0.3, method="add"),
+    ]
+    late = fme.OdeModel(text, events=events, **words, **TIGHT)
+    plain = fme.OdeModel(text.replace(" + 0*lag(x, 0.3)", ""), events=events, **words, **TIGHT)
+    np.testing.assert_allclose(late(), plain(), atol=2e-7)
+    pd.testing.assert_frame_equal(late.hits(), plain.hits(), rtol=1e-7)
+    assert len(late.hits()) > 4
+
+
+def test_roots_that_never_end_are_a_failed_run():
+    with pytest.raises(SimulationError, match=r"never ends|more than 1000 crossings"):
+        fme.OdeModel(
+            "d(h)/dt = v\nd(v)/dt = -9.81 + 0*lag(h, 0.1)", state={"h": 1, "v": 0}, times=[0, 10],
+            events=[dict(root="h", direction=-1, var="v", value=-0.5, method="multiply")],
+        )()  # fmt: skip
+
+
 # --- a model like any other
 
 
@@ -351,8 +472,9 @@ def test_engines_that_keep_no_past_refuse_delays(words):
         ("lag(N)", "takes 2 arguments, a state and its delay"),
         ("lag(N, tau, 1)", "what was before the start is said by `history`"),
         ("lag(N, -1)", "the delay '-1' is negative"),
-        ("lag(N, tau*N)", "changes in a run, for 'N' is a state"),
-        ("lag(N, tau + t)", "changes in a run, for 't' is the time"),
+        ("lag(N, tau*u)", "is of 'u', a forcing"),
+        ("lag(lag(N, t), tau)", "within another lag only a delay that does not change"),
+        ("lag(N, lag(N, tau))", "within another lag only a delay that does not change"),
         ("lag(K, tau)", "K does not change in a run, so it has no past"),
         ("lag(2, tau)", "'2' does not change, so it has no past"),
         ("lag(N, tua)", "'tua' has no value"),
@@ -361,7 +483,7 @@ def test_engines_that_keep_no_past_refuse_delays(words):
 )
 def test_what_is_no_delay_is_refused_where_it_stands(text, message):
     with pytest.raises(ModelError) as error:
-        hutchinson(rhs=f"d(N)/dt = r*N*(1 - {text}/K)")
+        hutchinson(rhs=f"d(N)/dt = r*N*(1 - {text}/K)", forcings={"u": ([0, 20], [0, 1])})
     assert message in str(error.value)
 
 
@@ -426,8 +548,6 @@ def test_many_events_and_delays_have_a_bounded_number_of_stops():
     np.testing.assert_allclose(model(), model.replace(rtol=1e-9, atol=1e-11)(), rtol=1e-4)
 
 
-def test_algebraic_states_and_root_events_are_refused_beside_delays():
-    with pytest.raises(ModelError, match="has root events; no engine here has both"):
-        linear(events=[dict(root="x - 0.5", var="x", value=1)], times=[0, 1])
+def test_algebraic_states_are_refused_beside_delays():
     with pytest.raises(ModelError, match=r"reads the past \(lag\) and has algebraic states \('B'\)"):
         linear(LINEAR + "\n0 = B - x", state={"x": 1, "B": 1}, times=[0, 1])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from fmepy.compiled import rosenbrock, unrolled_lu
+from fmepy.compiled import rodas5p, rosenbrock, unrolled_lu
 from fmepy.compiled.c_loops import address, c_loop, checked_loop
 from fmepy.models.engines.stiff import stiff_plan
 from fmepy.models.ode import OdeModel
@@ -124,11 +124,33 @@ def test_straight_code_does_what_tables_do(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-14)
 
 
+@pytest.mark.parametrize("names", [(), ("c", "a")])
+@pytest.mark.parametrize("by_tables", [False, True])
+def test_where_a_pivot_vanishes_the_whole_is_factored_with_exchange_of_rows(names, by_tables, monkeypatch):
+    h = 0.1
+
+    def turning(t, x, y, z, *, a, c=700.0):
+        return a * x + 500 * y - x * z, -c * x - y, -z
+
+    if by_tables:
+        monkeypatch.setattr(unrolled_lu, "MOST_OPERATIONS", 0)
+    stiff_plan.cache_clear()
+    a = 1 / (h * rodas5p.GAMMA) + START[2]  # the first pivot is zero, but for rounding
+    y, error, (_, c) = Steps(turning, names, a=a).along(h, 1)
+    assert np.isfinite(error).all()
+    sides = [Steps(turning, names, a=a * (1 + d)).along(h, 1) for d in (-1e-3, 1e-3)]
+    np.testing.assert_allclose(y, (sides[0][0] + sides[1][0]) / 2, rtol=1e-4)
+    np.testing.assert_allclose(c, (sides[0][2][1] + sides[1][2][1]) / 2, rtol=1e-3, atol=1e-4)
+    checked = Steps(turning, names, checked_loop(rosenbrock.run), a=a).along(h, 1)
+    np.testing.assert_allclose(checked[0], y, rtol=1e-12)
+    stiff_plan.cache_clear()
+
+
 @pytest.mark.parametrize("what", ["rate", "pivot"])
 def test_a_step_that_cannot_be_taken_has_no_error_to_speak_of(what):
     def broken(t, x, y, z, *, a=3.0):
         return (np.sqrt(0.55 - t) * a - x, y * 0, z * 0) if what == "rate" else (a * x, -a * y, z * 0)
 
-    steps = Steps(broken, a=3.0 if what == "rate" else 1 / (0.1 * rosenbrock.GAMMA))
+    steps = Steps(broken, a=3.0 if what == "rate" else 1 / (0.1 * rodas5p.GAMMA))
     assert np.isnan(steps.along(0.1 if what == "pivot" else 0.2, 3 if what == "rate" else 1)[1][0])
     assert np.isfinite(steps.along(0.05, 1)[1]).all()

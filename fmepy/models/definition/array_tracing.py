@@ -18,6 +18,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from fmepy.errors import TracingError
 from fmepy.language.arrays import TRUTHS, Arrays, Read, Run, Step, runs_of
+from fmepy.language.arrays import formula as formula_of
 from fmepy.language.tracing import Valueless, place_of
 from fmepy.models.definition.user_rates import RatesFunction
 from fmepy.types import Vector
@@ -27,24 +28,9 @@ MOST_SCALARS = 3000
 MOST_ENTRIES = 20_000_000
 """Of all steps together."""
 
-_WORDS = {
-    word: 1
-    for word in (
-        "negative", "positive", "absolute", "sign", "square", "sqrt", "cbrt", "reciprocal", "exp", "expm1", "exp2",
-        "log", "log1p", "log2", "log10", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh",
-        "arcsinh", "arccosh", "arctanh", "floor", "ceil", "trunc", "rint", "isfinite", "isnan", "logical_not", "expit",
-    )
-} | {
-    word: 2
-    for word in (
-        "add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "remainder", "floor_divide", "arctan2",
-        "hypot", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
-    )
-}  # fmt: skip
 _OTHER_NAMES = {
-    "fabs": "absolute", "float_power": "power", "true_divide": "divide", "mod": "remainder", "conjugate": "positive",
-    "bitwise_and": "logical_and", "bitwise_or": "logical_or", "invert": "logical_not", "bitwise_invert": "logical_not",
-    "acos": "arccos", "asin": "arcsin", "atan": "arctan",
+    "float_power": "power", "bitwise_and": "logical_and", "bitwise_or": "logical_or", "invert": "logical_not",
+    "bitwise_invert": "logical_not", "fabs": "absolute", "conjugate": "positive",
 }  # fmt: skip
 _OF_TRUTHS = ("logical_and", "logical_or", "logical_not")
 _MOVING = {
@@ -228,7 +214,7 @@ class Cell(_Face):
         return f"Cell({self.step}, {self.place})"
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _WORDS:  # np.exp(array of objects) calls the method `exp` of each
+        if name.startswith("_") or formula_of(name, 1) is None:  # np.exp(array of objects) calls `exp` of each
             raise AttributeError(name)
         return lambda *others: getattr(np, name)(self, *others)
 
@@ -282,7 +268,7 @@ def _applied(tape: Tape, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kw
             return ufunc(*(np.asarray(x, dtype=float) for x in inputs))
         if word == "power" and (whole := _whole(inputs[1])) is not None:
             return tape.each("whole_power", inputs[:1], whole) if whole else np.ones(np.shape(inputs[0]))
-        if _WORDS.get(word) == len(inputs):
+        if word != "where" and formula_of(word, len(inputs)) is not None:
             truths = [tape.is_true(x) for x in inputs]
             if word in _OF_TRUTHS and not all(truths):
                 raise TracingError(f"np.{ufunc.__name__} needs conditions, such as x > 0")

@@ -102,11 +102,6 @@ def define(
             "both. Solve the algebraic equation, and write what it gives as an assignment."
         )
     timed, rooted = split_events(events)
-    if is_delayed and rooted:
-        raise ModelError(
-            "The model reads the past (lag) and has root events; no engine here has both. An event at a time that is "
-            "known can have delays; a change of the rates at a level is a where(...) in them."
-        )
     definition = Definition(
         kind=kind,
         source=source,

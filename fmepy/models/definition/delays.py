@@ -1,8 +1,8 @@
 """Delays in a definition: ``lag(x, tau)`` checked and brought to lags of single states, and the history.
 
-A delay is a number, or an expression of parameters. The past of an expression is made of that of its states: ``lag(N *
-M, tau)`` is ``lag(N, tau) * lag(M, tau)``, ``lag(lag(N, a), b)`` is ``lag(N, a + b)``, and the time in it goes back
-too.
+A delay is a number, or an expression of parameters, or of states and time too. The past of an expression is made of
+that of its states: ``lag(N * M, tau)`` is ``lag(N, tau) * lag(M, tau)``, ``lag(lag(N, a), b)`` is ``lag(N, a + b)``,
+and the time in it goes back too.
 """
 
 from __future__ import annotations
@@ -70,13 +70,14 @@ class Names:
             raise ModelError(
                 f"{here} is not allowed here: {ONLY_IN_RATES}. A difference equation remembers by a state."
             )
-        for name in sorted(names_in([tau]) - set(self.parameters)):
-            what = "a state" if name in self.states else "the time" if name == self.time else "a forcing"
-            if what != "a forcing" or name in self.forcings:
-                raise self.error(
-                    f"The delay of {here} changes in a run, for {name!r} is {what}; a delay is a number, a parameter "
-                    "or an expression of parameters", name
-                )  # fmt: skip
+        for name in sorted(names_in([tau]) & set(self.forcings)):
+            raise self.error(
+                f"The delay of {here} is of {name!r}, a forcing; a delay is a number or an expression of parameters, "
+                "states and the time", name
+            )  # fmt: skip
+        inner = nodes_in([x], "lag")
+        if nodes_in([tau], "lag") or any(names_in([lag.args[1]]) - set(self.parameters) for lag in inner):
+            raise ModelError(f"{here}: within another lag only a delay that does not change in a run can stand.")
         if tau.is_constant and not float(tau) >= 0:
             raise ModelError(f"The delay of {here} is negative; lag(x, tau) is what x was tau ago.")
         names = names_in([x])
@@ -90,7 +91,7 @@ class Names:
             raise ModelError(f"{here}: {x} does not change in a run, so it has no past; lag is of states.")
         if tau is ZERO:
             return x
-        earlier = {lag: call("lag", lag.args[0], lag.args[1] + tau) for lag in nodes_in([x], "lag")}
+        earlier = {lag: call("lag", lag.args[0], lag.args[1] + tau) for lag in inner}
         earlier |= {symbol(s): call("lag", symbol(s), tau) for s in self.states}
         return x.subs({**earlier, symbol(self.time): symbol(self.time) - tau})
 

@@ -10,7 +10,6 @@ outputs. Of F and the other matrices they compute the entries that are not zero.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -20,11 +19,12 @@ from fmepy.compiled import difference_loop
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.llvm_code import Place, Program
 from fmepy.compiled.machine import Code, compiled
-from fmepy.language.derivatives import derivative
+from fmepy.language.derivatives import entries_of
 from fmepy.language.equations import Equations, symbol
+from fmepy.language.nodes import Node
 from fmepy.types import Cube, Matrix, Vector
 
-_Entry = tuple[int, int, Any]
+_Entry = tuple[int, int, Node]
 
 
 class Kernels:
@@ -110,7 +110,7 @@ def _compiled(equations: Equations, names: tuple[str, ...]) -> _Model:
     where |= {s: ("x", i) for i, s in enumerate(states)}
     where |= {symbol(k): ("q", i) for i, k in enumerate([*equations.parameters, *equations.forcings])}
     matrices = tuple(
-        _entries(expressions, symbols)
+        entries_of(expressions, symbols)
         for expressions in (rates, outputs)
         for symbols in (states if names else [], p)
     )  # fmt: skip
@@ -121,10 +121,3 @@ def _compiled(equations: Equations, names: tuple[str, ...]) -> _Model:
     code = compiled(program.text())
     places = np.array([(i, j) for m in matrices for i, j, _ in m], dtype=np.int64)
     return _Model(code.address("step"), code.address("write"), [len(m) for m in matrices], places, code)
-
-
-def _entries(expressions: Sequence[Any], symbols: Sequence[Any]) -> list[_Entry]:
-    """Return (row, column, derivative) where it is not zero."""
-    pairs = [(i, j) for i, e in enumerate(expressions) for j, s in enumerate(symbols) if s in e.free_symbols]
-    found = [(i, j, derivative(expressions[i], symbols[j])) for i, j in pairs]
-    return [entry for entry in found if entry[2] != 0]

@@ -91,12 +91,12 @@ class CompiledStepper:
                 self._stretches.clear()
             course = Course(start, times, 0, (Stretch(start, times, len(times)),))
             runs = self._stretches[key] = ExplicitRuns(self._functions, self._solver, course, self._n_inputs)
-        out, (ended, n, reached) = runs.one(inputs, z)
+        out, (ended, n, reached, *worst) = runs.one(inputs, z)
         if ended == status.DONE:
             return times, out
         if ended == status.CROSSED:
             return np.append(times[: int(n) - 1], reached), out[: int(n)]
-        raise _failure(ended, reached, self._solver.most_steps)
+        raise _failure(ended, reached, self._arguments[0], worst)
 
     def along(self, course: Course, definition: Definition) -> WholeRuns:
         """Return whole runs along a course, from parameters to outputs; see `engines.base`."""
@@ -150,11 +150,25 @@ class WholeRuns:
 
     def one(self, p: Vector) -> Matrix:
         """Return the states and outputs, shape (n_time, n_var), at all parameters of the model."""
-        out, (ended, _, reached) = self._runs.one(p)
+        out, (ended, _, reached, *worst) = self._runs.one(p)
         if ended != status.DONE:
-            stepper, _, d = self._given
-            raise _delay_failure(ended, reached, stepper._arguments[0], d, p) or _failure(ended, reached, MOST_STEPS)
+            (_, _, d), system = self._given, self._given[0]._arguments[0]
+            raise _delay_failure(ended, reached, system, d, p) or _failure(ended, reached, system, worst)
         return out
+
+    def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
+        """Return the rows, the time of the crossing (None: the run came to its end), and z and all inputs there.
+
+        Of a model with delays; inputs and first: see `DelayedRuns.up_to_crossing`.
+        """
+        stepper, _, d = self._given
+        assert isinstance(self._runs, DelayedRuns), "only these are asked"
+        out, (ended, _, reached), z, there = self._runs.up_to_crossing(inputs, first)
+        if ended not in (status.DONE, status.CROSSED):
+            p = inputs[: len(d.parameters)]
+            system = stepper._arguments[0]
+            raise _delay_failure(ended, reached, system, d, p) or _failure(ended, reached, system)
+        return out, reached if ended == status.CROSSED else None, z, there
 
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
         """Return them, and their derivatives to the parameters that the system was made for, (n_time, n_var, n_par)."""
@@ -220,12 +234,17 @@ class WholeRunsApart:
         return np.flatnonzero(told[:, 0] != status.DONE).tolist()
 
 
-def _failure(ended: float, reached: float, most_steps: int) -> SimulationError:
+def _failure(ended: float, reached: float, system: System, worst: Sequence[float] = ()) -> SimulationError:
+    """Return the error of a run that ended so, `worst` being the state it ended for, its value, and its rate."""
     if ended == status.NOT_FINITE:
         return SimulationError("a state became NaN or infinite", time=reached)
     if ended == status.NO_VALUE:
         return SimulationError("an initial or event value is not finite", time=reached)
-    why = _WHY.get(int(ended), f"more than {most_steps} steps")
+    why = _WHY.get(int(ended), f"more than {MOST_STEPS} steps")
+    if worst:
+        state, value, rate = system.z[int(worst[0])], *worst[1:]
+        changes = f"changes by {rate:.3g} a unit of time" if np.isfinite(rate) else "has a rate that is not finite"
+        why += f" ({state} = {value:.6g} {changes})"
     exploded = ended == status.EXPLODED
     return SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded)
 
@@ -262,7 +281,7 @@ def _around(
         s = system.z[j * n : (j + 1) * n]
         y, s_of_lags = [*system.z[:n], *lags[:n_delays]], [*s, *lags[j * n_delays : (j + 1) * n_delays]]
         rows += [along(e, y, s_of_lags) + scale * derivative(e, p) for e in shown]
-        delays += [scale * derivative(e, p) for e in delays[:n_delays]]
+        delays += [along(e, system.z[:n], s) + scale * derivative(e, p) for e in delays[:n_delays]]
         history += [scale * derivative(e, p) for e in before]
         for column, e in zip(changed, changes, strict=True):
             column.append(along(e, system.z[:n], s) + scale * derivative(e, p))
@@ -272,9 +291,9 @@ def _around(
     where = {**where, symbol(time): "t"}
     if past:
         history += [derivative(e, symbol(time)) for e in before]
-        program.function("delays", [("out", i, e) for i, e in enumerate(delays)], where)
         program.function("history", [("out", i, e) for i, e in enumerate(history)], where)
     where |= {z: ("z", i) for i, z in enumerate(system.z)}
+    program.function("delays", [("out", i, e) for i, e in enumerate(delays)], where)
     n_read = len(parameters) + len(forcings)
     where |= {lag: ("q", n_read + i) for i, lag in enumerate(lags)}
     program.function("outputs", [("out", i, e) for i, e in enumerate(rows)], where)
@@ -287,7 +306,7 @@ def _around(
 
 def _delays(system: System, around: Code) -> Delays:
     states, at = tuple(d.state for d in system.delays), system.layout.lags.start
-    return Delays(states, around.address("delays"), around.address("history"), at)
+    return Delays(states, system.varying_delays, around.address("delays"), around.address("history"), at)
 
 
 def _delay_failure(
@@ -297,17 +316,21 @@ def _delay_failure(
     if system.delays and ended == status.STIFF:
         why = "the model is stiff here, and models with delays run on the explicit solver alone"
         return SimulationError(why, time=reached)
+    varying = [d for d, varies in zip(system.delays, system.varying_delays, strict=True) if varies]
+    if ended == status.LOST_DELAY:
+        names = " or ".join(dict.fromkeys(str(d.tau) for d in varying))
+        why = f"the delay {names} comes to zero here, or has no value: a delay that changes in a run must stay above it"
+        return SimulationError(why, time=reached)
     if ended not in (status.NO_DELAY, status.SHORT_DELAY):
         return None
-    taus = scalar_function(symbols(definition.parameters), [d.tau for d in system.delays])(p.tolist())
+    fixed = [d for d in system.delays if d not in varying]
+    taus = scalar_function(symbols(definition.parameters), [d.tau for d in fixed])(p.tolist())
     if ended == status.NO_DELAY:
         k = next(i for i, tau in enumerate(taus) if not 0 <= tau < np.inf)
-        return SimulationError(
-            f"the delay {system.delays[k].tau} is {taus[k]:g}; a delay is a finite number, not negative"
-        )
+        return SimulationError(f"the delay {fixed[k].tau} is {taus[k]:g}; a delay is a finite number, not negative")
     k = min((i for i in range(len(taus)) if taus[i] > 0), key=lambda i: float(taus[i]))
     return SimulationError(
-        f"the delay {system.delays[k].tau} is {taus[k]:g}, which is less than one part in {MOST_SHORTEST} of the run, "
+        f"the delay {fixed[k].tau} is {taus[k]:g}, which is less than one part in {MOST_SHORTEST} of the run, "
         "and no step may be longer than a delay: make it 0, or the run shorter"
     )
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
 
+from fmepy.errors import SimulationError
 from fmepy.models.engines.base import Engine
 from fmepy.types import Cube, Matrix, Vector
 
@@ -129,6 +131,8 @@ def fixed_run(
             break
         if i + 1 < len(grid):
             z = step(rates, t, z, grid[i + 1] - t, U[i]) if t == grid[i] else to(t, float(grid[i + 1]), z)
+            if not isfinite(float(z.sum())) and not np.isfinite(z).all():
+                raise SimulationError("a state became NaN or infinite in the step that begins here", time=t)
     return out
 
 

@@ -37,6 +37,9 @@ LOOK = 1000
 """Evaluations between two looks at how far a run has come; systems of many equations have more."""
 STANDSTILL = 1e-10
 """Part of the time since the start by which it must have gone on from one look to the next."""
+MOST_DENSE, AT_ONE_TIME = 3000, 50
+"""Equations of which LSODA may take a Jacobian without a band: to factor it takes seconds from here on, and soon
+minutes. That it begins one is known by so many evaluations at one time."""
 ROUNDINGS = 4.0
 """Roundings of the present time by which it must have gone on, too."""
 
@@ -64,20 +67,31 @@ def _guarded(
     start: float,
     raised: list[tuple[float, Exception]],
     most: float = np.inf,
+    nowhere: list[float] | None = None,
+    is_large: bool = False,
 ) -> Callable[[float, Vector], Any]:
     """Return F(t, z) on plain floats; `raised` gets what it raised last for want of a value, and NaN is returned.
 
     Where some rates have no finite value all are NaN, which no solver accepts for long: LSODA accepts a step of which
     only some components have no value, and steps over a pole of infinite rates.
 
-    It ends a run (SimulationError) in which time stands still, as it does where a state runs to infinity and these
-    solvers go on with steps of no length, and one of more than `most` evaluations.
+    `nowhere` gets the times at which they had none. It ends a run (SimulationError) in which time stands still, as it
+    does where a state runs to infinity and these solvers go on with steps of no length, and one of more than `most`
+    evaluations; where it `is_large`, also one that needs a Jacobian.
     """
     count, next_look, mark = 0, 0, start
+    last, here = start, 0
 
     def function(t: float, z: Vector) -> Any:
-        nonlocal count, next_look, mark
+        nonlocal count, next_look, mark, last, here
         count += 1
+        last, here = t, here + 1 if t == last else 0
+        if is_large and here > AT_ONE_TIME:
+            raise SimulationError(
+                f"the model is stiff here, and {name} would need a Jacobian of {len(z)} x {len(z)} entries, of which "
+                "none are known to be zero: let rates depend on few states, or give a `bandwidth`",
+                time=t,
+            )
         if count >= next_look:
             if count > 1 and t - mark <= max(STANDSTILL * (t - start), ROUNDINGS * math.ulp(t)):
                 raise SimulationError(f"{name} gave up: the step became too small, time stands still", time=t)
@@ -93,6 +107,8 @@ def _guarded(
             return np.full(len(z), np.nan)
         total = out.dot(out) if isinstance(out, np.ndarray) else sum(out)
         if not math.isfinite(total) and not np.isfinite(out).all():  # a finite sum (of squares) has finite terms
+            if nowhere is not None:
+                nowhere.append(t)
             return np.full(len(z), np.nan)
         return out
 
@@ -171,7 +187,9 @@ class LsodaStepper:
         evaluations += 10 * longest
         raised: list[tuple[float, Exception]] = []
         plain = inputs.tolist()
-        rates = _guarded("LSODA", self.rates, plain, start, raised, evaluations)
+        nowhere: list[float] = []
+        is_large = options.bandwidth is None and len(z) > MOST_DENSE
+        rates = _guarded("LSODA", self.rates, plain, start, raised, evaluations, nowhere, is_large)
         with _telling(raised), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
             try:
@@ -208,6 +226,10 @@ class LsodaStepper:
                 raise SimulationError("LSODA gave up: no step is small enough", time=float(info["tcur"][-1]))
             if raised:
                 finite_rows(out, grid)
+            if nowhere and not np.isfinite(out[-1]).all():  # in the row behind; where, the rates have seen
+                known = grid[np.isfinite(out).all(axis=1)]
+                at = min((t for t in nowhere if t >= known[-1:].max(initial=start)), default=float(grid[-1]))
+                raise SimulationError("a rate is not finite from here on", time=float(at))
         return times, out if at_start else out[1:]
 
 

@@ -12,7 +12,7 @@ from fmepy.compiled import rosenbrock, unrolled_lu
 from fmepy.compiled.c_loops import c_loop
 from fmepy.compiled.llvm_code import NotWritableError, Place, Program
 from fmepy.compiled.machine import compiled
-from fmepy.compiled.sparse_lu import eliminated
+from fmepy.compiled.sparse_lu import eliminated, with_block
 from fmepy.compiled.stiff_plan import Entries, plan_of
 from fmepy.language.derivatives import derivatives_of, entries_of
 from fmepy.language.equations import symbol
@@ -51,7 +51,8 @@ def stiff_plan(system: System) -> Any:
         pattern = eliminated(entries.n, entries.rows, entries.cols)
     except (NotWritableError, MemoryError):
         return None
-    unrolled_lu.write(program, pattern, entries)
+    if not unrolled_lu.write(program, pattern, entries):
+        pattern = with_block(pattern)
     code, loop = compiled(program.text()), c_loop(rosenbrock.run, "the stiff solver")
     names = "field", "jacobian", "slopes", "bend", "factor", "solve", "advance"
     functions = [code.address(name) for name in names]

@@ -84,7 +84,7 @@ class Delay:
     ----------
     state : int
     tau : Node
-        Of parameters.
+        Of parameters, and of time and states where it varies.
     node : Lag
         What stands in the equations.
     """
@@ -145,6 +145,12 @@ class System:
     def lags(self) -> dict[Any, Any]:
         """What stands in the place of each lag."""
         return dict(zip((d.node for d in self.delays), self.inputs[self.layout.lags], strict=False))
+
+    @property
+    def varying_delays(self) -> tuple[bool, ...]:
+        """Of each delay, whether it changes in a run, with the time or states."""
+        known = set(self.inputs[: self.layout.n_parameters])
+        return tuple(not d.tau.free_symbols <= known for d in self.delays)
 
     @property
     def rates(self) -> tuple[Any, ...]:

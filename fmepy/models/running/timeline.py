@@ -44,6 +44,10 @@ JUMP = 1e-5
 """Relative change of an algebraic state at a crossing above which it has jumped."""
 MOST_FLIPS = 1000
 """Crossings in one run after which it counts as sliding along a switch, which has no solution by stops."""
+MANY, MANY_WITHIN = 20, 1e-6
+"""So many of one switch within such a part of the run until now are enough."""
+HOPELESS = 5.0
+"""Times `MOST_FLIPS` that would be left of a run at its last pace: no other engine is asked then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -299,7 +303,9 @@ class _Modes:
         self._offsets = layout.size
         self._planned: list[list[float]] = []
         self._unknown: set[int] = set()
-        self._flips = 0
+        self._flips: list[float] = []
+        self._last: dict[int, list[float]] = {}  # of each switch
+        self._end = start
         self._g = switch_functions(system)
         self._watched = watched_functions(system)
         self._slopes = switch_derivatives(system)
@@ -307,6 +313,7 @@ class _Modes:
 
     def plan(self, segments: Sequence[Segment]) -> None:
         """Set the modes of the planned switches in every segment."""
+        self._end = segments[-1].end if segments else self._start
         if self.system.planned and segments:
             middle = np.array([0.5 * (s.start + s.end) for s in segments])
             p = self.inputs[: self.system.layout.n_parameters]
@@ -462,9 +469,19 @@ class _Modes:
 
     def _flipped(self, k: int, t: float, z: Vector) -> Vector:
         """Return z after the k-th watched switch has crossed; SimulationError where that has no end."""
-        self._flips += 1
-        if self._flips > MOST_FLIPS:
-            raise SimulationError(f"the run crossed switches more than {MOST_FLIPS} times; it slides along one", time=t)
+        self._flips.append(t)
+        own = self._last[k] = [*self._last.get(k, [])[1 - MANY :], t]
+        is_sliding = len(own) == MANY and t - own[0] < MANY_WITHIN * so_far(t, self._start)
+        if is_sliding or len(self._flips) > MOST_FLIPS:
+            switch = self.system.switches[self.system.watched[k]]
+            told = f"floor({switch.g})" if switch.is_level else f"{switch.g} > 0"
+            many = f"crossed {told} again and again at once" if is_sliding else f"crossed switches {MOST_FLIPS} times"
+            is_hopeless = self._end - t > HOPELESS * (t - self._flips[0])
+            raise SimulationError(
+                f"the run {many}: it slides along it, which has no solution by stops",
+                time=t,
+                exploded=is_sliding or is_hopeless,
+            )
         return self.flip(self.system.watched[k], t, z)
 
     def _fired(self, t: float, z: Vector) -> int:

@@ -328,8 +328,6 @@ def test_verbs_that_know_events_only_by_their_times_refuse_root_events_by_name()
         FimlofCost(model, data, process_noise={"speed": 0.1}, measurement_noise={"height": 0.1})
     with pytest.raises(ModelError, match=r"^PredictionErrorCost takes events"):
         PredictionErrorCost(model, data, gain={"speed": {"height": 0.5}})
-    with pytest.raises(ModelError, match=r"reads the past \(lag\) and has root events"):
-        OdeModel("d(N)/dt = -lag(N, 1)", state={"N": 1}, times=[0, 1], events=[{"root": "N", "var": "N", "value": 1}])
     with pytest.raises(ModelError, match=r"^fit_boundary takes events"):
         fit_boundary(model, data, ["g"])
 

@@ -1,0 +1,124 @@
+"""Rows beside other solvers, by the time of the processor: CVODE through casadi and with a band, and diffrax.
+
+A peer that is not installed is left out, and the row says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import fmepy as fme
+from benchmarks import rows_stiff
+from benchmarks.row import Goal, Row, at_most
+from benchmarks.timing import side_by_side
+
+RTOL, ATOL = 1e-6, 1e-10
+CELLS = 1000
+
+
+def hires(y: Sequence[Any], k: Sequence[Any]) -> list[Any]:
+    """Return the rates of HIRES, of numbers or of whatever else can be added and multiplied."""
+    return [
+        -k[0] * y[0] + k[1] * y[1] + 8.32 * y[2] + 0.0007,
+        k[0] * y[0] - 8.75 * y[1],
+        -10.03 * y[2] + k[1] * y[3] + 0.035 * y[4],
+        8.32 * y[1] + k[0] * y[2] - 1.12 * y[3],
+        -1.745 * y[4] + k[1] * (y[5] + y[6]),
+        -k[2] * y[5] * y[7] + k[3] * y[3] + k[0] * y[4] - k[1] * y[5] + k[3] * y[6],
+        k[2] * y[5] * y[7] - k[4] * y[6],
+        -k[2] * y[5] * y[7] + k[5] * y[6],
+    ]
+
+
+def by_casadi(start: np.ndarray, times: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return ``solve(theta) -> Y`` by CVODES."""
+    import casadi  # type: ignore[import-not-found, unused-ignore]
+
+    y, k = casadi.SX.sym("y", 8), casadi.SX.sym("k", 6)
+    rates = {"x": y, "p": k, "ode": casadi.vertcat(*hires([y[i] for i in range(8)], [k[i] for i in range(6)]))}
+    solve = casadi.integrator("hires", "cvodes", rates, 0, times[1:].tolist(), {"reltol": RTOL, "abstol": ATOL})
+    return lambda theta: np.vstack([start, solve(x0=start, p=theta)["xf"].full().T])
+
+
+def by_diffrax(start: np.ndarray, times: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the same by Kvaerno's method of order 5, compiled by XLA."""
+    import diffrax  # type: ignore[import-not-found, unused-ignore]
+    import jax  # type: ignore[import-not-found, unused-ignore]
+
+    jax.config.update("jax_enable_x64", True)
+    term, rows = diffrax.ODETerm(lambda t, y, k: jax.numpy.stack(hires(y, k))), diffrax.SaveAt(ts=times)
+    control = diffrax.PIDController(rtol=RTOL, atol=ATOL)
+
+    @jax.jit
+    def solve(theta: Any) -> Any:
+        return diffrax.diffeqsolve(
+            term, diffrax.Kvaerno5(), 0.0, times[-1], 1e-4, start, theta, saveat=rows, stepsize_controller=control,
+            max_steps=100_000,
+        ).ys  # fmt: skip
+
+    return lambda theta: np.asarray(solve(theta))
+
+
+def solver_hires() -> Row:
+    """Return the row of HIRES beside casadi and diffrax."""
+    model, _, _ = rows_stiff.models()["HIRES (8)"]
+    bound, start = model.bind(), np.array([float(v) for v in model.definition.initial])
+    theta = bound.theta0
+    exact = model.replace(rtol=1e-11, atol=1e-14).bind().simulate(theta)
+    calls: dict[str, Callable[[], Any]] = {"fmepy": lambda: bound.simulate(theta)}
+    ours = rows_stiff.error_of(calls["fmepy"](), exact)
+    goals: list[Goal] = [(f"error {ours:.1e}", True)]
+    for name, make in {"casadi's CVODES": by_casadi, "diffrax's Kvaerno5": by_diffrax}.items():
+        try:
+            solve = make(start, model.times)
+        except ImportError as error:
+            goals.append((f"{name}: {error.name} is not installed", True))
+            continue
+        theirs = rows_stiff.error_of(solve(theta), exact)
+        calls[name] = lambda solve=solve: solve(theta)
+        goals.append((f"{name}: error {theirs:.1e}", theirs < 1e-2))
+    took = dict(zip(calls, side_by_side(*calls.values(), rounds=7, clock=time.process_time), strict=True))
+    one = took.pop("fmepy")
+    goals += [at_most(one / seconds, 0.8, f"{{:.3f}} of {name}") for name, seconds in took.items()]
+    name = min(took, key=lambda name: took[name], default="no other solver is installed")
+    return Row("a run of HIRES, rtol 1e-6", one, name, took.get(name, np.nan), goals)
+
+
+def solver_fisher() -> Row:
+    """Return the row of Fisher's equation on a grid, beside CVODE with a band; both get rates in numpy."""
+
+    def rates(t: float, y: np.ndarray, p: dict[str, float]) -> np.ndarray:
+        around = np.concatenate([y[:1], y, y[-1:]])
+        return p["D"] * CELLS**2 * np.diff(np.diff(around)) + p["r"] * y * (1 - y)
+
+    x, times = (np.arange(CELLS) + 0.5) / CELLS, np.linspace(0, 10, 11)
+    start = np.exp(-(((x - 0.5) / 0.05) ** 2))
+    state = {f"y{i}": float(v) for i, v in enumerate(start)}
+    model = fme.OdeModel(rates, state=state, parms={"D": 1e-3, "r": 1.0}, times=times, rtol=RTOL, atol=1e-8)
+    bound = model.bind()
+    exact = model.replace(rtol=1e-10, atol=1e-12).bind().simulate(bound.theta0)
+    goals: list[Goal] = [(f"error {rows_stiff.error_of(bound.simulate(bound.theta0), exact):.1e}", True)]
+    work, name = f"a run of Fisher's equation, {CELLS} cells", "CVODE, banded (scikit-sundae)"
+    try:
+        from sksundae.cvode import CVODE  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        (one,) = side_by_side(lambda: bound.simulate(bound.theta0), clock=time.process_time)
+        return Row(work, one, f"{name} is not installed", goals=goals)
+
+    def fill(t: float, y: np.ndarray, out: np.ndarray) -> None:
+        out[:] = rates(t, y, {"D": 1e-3, "r": 1.0})
+
+    solver = CVODE(fill, rtol=RTOL, atol=1e-8, linsolver="band", lband=1, uband=1, max_num_steps=100_000)
+    theirs = rows_stiff.error_of(np.asarray(solver.solve(times, start).y), exact)
+    one, seconds = side_by_side(
+        lambda: bound.simulate(bound.theta0), lambda: solver.solve(times, start), clock=time.process_time
+    )
+    goals += [(f"CVODE: error {theirs:.1e}", theirs < 1e-2), at_most(one / seconds, 0.7, "{:.2f} of CVODE, banded")]
+    return Row(work, one, name, seconds, goals)
+
+
+ROWS = [solver_hires, solver_fisher]
