@@ -107,7 +107,7 @@ def _guarded(
             return np.full(len(z), np.nan)
         total = out.dot(out) if isinstance(out, np.ndarray) else sum(out)
         if not math.isfinite(total) and not np.isfinite(out).all():  # a finite sum (of squares) has finite terms
-            if nowhere is not None:
+            if nowhere is not None and np.isfinite(z).all():  # what is endless has endless rates
                 nowhere.append(t)
             return np.full(len(z), np.nan)
         return out
