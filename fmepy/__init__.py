@@ -33,6 +33,7 @@ from fmepy.fitting import (
     pseudoOptim,
     sandwich,
 )
+from fmepy.journal.saving import load
 from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
 from fmepy.models.base import BoundModel, Model
 from fmepy.models.definition.tracing import lag
@@ -62,7 +63,6 @@ from fmepy.montecarlo import (
 from fmepy.parallel import Runs, run_many
 from fmepy.plotting.models import plot_model
 from fmepy.plotting.obsplot import obsplot
-from fmepy.results.saving import load
 from fmepy.sensitivity import (
     Collin,
     GlobalIndices,

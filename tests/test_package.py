@@ -30,7 +30,9 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [{"models"}],
     [{"compiled"}],
     [{"expressions"}, {"parallel"}],
-    [{"parameters", "numerics", "results", "checks", "errors", "types", "datasets", "datatools", "command_line"}],
+    [{"results"}, {"tables"}],
+    [{"journal"}],
+    [{"parameters", "numerics", "checks", "errors", "types", "datasets", "datatools", "command_line"}],
 ]
 
 

@@ -18,9 +18,9 @@ from fmepy.costs.noise import ERR
 from fmepy.errors import ArgumentError
 from fmepy.expressions.equations import names_in, symbol
 from fmepy.expressions.text import parse_expression
+from fmepy.journal.encoding import Stored
 from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.maps import Elementwise
-from fmepy.results.encoding import Stored
 
 Values = Mapping[str, Any]
 

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import DataError
+from fmepy.journal.files import MOST_COLUMNS, MOST_DATA, MOST_ROWS, MOST_TABLE, open_file, read_file
 from fmepy.parameters.names import normal_name
-from fmepy.results.files import MOST_COLUMNS, MOST_DATA, MOST_ROWS, MOST_TABLE, open_file, read_file
 from fmepy.types import Vector
 
 MOST_WORK = 1_000

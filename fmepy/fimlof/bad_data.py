@@ -24,8 +24,8 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.result import FilterResult
 from fmepy.fimlof.tables import flags_of, magnitudes
+from fmepy.journal.encoding import live
 from fmepy.parameters.named import merge_parameters
-from fmepy.results.encoding import live
 from fmepy.results.tables import Framed, Part, table
 
 if TYPE_CHECKING:

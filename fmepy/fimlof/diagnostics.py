@@ -27,7 +27,7 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.entity_run import EntityRun
-from fmepy.results.saving import Saved
+from fmepy.journal.saving import Saved
 from fmepy.results.tables import Framed, Part, table
 from fmepy.types import Cube, Matrix, Vector
 

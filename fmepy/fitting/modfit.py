@@ -18,13 +18,13 @@ from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
-from fmepy.fitting.found import Found
 from fmepy.fitting.judge import judge
 from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.multistart import best_of
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit
+from fmepy.fitting.search_record import SearchRecord
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
@@ -225,7 +225,7 @@ class OneFit:
 
     def __call__(
         self, start: Vector, rng: np.random.Generator, told: Callable[[int, float], object] | None = None
-    ) -> Found:
+    ) -> SearchRecord:
         """Return what the search came to; raise `Stopped` with what there is at Ctrl-C."""
         start = np.asarray(start, dtype=float)
         objective = self.objective
@@ -263,7 +263,7 @@ class OneFit:
         """True if something is known of the errors of residuals."""
         return _has_errors(self.objective)
 
-    def result(self, found: Found) -> ModFit:
+    def result(self, found: SearchRecord) -> ModFit:
         """Return the fit of which a search found the parameters."""
         with np.errstate(over="ignore", invalid="ignore"):
             try:
@@ -303,10 +303,10 @@ def _check_start(problem: Problem) -> None:
     problem.cost(problem.start)
 
 
-def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> Found:
+def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> SearchRecord:
     objective, theta = problem.objective, problem.inside(outcome.par)
     verdict = judge(problem, theta, outcome, wanted)
-    return Found(
+    return SearchRecord(
         theta=theta,
         value=problem.value(theta),
         deviance=objective.value(theta),
@@ -327,7 +327,7 @@ def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: boo
     )
 
 
-def _result(one: OneFit, found: Found) -> ModFit:
+def _result(one: OneFit, found: SearchRecord) -> ModFit:
     objective, theta = one.objective, found.theta
     nobs = objective.nobs
     ssr = np.nan if objective.is_scalar else found.deviance

@@ -12,8 +12,9 @@ import numpy as np
 from fmepy.fitting.optimum import Optimum
 from fmepy.fitting.profile_walk import Settings, Side, walked
 from fmepy.fitting.refits import Held, Refit, fitted
+from fmepy.journal.encoding import Stored
 from fmepy.parallel.interruption import Stopped, outermost
-from fmepy.parallel.kept import kept_in
+from fmepy.parallel.resumable import resumable_tasks
 from fmepy.types import Matrix, Vector
 
 _MOST_ROUNDS = 10
@@ -21,7 +22,7 @@ _PATIENCE = 30.0  # seconds after Ctrl-C for sides under way to come to the end 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Walked:
+class Walked(Stored):
     """One side, as plain arrays: what travels from workers and is kept in checkpoints.
 
     Attributes
@@ -51,6 +52,11 @@ class Walked:
     better_cost: float
     standard_error: float
     evaluations: int
+
+    @property
+    def interrupted(self) -> bool:
+        """True if Ctrl-C ended it."""
+        return self.ended == "interrupted"
 
     @classmethod
     def of(cls, side: Side, standard_error: float, evaluations: int, n_par: int) -> Walked:
@@ -88,7 +94,7 @@ class _Sides:
     num: int
     most: int | None
 
-    def __call__(self, task: tuple[str, float]) -> dict[str, Any]:
+    def __call__(self, task: tuple[str, float]) -> Walked:
         name, sign = task
         best, search, held = self.best, copy(self.best.search), copy(self.things[name])
         search.objective = search.objective.alone(best.theta, search.lower, search.upper)
@@ -115,17 +121,8 @@ class _Sides:
             except KeyboardInterrupt:
                 if not outermost():
                     raise
-                raise Stopped(self._record(side, se, search)) from None
-        return self._record(side, se, search)
-
-    def _record(self, side: Side, se: float, search: Any) -> dict[str, Any]:
-        found = Walked.of(side, se, search.objective.evaluations, self.best.theta.size)
-        record = {name: getattr(found, name) for name in Walked.__slots__}
-        return {**record, "interrupted": found.ended == "interrupted"}
-
-
-def _read(record: dict[str, Any]) -> Walked:
-    return Walked(**{name: record[name] for name in Walked.__slots__})
+                raise Stopped(Walked.of(side, se, search.objective.evaluations, best.theta.size)) from None
+        return Walked.of(side, se, search.objective.evaluations, best.theta.size)
 
 
 @dataclass(slots=True, eq=False)
@@ -176,13 +173,13 @@ def walk_all(
     """
     found = Found(best)
     tasks = [(name, sign) for name in things for sign in (-1.0, 1.0)]
-    words = {"executor": executor, "progress": progress, "patience": _PATIENCE, "read": _read}
-    with kept_in(checkpoint, "a profile") as kept:
+    words = {"executor": executor, "progress": progress, "patience": _PATIENCE}
+    with resumable_tasks(checkpoint, "a profile") as journal:
         for round_ in range(_MOST_ROUNDS):
             question = {**best.question, "profiles of": list(things), "levels": list(levels), "num": num}
             question |= {"optimum": found.best.cost, "round": round_}
             walk = _Sides(found.best, things, levels, num, most)
-            runs = kept.spread(walk, tasks, question=question, name=f"round{round_ + 1}", **words)
+            runs = journal.spread(walk, tasks, question=question, name=f"round{round_ + 1}", **words)
             why = dict(zip(runs.failures["run"], runs.failures["message"], strict=True))
             ended = "interrupted" if runs.interrupted else "failed"
             for k, (task, side) in enumerate(zip(tasks, runs.results, strict=True)):
@@ -191,7 +188,7 @@ def walk_all(
             found.interrupted = runs.interrupted
             if found.interrupted or not _begun_anew(found, things):
                 break
-        found.notes += kept.notes
+        found.notes += journal.notes
     return found
 
 

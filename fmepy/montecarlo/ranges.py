@@ -27,7 +27,7 @@ from fmepy.errors import ArgumentError, check_choice, listed, repeated
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
-from fmepy.parallel.kept import kept_in
+from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import Framed, Part, long_table
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
@@ -456,11 +456,11 @@ def sensRange(
     check_choice(keep, ("all", "summary"), "keep")
     if checkpoint is not None and keep == "summary":
         raise ArgumentError("`checkpoint` keeps the runs, which keep='summary' does not; leave one of them out.")
-    with kept_in(checkpoint, "an ensemble", seed=None if checkpoint is None else seed) as kept:
+    with resumable_tasks(checkpoint, "an ensemble", seed=None if checkpoint is None else seed) as tasks:
         ensemble = prepare(
             func, parms, sensvar=sensvar, dist=dist, parInput=parInput, parRange=parRange, parMean=parMean,
             parCovar=parCovar, map=map, num=num, args=args, kwargs=kwargs,
-            seed=seed if checkpoint is None else kept.rng,
+            seed=seed if checkpoint is None else tasks.rng,
         )  # fmt: skip
         pars = ensemble.labelled_sets()
         x, x_name, var = ensemble.simulator.x, ensemble.simulator.x_name, ensemble.var
@@ -469,7 +469,7 @@ def sensRange(
             summary, ran = _streamed(ensemble, executor, progress)
             values, frame = np.empty((0, len(var), len(x))), pars
         else:
-            values, ran = ensemble.run(executor, progress, kept)
+            values, ran = ensemble.run(executor, progress, tasks)
             frame = _frame(pars, values, var, x)
     return SensRange(
         frame, values, pars, x, var, ensemble.sets.pset, ran.failures, x_name,

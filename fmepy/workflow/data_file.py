@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, did_you_mean, listed, repeated
-from fmepy.results.files import MOST_COLUMNS, MOST_ROWS, MOST_TABLE, read_file
+from fmepy.journal.files import MOST_COLUMNS, MOST_ROWS, MOST_TABLE, read_file
 from fmepy.workflow.toml import Key as Place
 from fmepy.workflow.toml import Section
 

@@ -2,7 +2,7 @@
 
 ::
 
-    .fmepy/owner.json            who works here (fmepy.parallel.lock)
+    .fmepy/owner.json            who works here (fmepy.journal.lock)
     .fmepy/written.json          the tables that were written, with their sha256: nothing else is ever taken away
     .fmepy/fit/step.json         what the step came to, and the digest of all that this depends on; written last
     .fmepy/fit/result/           the result itself (result.save)
@@ -24,9 +24,9 @@ from typing import Any
 import pandas as pd
 
 from fmepy.errors import ArgumentError
-from fmepy.parallel.lock import owned
-from fmepy.results.files import MOST_TABLE, file_digest, read_file, write_whole
-from fmepy.results.saving import load
+from fmepy.journal.files import MOST_TABLE, file_digest, read_file, write_whole
+from fmepy.journal.lock import owned
+from fmepy.journal.saving import load
 
 _INSIDE = ".fmepy"
 

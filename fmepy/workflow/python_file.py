@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from fmepy.errors import did_you_mean
-from fmepy.results.files import MOST_TEXT, open_file
+from fmepy.journal.files import MOST_TEXT, open_file
 from fmepy.workflow.reads import Reads, is_own
 from fmepy.workflow.toml import Section
 

@@ -13,11 +13,11 @@ import pandas as pd
 
 from fmepy.costs.base import Cost
 from fmepy.errors import ModelTextError
+from fmepy.journal.files import open_file
 from fmepy.models.base import Model
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.steady import SteadyModel
-from fmepy.results.files import open_file
 from fmepy.workflow.case import Case, model_kind
 from fmepy.workflow.data_file import DataFile, read_beside
 from fmepy.workflow.functions import FunctionModel

@@ -24,12 +24,12 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting.control import filled
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import method_for
+from fmepy.journal.files import file_digest
 from fmepy.mcmc.arguments import as_control
 from fmepy.models.base import Model
 from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import as_prior
-from fmepy.results.files import file_digest
 from fmepy.workflow.case import Case, Parameter
 from fmepy.workflow.data_file import DataFile
 from fmepy.workflow.functions import FunctionModel, WithFixed, table_cost

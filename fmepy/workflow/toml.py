@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fmepy.errors import ArgumentError, did_you_mean, listed
-from fmepy.results.files import MOST_TEXT, read_file
+from fmepy.journal.files import MOST_TEXT, read_file
 
 Key = tuple[str | int, ...]
 """Names of tables and keys from the outside to the inside, and positions in arrays."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from fmepy.errors import ArgumentError, FmepyError, TooLargeError
 from fmepy.fitting.result import ModFit
-from fmepy.results.files import file_digest
+from fmepy.journal.files import file_digest
 from fmepy.workflow import plan
 from fmepy.workflow.demands import judged, unmet
 from fmepy.workflow.display import Display, heard

@@ -1,6 +1,7 @@
 """A chain that was killed goes on to the very chain that an uninterrupted run gives, bit for bit."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,3 +184,15 @@ def test_a_jump_function_with_the_random_numbers_given_goes_on_too(tmp_path):
     assert_same(resume_mcmc(normal3, tmp_path / "c", jump=jump, niter=120), whole)
     with pytest.raises(ArgumentError, match="a function as `jump`: give the same"):
         resume_mcmc(normal3, tmp_path / "c")
+
+
+def test_a_chain_that_the_last_version_began_goes_on(tmp_path):
+    """Written by version 0.1, whose files have no digest."""
+    folder = shutil.copytree(ROOT / "tests" / "journal" / "version_0_1" / "chain", tmp_path / "c")
+
+    def minus2log(p):
+        return float(((p - np.array([1.0, 2.0])) ** 2).sum())
+
+    longer = resume_mcmc(minus2log, folder, niter=150)
+    settings = {"jump": 0.5, "niter": 150, "updatecov": 10, "ntrydr": 2, "seed": 4, "chains": 2}
+    assert_same(longer, modMCMC(minus2log, [0.0, 0.0], **settings))

@@ -581,7 +581,7 @@ def test_a_full_disk_is_told_and_what_was_done_stays(file, tmp_path, capsys, mon
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folder_module, "write_whole", full)
-        patch.setattr("fmepy.results.saving.write_whole", full)
+        patch.setattr("fmepy.journal.saving.write_whole", full)
         assert run(file) == 1
     told = capsys.readouterr().err
     assert "No space left on device" in told

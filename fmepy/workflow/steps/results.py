@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from fmepy.fimlof.forecasting import Forecast
 from fmepy.fimlof.result import FilterResult
+from fmepy.journal.saving import Saved
 from fmepy.montecarlo.ranges import RangeSummary
 from fmepy.montecarlo.scenarios import Scenarios
-from fmepy.results.saving import Saved
 from fmepy.sensitivity.collin import Collin
 from fmepy.sensitivity.sensfun import SensFun
 

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.fitting.result import ModFit
+from fmepy.journal.folder import HEADER
 from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
-from fmepy.parallel.folder import HEADER
 from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
 from fmepy.workflow.steps.scale import natural_chain
 

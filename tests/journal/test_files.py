@@ -15,10 +15,11 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
-from fmepy.parallel.folder import DAMAGED, KeptFolder
-from fmepy.results import arrays, files
-from fmepy.results.files import file_digest, open_file, read_file, write_whole
-from tests.results.samples import chain, fit
+from fmepy.journal import arrays, files
+from fmepy.journal.arrays import DAMAGE
+from fmepy.journal.files import file_digest, open_file, read_file, write_whole
+from fmepy.journal.folder import Journal
+from tests.journal.samples import chain, fit
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices are those of POSIX")
 
@@ -175,7 +176,7 @@ def test_the_lock_of_a_folder_empties_no_other_file(tmp_path):
     (tmp_path / "letter").write_text("dear reader")
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "owner.json").symlink_to(tmp_path / "letter")
-    with pytest.raises(ArgumentError, match="`checkpoint`"), KeptFolder(tmp_path / "work", "a chain", 2).held():
+    with pytest.raises(ArgumentError, match="`checkpoint`"), Journal(tmp_path / "work", "a chain", 2).held():
         pass
     assert (tmp_path / "letter").read_text() == "dear reader"
 
@@ -209,8 +210,8 @@ def test_arrays_are_never_larger_than_their_file(tmp_path, bomb):
     BOMBS[bomb](path)
     with pytest.raises(ArgumentError, match="is damaged"):
         fme.load(tmp_path / "chain")
-    folder = KeptFolder(tmp_path / "chain", "a chain", 2)
-    with pytest.raises(DAMAGED):
+    folder = Journal(tmp_path / "chain", "a chain", 2)
+    with pytest.raises(DAMAGE):
         folder.read_part(path)
 
 
@@ -228,7 +229,7 @@ def test_members_that_nobody_names_are_not_read(tmp_path, monkeypatch):
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path, monkeypatch):
-    from fmepy.results import saving
+    from fmepy.journal import saving
 
     monkeypatch.setattr(saving, "MOST_TABLE", 1000)
     with pytest.raises(ArgumentError, match=r"and `load` reads at most .* Give the name of a folder"):

@@ -3,7 +3,7 @@
 A path that ends in ``.json`` is one file. Any other is a folder: ``result.json`` with the structure, and an ``.npz``
 with the arrays, for chains and ensembles of many runs. Both are plain: JSON, and arrays as numpy writes them, never a
 pickle, so that reading one runs no code, and other languages can read it. What stands in it is told in
-`fmepy.results.encoding`; at the top stand ``format`` ("fmepy result"), ``version`` (of the format, 1), ``fmepy`` (the
+`fmepy.journal.encoding`; at the top stand ``format`` ("fmepy result"), ``version`` (of the format, 1), ``fmepy`` (the
 version that wrote it), ``class``, ``arrays`` (the name of the file of arrays, or null), and ``result``.
 
 A file is there whole or not at all. An earlier result under the same name is replaced; anything else is left alone.
@@ -11,7 +11,6 @@ A file is there whole or not at all. An earlier result under the same name is re
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -23,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, FmepyError, TooLargeError, did_you_mean, listed
-from fmepy.results.arrays import DAMAGE, open_arrays
-from fmepy.results.encoding import Decoder, Encoder, Stored
-from fmepy.results.files import MOST_ARRAYS, MOST_TABLE, open_file, read_file, write_whole
+from fmepy.journal.arrays import DAMAGE, array_digest, open_arrays
+from fmepy.journal.encoding import Decoder, Encoder, Stored
+from fmepy.journal.files import MOST_ARRAYS, MOST_TABLE, open_file, read_file, write_whole
 
 _FORMAT, _VERSION = "fmepy result", 1
 _OURS = re.compile(rb'\s*\{\s*"format"\s*:\s*"fmepy result"')
@@ -169,7 +168,7 @@ def _write_folder(folder: Path, structure: Any, arrays: dict[str, Any]) -> None:
                             f"{MOST_ARRAYS / 1e6:.0f}. Save it in parts.")  # fmt: skip
     is_new = not folder.exists()
     folder.mkdir(exist_ok=True)
-    name = f"arrays-{_digest(arrays)}.npz" if arrays else None
+    name = f"arrays-{array_digest(arrays)[:16]}.npz" if arrays else None
     try:
         if name is not None:
             write_whole(folder / name, lambda opened: np.savez(opened, **arrays))
@@ -183,14 +182,6 @@ def _write_folder(folder: Path, structure: Any, arrays: dict[str, Any]) -> None:
     for file in folder.iterdir():
         if _is_part(file.name) and file.name != name:
             file.unlink(missing_ok=True)
-
-
-def _digest(arrays: dict[str, Any]) -> str:
-    held = hashlib.sha256()
-    for name, values in arrays.items():
-        held.update(f"{name} {values.dtype.str} {values.shape};".encode())
-        held.update(np.ascontiguousarray(values).tobytes())
-    return held.hexdigest()[:16]
 
 
 def _written(value: Any, depth: int = 0) -> str:

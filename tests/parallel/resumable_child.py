@@ -1,4 +1,4 @@
-"""Tasks in a process of its own, killed by itself where it is told: `python kept_child.py FOLDER PLAN`."""
+"""Tasks in a process of its own, killed by itself where it is told: `python resumable_child.py FOLDER PLAN`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import sys
 
 import numpy as np
 
-from fmepy.parallel import folder, kept
+from fmepy.journal import folder
+from fmepy.parallel import resumable
 
 N = 12
 
@@ -23,7 +24,7 @@ def record(x, rng):
 
 def ask(path, function=record, **words):
     """Ask the question."""
-    with kept.kept_in(path, "a test", seed=7) as there:
+    with resumable.resumable_tasks(path, "a test", seed=7) as there:
         shift = int(there.rng.integers(1))
         runs = there.spread(function, [k + shift for k in range(N)], question={"what": "squares"}, seeded=True, **words)
         return runs, there.notes
@@ -37,7 +38,7 @@ def die() -> None:
 def main() -> None:
     """Die where the plan says."""
     path, plan = sys.argv[1], json.loads(sys.argv[2])
-    kept._PAUSE = 0.0  # a part a task
+    resumable._PAUSE = 0.0  # a part a task
     calls = {"task": 0, "write": 0}
     replace, savez = os.replace, np.savez
 

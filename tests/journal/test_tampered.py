@@ -13,9 +13,9 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, FmepyError
-from fmepy.results.fields import holds
-from tests.results.samples import SAMPLES, chain, cost, fit
-from tests.results.test_saving import leaves
+from fmepy.journal.fields import holds
+from tests.journal.samples import SAMPLES, chain, cost, fit
+from tests.journal.test_saving import leaves
 
 
 def array(dtype, shape, values):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from fmepy.errors import ArgumentError
-from fmepy.results.files import MOST_TEXT, read_file
+from fmepy.journal.files import MOST_TEXT, read_file
 
 logger = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ when it is asked for.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import zipfile
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.results.files import MOST_ARRAYS, open_file
+from fmepy.journal.files import MOST_ARRAYS, open_file
 
 DAMAGE = (OSError, ValueError, LookupError, TypeError, EOFError, RecursionError, NotImplementedError, RuntimeError,
           zipfile.BadZipFile, zlib.error)  # fmt: skip
@@ -66,6 +67,16 @@ class Arrays(Mapping[str, Any]):
         if at != size:
             raise ValueError(f"{info.filename} is cut off")
         return data.view(dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def array_digest(arrays: Mapping[str, Any]) -> str:
+    """Return a digest of some arrays and of their names."""
+    held = hashlib.sha256()
+    for name in sorted(arrays):
+        values = np.asarray(arrays[name])
+        held.update(f"{name} {values.dtype.str} {values.shape};".encode())
+        held.update(np.ascontiguousarray(values).tobytes())
+    return held.hexdigest()
 
 
 @contextmanager

@@ -25,10 +25,10 @@ import scipy.stats
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
+from fmepy.journal.encoding import Gone
+from fmepy.journal.saving import Saved
 from fmepy.parameters.scales import Mark, scale_of
-from fmepy.results.encoding import Gone
-from fmepy.results.saving import Saved
-from tests.results.samples import SAMPLES, chain, cost, data, filtered_cost, fit, model
+from tests.journal.samples import SAMPLES, chain, cost, data, filtered_cost, fit, model
 
 NO_RESULTS = {  # what is asked, not an answer
     *("Equations", "FimlofCost", "PredictionErrorCost", "Sector", "SimulationCost", "SumCost", "Transport"),
@@ -323,7 +323,7 @@ def test_a_loaded_filter_says_all_but_what_needs_the_model(tmp_path):
 def test_nothing_of_the_model_is_needed_to_load(tmp_path):
     """A process that never made the model loads the file, whatever was imported there."""
     fit().save(tmp_path / "fit.json")
-    code = f"from fmepy.results.saving import load; print(load({str(tmp_path / 'fit.json')!r}).par.to_dict())"
+    code = f"from fmepy.journal.saving import load; print(load({str(tmp_path / 'fit.json')!r}).par.to_dict())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(fit().par.to_dict())
 
@@ -401,7 +401,7 @@ def test_a_kill_leaves_a_whole_result(tmp_path):
     code = textwrap.dedent(f"""
         import numpy as np, itertools, sys
         sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-        from tests.results.test_saving import Box
+        from tests.journal.test_saving import Box
         for i in itertools.count():
             Box(np.full(300_000, i)).save({str(tmp_path / "r")!r})
             print(i, flush=True)

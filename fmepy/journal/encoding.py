@@ -30,9 +30,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, FmepyError, listed
+from fmepy.journal.fields import check_length, holds, shape_of
+from fmepy.journal.files import MOST_ARRAYS
 from fmepy.parameters.scales import Mark
-from fmepy.results.fields import check_length, holds, shape_of
-from fmepy.results.files import MOST_ARRAYS
 
 _LIVE = "fmepy_live"
 _VALUE = 100  # bytes of a value of Python's, at least
