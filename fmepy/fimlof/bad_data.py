@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import positive_number
-from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.cost import FimlofCost
@@ -27,6 +26,7 @@ from fmepy.fimlof.tables import flags_of, magnitudes
 from fmepy.journal.encoding import live
 from fmepy.parameters.named import merge_parameters
 from fmepy.results.tables import Framed, Part, table
+from fmepy.tables.columns import as_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
