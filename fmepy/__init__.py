@@ -12,7 +12,6 @@ from fmepy import datasets, errors
 from fmepy.boundary import BoundaryFit, fit_boundary
 from fmepy.costs import BoundCost, Cost, ModCost, PredictionErrorCost, SimulationCost, SumCost, modCost
 from fmepy.costs.mapped import transformed
-from fmepy.datatools import cross2long, gaussianWeights
 from fmepy.expressions.equations import Equations
 from fmepy.fimlof import BadData, FilterResult, FilterSummary, FimlofCost, Forecast, Sector, screen_bad_data, sector
 from fmepy.fitting import (
@@ -76,6 +75,7 @@ from fmepy.sensitivity import (
     identifiable_fit,
     sensFun,
 )
+from fmepy.tables.long_tables import cross2long, gaussianWeights
 
 if _typing.TYPE_CHECKING:
     from fmepy import dmi, workflow

@@ -32,7 +32,7 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [{"expressions"}, {"parallel"}],
     [{"results"}, {"tables"}],
     [{"journal"}],
-    [{"parameters", "numerics", "checks", "errors", "types", "datasets", "datatools", "command_line"}],
+    [{"parameters", "numerics", "checks", "errors", "types", "datasets", "command_line"}],
 ]
 
 

@@ -29,6 +29,7 @@ from fmepy.parallel.resumable import ResumableTasks
 from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names
 from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
+from fmepy.tables.columns import as_table, finite_numbers
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
 logger = logging.getLogger(__name__)
@@ -116,30 +117,16 @@ def _need(value: Any, argument: str, dist: str) -> None:
 
 def _input_table(parInput: Any) -> pd.DataFrame:
     """Return the user's sets as a table: a DataFrame, mapping of columns or of numbers, Series (one set), or matrix."""
-    if isinstance(parInput, pd.Series):
-        table = parInput.to_frame().T
-    elif isinstance(parInput, pd.DataFrame):
-        table = parInput
-    elif isinstance(parInput, Mapping):
-        one = all(np.ndim(v) == 0 for v in parInput.values())
-        table = pd.DataFrame([dict(parInput)]) if one else pd.DataFrame(dict(parInput))
-    else:
+    if not isinstance(parInput, pd.Series | pd.DataFrame | Mapping):
         values = np.atleast_2d(np.asarray(parInput, dtype=float))
-        table = pd.DataFrame(values, columns=list(generated_names(values.shape[1])))
-    if table.shape[0] == 0 or table.shape[1] == 0:
+        parInput = pd.DataFrame(values, columns=list(generated_names(values.shape[1])))
+    table = as_table(parInput, "parInput", empty=True)
+    if 0 in table.shape:
         raise ParameterError(f"`parInput` is an empty table (shape {table.shape}); it needs one set per row.")
     names = [str(k) for k in table.columns]
     if twice := repeated(names):
         raise ParameterError(f"`parInput` has more than one column {listed(twice)}.")
-    try:
-        values = table.to_numpy(dtype=float)
-    except (TypeError, ValueError):
-        raise ParameterError("`parInput` must hold numbers only: one column per parameter, one set per row.") from None
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        i, j = bad[0]
-        raise ParameterError(f"`parInput`: row {i} has {values[i, j]} for {names[j]!r}; finite numbers are needed.")
-    return pd.DataFrame(values, columns=names, index=table.index)
+    return pd.DataFrame(finite_numbers(table, "parInput"), columns=names, index=table.index)
 
 
 def _chosen(table: pd.DataFrame, num: int, rng: np.random.Generator) -> ParameterSets:

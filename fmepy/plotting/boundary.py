@@ -11,7 +11,7 @@ from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import add_legend, get_axes, picture
 from fmepy.plotting.entities import plot_entities
 from fmepy.plotting.models import plot_model
-from fmepy.plotting.observations import as_table
+from fmepy.plotting.observations import table_of_variables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def plot_boundary(
         shown = bool(set(seen["name"]) & set(names)) or obs is not None
         plot_model(curves, obs=points if shown else None, labels=["fit"], axes=panels[:n], **kwargs)
     else:
-        points = seen if obs is None else _long(as_table(obs, "`obs`"), fit.entity, names)
+        points = seen if obs is None else _long(table_of_variables(obs, "obs"), fit.entity, names)
         plot_entities(curves, points, entity=fit.entity, axes=panels[:n], **kwargs)
     _plot_steps(fit, panels[n])
     return panels

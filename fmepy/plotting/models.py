@@ -11,7 +11,7 @@ import pandas as pd
 from fmepy.errors import ArgumentError, DataError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
-from fmepy.plotting.observations import as_table, draw_observed, observed
+from fmepy.plotting.observations import draw_observed, observed, table_of_variables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +81,7 @@ def plot_model(
     >>> panel.get_xlabel(), panel.get_ylabel(), len(panel.lines)
     ('time', 'N', 2)
     """
-    tables = [as_table(o, f"`outputs[{i}]`") for i, o in enumerate(outputs)]
+    tables = [table_of_variables(o, f"outputs[{i}]") for i, o in enumerate(outputs)]
     if not tables:
         raise ArgumentError("`outputs` is missing: give at least one table, such as plot_model(model()).")
     x = str(tables[0].columns[0])

@@ -20,7 +20,7 @@ from fmepy.types import Matrix, Vector
 _AT_ONCE = 8  # columns: narrower tables are turned into numbers as a whole, which takes as long as two columns
 
 
-def as_table(data: Any, argument: str = "obs") -> pd.DataFrame:
+def as_table(data: Any, argument: str = "obs", *, empty: bool = False) -> pd.DataFrame:
     """Return a table as a DataFrame with text labels; the data themselves may be shared, so do not write.
 
     Parameters
@@ -29,6 +29,8 @@ def as_table(data: Any, argument: str = "obs") -> pd.DataFrame:
         A mapping of columns may hold numbers, which are repeated; of numbers alone it is one row, and so is a Series.
     argument : str
         What the argument is called in messages.
+    empty : bool
+        Whether it may have no rows.
 
     Raises
     ------
@@ -49,7 +51,7 @@ def as_table(data: Any, argument: str = "obs") -> pd.DataFrame:
             f"{type(data).__name__}. Columns need names: pd.DataFrame(array, columns=[...])."
         )
     table.columns = pd.Index([normal_name(c) for c in table.columns])
-    if len(table) == 0:
+    if len(table) == 0 and not empty:
         raise DataError(f"`{argument}` has no rows.")
     return table
 
@@ -90,7 +92,7 @@ def _position(name: Any, columns: list[str], index_name: Any, argument: str, wha
     return columns.index(name)
 
 
-def _numbers_of(column: pd.Series, name: str, what: str, hint: str) -> Vector:
+def column_numbers(column: pd.Series, name: str, what: str, hint: str = "") -> Vector:
     """Return a column as floats, missing values as NaN; raise a DataError for a value that is not a number."""
     if getattr(column.dtype, "kind", "O") in "mM":
         raise DataError(
@@ -104,6 +106,17 @@ def _numbers_of(column: pd.Series, name: str, what: str, hint: str) -> Vector:
         raise DataError(
             f"`{what}`: column {name!r} holds {value!r} in row {row}, which is not a number.{hint}"
         ) from None
+
+
+def finite_numbers(table: pd.DataFrame, what: str) -> Matrix:
+    """Return a table as numbers; raise a DataError that names column and row of a cell that is no finite number."""
+    out = np.empty(table.shape)
+    for j, name in enumerate(table.columns):
+        out[:, j] = column_numbers(table.iloc[:, j], str(name), what)
+        if not np.isfinite(out[:, j]).all():
+            i = int(np.argmin(np.isfinite(out[:, j])))
+            raise DataError(f"`{what}`: {name!r} is {out[i, j]:g} in row {table.index[i]}; finite numbers are needed.")
+    return out
 
 
 def _is_number(value: Any) -> bool:
@@ -173,6 +186,12 @@ class Columns:
             return self.frame[self.names[position]]
         return self.frame.iloc[:, position]
 
+    def matrix(self) -> Matrix:
+        """Return all columns as floats; an array of its own."""
+        if self._together is not None:
+            return self._together.copy()
+        return np.column_stack([self.numbers(j) for j in range(len(self.names))])
+
     def numbers(self, position: int, hint: str = "") -> Vector:
         """Return a column as floats, missing values as NaN; an array of its own.
 
@@ -183,7 +202,7 @@ class Columns:
         """
         if self._together is not None:
             return self._together[:, position].copy()
-        return _numbers_of(self.column(position), self.names[position], self._what, hint)
+        return column_numbers(self.column(position), self.names[position], self._what, hint)
 
 
 def _are_arrays(data: Any) -> bool:

@@ -10,9 +10,11 @@ import pandas as pd
 
 from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
+from fmepy.tables.columns import as_table, column_numbers, column_position
 from fmepy.types import ArrayLike, Matrix, Vector
 
 _REACH = 3.0  # spreads: beyond them the weight of a model point is left out
+_HINT = " Name the variables in `select`, or put the column into `replicate`."
 _SAME = 1e-8  # relative to the range of xmodel: nearer is the same point
 
 
@@ -71,16 +73,14 @@ def cross2long(
     2  silt  0  6.0
     3  silt  1  5.0
     """
-    table = _as_table(data, "data")
+    table = as_table(data, "data", empty=True)
     names = [str(c) for c in table.columns]
     repeated = _listed_names(replicate)
     for name, argument in ((x, "x"), *((r, "replicate") for r in repeated)):
-        _check_column(name, names, argument)
-        if names.count(name) > 1:
-            raise DataError(f"`{argument}={name!r}`: `data` has {names.count(name)} columns of that name.")
+        column_position(table, name, argument, "data")
     variables = _selected(select, names, {x, *repeated})
     places = [j for j, name in enumerate(names) if name in variables]
-    columns = [_numbers(table.iloc[:, j], names[j]) for j in places]
+    columns = [column_numbers(table.iloc[:, j], names[j], "data", _HINT) for j in places]
     levels = list(dict.fromkeys(names[j] for j in places))
     # replicates of one variable stand together, after its first column
     order = sorted(range(len(places)), key=lambda k: levels.index(names[places[k]]))
@@ -107,11 +107,6 @@ def _listed_names(names: str | Sequence[str] | None) -> list[str]:
     return [] if names is None else [names] if isinstance(names, str) else [str(k) for k in names]
 
 
-def _check_column(name: str, names: Sequence[str], argument: str) -> None:
-    if name not in names:
-        raise DataError(f"`{argument}={name!r}` is not a column (columns: {listed(names)}).{did_you_mean(name, names)}")
-
-
 def _selected(select: str | Sequence[str] | None, names: list[str], others: set[str]) -> set[str]:
     everything = {k for k in names if k not in others}
     if select is None:
@@ -121,33 +116,16 @@ def _selected(select: str | Sequence[str] | None, names: list[str], others: set[
         without = {k[1:] for k in wanted if k.startswith("-") and k not in names and k[1:] in names}
         plain = [k for k in wanted if not (k.startswith("-") and k[1:] in without)]
         for name in plain:
-            _check_column(name, names, "select")
+            if name not in names:
+                raise DataError(
+                    f"`select={name!r}` is not a column (columns: {listed(names)}).{did_you_mean(name, names)}"
+                )
             if name in others:
                 raise DataError(f"`select`: {name!r} is x or a replicate; it cannot be a variable too.")
         chosen = set(plain) if plain else everything - without
     if not chosen:
         raise DataError(f"No variable is selected; `data` has the columns {listed(names)}.")
     return chosen
-
-
-def _as_table(data: Any, argument: str) -> pd.DataFrame:
-    if isinstance(data, pd.DataFrame):
-        return data
-    if isinstance(data, Mapping):
-        try:
-            return pd.DataFrame(dict(data))
-        except ValueError as problem:
-            raise DataError(f"`{argument}`: a mapping must hold columns of equal length ({problem}).") from None
-    raise DataError(f"`{argument}` must be a table (a DataFrame or a mapping of columns); got {type(data).__name__}.")
-
-
-def _numbers(column: pd.Series, name: str) -> Vector:
-    try:
-        return np.asarray(column.to_numpy(dtype=float, na_value=np.nan))
-    except (TypeError, ValueError):
-        raise DataError(
-            f"The column {name!r} does not hold numbers. Name the variables in `select`, or put it into `replicate`."
-        ) from None
 
 
 def gaussianWeights(
@@ -215,12 +193,12 @@ def gaussianWeights(
     2    silt      3   3  2.649
     3    silt      3   2  1.607
     """
-    table = _as_table(obs, "obs")
+    table = as_table(obs, "obs")
     names = [str(c) for c in table.columns]
     others = _listed_names(ordering)
     for name, argument in ((x, "x"), (y, "y"), (aggregation, "aggregation"), *((k, "ordering") for k in others)):
         if name is not None:
-            _check_column(name, names, argument)
+            column_position(table, name, argument)
     check_choice(weight, ("none", "mean", "sd"), "weight")
     spread = positive_number(spread, "spread", f", in the unit of {x!r}")
     if aggregation is None:
@@ -242,7 +220,7 @@ def gaussianWeights(
 
 
 def _finite(column: pd.Series, name: str) -> Vector:
-    values = _numbers(column, name)
+    values = column_numbers(column, name, "obs")
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
         raise DataError(f"`obs`: row {row} has {values[row]} in {name!r}; drop missing observations first.")

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.datatools import cross2long, gaussianWeights
 from fmepy.errors import ArgumentError, DataError
+from fmepy.tables.long_tables import cross2long, gaussianWeights
 from tests.models.problems import cases, table
 
 CASES = cases("tools.json")
@@ -68,7 +68,7 @@ def test_minus_leaves_out():
 
 def test_text_is_no_variable():
     wide = {"x": [0, 1], "zone": ["a", "b"], "y": [1.0, 2.0]}
-    with pytest.raises(DataError, match=r"'zone' does not hold numbers.*`replicate`"):
+    with pytest.raises(DataError, match=r"'zone' holds 'a' in row 0, which is not a number.*`replicate`"):
         cross2long(wide, "x")
     assert cross2long(wide, "x", replicate="zone")["zone"].tolist() == ["a", "b"]
 
