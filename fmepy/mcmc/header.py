@@ -11,14 +11,12 @@ import numpy as np
 from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError
 from fmepy.journal.folder import seed_of, seed_table
+from fmepy.journal.records import check_question
 from fmepy.mcmc.checkpoint import ChainJournal
 from fmepy.mcmc.proposals import JumpFunction
 from fmepy.mcmc.runner import Job, Plan
-from fmepy.mcmc.target import Target, Variances
+from fmepy.mcmc.target import Point, Target, Variances
 from fmepy.types import Matrix, Vector
-
-_ONE_LOOP = {"numba", "explicit", "compiled"}  # names of the compiled loop, old and new; its values are checked too
-_AGREE = 1e-9  # relative; the cost at the start must be the one that the checkpoint keeps
 
 
 def header_of(
@@ -58,7 +56,7 @@ def header_of(
             "grouping": var.grouping,
         },
         "problem": objective.identity,
-        "at_start": {"SS": point.SS.tolist(), "prior": point.prior},
+        "at_start": _values(point),
         "jump": None if isinstance(proposal, JumpFunction) else proposal.tolist(),
         "settings": dict(settings),
         "niter": plan.niter,
@@ -123,29 +121,18 @@ class ChainHeader:
 
     def check_problem(self, objective: Objective) -> None:
         """Raise an ArgumentError if `objective` is another problem, by its parameters, its kind, its data."""
-        now = objective.identity
-        for name, value in self.table["problem"].items():
-            if value != now.get(name) and not {value, now.get(name)} <= _ONE_LOOP:
-                raise ArgumentError(
-                    f"The checkpoint is of another problem: its {name} is {value!r}, that of `f` is {now.get(name)!r}. "
-                    "Give the same `f` (and args, kwargs), or begin a new chain in another folder."
-                )
+        check_question(self.table["problem"], objective.identity, "the chain")
 
     def check_values(self, target: Target) -> None:
         """Raise an ArgumentError if the problem has other values at the start."""
-        point = target.evaluate(self.starts[0])
-        SS, prior = np.array(self.table["at_start"]["SS"]), float(self.table["at_start"]["prior"])
-        if point is None or point.SS.shape != SS.shape or not np.allclose(point.SS, SS, rtol=_AGREE, atol=1e-300):
-            have = "zero probability" if point is None else point.SS.tolist()
-            raise ArgumentError(
-                "The checkpoint is of another problem: at its start the sums of squares (or -2 log L) were "
-                f"{SS.tolist()}, `f` gives {have}. Give the same `f`, data and args."
-            )
-        if not np.isclose(point.prior, prior, rtol=_AGREE, atol=1e-12):
-            raise ArgumentError(
-                f"The checkpoint is of another prior: -2 log prior at its start was {prior:.10g}, it is now "
-                f"{point.prior:.10g}. Give the same `prior`."
-            )
+        point, at_start = target.evaluate(self.starts[0]), self.table["at_start"]
+        now = {"SS": "of zero probability", "prior": 0.0} if point is None else _values(point)
+        names = {"SS": "sum of squares (or -2 log L) at the start", "prior": "-2 log prior at the start"}
+        check_question(*({names[k]: v[k] for k in names} for v in (at_start, now)), "the chain")
+
+
+def _values(point: Point) -> dict[str, Any]:
+    return {"SS": point.SS.tolist(), "prior": float(point.prior)}
 
 
 def _variances(table: Mapping[str, Any]) -> Variances:

@@ -9,8 +9,8 @@ import sys
 
 import numpy as np
 
-from fmepy.journal import folder
-from fmepy.parallel import resumable
+from fmepy.journal import folder, records
+from fmepy.parallel.resumable import resumable_tasks
 
 N = 12
 
@@ -24,7 +24,7 @@ def record(x, rng):
 
 def ask(path, function=record, **words):
     """Ask the question."""
-    with resumable.resumable_tasks(path, "a test", seed=7) as there:
+    with resumable_tasks(path, "a test", seed=7) as there:
         shift = int(there.rng.integers(1))
         runs = there.spread(function, [k + shift for k in range(N)], question={"what": "squares"}, seeded=True, **words)
         return runs, there.notes
@@ -38,7 +38,7 @@ def die() -> None:
 def main() -> None:
     """Die where the plan says."""
     path, plan = sys.argv[1], json.loads(sys.argv[2])
-    resumable._PAUSE = 0.0  # a part a task
+    records._PAUSE = 0.0  # a part a task
     calls = {"task": 0, "write": 0}
     replace, savez = os.replace, np.savez
 

@@ -15,9 +15,9 @@ import pytest
 
 from fmepy.errors import ArgumentError
 from fmepy.journal import folder as journal_folder
+from fmepy.journal import records
 from fmepy.journal.encoding import Stored
 from fmepy.mcmc import modMCMC
-from fmepy.parallel import resumable
 from fmepy.parallel.resumable import resumable_tasks
 from tests.parallel.resumable_child import N, ask, record
 
@@ -44,7 +44,7 @@ def whole():
 @pytest.fixture
 def each_at_once(monkeypatch):
     """Let every task have a part of its own."""
-    monkeypatch.setattr(resumable, "_PAUSE", 0.0)
+    monkeypatch.setattr(records, "_PAUSE", 0.0)
 
 
 @dataclass(frozen=True)
@@ -231,19 +231,14 @@ def foreign(meta, arrays):
     meta["identity"] = "0" * 32
 
 
-def of_no_task(meta, arrays):
-    meta["tasks"][0][0] = 99
-
-
 DAMAGE = {
     "cut": lambda f: f.write_bytes(f.read_bytes()[:200]),
     "empty": lambda f: f.write_bytes(b""),
     "nonsense": lambda f: f.write_bytes(b"nonsense" * 50),
     "pickles": lambda f: rewritten(f, pickled),
     "foreign": lambda f: rewritten(f, foreign),
-    "of no task": lambda f: rewritten(f, of_no_task),
-    "no tasks": lambda f: rewritten(f, lambda meta, arrays: meta.pop("tasks")),
-    "a text for tasks": lambda f: rewritten(f, lambda meta, arrays: meta.update(tasks="x")),
+    "no records": lambda f: rewritten(f, lambda meta, arrays: meta.pop("records")),
+    "a text for records": lambda f: rewritten(f, lambda meta, arrays: meta.update(records="x")),
     "a digit": digits,
     "unread": lambda f: rewritten(f, lambda meta, arrays: arrays.clear()),
 }

@@ -485,7 +485,7 @@ def test_a_checkpoint_keeps_whatever_can_be_saved_and_only_the_rest_runs(tmp_pat
 
 def test_a_checkpoint_that_was_killed_goes_on_to_the_same_runs(tmp_path):
     code = (
-        "import os, sys\nfrom fmepy.parallel import resumable, run_many\nresumable._PAUSE = 0.0\n"
+        "import os, sys\nfrom fmepy.journal import records\nfrom fmepy.parallel import run_many\nrecords._PAUSE = 0.0\n"
         "def squared(x, rng):\n    if x == 4 and 'die' in sys.argv:\n        os._exit(9)\n"
         "    return x**2 + rng.random()\n"
         "print(run_many(squared, range(8), seed=2, checkpoint=sys.argv[1]).results)"
@@ -519,7 +519,7 @@ def test_a_checkpoint_of_other_runs_is_refused(tmp_path, change, told):
 
 
 def test_what_no_file_can_hold_is_told(tmp_path):
-    with pytest.raises(ArgumentError, match=r"`checkpoint`: .*results\[0\].* holds a builtins.object"):
+    with pytest.raises(ArgumentError, match=r"`checkpoint`: .*results.0.1.* holds a builtins.object"):
         run_many(lambda x: object(), [1], checkpoint=tmp_path / "a")
     with pytest.raises(ArgumentError, match=r"`checkpoint` needs inputs that a file can hold.*`inputs.0`"):
         run_many(lambda x: 1, [object()], checkpoint=tmp_path / "b")
