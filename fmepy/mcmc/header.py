@@ -75,6 +75,9 @@ def header_of(
     }
 
 
+_AT_START = {"SS": "sum of squares (or -2 log L) at the start", "prior": "-2 log prior at the start"}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainHeader:
     """A header read: `table` is all of it, as it stands there; `jump` is None for a function."""
@@ -127,8 +130,8 @@ class ChainHeader:
         """Raise an ArgumentError if the problem has other values at the start."""
         point, at_start = target.evaluate(self.starts[0]), self.table["at_start"]
         now = {"SS": "of zero probability", "prior": 0.0} if point is None else _values(point)
-        names = {"SS": "sum of squares (or -2 log L) at the start", "prior": "-2 log prior at the start"}
-        check_question(*({names[k]: v[k] for k in names} for v in (at_start, now)), "the chain")
+        before, new = ({name: at[key] for key, name in _AT_START.items()} for at in (at_start, now))
+        check_question(before, new, "the chain")
 
 
 def _values(point: Point) -> dict[str, Any]:
