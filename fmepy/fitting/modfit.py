@@ -21,7 +21,7 @@ from fmepy.fitting.control import filled
 from fmepy.fitting.judge import judge
 from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS
-from fmepy.fitting.multistart import best_of
+from fmepy.fitting.multistart import best_of, resumed
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit
 from fmepy.fitting.search_record import SearchRecord
@@ -95,8 +95,9 @@ def modFit(
         `progress` gets (iterations, 0), as their number is open. One that has a method ``best`` is told the lowest cost
         so far.
     checkpoint : path, optional
-        For several starts: a folder in which what is done is kept. The same call with the same folder goes on where it
-        was killed or interrupted, to the same result; another question is refused, and told in what it differs.
+        A folder in which what is done is kept: of several starts each fit, of one start the evaluations that take long
+        (5 ms and more). The same call with the same folder goes on where it was killed or interrupted, to the same
+        result; another question is refused, and the message says in what it differs.
 
     Returns
     -------
@@ -165,10 +166,11 @@ def modFit(
     )
     if one.several:
         return best_of(one, starts, seed=seed, checkpoint=checkpoint, executor=executor, progress=progress)
+    told = _teller(progress)
     if checkpoint is not None:
-        raise ArgumentError("`checkpoint` keeps the fits from several starts; give starts= too, or leave it out.")
+        return resumed(one, seed=seed, checkpoint=checkpoint, told=told)
     try:
-        return one.result(one(objective.theta0, rng=as_rng(seed), told=_teller(progress)))
+        return one.result(one(objective.theta0, rng=as_rng(seed), told=told))
     except Stopped as stop:
         return one.result(stop.partial)
 

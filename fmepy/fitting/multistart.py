@@ -15,6 +15,7 @@ from fmepy.fitting.problem import Problem
 from fmepy.fitting.result import ModFit
 from fmepy.fitting.search_record import SearchRecord
 from fmepy.fitting.starting_points import Design, Scales, starting_points
+from fmepy.parallel.interruption import Stopped
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parallel.runs import Runs
 from fmepy.types import Matrix, Seed, Vector
@@ -80,6 +81,26 @@ def best_of(
         first_failure=next(filter(None, told), ""),
         interrupted=runs.interrupted,
     )
+
+
+def resumed(one: OneFit, *, seed: Seed, checkpoint: Any, told: Any) -> ModFit:
+    """Return the fit from one start, its evaluations kept in a folder, from which it goes on.
+
+    Raises
+    ------
+    ArgumentError
+        The checkpoint is of another question.
+    """
+    objective = one.objective
+    with resumable_tasks(checkpoint, "a fit", seed=seed) as tasks:
+        problem = Problem(objective, objective.theta0, one.lower, one.upper, one.prior, tasks.rng)
+        with tasks.evaluations(_question(one, problem)) as known:
+            objective.keep_evaluations(known)
+            try:
+                fit = one.result(one(objective.theta0, tasks.rng, told))
+            except Stopped as stop:
+                fit = one.result(stop.partial)
+    return replace(fit, message=" ".join([fit.message, *tasks.notes]))
 
 
 def _watcher(progress: Any) -> Callable[[SearchRecord], object] | None:

@@ -32,6 +32,7 @@ from fmepy.checks import seed_sequence
 from fmepy.errors import ArgumentError
 from fmepy.journal.arrays import array_digest
 from fmepy.journal.encoding import Encoder
+from fmepy.journal.evaluations import Evaluations
 from fmepy.journal.folder import Journal, seed_of, seed_table
 from fmepy.journal.records import Records
 from fmepy.parallel.runs import Runs, as_items
@@ -149,6 +150,19 @@ class ResumableTasks:
         known = records.load()
         try:
             return spread(function, items, known=known, keep=keep, **words)
+        finally:
+            records.write()
+
+    @contextmanager
+    def evaluations(self, question: Mapping[str, Any], name: str = "evaluations") -> Iterator[Evaluations]:
+        """Yield what keeps evaluations of functions of a vector that take long, of this question."""
+        if self.folder is None:
+            yield Evaluations(None)
+            return
+        records = Records(self.folder, name, self.notes)
+        records.check(question)
+        try:
+            yield Evaluations(records)
         finally:
             records.write()
 

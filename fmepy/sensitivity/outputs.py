@@ -14,6 +14,7 @@ from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_ours
 from fmepy.errors import ArgumentError
 from fmepy.models.simulator import Simulator
+from fmepy.parallel.resumable import ResumableTasks
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
 from fmepy.parameters.selection import chosen
 from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences, of_its_own
@@ -47,13 +48,14 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """How the runs for differences are made: where they go, inside which bounds, with which step."""
+    """How the runs for differences are made: where they go, inside which bounds, with which step, kept or not."""
 
     executor: Any
     progress: Any
     lower: UserBounds
     upper: UserBounds
     tiny: float | None
+    tasks: ResumableTasks
 
     def box(self, names: Sequence[str], theta: Vector, declared: Parameters) -> tuple[Vector, Vector]:
         """Return the bounds of the parameters `names`: those given, else those declared by a cost or lmfit."""
@@ -77,10 +79,12 @@ class Runs:
         in how they are rounded.
         """
         level = np.abs(values) + np.abs(beside)
-        where = {"executor": self.executor, "progress": self.progress}
-        if self.tiny is not None:
-            return forward_differences(run, theta, values, self.tiny, level, names, box, **where)
-        return by_fitting_differences(run, theta, values, size, level, names, box, **where)
+        question = {"parameters": names, "values of the parameters": theta, "sum of the outputs": values.sum()}
+        with self.tasks.evaluations({**question, "number of outputs": values.size}) as known:
+            where = {"executor": self.executor, "progress": self.progress, "known": known}
+            if self.tiny is not None:
+                return forward_differences(run, theta, values, self.tiny, level, names, box, **where)
+            return by_fitting_differences(run, theta, values, size, level, names, box, **where)
 
 
 # --- models

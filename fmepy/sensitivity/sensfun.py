@@ -22,6 +22,7 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.costs.user_function import is_cost, is_model, is_ours
 from fmepy.errors import ArgumentError
+from fmepy.parallel.resumable import resumable_tasks
 from fmepy.results.tables import Framed, Part, long_table
 from fmepy.sensitivity.outputs import Runs, StartKept, of_cost, of_model, returns_modcost
 from fmepy.sensitivity.scales import parameter_scale, tell_even, variable_scale
@@ -180,6 +181,7 @@ def sensFun(
     kwargs: Mapping[str, Any] | None = None,
     executor: Any = None,
     progress: Any = False,
+    checkpoint: Any = None,
 ) -> SensFun:
     r"""Return the sensitivities of a model's outputs, or of a model at the data of a cost, to its parameters.
 
@@ -213,6 +215,9 @@ def sensFun(
         Passed on to a function of your own.
     executor, progress
         Where the runs for differences go, see `run_many`. Exact sensitivities are one run.
+    checkpoint : path, optional
+        A folder in which runs for differences are kept that take long (5 ms and more). The same call with the same
+        folder goes on from there.
 
     Returns
     -------
@@ -279,15 +284,16 @@ def sensFun(
     if tiny is not None:
         tiny = between_0_and_1(tiny, "tiny", " (a relative step), or be None")
     user = {"args": args, "kwargs": kwargs}
-    runs = Runs(executor, progress, lower, upper, tiny)
     if callable(func) and not is_ours(func):
         func = StartKept(func)
-    if is_cost(func) or (not is_model(func) and returns_modcost(func, parms, **user)):
-        outputs = of_cost(func, parms, senspar, user, runs)
-    else:
-        if weighted:
+    with resumable_tasks(checkpoint, "sensitivities") as tasks:
+        runs = Runs(executor, progress, lower, upper, tiny, tasks)
+        if is_cost(func) or (not is_model(func) and returns_modcost(func, parms, **user)):
+            outputs = of_cost(func, parms, senspar, user, runs)
+        elif weighted:
             raise ArgumentError("`weighted=True` needs a cost, which knows the errors of its data; `func` is a model.")
-        outputs = of_model(func, parms, sensvar, senspar, map, user, runs)
+        else:
+            outputs = of_model(func, parms, sensvar, senspar, map, user, runs)
     if weighted and varscale is not None:
         raise ArgumentError("`weighted=True` divides the rows by the errors of the data; leave `varscale` out.")
     floor = _FLOOR if tiny is None else 1e-12 * tiny
