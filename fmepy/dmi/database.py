@@ -25,7 +25,6 @@ from fmepy.parameters.names import normal_name
 from fmepy.results.tables import readable
 from fmepy.tables.databases import file_sheets
 from fmepy.tables.sheet import Sheet, frame_sheet
-from fmepy.types import Vector
 
 _ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?")
 _OWN_COLUMNS = ("name", "value", "unit", "interpolation", "extrapolate")
@@ -346,8 +345,9 @@ def _given(name: str, value: Any) -> Item:
 
 def _series_of(sheet: Sheet) -> list[Item]:
     """Return the series of a table with a column time."""
-    times = np.asarray(sheet.numbers("time"), dtype=np.float64)
-    _check_times(times, sheet)
+    times = sheet.times()
+    if not len(times):
+        raise DataError(f"{sheet.label}: the table holds no rows.")
     names = [c for c in sheet.frame.columns if c != "time"]
     if not names:
         raise DataError(f"{sheet.label}: there is no column beside 'time'.")
@@ -366,20 +366,6 @@ def _series_of(sheet: Sheet) -> list[Item]:
     return [_from_elements(name, some, sheet.label) for name, some in found.items()]
 
 
-def _check_times(times: Vector, sheet: Sheet) -> None:
-    if not len(times):
-        raise DataError(f"{sheet.label}: the table holds no rows.")
-    empty = np.flatnonzero(np.isnan(times))
-    if len(empty):
-        raise sheet.error("the time is missing.", sheet.lines[empty[0]])
-    back = np.flatnonzero(np.diff(times) <= 0)
-    if len(back):
-        i = int(back[0]) + 1
-        twice = "is there twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
-        said = f"time {times[i]:g} {twice}; times must increase. Sort them, and keep each once."
-        raise sheet.error(said, sheet.lines[i])
-
-
 def _constants_of(sheet: Sheet) -> list[Item]:
     """Return the constants of a table of columns name and value."""
     columns = list(sheet.frame.columns)
@@ -389,12 +375,7 @@ def _constants_of(sheet: Sheet) -> list[Item]:
             f"{sheet.label}: the columns are {listed(columns)}; a table of the data base has a column 'time' "
             f"(then the others are series), or the columns 'name' and 'value'.{near}"
         )
-    for column in columns:
-        if column not in _OWN_COLUMNS:
-            raise DataError(
-                f"{sheet.label}: there is no meaning in column {column!r} of a table of constants."
-                f"{did_you_mean(column, _OWN_COLUMNS)} It may have {listed(_OWN_COLUMNS)}."
-            )
+    sheet.check_columns(_OWN_COLUMNS)
     if not len(sheet.frame):
         raise DataError(f"{sheet.label}: the table holds no rows.")
     found, words = dict[str, dict[Index, Any]](), dict[str, _Note]()
@@ -430,15 +411,7 @@ def _rows_with_notes(sheet: Sheet) -> Iterator[tuple[str, int, _Note]]:
 
 def _notes(sheet: Sheet) -> dict[str, _Note]:
     """Return what a table called items says."""
-    known = tuple(c for c in _OWN_COLUMNS if c != "value")
-    for column in sheet.frame.columns:
-        if column not in known:
-            raise DataError(
-                f"{sheet.label}: there is no meaning in column {column!r}.{did_you_mean(column, known)} It may have "
-                f"{listed(known)}."
-            )
-    if "name" not in sheet.frame.columns:
-        raise DataError(f"{sheet.label}: the column 'name' is missing.")
+    sheet.check_columns([c for c in _OWN_COLUMNS if c != "value"], needed=["name"])
     found: dict[str, _Note] = {}
     for title, line, note in _rows_with_notes(sheet):
         name, index = split_name(title, sheet.place(line))

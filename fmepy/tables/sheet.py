@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import DataError, repeated
+from fmepy.errors import DataError, did_you_mean, listed, repeated
+from fmepy.types import Vector
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 """A number as text; neither 1_000 nor inf is one."""
@@ -100,6 +101,35 @@ class Sheet:
         if not np.isfinite(value):
             raise self.error(f"{_cut(cell)} in column {name!r}; where there is no datum, leave the cell empty.", line)
         return value
+
+    def times(self, name: str = "time") -> Vector:
+        """Return a column of numbers that increase, none missing.
+
+        Raises
+        ------
+        DataError
+            What `numbers` refuses; a time that is missing, or not after the one before.
+        """
+        times: Vector = np.array(self.numbers(name, missing=False), dtype=float)
+        back = np.flatnonzero(np.diff(times) <= 0)
+        if len(back):
+            i = int(back[0]) + 1
+            how = "is there twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
+            said = f"time {times[i]:g} {how}; times must increase. Sort them, and keep each once."
+            raise self.error(said, self.lines[i])
+        return times
+
+    def check_columns(self, known: Sequence[str], needed: Sequence[str] = ()) -> None:
+        """Raise a DataError for a column that is not known, or for one that is missing."""
+        for name in self.frame.columns:
+            if name not in known:
+                raise DataError(
+                    f"{self.label}: there is no meaning in column {name!r}.{did_you_mean(name, known)} It may have "
+                    f"{listed(known)}."
+                )
+        for name in needed:
+            if name not in self.frame.columns:
+                raise DataError(f"{self.label}: the column {name!r} is missing.")
 
     def texts(self, name: str) -> list[str]:
         """Return a column as texts, "" where a cell is missing or there is no such column."""

@@ -166,7 +166,7 @@ def test_a_constant_piece_begins_at_its_datum():
         ('time,u\n0,1.5\n1,"1,5"\n', r"bad.csv:3: '1,5' .*decimal point"),
         ("time,u\n0,1\n0,2\n", r"bad.csv:3: time 0 is there twice"),
         ("time,u\n1,1\n0,2\n", r"bad.csv:3: time 0 comes after 1"),
-        ("time,u\n,1\n", r"bad.csv:2: the time is missing"),
+        ("time,u\n,1\n", r"bad.csv:2: the value in column 'time' is missing"),
         ("time,u\n0,1,2\n", r"bad.csv:1: a column has no name"),
         ("time,u,u\n0,1,2\n", r"two columns 'u'"),
         ("time,\n0,1\n", r"bad.csv:1: a column has no name"),
