@@ -18,7 +18,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
-from fmepy.errors import ArgumentError, ParameterError, check_choice, listed, repeated
+from fmepy.errors import ArgumentError, DataError, ParameterError, check_choice, listed, repeated
 from fmepy.models.simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.normal import Norm, as_mean_and_covariance
 from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif, as_ranges
@@ -126,7 +126,10 @@ def _input_table(parInput: Any) -> pd.DataFrame:
     names = [str(k) for k in table.columns]
     if twice := repeated(names):
         raise ParameterError(f"`parInput` has more than one column {listed(twice)}.")
-    return pd.DataFrame(finite_numbers(table, "parInput"), columns=names, index=table.index)
+    try:
+        return pd.DataFrame(finite_numbers(table, "parInput"), columns=names, index=table.index)
+    except DataError as error:
+        raise ParameterError(str(error)) from None
 
 
 def _chosen(table: pd.DataFrame, num: int, rng: np.random.Generator) -> ParameterSets:
