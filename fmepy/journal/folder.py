@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 from fmepy.errors import ArgumentError
 from fmepy.journal.arrays import array_digest, open_arrays
 from fmepy.journal.files import MOST_TABLE, read_file, write_whole
-from fmepy.journal.lock import owned
+from fmepy.journal.lock import InUseError, owned
 
 HEADER = "header.json"
 _ASIDE = "aside"
@@ -68,17 +68,14 @@ class Journal:
         """
         if self.path.exists() and not self.path.is_dir():
             raise ArgumentError(f"`checkpoint`: {str(self.path)!r} is a file; a folder is needed.")
-        with self._writing():
-            if new:
-                self.path.mkdir(parents=True, exist_ok=True)
-            lock = owned(self.path)
-            self.writable = lock.__enter__()
-        try:
+        with ExitStack() as stack:
+            with self._writing():
+                if new:
+                    self.path.mkdir(parents=True, exist_ok=True)
+                self.writable = stack.enter_context(owned(self.path))
             if new and not self.writable:
                 raise ArgumentError(f"`checkpoint`: the folder {str(self.path)!r} is read-only. Name another one.")
             yield
-        finally:
-            lock.__exit__(None, None, None)
 
     # --- the header
 
@@ -199,6 +196,11 @@ class Journal:
         """Raise in our words what the operating system says of a folder that cannot be written."""
         try:
             yield
+        except InUseError as error:
+            raise ArgumentError(
+                f"`checkpoint`: the folder {str(self.path)!r} is in use by {error}. Two writers would mix: wait until "
+                "that one ends (or end it), or name another folder."
+            ) from None
         except OSError as error:
             raise ArgumentError(
                 f"`checkpoint`: the folder {str(self.path)!r} cannot be written: {error.strerror or error}. Make room "

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from fmepy.errors import ArgumentError
 from fmepy.journal.files import MOST_TEXT, read_file
 
 logger = logging.getLogger(__name__)
@@ -24,13 +23,17 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FAR = 1 << 30  # the locked byte on Windows, where what is locked cannot be read: far behind what the file holds
 
 
+class InUseError(Exception):
+    """Somebody else writes to a folder; the message says who."""
+
+
 @contextmanager
 def owned(folder: Path) -> Iterator[bool]:
     """Hold a folder; true if it can be written.
 
     Raises
     ------
-    ArgumentError
+    InUseError
         Another process, or another piece of work of this one, holds it.
     OSError
         The file of the lock cannot be made, other than by a lack of permission.
@@ -53,10 +56,7 @@ def owned(folder: Path) -> Iterator[bool]:
             _lock(handle)
         except OSError as error:
             if error.errno in _HELD:
-                raise ArgumentError(
-                    f"`checkpoint`: the folder {str(folder)!r} is in use by {_owner(file)}. Two writers would mix: "
-                    "wait until that one ends (or end it), or name another folder."
-                ) from None
+                raise InUseError(_owner(file)) from None
             logger.warning("%s cannot be locked (%s); see that nobody else writes to the folder.", file, error)
         handle.truncate(0)
         handle.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode())

@@ -15,6 +15,7 @@ J. Stat. Softw. 33(3). FME: sensRange.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -480,7 +481,7 @@ def sensRange(
 def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSummary, Ran]:
     """Return the summary and the failures of runs that are not kept."""
     rows = max(1, min(_MOST_ROWS, _CHUNK_BYTES // (8 * ensemble.n_output)))
-    with Scratch(ensemble.n_output) as scratch:
+    with closing(Scratch(ensemble.n_output)) as scratch:
         ran = ensemble.stream(scratch.take, rows, executor, progress)
         table = np.concatenate([statistics(group) for group in scratch.column_groups()])
     return summarise(table, ensemble.var, ensemble.simulator.x, ensemble.simulator.x_name), ran
