@@ -73,7 +73,7 @@ class CalibrationFolder:
             yield
 
     def _try(self) -> None:
-        """See that files can be written here (an OSError says why not), and remove what a killed run left of those it was writing."""
+        """Raise OSError if no file can be written here; remove what a killed run left of those it was writing."""
         for place in (self.path, self.inside):
             for file in place.glob(".*.tmp"):
                 file.unlink(missing_ok=True)
