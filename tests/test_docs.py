@@ -51,7 +51,7 @@ def test_every_page_is_in_the_contents():
 
 
 def test_the_page_of_calibrations_names_every_key_of_a_file_and_every_step():
-    from fmepy.workflow import keys
+    from fmepy.workflow.file import keys
 
     page = (ROOT / "docs" / "calibrate.md").read_text(encoding="utf-8")
     told = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", page))))

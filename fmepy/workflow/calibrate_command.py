@@ -40,24 +40,24 @@ def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from fmepy.checks import whole_number
     from fmepy.workflow.calibration import prepared
-    from fmepy.workflow.described import described
     from fmepy.workflow.display import Display
-    from fmepy.workflow.told import show_diagnostics
+    from fmepy.workflow.output import show_diagnostics
+    from fmepy.workflow.preview import described
 
     for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
         if (number := getattr(given, word)) is not None:
             whole_number(number, f"--{word}", least, most)
     with show_diagnostics():
-        work = prepared(
+        runner = prepared(
             Path(given.file), output=given.out, steps=given.steps, seed=given.seed, executor=given.workers,
             resume=given.resume, python=not given.no_python,
         )  # fmt: skip
-    print("\n".join(described(work.task, work.names)), flush=True)
+    print("\n".join(described(runner.task, runner.names)), flush=True)
     try:
-        work.do(Display(True, aloud=True))
+        runner.do(Display(True, aloud=True))
     except KeyboardInterrupt:
-        print(f"Interrupted. What is done is kept; go on with\n  {work.command} --resume", file=sys.stderr)
+        print(f"Interrupted. What is done is kept; go on with\n  {runner.command} --resume", file=sys.stderr)
         return 130
-    if work.reported:
-        print(work.folder.path / "report.html", flush=True)
-    return work.exit
+    if runner.reported:
+        print(runner.folder.path / "report.html", flush=True)
+    return runner.exit

@@ -25,19 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    from fmepy.workflow import plan
-    from fmepy.workflow.case import read_case
-    from fmepy.workflow.demands import check_demands
-    from fmepy.workflow.described import described
+    from fmepy.workflow import dependencies
+    from fmepy.workflow.file.parsed import read_case
+    from fmepy.workflow.file.prepared import read_task
+    from fmepy.workflow.output import show_diagnostics
+    from fmepy.workflow.preview import described
+    from fmepy.workflow.requirements import check_demands
     from fmepy.workflow.steps import STEPS
-    from fmepy.workflow.task import read_task
-    from fmepy.workflow.told import show_diagnostics
 
     with show_diagnostics():
         case = read_case(given.file)
         check_demands(case)
         for name in case.steps:
-            plan.providers(case, name, case.steps[name], lambda step: step in case.steps)
+            dependencies.providers(case, name, case.steps[name], lambda step: step in case.steps)
         task = read_task(case, python=not given.no_python)
         for name in case.steps:
             STEPS[name].check(task, case.steps[name])

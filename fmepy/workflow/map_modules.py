@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fmepy.workflow.model_file import data_paths, read_model
-from fmepy.workflow.told import drawn, folder_for, show_diagnostics, written
-from fmepy.workflow.toml import Section
+from fmepy.workflow.file.model_file import data_paths, read_model
+from fmepy.workflow.file.toml import Section
+from fmepy.workflow.output import drawn, folder_for, show_diagnostics, written
 
 NAME = "map"
 HELP = "print and draw which module gives what to which"

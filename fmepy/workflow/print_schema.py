@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fmepy.workflow.signatures import Key
+from fmepy.workflow.file.signatures import Key
 
 NAME = "schema"
 HELP = "print the JSON schema of calibration files, for editors"
@@ -30,8 +30,8 @@ def execute(given: argparse.Namespace) -> int:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of what a file may hold (`fmepy.workflow.keys.file_keys`)."""
-    from fmepy.workflow.keys import file_keys
+    """Return the JSON schema of what a file may hold (`fmepy.workflow.file.keys.file_keys`)."""
+    from fmepy.workflow.file.keys import file_keys
 
     top = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A calibration of fmepy"}
     return {**top, **_table(file_keys())}

@@ -21,7 +21,6 @@ Dates, durations, paths and the number of workers stand nowhere else but in the 
           "started": ..., "seconds": 1.2,                               # of when it ran
           "verdict": "The fit converged; ...", "warnings": ["..."],
           "files": ["estimates.csv", ...],
-          "read": {"rain.csv": sha256},   # what a Python file of the user read, from where the TOML file is
           "error": "..."                # where it failed; with a verdict: why its result counts as none
         }, ...
       },

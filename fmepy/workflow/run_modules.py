@@ -11,9 +11,9 @@ import pandas as pd
 
 from fmepy.dmi.model import ModularModel
 from fmepy.parallel.progress import Progress
-from fmepy.workflow.model_file import data_paths, read_model
-from fmepy.workflow.told import drawn, folder_for, show_diagnostics, written
-from fmepy.workflow.toml import Section
+from fmepy.workflow.file.model_file import data_paths, read_model
+from fmepy.workflow.file.toml import Section
+from fmepy.workflow.output import drawn, folder_for, show_diagnostics, written
 
 NAME = "run"
 HELP = "run a model of modules; write tables and a picture"

@@ -368,7 +368,7 @@ def test_sigterm_to_all_processes_keeps_what_is_done_and_no_library_says_a_word(
         "import time\ndef cost(p):\n    time.sleep(0.01)\n    return [p['a'] - 1.0, p['a'] - 1.1, p['a'] - 1.3]\n"
     )
     (tmp_path / "slow.toml").write_text(
-        "[model]\npython = 'slow.py:cost'\n[parameters]\na = { start = 0.5, lower = 0.0, upper = 2.0 }\n[fit]\n"
+        "[model]\npython = 'slow.py:cost'\ninputs = []\n[parameters]\na = { start = 0.5, lower = 0.0, upper = 2.0 }\n[fit]\n"
         "[sample]\nniter = 100000\nchains = 2\n[run]\ncheckpoint_every = 20\n"
     )
     command = [sys.executable, "-m", "fmepy", "calibrate", str(tmp_path / "slow.toml"), "--workers", "2"]

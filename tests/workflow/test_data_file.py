@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fmepy.errors import ArgumentError
-from fmepy.workflow.data_file import read_table
+from fmepy.workflow.file.data_file import read_table
 
 
 @pytest.fixture

@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.workflow import keys, new_folder
-from fmepy.workflow.case import read_case
+from fmepy.workflow import new_folder
 from fmepy.workflow.command import main
+from fmepy.workflow.file import keys
+from fmepy.workflow.file.parsed import read_case
+from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.print_schema import schema
-from fmepy.workflow.task import read_task
 
 
 @pytest.mark.parametrize("name", new_folder.EXAMPLES)

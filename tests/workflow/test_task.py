@@ -14,9 +14,9 @@ from scipy.integrate import trapezoid
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
-from fmepy.workflow.case import read_case
 from fmepy.workflow.command import main
-from fmepy.workflow.task import read_task
+from fmepy.workflow.file.parsed import read_case
+from fmepy.workflow.file.prepared import read_task
 
 GROWTH = """\
 data = {{ file = "n.csv" }}

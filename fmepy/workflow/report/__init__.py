@@ -29,7 +29,7 @@ from fmepy.workflow.report.words import paragraphs, readable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 _SECTIONS: dict[str, Callable[[Findings, Any], Section]] = {
     "screen": screen_section, "fit": fit_section, "multistart": multistart_section, "profile": profile_section,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.workflow.functions import FunctionModel
+from fmepy.workflow.file.functions import FunctionModel
 from fmepy.workflow.report.findings import Findings, attempt, first_few
 from fmepy.workflow.report.page import Cell, Code, Draft, Facts, Pictures, Section, Table
 from fmepy.workflow.report.pictures import MOST_PANELS, drawn

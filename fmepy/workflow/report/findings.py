@@ -12,12 +12,12 @@ import pandas as pd
 
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.result import ModFit
+from fmepy.workflow.file.prepared import Task
 from fmepy.workflow.report.page import Draft
 from fmepy.workflow.report.words import short
 from fmepy.workflow.steps import profile as profiles
 from fmepy.workflow.steps.base import FITS, best_fit
 from fmepy.workflow.steps.scale import natural
-from fmepy.workflow.task import Task
 
 Drawn = TypeVar("Drawn")
 

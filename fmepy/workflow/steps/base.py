@@ -18,7 +18,7 @@ import pandas as pd
 from fmepy.fitting.result import ModFit
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 Results = Mapping[str, Any]
 """What the steps before gave, by name."""

@@ -11,7 +11,7 @@ from fmepy.workflow.steps.results import Filtering
 from fmepy.workflow.steps.scale import known_covariance, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 NAME = "filter"
 

@@ -13,7 +13,7 @@ from fmepy.workflow.steps.base import Doing, Results, Tables
 from fmepy.workflow.steps.scale import estimates, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 NAME = "fit"
 BEST_TABLES = ("estimates.csv", "residuals.csv")

@@ -14,7 +14,7 @@ from fmepy.workflow.steps.fit import bounded
 from fmepy.workflow.steps.scale import natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 NAME = "multistart"
 STARTS = 8

@@ -13,7 +13,7 @@ from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
 from fmepy.workflow.steps.scale import check_named, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 NAME = "profile"
 _HEAD = ["parameter", "value", "cost", "ratio", "root"]

@@ -19,7 +19,7 @@ from fmepy.workflow.steps.results import Bands
 from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 NAME = "ranges"
 NUM = 100

@@ -16,7 +16,7 @@ from fmepy.parameters.entities import entity_text, split_local
 from fmepy.parameters.maps import Elementwise
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 LEVEL = 0.95
 """Of the intervals of estimates in the report."""

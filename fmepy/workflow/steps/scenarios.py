@@ -19,7 +19,7 @@ from fmepy.workflow.steps.results import WhatIf
 from fmepy.workflow.steps.scale import check_named, known_covariance, models, natural, natural_chain, with_parts
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 NAME = "scenarios"
 NUM = 100
@@ -60,7 +60,7 @@ def check(task: Task, arguments: Mapping[str, Any]) -> None:
 
 def _table(task: Task, arguments: Mapping[str, Any]) -> pd.DataFrame:
     """Return the table that the file names, read as its data are."""
-    from fmepy.workflow.data_file import read_beside
+    from fmepy.workflow.file.data_file import read_beside
 
     return read_beside(task.case.section, (NAME, "table"), arguments["table"]).frame.reset_index(drop=True)
 

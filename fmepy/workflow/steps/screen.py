@@ -17,7 +17,7 @@ from fmepy.workflow.steps.results import Screened
 from fmepy.workflow.steps.scale import check_named, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 NAME = "screen"
 _OF_COLLIN = ("parset", "N", "which", "maxcomb")

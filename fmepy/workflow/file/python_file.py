@@ -11,9 +11,9 @@ from typing import Any
 
 from fmepy.errors import did_you_mean
 from fmepy.results.files import MOST_TEXT, open_file
-from fmepy.workflow.reads import Reads, is_own
-from fmepy.workflow.toml import Section
+from fmepy.workflow.file.toml import Section
 
+_INSTALLED = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2])
 _BESIDE: set[str] = set()
 """Modules that the last file imported from its own folder."""
 
@@ -37,8 +37,8 @@ def split_name(section: Section) -> tuple[Path, str]:
     return path, name
 
 
-def read_python(section: Section, reads: Reads) -> tuple[Any, list[Path]]:
-    """Return the object, and the files that it is made of: its own, and what that imports and reads.
+def read_python(section: Section) -> tuple[Any, list[Path]]:
+    """Return the object, and the files that it is made of: its own, and what that imports from its folder.
 
     The folder is put on Python's path, as it is when a file is run. What a program that asks has imported of it is set
     aside meanwhile: what is run, and what counts as an input, is what stands in the files now.
@@ -59,8 +59,7 @@ def read_python(section: Section, reads: Reads) -> tuple[Any, list[Path]]:
     sys.path[:] = [str(folder), *(p for p in sys.path if p != str(folder))]
     importlib.invalidate_caches()
     try:
-        with reads.noted():
-            module = _imported(section, path)
+        module = _imported(section, path)
         beside = {n: m for n, m in list(sys.modules.items()) if m is not module and _is_beside(n, m, folder)}
         for one in (module, *beside.values()):  # workers know no modules of these names
             cloudpickle.register_pickle_by_value(one)
@@ -76,11 +75,20 @@ def read_python(section: Section, reads: Reads) -> tuple[Any, list[Path]]:
             "python",
             f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(found).__name__}.",
         )
-    return found, sorted({path.resolve(), *map(_file_of, beside.values()), *reads.files()})
+    return found, sorted({path.resolve(), *map(_file_of, beside.values())})
 
 
 def _is_beside(name: str, module: Any, folder: Path) -> bool:
     return name != "__main__" and isinstance(module, ModuleType) and is_own(_file_of(module), folder)
+
+
+def is_own(file: str | Path, folder: Path) -> bool:
+    """Tell whether a file is the user's: in a folder or below, and not of a library that lies there."""
+    path = Path(file)
+    if "site-packages" in path.parts or not path.is_file():
+        return False
+    above, of_folder = path.resolve().parents, (folder, *folder.parents)
+    return folder in above and not any(p in above and p not in of_folder for p in _INSTALLED)
 
 
 def _file_of(module: ModuleType) -> Path:

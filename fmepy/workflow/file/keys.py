@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from fmepy.workflow.signatures import Key, arguments_of
+from fmepy.workflow.file.signatures import Key, arguments_of
 
 STEPS = ("screen", "fit", "multistart", "profile", "sample", "ranges", "scenarios", "filter")
 """The steps, in the order in which they run."""
@@ -118,7 +118,7 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
             "python": Key(
                 _TEXT, "A Model, a cost, or a function f(p) of a cost or of a table: file.py:object.", required=True
             ),
-            "inputs": Key(**_NAMES, says="Files and folders that it reads and that count as inputs, too."),
+            "inputs": Key(**_NAMES, says="Files and folders that it reads: where they change, steps run again."),
         },
     }
 

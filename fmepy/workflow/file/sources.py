@@ -18,14 +18,13 @@ from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
 from fmepy.models.steady import SteadyModel
 from fmepy.results.files import open_file
-from fmepy.workflow.case import Case, model_kind
-from fmepy.workflow.data_file import DataFile, read_beside
-from fmepy.workflow.functions import FunctionModel
-from fmepy.workflow.model_file import read_model, read_times
-from fmepy.workflow.placing import placed
-from fmepy.workflow.python_file import read_python, split_name
-from fmepy.workflow.reads import Reads
-from fmepy.workflow.toml import Section
+from fmepy.workflow.file.data_file import DataFile, read_beside
+from fmepy.workflow.file.error_lines import placed
+from fmepy.workflow.file.functions import FunctionModel
+from fmepy.workflow.file.model_file import read_model, read_times
+from fmepy.workflow.file.parsed import Case, model_kind
+from fmepy.workflow.file.python_file import read_python, split_name
+from fmepy.workflow.file.toml import Section
 
 _MOST_FILES = 10_000
 _CLASSES = {"ode": OdeModel, "difference": DifferenceModel, "steady": SteadyModel}
@@ -44,15 +43,12 @@ class Source:
         The files that it is made of, inputs among them.
     tables : list of DataFile
         Those of inputs that were read.
-    reads : Reads or None
-        What notes the files that a Python file reads.
     """
 
     model: Any
     cost: Any
     files: list[Path]
     tables: list[DataFile]
-    reads: Reads | None = None
 
 
 def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = None) -> Source:
@@ -141,23 +137,22 @@ def _of_python(case: Case, section: Section) -> Source:
     for name in ("events", "forcings"):
         if name in case.said:
             raise case.section.error(name, f"`{name}` are of models of equations; a model of Python has its own.")
-    reads = Reads(section.file.parent, split_name(section)[0].parent)
-    found, files = read_python(section, reads)
+    found, files = read_python(section)
     files += _files_of(section, "inputs")
     if not isinstance(found, Model):
         if isinstance(found, type):
             raise section.error("python", f"{section.data['python']!r} is a class; name a model made of it.")
         if not isinstance(found, Cost) and "cost" in case.said:
             starts = {p.name: p.start for p in case.parameters.values()}
-            return Source(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [], reads)
+            return Source(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [])
         for name in [k for k in ("cost", "conditions") if k in case.said]:
             raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is of models. "
                                      "What it is held against stands in its file.")  # fmt: skip
-        return Source(getattr(found, "model", None), found, files, [], reads)
+        return Source(getattr(found, "model", None), found, files, [])
     known = [str(n) for n in found.parms.index]
     values = {p.name: p.start for p in case.parameters.values() if p.name in known}
     with placed(case.section, "model", "parameters"):
-        return Source(found.replace(parms=values) if values else found, None, files, [], reads)
+        return Source(found.replace(parms=values) if values else found, None, files, [])
 
 
 def _inputs(section: Section) -> tuple[dict[str, Any], list[DataFile]]:

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import listed
-from fmepy.workflow.functions import FunctionModel, TableCost
+from fmepy.workflow.file.functions import FunctionModel, TableCost
+from fmepy.workflow.file.prepared import Task
 from fmepy.workflow.steps import STEPS
-from fmepy.workflow.task import Task
 
 MOST_PARAMETERS = 40
 

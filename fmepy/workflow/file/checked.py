@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fmepy.errors import did_you_mean, listed
-from fmepy.workflow.signatures import Key
-from fmepy.workflow.toml import KINDS, Section
-from fmepy.workflow.toml import Key as Place
+from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.toml import KINDS, Section
+from fmepy.workflow.file.toml import Key as Place
 
 
 def checked(section: Section, keys: Mapping[str, Key]) -> dict[str, Any]:

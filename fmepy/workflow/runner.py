@@ -6,7 +6,7 @@ import errno
 import os
 import platform
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,23 @@ from typing import Any
 from fmepy.errors import ArgumentError, FmepyError, TooLargeError
 from fmepy.fitting.result import ModFit
 from fmepy.results.files import file_digest
-from fmepy.workflow import plan
-from fmepy.workflow.demands import judged, unmet
+from fmepy.workflow import dependencies
 from fmepy.workflow.display import Display, heard
+from fmepy.workflow.file.error_lines import placed_error
+from fmepy.workflow.file.functions import line_of
+from fmepy.workflow.file.prepared import Task
 from fmepy.workflow.folder import CalibrationFolder
-from fmepy.workflow.functions import line_of
-from fmepy.workflow.placing import placed_error
+from fmepy.workflow.requirements import judged, unmet
 from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS, Doing, Tables, best_fit
 from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
-from fmepy.workflow.task import Task
 
 _EVERY = 1000  # iterations of a chain between checkpoints
 FIT_FILE = "fit.json"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Work:
+class Runner:
     """One run of a calibration file.
 
     Attributes
@@ -123,19 +123,17 @@ class Work:
                 if name in self.names:
                     raise
                 continue
-            read: dict[str, str] = {}
-            if self._is_of(record, inputs):
+            if record is not None and record.get("inputs") == inputs:
                 self._kept.add(name)
-                read = (record or {}).get("read", read)
             if name in self.names or name in self._kept:
-                known[name] = _with_read(inputs, read)
+                known[name] = inputs
         self._inputs = {name: known[name] for name in self._kept if name not in self.names}
 
     def _digest(
         self, name: str, arguments: Mapping[str, Any], known: Mapping[str, str], counts: Callable[[str], bool]
     ) -> str:
         """Return what stands for all that the result of a step depends on."""
-        taken = plan.providers(self.case, name, arguments, counts)
+        taken = dependencies.providers(self.case, name, arguments, counts)
         files = ""
         if name == "scenarios":
             try:
@@ -143,19 +141,12 @@ class Work:
                 files = file_digest(table)
             except OSError:  # told where it is read
                 files = "missing"
-        return plan.inputs_of(self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files)
-
-    def _is_of(self, record: Mapping[str, Any] | None, inputs: str) -> bool:
-        """Tell whether a record is of these inputs, and of what the files that its step read hold now."""
-        if record is None or record.get("inputs") != inputs:
-            return False
-        folder = self.case.file.parent
-        return all(_sha(folder / file) == sha for file, sha in record.get("read", {}).items())
+        return dependencies.inputs_of(self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files)
 
     def _taken(self, name: str) -> dict[str, Any] | None:
         """Return the results that a step takes; None where one that it needs has failed."""
         try:
-            names = plan.providers(self.case, name, self.case.steps[name], self._counts)
+            names = dependencies.providers(self.case, name, self.case.steps[name], self._counts)
         except ArgumentError:
             return None
         self._used.update(names)
@@ -185,7 +176,7 @@ class Work:
         """Keep a step or run it; a failure is told, and ends those that need it."""
         self._steps[name] = record = {
             "state": "not run", "kept": False, "arguments": dict(self.case.steps[name]), "inputs": "",
-            "started": None, "seconds": 0.0, "verdict": "", "warnings": [], "files": [], "read": {},
+            "started": None, "seconds": 0.0, "verdict": "", "warnings": [], "files": [],
             "error": self._stopped,
         }  # fmt: skip
         if self._stopped:
@@ -227,7 +218,7 @@ class Work:
     def _keeps(self, name: str, record: dict[str, Any]) -> bool:
         """Take the result of an earlier run, if there is one of the same inputs."""
         there = self.folder.record(name)
-        if there is None or not self._is_of(there, record["inputs"]):
+        if there is None or there.get("inputs") != record["inputs"]:
             return False
         try:
             result = self._result(name)
@@ -258,19 +249,14 @@ class Work:
 
         every = self.case.run.get("checkpoint_every", _EVERY)
         doing = Doing(self.seed, self.executor, checkpoint, every, display.progress, remember)
-        reads = self.task.reads
-        with nullcontext() if reads is None else reads.noted():
-            try:
-                result = step.run(self.task, arguments, taken, doing)
-            except ArgumentError as error:
-                if not (goes_on and str(error).startswith(("`checkpoint`", "The checkpoint"))):
-                    raise
-                display.tell(f"warning: the checkpoint of {name} cannot be used, it begins anew: {error}")
-                self.folder.begin(name, record["inputs"], resume=False)
-                result = step.run(self.task, arguments, taken, doing)
-        if reads is not None:
-            folder = self.case.file.parent.resolve()
-            record["read"] = {os.path.relpath(f, folder): _sha(f) for f in reads.files(self.folder.path)}
+        try:
+            result = step.run(self.task, arguments, taken, doing)
+        except ArgumentError as error:
+            if not (goes_on and str(error).startswith(("`checkpoint`", "The checkpoint"))):
+                raise
+            display.tell(f"warning: the checkpoint of {name} cannot be used, it begins anew: {error}")
+            self.folder.begin(name, record["inputs"], resume=False)
+            result = step.run(self.task, arguments, taken, doing)
         if getattr(result, "interrupted", False):
             raise KeyboardInterrupt
         tables = step.tables(self.task, result)
@@ -284,7 +270,7 @@ class Work:
         display.ends(f"done in {record['seconds']:.1f} s. {record['verdict']}")
 
     def _took(self, name: str, record: dict[str, Any], tables: Tables) -> None:
-        self._inputs[name] = _with_read(record["inputs"], record["read"])
+        self._inputs[name] = record["inputs"]
         self.tables = {**self.tables, **tables}
         record["files"] = list(tables)
 
@@ -297,7 +283,7 @@ class Work:
         tables = best_tables(self.task, best)
         files = [*tables, FIT_FILE]
         self.tables.update(tables)
-        mark = plan.digest({name: self._inputs[name] for name in there})
+        mark = dependencies.digest({name: self._inputs[name] for name in there})
         if self.folder.mark() != mark or not self.folder.has(*files):
             for file, table in tables.items():
                 self.folder.write_table(file, table)
@@ -318,7 +304,7 @@ class Work:
         records = [self._steps.get(name) or self.folder.record(name) or {} for name in steps]
         current = {file for record in records for file in record.get("files", ())}
         fits = {name: self._inputs[name] for name in FITS if name in steps}
-        if fits and self.folder.mark() == plan.digest(fits):
+        if fits and self.folder.mark() == dependencies.digest(fits):
             current |= {*BEST_TABLES, FIT_FILE}
         if gone := self.folder.take_away(current):
             self._display.tell(f"Taken away, as no results of this file as it stands: {', '.join(gone)}.")
@@ -395,7 +381,7 @@ class Work:
                 "require": dict(case.require),
                 "seed": self.seed,
                 "workers": self.executor if isinstance(self.executor, int) else 1,
-                "versions": plan.versions(),
+                "versions": dependencies.versions(),
                 "system": platform.platform(),
                 "hashes": {"file": _sha(case.file), **self.task.inputs},
                 "started": self._started.isoformat(timespec="seconds"),
@@ -422,11 +408,6 @@ def _said(error: BaseException, folder: Path) -> str:
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     where = line_of(error, folder)
     return f"{where}: {text}" if where and where not in text else text
-
-
-def _with_read(inputs: str, read: Mapping[str, str]) -> str:
-    """Return what stands for the inputs of a step and for the files that it read while it ran."""
-    return plan.digest([inputs, dict(read)]) if read else inputs
 
 
 def _sha(file: Path) -> str:

@@ -13,10 +13,10 @@ from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module, read_module_file, read_modules
 from fmepy.errors import ArgumentError, FmepyError
 from fmepy.types import Vector
-from fmepy.workflow.checked import checked
-from fmepy.workflow.keys import TIMES, model_keys
-from fmepy.workflow.signatures import Key
-from fmepy.workflow.toml import Section
+from fmepy.workflow.file.checked import checked
+from fmepy.workflow.file.keys import TIMES, model_keys
+from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.toml import Section
 
 MOST_ROWS = 10_000_000
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fmepy import __version__
 from fmepy.errors import ArgumentError, did_you_mean, listed
-from fmepy.workflow.case import Case
+from fmepy.workflow.file.parsed import Case
 from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS
 

@@ -18,8 +18,8 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, did_you_mean, listed, repeated
 from fmepy.results.files import MOST_COLUMNS, MOST_ROWS, MOST_TABLE, read_file
-from fmepy.workflow.toml import Key as Place
-from fmepy.workflow.toml import Section
+from fmepy.workflow.file.toml import Key as Place
+from fmepy.workflow.file.toml import Section
 
 MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "none", "#N/A", "."})
 """What a cell without a value holds."""

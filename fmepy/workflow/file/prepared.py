@@ -30,14 +30,13 @@ from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import as_prior
 from fmepy.results.files import file_digest
-from fmepy.workflow.case import Case, Parameter
-from fmepy.workflow.data_file import DataFile
-from fmepy.workflow.functions import FunctionModel, WithFixed, table_cost
-from fmepy.workflow.observations import observed, read_data, replicates
-from fmepy.workflow.placing import placed
-from fmepy.workflow.priors import priors_on, read_prior
-from fmepy.workflow.reads import Reads
-from fmepy.workflow.sources import Source, read_rows, read_source, words_in
+from fmepy.workflow.file.data_file import DataFile
+from fmepy.workflow.file.error_lines import placed
+from fmepy.workflow.file.functions import FunctionModel, WithFixed, table_cost
+from fmepy.workflow.file.observations import observed, read_data, replicates
+from fmepy.workflow.file.parsed import Case, Parameter
+from fmepy.workflow.file.priors import priors_on, read_prior
+from fmepy.workflow.file.sources import Source, read_rows, read_source, words_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +70,6 @@ class Task:
     inputs : mapping of str to str
         ``model``, ``data``, ``cost``, ``parameters``: the sha256 of what each part says and of the files that it
         names. Titles, descriptions and units are in none of them.
-    reads : Reads or None
-        What notes the files that a Python file's functions read.
     written : mapping of str to str
         By "model" or "cost" the object of a Python file that it is, as ``file.py:object``.
     """
@@ -92,7 +89,6 @@ class Task:
     units: Mapping[str, str]
     descriptions: Mapping[str, str]
     inputs: Mapping[str, str]
-    reads: Reads | None = None
     written: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -116,6 +112,8 @@ def read_task(case: Case, *, python: bool = True) -> Task:
     told = [line for read in ([file] if file else []) + source.tables for line in read.told]
     python = case.said["model"].get("python")
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
+    if python is not None and "inputs" not in case.said["model"]:
+        told.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
     files = {"model": source.files, "data": [file.path] if file else [], "cost": [table.path] if table else []}
     if table:
         told += table.told
@@ -155,7 +153,7 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
         units={n: p.unit for n, p in case.parameters.items() if p.unit},
         descriptions={n: p.description for n, p in case.parameters.items() if p.description},
-        inputs=_hashes(case, files), reads=source.reads, written=written,
+        inputs=_hashes(case, files), written=written,
     )  # fmt: skip
     if not of and case.steps:
         raise case.section.error(

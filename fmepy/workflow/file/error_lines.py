@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from fmepy.errors import ArgumentError, FmepyError, ModelTextError
 from fmepy.parameters.entities import entity_text
-from fmepy.workflow.data_file import DataFile
-from fmepy.workflow.toml import Key, Section
+from fmepy.workflow.file.data_file import DataFile
+from fmepy.workflow.file.toml import Key, Section
 
 _WORDS = (
     (r"`parms`", "[parameters]"),

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import did_you_mean, listed
-from fmepy.workflow.case import Parameter
-from fmepy.workflow.toml import Section
+from fmepy.workflow.file.parsed import Parameter
+from fmepy.workflow.file.toml import Section
 
 
 @dataclass(frozen=True, eq=False)

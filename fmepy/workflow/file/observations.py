@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import did_you_mean, listed
-from fmepy.workflow.case import Case
-from fmepy.workflow.data_file import DataFile, column_of, read_beside
+from fmepy.workflow.file.data_file import DataFile, column_of, read_beside
+from fmepy.workflow.file.parsed import Case
 
 
 def read_data(case: Case) -> DataFile | None:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import listed
-from fmepy.workflow.checked import checked, refuse_of_other_kinds
-from fmepy.workflow.keys import SOURCES, STARTS, STEPS, cost_keys, file_keys, model_keys, step_keys
-from fmepy.workflow.toml import Section
+from fmepy.workflow.file.checked import checked, refuse_of_other_kinds
+from fmepy.workflow.file.keys import SOURCES, STARTS, STEPS, cost_keys, file_keys, model_keys, step_keys
+from fmepy.workflow.file.toml import Section
 
 
 @dataclass(frozen=True)
