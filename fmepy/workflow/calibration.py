@@ -17,8 +17,8 @@ from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.requirements import check_demands
 from fmepy.workflow.runner import Runner
-from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS
+from fmepy.workflow.steps.registry import STEPS
 
 SEED = 1
 """Where neither the file nor the command gives one, so that the same file gives the same bytes."""
@@ -34,9 +34,10 @@ class Calibration:
         Whether all steps came to their end and all demands are met.
     files : tuple of Path
         What there is to read: tables, ``report.html``, ``run.json``.
-    screen, fit, multistart, profile, sample, ranges, scenarios, filter
-        The result of each step, None of one that was not run: a `Screened`, `ModFit`, `ModFit` with `.multistart`,
-        `Profile`, `ModMCMC`, `Bands`, `WhatIf`, `Filtering` (`fmepy.workflow.steps.results`). Fits, profiles and chains
+    results : dict of str to result
+        By step that was run. Each is an attribute, too, None where the step was not run: ``screen`` a `Screened`,
+        ``fit`` and ``multistart`` a `ModFit` (the better one as ``fit``), ``profile`` a `Profile`, ``sample`` a
+        `ModMCMC`, ``ranges`` a `Bands`, ``scenarios`` a `WhatIf`, ``filter`` a `Filtering`. Fits, profiles and chains
         are on the scale that the file gives; the tables are not.
     record : dict
         What ``run.json`` holds.
@@ -48,14 +49,15 @@ class Calibration:
     files: tuple[Path, ...]
     record: dict[str, Any]
     warnings: tuple[str, ...]
-    screen: Any = None
-    fit: Any = None
-    multistart: Any = None
-    profile: Any = None
-    sample: Any = None
-    ranges: Any = None
-    scenarios: Any = None
-    filter: Any = None
+    results: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in STEPS:
+            return self.results.get(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *STEPS})
 
     @property
     def report(self) -> Path:
@@ -147,7 +149,7 @@ def calibration(runner: Runner) -> Calibration:
     found = {name: runner.results[name] for name in runner.names if name in runner.results}
     if "fit" in found:
         found["fit"] = runner.best([name for name in FITS if name in runner.results])
-    return Calibration(runner.exit == 0, runner.files(), runner.record, tuple(runner.warnings), **found)
+    return Calibration(runner.exit == 0, runner.files(), runner.record, tuple(runner.warnings), found)
 
 
 def prepared(file: Path, *, output: Any, steps: Any, seed: Any, executor: Any, resume: bool, python: bool) -> Runner:

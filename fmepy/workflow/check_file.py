@@ -31,7 +31,7 @@ def execute(given: argparse.Namespace) -> int:
     from fmepy.workflow.output import show_diagnostics
     from fmepy.workflow.preview import described
     from fmepy.workflow.requirements import check_demands
-    from fmepy.workflow.steps import STEPS
+    from fmepy.workflow.steps.registry import STEPS
 
     with show_diagnostics():
         case = read_case(given.file)

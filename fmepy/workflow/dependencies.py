@@ -13,12 +13,10 @@ from typing import Any
 from fmepy import __version__
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.workflow.file.parsed import Case
-from fmepy.workflow.steps import STEPS
 from fmepy.workflow.steps.base import FITS
+from fmepy.workflow.steps.registry import STEPS
 
 _PACKAGES = ("numpy", "scipy", "pandas", "llvmlite", "nlopt", "lmfit", "emcee", "matplotlib")
-_WELCOME = {"scenarios": ("sample",), "ranges": ("fit",)}
-"""Results that a step takes where they are there, and can do without."""
 
 
 @cache
@@ -87,30 +85,10 @@ def providers(case: Case, name: str, arguments: Mapping[str, Any], there: Callab
                 f"`{need} = {{}}` to the file.",
             )
         out += found
-    welcome = [w for w in _WELCOME.get(name, ()) if w in case.steps and w not in out]
+    welcome = [w for w in STEPS[name].welcomes() if w in case.steps and w not in out]
     return out + [w for w in welcome if there(w)]
 
 
 def digest(value: Any) -> str:
     """Return the sha256 of plain values."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def inputs_of(
-    task_inputs: Mapping[str, str], arguments: Mapping[str, Any], seed: int, taken: Mapping[str, str], files: str
-) -> str:
-    """Return what stands for all that the result of a step depends on.
-
-    Parameters
-    ----------
-    task_inputs : mapping
-        Model, data, cost, parameters.
-    arguments : mapping
-        Of the step.
-    seed : int
-    taken : mapping of str to str
-        The same of the steps whose results it takes.
-    files : str
-        Of files that the step reads.
-    """
-    return digest([versions(), dict(task_inputs), dict(arguments), seed, dict(taken), files])

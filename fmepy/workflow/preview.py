@@ -10,7 +10,7 @@ import pandas as pd
 from fmepy.errors import listed
 from fmepy.workflow.file.functions import FunctionModel, TableCost
 from fmepy.workflow.file.prepared import Task
-from fmepy.workflow.steps import STEPS
+from fmepy.workflow.steps.registry import STEPS
 
 MOST_PARAMETERS = 40
 

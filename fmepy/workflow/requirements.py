@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import sentence
 from fmepy.workflow.file.parsed import Case
-from fmepy.workflow.steps import STEPS
-from fmepy.workflow.steps.base import FITS, Results, best_fit
-from fmepy.workflow.steps.sample import worst
+from fmepy.workflow.steps.base import FITS, Requirement, Results, best_fit
+from fmepy.workflow.steps.registry import STEPS
 
-STEPS_OF: dict[str, Sequence[str]] = {
-    "converged": FITS, "failures": tuple(STEPS), "max_collinearity": ("screen",), "rhat": ("sample",),
-    "ess": ("sample",),
-}  # fmt: skip
-"""By demand the steps that answer it, one of which must be there."""
 MOST_FAILURES = 0.5
 """Of a step's runs, where the file does not say."""
-_BOUNDS = "Begin where the model runs, and keep out the rest by bounds"
-_ADVICE = {
-    "ranges": "Take narrower ranges of the parameters",
-    "scenarios": "Take scenarios in which the model runs",
-    "filter": "Take other parameters",
-}
-"""What to do about runs that fail, by step."""
+
+
+def _of(demand: str) -> tuple[Sequence[str], Requirement | None]:
+    """Return the steps that answer a demand, one of which must be there, and how one does."""
+    if demand in ("converged", "failures"):
+        return (FITS if demand == "converged" else tuple(STEPS)), None
+    return next(((n,), step.requirements[demand]) for n, step in STEPS.items() if demand in step.requirements)
 
 
 def check_demands(case: Case) -> None:
     """Refuse a demand whose step is not in the file."""
     for demand in case.require:
-        steps = STEPS_OF[demand]
+        steps, _ = _of(demand)
         if not any(step in case.steps for step in steps):
             raise case.section.error(
                 ("require", demand),
@@ -48,7 +42,7 @@ def unmet(case: Case, name: str, result: Any) -> dict[str, str]:
     if n > case.require.get("failures", MOST_FAILURES) * of:
         why["failures"] = (
             f"{n} of {of} runs failed; {'the last' if name == 'sample' else 'the first'}: {sentence(first)} "
-            f"{_ADVICE.get(name, _BOUNDS)} (to let that pass: [require] failures = 1)."
+            f"{STEPS[name].advice} (to let that pass: [require] failures = 1)."
         )
     if name in FITS and case.require.get("converged", True) and not result.converged:
         why["converged"] = f"it did not converge (to let that pass: [require] converged = false). {result.message}"
@@ -59,41 +53,27 @@ def judged(case: Case, done: Results) -> list[dict[str, Any]]:
     """Return what was demanded and found, and whether that is met; None where the step was not asked for."""
     out = []
     for demand, wanted in case.require.items():
-        if not any(done.get(step) is not None for step in STEPS_OF[demand]):
-            found, met, said = None, None, f"{demand}: not judged, as its step was not run."
-        else:
-            found = _found(demand, done)
-            met = _met(demand, found, wanted)
-            said = _said(demand, found, wanted, met)
+        found, met, said = None, None, f"{demand}: not judged, as its step was not run."
+        if any(done.get(step) is not None for step in _of(demand)[0]):
+            found, met, said = _judged(demand, wanted, done)
         shown = found if not isinstance(found, float) or np.isfinite(found) else str(found)
         out.append({"demand": demand, "wanted": wanted, "found": shown, "met": met, "said": said})
     return out
 
 
-def _found(demand: str, done: Results) -> Any:
+def _judged(demand: str, wanted: Any, done: Results) -> tuple[Any, bool, str]:
+    """Return what was found, whether it is met (NaN never is), and that in a sentence."""
+    (step, *_), requirement = _of(demand)
+    found: Any
     if demand == "converged":
-        return bool(best_fit(done).converged)
-    if demand == "failures":
-        counts = [STEPS[step].failed_runs(result) for step, result in done.items() if result is not None]
-        return max(n / max(of, 1) for n, of, _ in counts)
-    if demand == "max_collinearity":
-        return float(done["screen"].together)
-    return worst(done["sample"].diagnostics(), "rhat" if demand == "rhat" else "ess_bulk")
-
-
-def _met(demand: str, found: Any, wanted: Any) -> bool:
-    if demand == "converged":
-        return bool(found or not wanted)
-    return bool(found >= wanted if demand == "ess" else found <= wanted)  # NaN is never met
-
-
-def _said(demand: str, found: Any, wanted: Any, met: bool) -> str:
-    words: Mapping[str, str] = {
-        "failures": f"{100 * found:.3g} % of the runs of a step failed",
-        "converged": f"the fit {'converged' if found else 'did not converge'}",
-        "max_collinearity": f"the fitted parameters together have a collinearity of {found:.4g}",
-        "rhat": f"the largest R-hat is {found:.4g}",
-        "ess": f"the least effective sample is {found:.4g}",
-    }
-    limit = "" if demand == "converged" else f", {'at least' if demand == 'ess' else 'at most'} {wanted:g} is demanded"
-    return f"{words[demand]}{limit}{'' if met else ': the demand is missed'}."
+        found = bool(best_fit(done).converged)
+        met, said = found or not wanted, f"the fit {'converged' if found else 'did not converge'}"
+    elif requirement is None:
+        counts = [STEPS[name].failed_runs(result) for name, result in done.items() if result is not None]
+        found = max(n / max(of, 1) for n, of, _ in counts)
+        met, said = found <= wanted, f"{100 * found:.3g} % of the runs of a step failed, at most {wanted:g} is demanded"
+    else:
+        found, least = requirement.value(done[step]), requirement.at_least
+        met = bool(found >= wanted if least else found <= wanted)
+        said = f"{requirement.says.format(found)}, {'at least' if least else 'at most'} {wanted:g} is demanded"
+    return found, met, f"{said}{'' if met else ': the demand is missed'}."

@@ -21,9 +21,9 @@ from fmepy.workflow.file.functions import line_of
 from fmepy.workflow.file.prepared import Task
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.requirements import judged, unmet
-from fmepy.workflow.steps import STEPS
-from fmepy.workflow.steps.base import FITS, Doing, Tables, best_fit
+from fmepy.workflow.steps.base import FITS, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
+from fmepy.workflow.steps.registry import STEPS
 
 _EVERY = 1000  # iterations of a chain between checkpoints
 FIT_FILE = "fit.json"
@@ -134,14 +134,10 @@ class Runner:
     ) -> str:
         """Return what stands for all that the result of a step depends on."""
         taken = dependencies.providers(self.case, name, arguments, counts)
-        files = ""
-        if name == "scenarios":
-            try:
-                table = self.case.section.beside(str(arguments.get("table", "")))
-                files = file_digest(table)
-            except OSError:  # told where it is read
-                files = "missing"
-        return dependencies.inputs_of(self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files)
+        beside = self.case.section.beside
+        files = "".join(_sha(beside(file)) or "missing" for file in STEPS[name].files(arguments))
+        given = [self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files]
+        return dependencies.digest([dependencies.versions(), *given])
 
     def _taken(self, name: str) -> dict[str, Any] | None:
         """Return the results that a step takes; None where one that it needs has failed."""
@@ -240,7 +236,9 @@ class Runner:
         step, arguments, display = STEPS[name], self.case.steps[name], self._display
         checkpoint, goes_on, how = self.folder.begin(name, record["inputs"], resume=self.resume)
         fits = {f: self.results[f] for f in FITS if f in taken}
-        display.begins(name, step.size(self.task, arguments) + how, best_fit(fits).minimised if fits else None)
+        display.begins(
+            name, step.size(self.task, arguments) + how, best_fit(fits).minimised if fits else None, step.unit
+        )
         record["started"] = datetime.now(UTC).isoformat(timespec="seconds")
 
         def remember(sentence: str) -> None:
@@ -248,7 +246,7 @@ class Runner:
             display.tell(f"warning: {sentence}")
 
         every = self.case.run.get("checkpoint_every", _EVERY)
-        doing = Doing(self.seed, self.executor, checkpoint, every, display.progress, remember)
+        doing = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, remember)
         try:
             result = step.run(self.task, arguments, taken, doing)
         except ArgumentError as error:

@@ -21,9 +21,9 @@ from fmepy.errors import ArgumentError, FmepyError
 from fmepy.workflow import folder as folder_module
 from fmepy.workflow.command import main
 from fmepy.workflow.folder import CalibrationFolder
-from fmepy.workflow.steps import screen
-from fmepy.workflow.steps.results import Screened
+from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import interval
+from fmepy.workflow.steps.screen import Screened
 
 T = np.arange(12.0)
 N = 10 * 0.8**T * np.exp(0.05 * np.cos(5 * T))
@@ -368,8 +368,8 @@ def test_sigterm_to_all_processes_keeps_what_is_done_and_no_library_says_a_word(
         "import time\ndef cost(p):\n    time.sleep(0.01)\n    return [p['a'] - 1.0, p['a'] - 1.1, p['a'] - 1.3]\n"
     )
     (tmp_path / "slow.toml").write_text(
-        "[model]\npython = 'slow.py:cost'\ninputs = []\n[parameters]\na = { start = 0.5, lower = 0.0, upper = 2.0 }\n[fit]\n"
-        "[sample]\nniter = 100000\nchains = 2\n[run]\ncheckpoint_every = 20\n"
+        "[model]\npython = 'slow.py:cost'\ninputs = []\n[parameters]\na = { start = 0.5, lower = 0.0, upper = 2.0 }\n"
+        "[fit]\n[sample]\nniter = 100000\nchains = 2\n[run]\ncheckpoint_every = 20\n"
     )
     command = [sys.executable, "-m", "fmepy", "calibrate", str(tmp_path / "slow.toml"), "--workers", "2"]
     child = subprocess.Popen(
@@ -772,4 +772,4 @@ def test_intervals_of_estimates_are_those_of_student_on_the_scale_of_the_fit():
 @pytest.mark.parametrize(("collinearity", "said"), [(19.0, "can tell them apart"), (21.0, "cannot tell them apart")])
 def test_the_verdict_of_screen_is_that_of_the_collinearity(collinearity, said):
     sens = fme.sensFun(lambda p: {"x": [0, 1], "y": [p["a"], p["a"] * p["b"]]}, {"a": 1.0, "b": 2.0})
-    assert screen.verdict(None, Screened(sens, None, collinearity)).endswith(f"these data {said}.")
+    assert STEPS["screen"].verdict(None, Screened(sens, None, collinearity)).endswith(f"these data {said}.")

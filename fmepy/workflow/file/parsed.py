@@ -12,8 +12,9 @@ import numpy as np
 
 from fmepy.errors import listed
 from fmepy.workflow.file.checked import checked, refuse_of_other_kinds
-from fmepy.workflow.file.keys import SOURCES, STARTS, STEPS, cost_keys, file_keys, model_keys, step_keys
+from fmepy.workflow.file.keys import SOURCES, cost_keys, file_keys, model_keys
 from fmepy.workflow.file.toml import Section
+from fmepy.workflow.steps.registry import STEPS
 
 
 @dataclass(frozen=True)
@@ -106,14 +107,7 @@ def read_case(path: str | Path) -> Case:
     kind = said.get("cost", {}).get("kind", "simulation")
     refuse_of_other_kinds(section.table("cost"), cost_keys(), kind, f"a cost of the kind {kind!r}")
     checked(section.table("cost"), cost_keys()[kind])
-    for name in STEPS:  # what only some functions need was let through above
-        if name in said:
-            checked(section.table(name), step_keys()[name])
-    steps = {name: said[name] for name in STEPS if name in said}
-    if "multistart" in steps:
-        steps["multistart"] = {"starts": STARTS, **steps["multistart"]}
-    if "sample" in steps:
-        _check_lengths(section.table("sample"), steps["sample"])
+    steps = {name: step.read(section.table(name), said[name]) for name, step in STEPS.items() if name in said}
     given = section.table("parameters")
     parameters = {name: _parameter(given, name, value) for name, value in said.get("parameters", {}).items()}
     if not parameters and "python" not in said["model"]:
@@ -181,13 +175,3 @@ def _parameter(section: Section, name: str, value: Any) -> Parameter:
                 key, f"`{key}` of {name!r} is {value[key]:g}; on the scale {p.scale!r} values are {said}."
             )
     return p
-
-
-def _check_lengths(section: Section, sample: Mapping[str, Any]) -> None:
-    """Refuse a burn-in that leaves nothing."""
-    niter, burnin = sample.get("niter", 1000), sample.get("burninlength", 0)
-    if burnin >= niter:
-        raise section.error(
-            "burninlength",
-            f"`burninlength` = {burnin} leaves nothing of {niter} iterations; niter includes the burn-in.",
-        )

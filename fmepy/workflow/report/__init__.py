@@ -1,40 +1,27 @@
 """The report of a calibration: one HTML file that anybody can open, and that asks nothing of a network.
 
-`render` writes it. What stands in it is made of blocks (`page`), section by section, in plain sentences and tables from
-the results themselves; `report.html` lays it out, with the style and the script beside it. Pictures are inline SVG
-(`pictures`). Everything from a user's file is escaped by the template or by the writer of the SVG, and the page allows
-no script but its own, by its hash. The same results give the same bytes.
+`render` writes it. Words stand in ``templates`` (Jinja2), what they need is made from the results themselves: for the
+sections of steps by the steps (`Step.facts`), for the others in `overview`. Everything from a user's file is escaped by
+the templates, pictures are images, and the page allows no script but its own, by its hash. The same results give the
+same bytes.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-
-from fmepy import __version__
-from fmepy.workflow.report.asked import data_section, task_section
-from fmepy.workflow.report.filtered import filter_section
-from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.fitted import fit_section, multistart_section
-from fmepy.workflow.report.identified import profile_section, screen_section
-from fmepy.workflow.report.page import Draft, Section, Text
-from fmepy.workflow.report.reproduce import reproduce_section, unfinished_section, warnings_section
-from fmepy.workflow.report.sampled import ranges_section, sample_section, scenarios_section
-from fmepy.workflow.report.words import paragraphs, readable
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fmepy.workflow.file.prepared import Task
-
-_SECTIONS: dict[str, Callable[[Findings, Any], Section]] = {
-    "screen": screen_section, "fit": fit_section, "multistart": multistart_section, "profile": profile_section,
-    "sample": sample_section, "ranges": ranges_section, "scenarios": scenarios_section, "filter": filter_section,
-}  # fmt: skip
+    from fmepy.workflow.report.findings import Findings
+    from fmepy.workflow.report.sections import Section
+    from fmepy.workflow.steps.base import Step
 
 
 def render(
@@ -52,7 +39,7 @@ def render(
     results : mapping of str to result
         Of the steps that ran, by name.
     record : mapping
-        What ``run.json`` holds, see `fmepy.workflow.record`. Dates and durations, and nothing else of the page, come
+        What ``run.json`` holds, see `fmepy.workflow.runner`. Dates and durations, and nothing else of the page, come
         from it.
     warnings : sequence of str
         What a reader must know, the gravest first.
@@ -64,56 +51,59 @@ def render(
     str
         A whole page; sections ``warnings task data``, one of each step that ran, ``reproduce``.
     """
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
+    from fmepy import __version__
+    from fmepy.workflow.report import overview
+    from fmepy.workflow.report.findings import Findings
+    from fmepy.workflow.report.sections import environment, written
+    from fmepy.workflow.report.words import many, paragraphs, readable
+    from fmepy.workflow.steps.registry import STEPS  # steps write their sections with what stands here
+
     found = Findings(task, results, record, tables)
-    sections = [task_section(found), data_section(found)]
-    for name, make in _SECTIONS.items():
-        if results.get(name) is not None:
-            sections.append(_made(name, make, found))
-        elif found.step(name).get("state") in ("failed", "interrupted"):
-            sections.append(unfinished_section(name, name, found.step(name)))
     sections = [
-        warnings_section(found, warnings),
-        *sections,
-        reproduce_section(found),
-    ]  # it tells what the others found
-    css, js = _own("report.css"), _own("report.js")
-    page = Environment(autoescape=True, undefined=StrictUndefined).from_string(_own("report.html"))
-    case = task.case
-    title = " ".join(case.title.split()) or case.file.stem
-    written = page.render(
-        title=title, description=paragraphs(case.description), sections=sections,
-        version=__version__, steps=tuple(_SECTIONS), css=Markup(css), js=Markup(js), js_hash=_hash(js),
+        written("task", "What was asked", "task.html", found, overview.task_facts(found)),
+        written("data", "Data and model, side by side", "data.html", found, overview.data_facts(found)),
+    ]
+    for name, step in STEPS.items():
+        if results.get(name) is not None:
+            sections.append(_of_step(step, found))
+        elif found.step(name).get("state") in ("failed", "interrupted"):
+            one = written(name, name, "unfinished.html", found, {"step": found.step(name)})
+            sections.append(replace(one, is_step=True))
+    facts = overview.warnings_facts(found, warnings)  # after the others: they doubt
+    n = len(facts["warnings"]) + len(found.doubts) + (0 if facts["warnings"] else len(facts["failed"]))
+    title = f"Before you rely on this: {many(max(n, 1), 'warning')}" if facts["is_bad"] else "No warnings"
+    tone = "bad" if facts["is_bad"] else "good"
+    first = written("warnings", title, "warnings.html", found, facts, tone)
+    last = written("reproduce", "How to make the same again", "reproduce.html", found, overview.reproduce_facts(found))
+    js = files(__package__).joinpath("templates", "report.js").read_text(encoding="utf-8")
+    js_hash = "sha256-" + base64.b64encode(hashlib.sha256(js.encode()).digest()).decode("ascii")
+    page = environment().get_template("page.html").render(
+        title=" ".join(task.case.title.split()) or task.case.file.stem, description=paragraphs(task.case.description),
+        sections=[first, *sections, last], version=__version__, js=Markup(js), js_hash=js_hash,
         date=str(record.get("started") or "")[:10],
     )  # fmt: skip
-    return readable(written)
+    return readable(page)
 
 
-def _made(name: str, make: Callable[[Findings, Any], Section], found: Findings) -> Section:
+def _of_step(step: Step, found: Findings) -> Section:
     """Return the section of a step; of one that cannot be told, why; of one that failed, first of all that."""
+    from markupsafe import Markup
+
+    from fmepy.workflow.report.sections import written
+
+    name, record, before = step.name, found.step(step.name), list(found.doubts)
+    result = found.results[name]
     try:
-        before = list(found.doubts)
-        section = make(found, found.results[name])
-        if not found.has_failed(name):
-            return section
-        found.doubts[:] = before  # what a result says of the data and the model that counts as none
-        failed = Text(str(found.step(name).get("error")), "bad")
-        return replace(section, blocks=(failed, *section.blocks))
+        facts = {"result": result, "step": record, "tables": found.tables, **step.facts(found, result)}
+        section = written(name, step.title or name, step.template, found, facts)
+        if found.has_failed(name):
+            found.doubts[:] = before  # what a result says of the data and the model that counts as none
+            failed = Markup('<p class="bad">{}</p>\n').format(record.get("error"))
+            section = replace(section, html=failed + section.html)
     except Exception as error:  # results that were hours in the making are not left untold for one of them
-        draft = Draft()
-        told = f"This section could not be written: {type(error).__name__}: {error}"
-        draft.say(told, tone="bad")
-        draft.say(str(found.step(name).get("verdict") or ""))
-        found.doubt(name, told)
-        return Section(name, name, tuple(draft.blocks))
-
-
-def _own(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(script: str) -> str:
-    """Return the hash by which a page allows its script."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+        found.doubts[:] = before
+        why = f"This section could not be written: {type(error).__name__}: {error}"
+        section = written(name, name, "broken.html", found, {"why": why, "verdict": record.get("verdict")})
+    return replace(section, is_step=True)
