@@ -1,18 +1,11 @@
-"""``fmepy calibrate``: do what a calibration file asks for, and name the report."""
+"""Run the steps of a calibration file; write tables and a report.
 
-from __future__ import annotations
+Run the steps that a calibration file describes: screen, fit, multistart, profile, sample, ranges, scenarios, filter.
+What is done is kept, and not done again unless what it depends on has changed.
 
-import argparse
-import sys
-from pathlib import Path
+Progress, warnings and demands that were missed are told on stderr; stdout ends with the path of the report.
 
-NAME = "calibrate"
-HELP = "run the steps of a calibration file; write tables and a report"
-ABOUT = """Run the steps that a calibration file describes: screen, fit, multistart, profile, sample, ranges, scenarios,
-filter. What is done is kept, and not done again unless what it depends on has changed.
-
-Progress, warnings and demands that were missed are told on stderr; stdout ends with the path of the report."""
-MORE = """writes to the folder (default: that of the file, or NAME_report beside it):
+writes to the folder (default: that of the file, or NAME_report beside it):
   report.html                      everything, in one file that opens anywhere
   estimates.csv residuals.csv fit.json                 of the best fit
   screen.csv collin.csv starts.csv optima.csv profile.csv intervals.csv
@@ -22,7 +15,16 @@ MORE = """writes to the folder (default: that of the file, or NAME_report beside
 exit codes: 0 done, all demands met; 1 a step failed (so does a fit that did not converge, and a step most of whose
 runs failed, unless [require] allows it), a demand of [require] was missed, or the disk is full;
 2 nothing was run: a mistake in the file, the data or the arguments, a folder that is in use or cannot be written;
-130 Ctrl-C, 143 SIGTERM (what is done is kept; --resume goes on)."""
+130 Ctrl-C, 143 SIGTERM (what is done is kept; --resume goes on).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+NAME = "calibrate"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -152,7 +152,10 @@ def calibration(runner: Runner) -> Calibration:
     return Calibration(runner.exit == 0, runner.files(), runner.record, tuple(runner.warnings), found)
 
 
-def prepared(file: Path, *, output: Any, steps: Any, seed: Any, executor: Any, resume: bool, python: bool) -> Runner:
+def prepared(
+    file: Path, *, output: Any = None, steps: Any = None, seed: Any = None, executor: Any = None, resume: bool = False,
+    python: bool = True,
+) -> Runner:  # fmt: skip
     """Return what a file asks for, read and checked: nothing is run, and nothing written.
 
     Raises

@@ -1,4 +1,12 @@
-"""``fmepy schema``: print the JSON schema of calibration files, for editors."""
+"""Print the JSON schema of calibration files, for editors.
+
+Editors that know it complete keys, explain them, and underline what is wrong while one types.
+
+to begin, for editors that use Taplo (VS Code's Even Better TOML):
+  fmepy schema > calibration.schema.json
+and, as the first line of a file:
+  #:schema calibration.schema.json
+"""
 
 from __future__ import annotations
 
@@ -10,12 +18,6 @@ from typing import Any
 from fmepy.workflow.file.signatures import Key
 
 NAME = "schema"
-HELP = "print the JSON schema of calibration files, for editors"
-ABOUT = """Print the JSON schema of calibration files. Editors that know it complete keys, explain them, and underline
-what is wrong while one types."""
-MORE = """  fmepy schema > calibration.schema.json
-and, as the first line of a file, for editors that use Taplo (VS Code's Even Better TOML):
-  #:schema calibration.schema.json"""
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 

@@ -1,4 +1,25 @@
-"""``fmepy run``: run a model of modules, and write its tables and a picture."""
+"""Run a model of modules; write tables and a picture.
+
+Run the model that a TOML file describes: modules, data base, times and steps.
+
+What is missing, redundant or in conflict between the modules and the data base is told on stderr.
+
+writes to the folder (default: the file's name without .toml, beside it):
+  outputs.csv        a row a time, a column a variable
+  diagnostics.csv    what was told of modules and data
+  variable_map.csv   which module assigns and which reads each variable
+  convergence.csv    how loops across modules settled, a row a loop and step
+  outputs.png        the outputs against time (not with --no-plots)
+
+the file:
+  modules = ["sales.fme", "delivery.fme"]      # or a folder; paths count from this file
+  data = ["market_db/", "extra.sqlite"]
+  times = { start = 0, stop = 100, step = 1 }  # of the rows
+  dt = 0.25                                    # the elementary step
+  outputs = ["SM", "OB"]                       # also: method, tol, max_iterations, strict, order, unsettled
+  [parameters]                                 # on top of the data base
+  SEM = 410.0
+"""
 
 from __future__ import annotations
 
@@ -16,25 +37,6 @@ from fmepy.workflow.file.toml import Section
 from fmepy.workflow.output import drawn, folder_for, show_diagnostics, written
 
 NAME = "run"
-HELP = "run a model of modules; write tables and a picture"
-ABOUT = """Run the model that a TOML file describes: modules, data base, times and steps.
-
-What is missing, redundant or in conflict between the modules and the data base is told on stderr."""
-MORE = """writes to the folder (default: the file's name without .toml, beside it):
-  outputs.csv        a row a time, a column a variable
-  diagnostics.csv    what was told of modules and data
-  variable_map.csv   which module assigns and which reads each variable
-  convergence.csv    how loops across modules settled, a row a loop and step
-  outputs.png        the outputs against time (not with --no-plots)
-
-the file:
-  modules = ["sales.fme", "delivery.fme"]      # or a folder; paths count from this file
-  data = ["market_db/", "extra.sqlite"]
-  times = { start = 0, stop = 100, step = 1 }  # of the rows
-  dt = 0.25                                    # the elementary step
-  outputs = ["SM", "OB"]                       # also: method, tol, max_iterations, strict, order, unsettled
-  [parameters]                                 # on top of the data base
-  SEM = 410.0"""
 MOST_PANELS = 24
 
 

@@ -1,4 +1,36 @@
-"""One run of a calibration file: its steps in order, what is kept and what runs, and what is written."""
+"""One run of a calibration file: its steps in order, what is kept and what runs, and what is written.
+
+What ``run.json`` holds: what was asked, with what, and what came of it.
+
+Dates, durations, paths and the number of workers stand nowhere else but in the report::
+
+    {
+      "file": "/home/me/lynx.toml",  "output": "/home/me/lynx_report",
+      "command": "fmepy calibrate /home/me/lynx.toml --out ...",        # makes the same again
+      "title": "...", "description": "...",
+      "asked": {"fit": {"method": "Marq"}, ...},                        # steps in order, with their arguments
+      "require": {"converged": true},
+      "seed": 1, "workers": 4,
+      "versions": {"fmepy": "0.1.0", "python": "3.12.3", "numpy": ...},
+      "system": "Linux-6.1-x86_64",
+      "hashes": {"file": sha256, "model": ..., "data": ..., "cost": ..., "parameters": ...},
+      "started": "2026-01-31T02:00:00+00:00", "ended": ..., "seconds": 12.3,
+      "steps": {
+        "fit": {
+          "state": "done",              # done, failed, interrupted, not run
+          "kept": false,                # true: from an earlier run, as its inputs are the same
+          "inputs": sha256,             # of all that the result depends on
+          "started": ..., "seconds": 1.2,                               # of when it ran
+          "verdict": "The fit converged; ...", "warnings": ["..."],
+          "files": ["estimates.csv", ...],
+          "error": "..."                # where it failed; with a verdict: why its result counts as none
+        }, ...
+      },
+      "demands": [{"demand": "converged", "wanted": true, "found": true, "met": true, "said": "..."}],
+      "warnings": ["..."],              # all of them, demands that were missed first
+      "ok": true, "exit": 0
+    }
+"""
 
 from __future__ import annotations
 
@@ -7,6 +39,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +63,7 @@ FIT_FILE = "fit.json"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+@dataclass(eq=False, repr=False)
 class Runner:
     """One run of a calibration file.
 
@@ -37,12 +71,14 @@ class Runner:
     ----------
     names : list of str
         The steps that are run or kept, in order.
+    command : str
+        What does the same from a terminal.
     results : dict
         By step, what it gave, and what was taken of earlier runs.
     tables : dict of str to DataFrame
         By file.
     record : dict
-        What ``run.json`` holds, see `fmepy.workflow.record`.
+        What ``run.json`` holds, see the module's text.
     warnings : list of str
         What a reader should know first.
     exit : int
@@ -51,25 +87,22 @@ class Runner:
         Whether the report is written.
     """
 
-    def __init__(
-        self,
-        *,
-        task: Task,
-        names: list[str],
-        folder: CalibrationFolder,
-        seed: int,
-        executor: Any,
-        resume: bool,
-        command: str,
-    ) -> None:
-        self.task, self.case, self.names, self.folder = task, task.case, names, folder
-        self.seed, self.executor, self.resume, self.command = seed, executor, resume, command
-        self.results: dict[str, Any] = {}
-        self.tables: Tables = {}
-        self.record: dict[str, Any] = {}
-        self.warnings: list[str] = []
-        self.exit = 0
-        self.reported = False
+    task: Task
+    names: list[str]
+    folder: CalibrationFolder
+    seed: int
+    executor: Any
+    resume: bool
+    command: str
+    results: dict[str, Any] = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    exit: int = 0
+    reported: bool = False
+
+    def __post_init__(self) -> None:
+        self.case = self.task.case
         self._inputs: dict[str, str] = {}  # by step whose result is there
         self._used: set[str] = set()  # steps whose results others took
         self._kept: set[str] = set()  # steps of which an earlier run has a result of the same inputs
@@ -324,7 +357,7 @@ class Runner:
             return
         told = _said(error, self.case.file.parent)
         if not told.startswith(f"{self.case.file}:"):
-            told = str(placed_error(self.case.section, (name,), ArgumentError(told), None))
+            told = str(placed_error(self.case.section, (name,), ArgumentError(told)))
         record["error"] = told
         self._display.tell(f"{name} failed. {told}")
 
@@ -338,23 +371,18 @@ class Runner:
         for d in missed:
             self._display.tell(str(self.case.section.error(("require", d["demand"]), d["said"])))
         failed = {name: step["error"] for name, step in self._steps.items() if step["state"] != "done"}
-        self.warnings = [
-            *(f"Demanded and missed: {d['said']}" for d in missed),
-            *(why if name in self.results else f"The step {name} has no result: {why}" for name, why in failed.items()),
-            *(
-                f"{name}: {w}"
-                for name, step in self._steps.items()
-                for w in step["warnings"]
-                if w not in (step["error"] or "")
-            ),
-        ]
+        self.warnings = [f"Demanded and missed: {d['said']}" for d in missed]
+        for name, why in failed.items():
+            self.warnings.append(why if name in self.results else f"The step {name} has no result: {why}")
+        for name, step in self._steps.items():
+            self.warnings += [f"{name}: {w}" for w in step["warnings"] if w not in (step["error"] or "")]
         self.exit = 1 if missed or failed else 0
         if not self._stopped:
             with suppress(OSError):  # of a file that another program holds
                 self._clear()
         self._write_record(demands)
         try:
-            from fmepy.workflow.report import render
+            from fmepy.workflow.report.page import render
 
             told = {*self.names, *FITS} & {*self.case.steps}  # of fits the best counts, asked for now or not
             results = {name: self.results[name] for name in STEPS if name in told and name in self.results}
@@ -368,30 +396,18 @@ class Runner:
     def _write_record(self, demands: list[dict[str, Any]] | None = None) -> None:
         """Write run.json; a disk that is full is told, and the exit code says so."""
         case, ended = self.case, datetime.now(UTC)
-        self.record = _plain(
-            {
-                "file": str(case.file.resolve()),
-                "output": str(self.folder.path.resolve()),
-                "command": self.command,
-                "title": case.title,
-                "description": case.description,
-                "asked": {name: dict(case.steps[name]) for name in self.names},
-                "require": dict(case.require),
-                "seed": self.seed,
-                "workers": self.executor if isinstance(self.executor, int) else 1,
-                "versions": dependencies.versions(),
-                "system": platform.platform(),
-                "hashes": {"file": _sha(case.file), **self.task.inputs},
-                "started": self._started.isoformat(timespec="seconds"),
-                "ended": ended.isoformat(timespec="seconds"),
-                "seconds": round((ended - self._started).total_seconds(), 3),
-                "steps": self._steps,
-                "demands": demands or [],
-                "warnings": self.warnings,
-                "ok": self.exit == 0,
-                "exit": self.exit,
-            }
-        )
+        self.record = _plain({
+            "file": case.file.resolve(), "output": self.folder.path.resolve(), "command": self.command,
+            "title": case.title, "description": case.description,
+            "asked": {name: dict(case.steps[name]) for name in self.names}, "require": case.require,
+            "seed": self.seed, "workers": self.executor if isinstance(self.executor, int) else 1,
+            "versions": dependencies.versions(), "system": platform.platform(),
+            "hashes": {"file": _sha(case.file), **self.task.inputs},
+            "started": self._started.isoformat(timespec="seconds"), "ended": ended.isoformat(timespec="seconds"),
+            "seconds": round((ended - self._started).total_seconds(), 3),
+            "steps": self._steps, "demands": demands or [], "warnings": self.warnings,
+            "ok": self.exit == 0, "exit": self.exit,
+        })  # fmt: skip
         try:
             self.folder.write_json(self.folder.path / "run.json", self.record)
         except OSError as error:
@@ -401,10 +417,9 @@ class Runner:
 
 def _said(error: BaseException, folder: Path) -> str:
     """Return an error in words: fmepy's own as they are, others with their name; with the line of the user's file."""
-    text = " ".join(str(error).split()) if not isinstance(error, FmepyError) else str(error)
+    text, where = str(error), line_of(error, folder)
     if not isinstance(error, FmepyError):
-        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    where = line_of(error, folder)
+        text = ": ".join(part for part in (type(error).__name__, " ".join(text.split())) if part)
     return f"{where}: {text}" if where and where not in text else text
 
 

@@ -66,9 +66,7 @@ ALL_FILES = {
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch):
     """Reports are drawn elsewhere: here it matters that one is written, and when."""
-    import fmepy.workflow.report
-
-    monkeypatch.setattr(fmepy.workflow.report, "render", lambda task, *_: f"<title>{task.case.title}</title>")
+    monkeypatch.setattr("fmepy.workflow.report.page.render", lambda task, *_: f"<title>{task.case.title}</title>")
 
 
 def write(folder, text=TOML):
@@ -116,7 +114,7 @@ def whole(tmp_path_factory):
     """Return a calibration with all steps, and its folder."""
     file = write(tmp_path_factory.mktemp("whole"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fmepy.workflow.report.render", lambda *_: "")
+        patch.setattr("fmepy.workflow.report.page.render", lambda *_: "")
         return fme.workflow.calibrate(file)
 
 
@@ -357,7 +355,7 @@ def test_ctrl_c_is_130_and_sigterm_143_and_both_say_how_to_go_on(file, capsys, m
     assert record["steps"]["fit"]["state"] == "done"
     monkeypatch.undo()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fmepy.workflow.report.render", lambda *_: "")
+        patch.setattr("fmepy.workflow.report.page.render", lambda *_: "")
         assert run(file, "--resume") == 0
     assert "fit: kept" in capsys.readouterr().err
 

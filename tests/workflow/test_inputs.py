@@ -33,7 +33,7 @@ b = { start = 1.0, lower = -10, upper = 10 }
 
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch):
-    monkeypatch.setattr("fmepy.workflow.report.render", lambda *_: "")
+    monkeypatch.setattr("fmepy.workflow.report.page.render", lambda *_: "")
 
 
 @pytest.fixture

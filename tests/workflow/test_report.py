@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.workflow.report import render
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of
 from fmepy.workflow.report.findings import first_few
+from fmepy.workflow.report.page import render
 from fmepy.workflow.report.sections import written
 from fmepy.workflow.report.tables import MOST_ROWS, Cell, table_of
 from fmepy.workflow.report.words import number
@@ -124,7 +124,7 @@ def made(folder, text, data=None, what_if="scenario,q\nas it is,\nless,0.7\n"):
     (folder / "decay.toml").write_text(text, encoding="utf-8")
     given = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fmepy.workflow.report.render", lambda *inputs: given.append(inputs) or "")
+        patch.setattr("fmepy.workflow.report.page.render", lambda *inputs: given.append(inputs) or "")
         fme.workflow.calibrate(folder / "decay.toml")
     return given[0]
 

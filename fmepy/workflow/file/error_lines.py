@@ -24,13 +24,7 @@ _WORDS = (
 
 
 @contextmanager
-def placed(
-    section: Section,
-    *tables: str,
-    data: DataFile | None = None,
-    rows: DataFile | None = None,
-    conditions: DataFile | None = None,
-) -> Iterator[None]:
+def placed(section: Section, *tables: str, **files: DataFile | None) -> Iterator[None]:
     """Raise errors of what is done inside as errors of the file: at the line of the argument that they speak of.
 
     Parameters
@@ -40,17 +34,13 @@ def placed(
     *tables : str
         The sections in which arguments stand, those that come first are looked at first; the first is where an error
         that speaks of none belongs.
-    data : DataFile, optional
-        Whose rows errors speak of, by their labels.
-    rows : DataFile, optional
-        The same by their positions: events.
-    conditions : DataFile, optional
-        Whose rows errors speak of by the entity.
+    **files : DataFile, optional
+        See `placed_error`.
     """
     try:
         yield
     except ArgumentError as error:
-        raise placed_error(section, tables, error, data, rows, conditions) from error
+        raise placed_error(section, tables, error, **files) from error
     except FmepyError as error:  # a model that cannot be run at its start, where that is tried
         raise section.error(tables[0], str(error)) from error
 
@@ -63,7 +53,11 @@ def placed_error(
     rows: DataFile | None = None,
     conditions: DataFile | None = None,
 ) -> ArgumentError:
-    """Return an error of the package as one of the file."""
+    """Return an error of the package as one of the file.
+
+    `data` is the file whose rows errors speak of by their labels, `rows` by their positions (events), `conditions` by
+    the entity.
+    """
     text = str(error)
     if text.startswith((f"{section.file}:", *([f"{data.path}:"] if data else []))):
         return error

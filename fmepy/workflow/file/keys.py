@@ -12,18 +12,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from fmepy.workflow.file.signatures import Key, arguments_of
+from fmepy.workflow.file.signatures import FLAG, LIST, NAMES, NUMBER, TABLE, TEXT, WHOLE, Key, arguments_of
+from fmepy.workflow.steps.registry import STEPS
 
 SCALES = ("log", "logit")
 SOURCES = ("equations", "modules", "python")
 """What a model is made of: one of these."""
-TEXT, FLAG, WHOLE, NUMBER, TABLE, LIST = (str,), (bool,), (int,), (float,), (dict,), (list,)
-NAMES: dict[str, Any] = {"kinds": (str, list), "items": Key(TEXT)}
-COUNT: dict[str, Any] = {"kinds": WHOLE, "least": 1, "most": 1e9}
-INSIDE: dict[str, Any] = {"least": 0, "most": 1, "open": True}
-NO_FILE = ("args", "kwargs", "executor", "progress", "seed", "checkpoint", "jac", "f", "p", "lower", "upper", "prior")
-"""Arguments of steps that are no matter of their section: they come from the parameters, the data, or ``run``."""
-
 DATA = {
     "file": Key(TEXT, "The file of observations, which counts from where the TOML file is.", required=True),
     "x": Key(TEXT, "The column of times; without it 'time'."),
@@ -148,15 +142,11 @@ def united(kinds: Mapping[str, Mapping[str, Key]]) -> dict[str, Key]:
 
 def require_keys() -> dict[str, Key]:
     """Return what may be demanded: of all steps, and of each."""
-    from fmepy.workflow.steps.registry import STEPS
-
     return {**REQUIRE, **{name: one.key for step in STEPS.values() for name, one in step.requirements.items()}}
 
 
 def file_keys() -> dict[str, Key]:
     """Return what a file may hold, its tables with what they may hold."""
-    from fmepy.workflow.steps.registry import STEPS  # steps are made of what stands here
-
     steps = {name: Key(TABLE, step.says, of=step.keys) for name, step in STEPS.items()}
     rows = Key((list, dict), of=TABLE_FILE, items=Key(TABLE))
     return {

@@ -58,6 +58,14 @@ class Key:
     items: Key | None = None
 
 
+TEXT, FLAG, WHOLE, NUMBER, TABLE, LIST = (str,), (bool,), (int,), (float,), (dict,), (list,)
+NAMES: dict[str, Any] = {"kinds": (str, list), "items": Key(TEXT)}
+COUNT: dict[str, Any] = {"kinds": WHOLE, "least": 1, "most": 1e9}
+INSIDE: dict[str, Any] = {"least": 0, "most": 1, "open": True}
+NO_FILE = ("args", "kwargs", "executor", "progress", "seed", "checkpoint", "jac", "f", "p", "lower", "upper", "prior")
+"""Arguments of steps that are no matter of their section: they come from the parameters, the data, or ``run``."""
+
+
 def arguments_of(function: Callable[..., Any], leave_out: Iterable[str], **other: Mapping[str, Any]) -> dict[str, Key]:
     """Return the keys of a function's arguments, in its order.
 

@@ -158,24 +158,14 @@ def _fewer_ticks(ax: Axes, width: float) -> None:
 
 def _plain_labels(axis: Any) -> None:
     """Let ticks be labelled with plain numbers, not formulas, and with names of a length that fits."""
-    from matplotlib.ticker import FixedLocator, Formatter, LogFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter
 
-    class Plain(Formatter):
+    class Plain(FuncFormatter):
         """The numbers of a logarithmic axis, written out, where it would write them."""
 
         def __init__(self, inner: LogFormatter) -> None:
-            self.inner = inner
-
-        def set_axis(self, axis: Any) -> None:
-            super().set_axis(axis)
-            self.inner.set_axis(axis)
-
-        def set_locs(self, locs: Any) -> None:
-            super().set_locs(locs)
-            self.inner.set_locs(locs)
-
-        def __call__(self, x: float, pos: Any = None) -> str:
-            return f"{x:g}" if self.inner(x, pos) else ""
+            super().__init__(lambda x, pos: f"{x:g}" if inner(x, pos) else "")
+            self.set_locs = inner.set_locs  # type: ignore[method-assign]    # which chooses what is written
 
     for kind in ("major", "minor"):
         formatter = getattr(axis, f"get_{kind}_formatter")()

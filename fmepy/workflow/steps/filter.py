@@ -10,8 +10,7 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.forecasting import Forecast
 from fmepy.fimlof.result import FilterResult
 from fmepy.results.saving import Saved
-from fmepy.workflow.file.keys import COUNT, FLAG, INSIDE
-from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
 from fmepy.workflow.report.findings import Findings, first_few
 from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn
 from fmepy.workflow.report.tables import table_of

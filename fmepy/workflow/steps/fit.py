@@ -12,8 +12,7 @@ import pandas as pd
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.file.keys import NO_FILE
-from fmepy.workflow.file.signatures import Key, arguments_of
+from fmepy.workflow.file.signatures import NO_FILE, Key, arguments_of
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import SINGLE, Pictures, drawn

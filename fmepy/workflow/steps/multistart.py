@@ -12,8 +12,7 @@ import pandas as pd
 
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.file.keys import COUNT
-from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.signatures import COUNT, Key
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn
 from fmepy.workflow.report.tables import table_of

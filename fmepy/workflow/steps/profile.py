@@ -13,8 +13,7 @@ import pandas as pd
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.profiles import profile
-from fmepy.workflow.file.keys import COUNT, INSIDE, NAMES, NO_FILE
-from fmepy.workflow.file.signatures import Key, arguments_of
+from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, Key, arguments_of
 from fmepy.workflow.report.findings import Findings, first_few
 from fmepy.workflow.report.pictures import MOST_PANELS, drawn
 from fmepy.workflow.report.tables import table_of

@@ -16,8 +16,7 @@ from fmepy.fitting.reading import SCALES, sds_of_draws, transforms
 from fmepy.mcmc.result import ModMCMC
 from fmepy.montecarlo.ranges import PREDICTION, RangeSummary, SensRange, sensRange
 from fmepy.results.saving import Saved
-from fmepy.workflow.file.keys import COUNT, FLAG, NAMES, NO_FILE
-from fmepy.workflow.file.signatures import Key, arguments_of
+from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
 from fmepy.workflow.report.findings import Findings, first_few
 from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn
 from fmepy.workflow.report.tables import table_of

@@ -18,8 +18,7 @@ from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parallel.folder import HEADER
-from fmepy.workflow.file.keys import COUNT, NO_FILE
-from fmepy.workflow.file.signatures import Key, arguments_of
+from fmepy.workflow.file.signatures import COUNT, NO_FILE, Key, arguments_of
 from fmepy.workflow.report.findings import Findings, first_few
 from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, Pictures, drawn
 from fmepy.workflow.report.tables import correlations, table_of

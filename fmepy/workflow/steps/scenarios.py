@@ -18,8 +18,7 @@ from fmepy.montecarlo.scenarios import Scenarios, scenarios
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.results.saving import Saved
 from fmepy.workflow.file.data_file import read_beside
-from fmepy.workflow.file.keys import COUNT, NAMES, NO_FILE
-from fmepy.workflow.file.signatures import Key, arguments_of
+from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, Key, arguments_of
 from fmepy.workflow.report.findings import Findings, first_few
 from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn
 from fmepy.workflow.report.tables import Table, table_of

@@ -17,8 +17,7 @@ from fmepy.results.saving import Saved
 from fmepy.sensitivity.collin import Collin, collin
 from fmepy.sensitivity.identifiability import identifiability
 from fmepy.sensitivity.sensfun import SensFun, sensFun
-from fmepy.workflow.file.keys import COUNT, FLAG, NAMES, NO_FILE
-from fmepy.workflow.file.signatures import Key, arguments_of
+from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
 from fmepy.workflow.report.findings import Findings, first_few
 from fmepy.workflow.report.pictures import MOST_PANELS, SINGLE, Pictures, drawn
 from fmepy.workflow.report.tables import Table, table_of
