@@ -37,7 +37,7 @@ def execute(given: argparse.Namespace) -> int:
         task = prepared(Path(given.file), python=not given.no_python).task
         for name, arguments in task.case.steps.items():
             dependencies.providers(task.case, name, arguments, task.case.steps.__contains__)
-    for line in task.told:
+    for line in task.notes:
         print(line, file=sys.stderr)
     print("\n".join(described(task)))
     return 0

@@ -144,7 +144,7 @@ def _length(seconds: float) -> str:
 
 
 @contextmanager
-def heard(tell: Callable[[str], object]) -> Iterator[list[str]]:
+def collected_warnings(tell: Callable[[str], object]) -> Iterator[list[str]]:
     """Yield the list of what is warned of inside, each sentence once; `tell` is told it at once."""
     found: list[str] = []
 

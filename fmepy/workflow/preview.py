@@ -29,10 +29,11 @@ def described(task: Task, steps: Sequence[str] | None = None) -> list[str]:
     values = ", ".join([*fixed[:_MOST_FIXED], *(["..."] if len(fixed) > _MOST_FIXED else [])])
     chosen = list(case.steps if steps is None else steps)
     required = ", ".join(f"{k} = {str(v).lower()}" for k, v in case.require.items())
+    files = [case.content["data"]["file"]] if "data" in case.content else []
     columns = ", ".join(map(str, data.columns))
     return [
         str(case.file) + (f": {case.title}" if case.title else ""),
-        *([f"data        {case.said['data']['file']}: {len(data)} rows; columns {columns}"] * ("data" in case.said)),
+        *(f"data        {file}: {len(data)} rows; columns {columns}" for file in files),
         f"model       {_what(task, 'model')}",
         f"cost        {_what(task, 'cost')}",
         f"parameters  {len(task.start)} fitted, {len(fixed)} fixed" + (f" ({values})" if fixed else ""),

@@ -48,7 +48,7 @@ from fmepy.errors import ArgumentError, FmepyError, TooLargeError
 from fmepy.fitting.result import ModFit
 from fmepy.results.files import file_digest
 from fmepy.workflow import dependencies
-from fmepy.workflow.display import Display, heard
+from fmepy.workflow.display import Display, collected_warnings
 from fmepy.workflow.file.error_lines import placed_error
 from fmepy.workflow.file.functions import line_of
 from fmepy.workflow.file.prepared import Task
@@ -123,7 +123,7 @@ class Runner:
         self._display, self._started = display, datetime.now(UTC)
         with self.folder.held():
             self._look_ahead()
-            for sentence in self.task.told:
+            for sentence in self.task.notes:
                 display.tell(sentence)
             try:
                 for name in self.names:
@@ -210,7 +210,7 @@ class Runner:
         }  # fmt: skip
         if self._stopped:
             return
-        with heard(self._display.tell) as warnings:
+        with collected_warnings(self._display.tell) as warnings:
             try:
                 taken = self._taken(name)
                 if taken is None:

@@ -10,7 +10,7 @@ import pytest
 
 from fmepy.errors import ArgumentError, InterruptedWarning
 from fmepy.workflow import display as display_module
-from fmepy.workflow.display import Display, heard
+from fmepy.workflow.display import Display, collected_warnings
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_progress_is_a_truth_or_a_callable():
 
 def test_warnings_and_logs_are_heard_once_each_and_interruptions_are_not():
     told = []
-    with heard(told.append) as found:
+    with collected_warnings(told.append) as found:
         for _ in range(3):
             warnings.warn("the wind\nturns", stacklevel=1)
         warnings.warn("stopped", InterruptedWarning, stacklevel=1)

@@ -17,8 +17,8 @@ import pytest
 
 import fmepy as fme
 from fmepy.workflow.report.agreement import agreement_facts, agreement_of
-from fmepy.workflow.report.findings import first_few
 from fmepy.workflow.report.page import render
+from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.sections import written
 from fmepy.workflow.report.tables import MOST_ROWS, Cell, table_of
 from fmepy.workflow.report.words import number

@@ -43,14 +43,14 @@ class DataFile:
         The index is the line of the file; columns of numbers are numbers, all others texts (None where missing).
     header : int
         The line of the names of the columns.
-    told : tuple of str
+    notes : tuple of str
         What was found that is not said in the file's description.
     """
 
     path: Path
     frame: pd.DataFrame
     header: int
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
     def error(self, message: str, line: int | None = None) -> ArgumentError:
         """Return the error about a line of the file, by default that of the header."""
@@ -99,7 +99,7 @@ def read_table(
     ArgumentError
         There is no such file, it is no text, or no table; with the line.
     """
-    text, told = _decoded(path, encoding)
+    text, notes = _decoded(path, encoding)
     if max(text.count("\n"), text.count("\r")) > MOST_ROWS:
         raise ArgumentError(f"{path} has more than {MOST_ROWS} lines; take a mean of several, or leave some out.")
     numbered = enumerate(re.split(r"\r\n|\r|\n", text), 1)
@@ -109,7 +109,7 @@ def read_table(
     if separator is None:
         separator = _separator([line for _, line in lines[:100]])
         if separator != ",":
-            told.append(f"columns are separated by {_SEPARATORS[separator]}")
+            notes.append(f"columns are separated by {_SEPARATORS[separator]}")
     if lines[0][1].count(separator) > MOST_COLUMNS:
         raise ArgumentError(f"{path}:{lines[0][0]}: there are more than {MOST_COLUMNS} columns; take out some.")
     rows = _rows(path, lines, separator)
@@ -125,10 +125,10 @@ def read_table(
     if decimal is None:
         decimal = _decimal(columns, separator)
         if decimal == ",":
-            told.append("the decimal mark is a comma")
+            notes.append("the decimal mark is a comma")
     frame = pd.DataFrame({name: _column(column, decimal) for name, column in zip(names, columns, strict=True)})
     frame.index = pd.Index([line for line, _ in cells], name="line")
-    return DataFile(path, frame, header, tuple(f"{path.name}: {said}." for said in told))
+    return DataFile(path, frame, header, tuple(f"{path.name}: {said}." for said in notes))
 
 
 def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
@@ -145,7 +145,7 @@ def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
         try:
             return codecs.decode(raw, encoding).removeprefix("\ufeff"), []
         except (LookupError, TypeError):
-            known = (
+            known = [
                 "utf-8",
                 "utf-16",
                 "utf-16-le",
@@ -156,8 +156,9 @@ def _decoded(path: Path, encoding: str | None) -> tuple[str, list[str]]:
                 "cp1250",
                 "cp437",
                 "mac-roman",
-            )
-            raise ArgumentError(f"`encoding` = {encoding!r} is not known.{did_you_mean(encoding, known)}") from None
+            ]
+            near = did_you_mean(encoding, known)
+            raise ArgumentError(f"`encoding` = {encoding!r} is not known.{near}") from None
         except ValueError as error:
             line = raw[: getattr(error, "start", 0)].count(b"\n") + 1
             raise ArgumentError(f"{path}:{line}: this is no text in {encoding!r}. Without `encoding` it is found."

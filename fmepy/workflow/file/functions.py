@@ -104,15 +104,15 @@ def table_cost(case: Case, model: FunctionModel, obs: pd.DataFrame, words: Mappi
     ArgumentError
         With the line: the sections ``cost`` and ``data`` say what only models of fmepy can do; nothing is fitted.
     """
-    said = case.said["cost"]
+    said = case.content["cost"]
     wrong = [("cost", k) for k in said if k not in ("kind", *OF_TABLES)]
     wrong += [("cost", "kind")] if said.get("kind", "simulation") != "simulation" else []
     wrong += [("data", k) for k in ("entity", "censored") if k in words]
     for place in wrong:
         raise case.section.error(
             place,
-            f"`{place[1]}` is of a Model; {case.said['model']['python']!r} is a function, whose table is compared as "
-            f"`modCost` does: [cost] may hold {', '.join(OF_TABLES)}.",
+            f"`{place[1]}` is of a Model; {case.content['model']['python']!r} is a function, whose table is compared "
+            f"as `modCost` does: [cost] may hold {', '.join(OF_TABLES)}.",
         )
     if not case.fitted:
         raise case.section.error("parameters", "[parameters] must say what the function is given, and where the search "

@@ -15,9 +15,9 @@ from fmepy.workflow.file.parsed import Case
 
 def read_data(case: Case) -> DataFile | None:
     """Return the table that the section ``data`` names, None where there is none."""
-    if "data" not in case.said:
+    if "data" not in case.content:
         return None
-    said = case.said["data"]
+    said = case.content["data"]
     how = {k: said[k] for k in ("separator", "decimal", "encoding") if k in said}
     table = case.section.table("data")
     if len(how.get("separator", ",")) != 1:
@@ -47,7 +47,7 @@ def observed(
         A column that is not there (at the line of the TOML file), a cell that is no number or a variable that the model
         does not have (at the line of the data file).
     """
-    said, table = case.said["data"], case.section.table("data")
+    said, table = case.content["data"], case.section.table("data")
     words: dict[str, Any] = {k: said[k] for k in ("y", "err", "entity", "censored") if k in said}
     words["x"] = said.get("x", "time")
     columns = list(file.frame.columns)
@@ -101,12 +101,12 @@ def _say_outputs(case: Case, name: str) -> str:
         "equations": f' If it measures something of the model, say what, in [model]: outputs = {{ {key} = "..." }}.',
         "python": " If it measures something of the model, give that `outputs`, or a column of this name.",
     }
-    return next((way for kind, way in ways.items() if kind in case.said["model"]), "")
+    return next((way for kind, way in ways.items() if kind in case.content["model"]), "")
 
 
 def _of_rows(case: Case) -> list[str]:
     """Return the columns that name parameters by row."""
-    given = case.said.get("cost", {}).get("noise_parms", [])
+    given = case.content.get("cost", {}).get("noise_parms", [])
     return [given] if isinstance(given, str) else list(given.values() if isinstance(given, dict) else given)
 
 

@@ -69,7 +69,7 @@ class Case:
         ``converged``, ``failures``, ``rhat``, ``max_collinearity``, ``ess``: those that the file demands.
     run : mapping
         ``seed``, ``executor``, ``output``, ``checkpoint_every``: those that the file gives.
-    said : mapping
+    content : mapping
         The whole file as plain values, numbers as their keys want them.
     """
 
@@ -80,7 +80,7 @@ class Case:
     steps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     require: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
-    said: Mapping[str, Any] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def file(self) -> Path:
@@ -114,7 +114,7 @@ def read_case(path: str | Path) -> Case:
         raise section.error(("parameters",), "the table [parameters] is missing or empty: name = 1.0 is fixed, "
                             "name = { start = 1.0 } is fitted.")  # fmt: skip
     return Case(
-        section=section, said=said, title=said.get("title", ""), description=said.get("description", ""),
+        section=section, content=said, title=said.get("title", ""), description=said.get("description", ""),
         parameters=parameters, steps=steps, require=said.get("require", {}), run=said.get("run", {}),
     )  # fmt: skip
 

@@ -11,7 +11,6 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import Cost
@@ -29,7 +28,7 @@ from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.functions import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.file.observations import observed, read_data, replicates
 from fmepy.workflow.file.parsed import Case, Parameter
-from fmepy.workflow.file.priors import priors_on, read_prior
+from fmepy.workflow.file.priors import on_scale, priors_on, read_prior
 from fmepy.workflow.file.sources import Source, read_rows, read_source, words_in
 
 
@@ -43,7 +42,7 @@ class Task:
         What the file says.
     data : DataFrame
         The observations as read, numbers as numbers.
-    told : tuple of str
+    notes : tuple of str
         What reading found (separator, encoding, decimal comma, replicates ...), for stderr and the report.
     model : Model or callable or None
         On the natural scale; None where the file names a Python function that is a cost already.
@@ -70,7 +69,7 @@ class Task:
 
     case: Case
     data: pd.DataFrame
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
     model: Any
     cost: Any
     scale: Mapping[str, str]
@@ -103,14 +102,14 @@ def read_task(case: Case, *, python: bool = True) -> Task:
     conditions, table = _conditions(case)
     source = read_source(case, python=python, conditions=conditions)
     file = read_data(case)
-    told = [line for read in ([file] if file else []) + source.tables for line in read.told]
-    python = case.said["model"].get("python")
+    notes = [line for read in ([file] if file else []) + source.tables for line in read.notes]
+    python = case.content["model"].get("python")
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
-    if python is not None and "inputs" not in case.said["model"]:
-        told.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
+    if python is not None and "inputs" not in case.content["model"]:
+        notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
     files = {"model": source.files, "data": [file.path] if file else [], "cost": [table.path] if table else []}
     if table:
-        told += table.told
+        notes += table.notes
     if source.cost is not None:
         frame = pd.DataFrame() if file is None else file.frame.reset_index(drop=True)
         cost = _cost_of_python(case, source)
@@ -123,13 +122,13 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         model = source.model
         known = () if isinstance(model, FunctionModel) else model.var_names
         frame, words = observed(case, file, known, at=_time_of(model))
-        told += replicates(frame, words, file)
+        notes += replicates(frame, words, file)
         if isinstance(model, FunctionModel):
             cost = table_cost(case, model, frame, words)
         else:
             cost = _cost(case, model, file, frame, words, conditions, table)
         frame = frame.reset_index(drop=True)
-    of = _fitted(case, source, cost, told)
+    of = _fitted(case, source, cost, notes)
     scale = {name: p.scale for name, p in of.items() if p.scale}
     natural = {
         n: read_prior(case.section.table("parameters").table(_in_file(case, n)), p) for n, p in of.items() if p.prior
@@ -139,9 +138,9 @@ def read_task(case: Case, *, python: bool = True) -> Task:
     )
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
-        told.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
+        notes.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
     task = Task(
-        case=case, data=frame, told=tuple(told), model=source.model, cost=cost, scale=scale,
+        case=case, data=frame, notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,
         start=_on(scale, start), lower=_on(scale, lower), upper=_on(scale, upper),
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
@@ -163,10 +162,10 @@ def _time_of(model: Model) -> float | None:
 
 def _conditions(case: Case) -> tuple[pd.DataFrame | None, DataFile | None]:
     """Return the conditions, a row an entity, and the file that they come from."""
-    if "conditions" not in case.said:
+    if "conditions" not in case.content:
         return None, None
     section = case.section
-    if "entity" not in case.said.get("data", {}):
+    if "entity" not in case.content.get("data", {}):
         raise section.error(
             "conditions", "`conditions` need `entity` in [data]: the column that names the entity of a row."
         )
@@ -179,7 +178,7 @@ def _conditions(case: Case) -> tuple[pd.DataFrame | None, DataFile | None]:
             error = section.error(("conditions", i), f"the entity {first!r} is missing.")
             raise table.error(f"the entity {first!r} is missing.", table.lines[i]) if table else error
     frame = pd.DataFrame([{k: v if k == first else _number_or_name(v) for k, v in row.items()} for row in rows])
-    return frame.rename(columns={first: case.said["data"]["entity"]}), table
+    return frame.rename(columns={first: case.content["data"]["entity"]}), table
 
 
 def _number_or_name(cell: Any) -> Any:
@@ -200,8 +199,8 @@ def _cost(
     table: DataFile | None,
 ) -> Any:
     """Return the cost of a model and observations; `table` is the file of the conditions, if any."""
-    said = {k: v for k, v in case.said.get("cost", {}).items() if k != "kind"}
-    kind = case.said.get("cost", {}).get("kind", "simulation")
+    said = {k: v for k, v in case.content.get("cost", {}).items() if k != "kind"}
+    kind = case.content.get("cost", {}).get("kind", "simulation")
     if "entity_parms" in said and isinstance(said["entity_parms"], str):
         said["entity_parms"] = [said["entity_parms"]]
     make: Any = {"simulation": SimulationCost, "prediction_error": PredictionErrorCost, "fimlof": FimlofCost}[kind]
@@ -232,7 +231,7 @@ def _cost_of_python(case: Case, source: Source) -> Any:
         if not case.fitted:
             raise section.error("parameters", "[parameters] must say what the function is given, and where the search "
                                 "begins: name = { start = 1.0 }.")  # fmt: skip
-        return WithFixed(cost, fixed, section.beside(str(case.said["model"]["python"])).parent)
+        return WithFixed(cost, fixed, section.beside(str(case.content["model"]["python"])).parent)
     known = [str(n) for n in cost.parms.index]
     changed = {k: v for k, v in fixed.items() if k in known and v != cost.parms[k]}
     if not changed:
@@ -246,7 +245,7 @@ def _in_file(case: Case, name: str) -> str:
     return name if name in case.parameters else split_local(name)[0]
 
 
-def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str, Parameter]:
+def _fitted(case: Case, source: Source, cost: Any, notes: list[str]) -> dict[str, Parameter]:
     """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
     if not isinstance(cost, Cost):
         return {p.name: p for p in case.parameters.values() if p.fitted}
@@ -254,7 +253,7 @@ def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str,
     section, used = case.section, {*known, *(_in_file(case, n) for n in known)}
     for p in case.parameters.values():
         if p.name not in used:
-            fixed_by = [k for k in ("conditions",) if k in case.said and p.name in source.model.parms.index]
+            fixed_by = [k for k in ("conditions",) if k in case.content and p.name in source.model.parms.index]
             why = (
                 f"{p.name!r} is set by the conditions in every entity, so that nothing of it is left to "
                 f"{'fit' if p.fitted else 'say'}."
@@ -267,9 +266,9 @@ def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str,
     free = [n for n in known if _in_file(case, n) not in case.parameters and n not in of_model]
     values, lowest, highest = cost.parms, cost.lower, cost.upper
     if free and not case.parameters:
-        told.append(f"There are no [parameters]: all {len(free)} are fitted, from the values that they have.")
+        notes.append(f"There are no [parameters]: all {len(free)} are fitted, from the values that they have.")
     elif free:
-        told.append(f"Fitted, too: {', '.join(f'{n} from {values[n]:g}' for n in free)}.")
+        notes.append(f"Fitted, too: {', '.join(f'{n} from {values[n]:g}' for n in free)}.")
     fitted = {}
     for n in known:
         said = case.parameters.get(_in_file(case, n), Parameter(n, float(values[n]), fitted=n in free))
@@ -282,22 +281,14 @@ def _fitted(case: Case, source: Source, cost: Any, told: list[str]) -> dict[str,
 
 
 def _on(scale: Mapping[str, str], values: pd.Series[float]) -> pd.Series[float]:
-    """Return natural values on the scales; the ends of a scale lie at infinity."""
-    found = {}
-    with np.errstate(divide="ignore"):
-        for name, value in zip(map(str, values.index), values.tolist(), strict=True):
-            inside = max(value, 0.0)
-            if scale.get(name) == "log":
-                value = float(np.log(inside))
-            elif scale.get(name) == "logit":
-                value = float(np.log(inside) - np.log1p(-inside)) if inside < 1 else np.inf
-            found[name] = value
-    return pd.Series(found, dtype=float)
+    """Return natural values on the scales."""
+    own = {str(n): float(v) for n, v in values.items()}
+    return pd.Series({n: float(on_scale(scale[n], v)) if n in scale else v for n, v in own.items()}, dtype=float)
 
 
 def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
     """Return the sha256 of what each part says and of the bytes of its files."""
-    said = case.said
+    said = case.content
     parts = {
         "model": {k: said.get(k) for k in ("model", "events", "forcings")},
         "data": said.get("data"),

@@ -18,6 +18,13 @@ from fmepy.workflow.file.parsed import Parameter
 from fmepy.workflow.file.toml import Section
 
 
+def on_scale(kind: str, p: Any) -> Any:
+    """Return natural values on the scale "log" or "logit", whose ends lie at infinity."""
+    p = np.clip(p, 0.0, 1.0 if kind == "logit" else np.inf)
+    with np.errstate(divide="ignore"):
+        return np.log(p) - (np.log1p(-p) if kind == "logit" else 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class ScaledPrior:
     """A prior of a natural value p, of theta = log p or logit p.
@@ -37,19 +44,14 @@ class ScaledPrior:
 
     def support(self) -> tuple[float, float]:
         """Return the lowest and the highest theta that have a density."""
-        low, high = (float(np.clip(p, 0.0, 1.0 if self.scale == "logit" else np.inf)) for p in self.natural.support())
-        with np.errstate(divide="ignore"):
-            if self.scale == "log":
-                return float(np.log(low)), float(np.log(high))
-            return float(np.log(low) - np.log1p(-low)), float(np.log(high) - np.log1p(-high))
+        low, high = (float(on_scale(self.scale, p)) for p in self.natural.support())
+        return low, high
 
     def logpdf(self, theta: float) -> float:
         """Return the logarithm of the density."""
         theta = float(theta)
-        if self.scale == "log":
-            log_p = theta
-            log_slope = theta
-        else:
+        log_p = log_slope = theta
+        if self.scale == "logit":
             log_p = -float(np.logaddexp(0.0, -theta))
             log_slope = log_p - float(np.logaddexp(0.0, theta))
         if log_p > 700:  # beyond the largest number

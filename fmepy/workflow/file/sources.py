@@ -79,7 +79,7 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
         with placed(case.section, "model"):
             modular = read_model(section, constants=values)
         return Source(modular, None, _files_of(section, "modules", "data"), [])
-    events = next((t for t in tables if isinstance(case.said.get("events"), dict)), None)  # events are read first
+    events = next((t for t in tables if isinstance(case.content.get("events"), dict)), None)  # events are read first
     with placed(case.section, "model", rows=events):
         model = _of_equations(case, section, kind, inputs, values)
     return Source(model, None, [t.path for t in tables], tables)
@@ -99,7 +99,7 @@ def _of_equations(
     case: Case, section: Section, kind: str, inputs: dict[str, Any], values: Mapping[str, float]
 ) -> Model:
     """Return the model of equations; of the parameters it gets those whose names stand in it."""
-    words = {k: v for k, v in case.said["model"].items() if k not in ("equations", "kind")}
+    words = {k: v for k, v in case.content["model"].items() if k not in ("equations", "kind")}
     if "times" in words:
         words["times"] = read_times(section)
     if kind == "steady":
@@ -108,7 +108,7 @@ def _of_equations(
         raise case.section.error("events", f"a model of the kind {kind!r} has no events.")
     if inputs and kind == "steady":
         raise case.section.error("forcings", "a steady model has no forcings.")
-    text = case.said["model"]["equations"]
+    text = case.content["model"]["equations"]
     read = words_in(text, words, inputs.get("events"))
     parms = {name: value for name, value in values.items() if name in read}
     make: Any = _CLASSES[kind]
@@ -135,17 +135,17 @@ def words_in(*given: Any) -> set[str]:
 
 def _of_python(case: Case, section: Section) -> Source:
     for name in ("events", "forcings"):
-        if name in case.said:
+        if name in case.content:
             raise case.section.error(name, f"`{name}` are of models of equations; a model of Python has its own.")
     found, files = read_python(section)
     files += _files_of(section, "inputs")
     if not isinstance(found, Model):
         if isinstance(found, type):
             raise section.error("python", f"{section.data['python']!r} is a class; name a model made of it.")
-        if not isinstance(found, Cost) and "cost" in case.said:
+        if not isinstance(found, Cost) and "cost" in case.content:
             starts = {p.name: p.start for p in case.parameters.values()}
             return Source(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [])
-        for name in [k for k in ("cost", "conditions") if k in case.said]:
+        for name in [k for k in ("cost", "conditions") if k in case.content]:
             raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is of models. "
                                      "What it is held against stands in its file.")  # fmt: skip
         return Source(getattr(found, "model", None), found, files, [])

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.types import Vector
-from fmepy.workflow.report.findings import Findings, first_few
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import number, percent
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn
+from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
 from fmepy.workflow.report.words import short
 from fmepy.workflow.steps.base import FITS, best_fit
 from fmepy.workflow.steps.scale import natural
 
 if TYPE_CHECKING:
     from fmepy.workflow.file.prepared import Task
-
-Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +126,3 @@ class Findings:
             caption="Points: readings. Line and band: what model and data together say, and how surely"
             f"{'' if flt.smooth else ', from the data until then'}. Rings: readings that are suspected. {rest}",
         )  # fmt: skip
-
-
-def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[Drawn], str]:
-    """Return the names that are drawn, and what is said of the others: how many, and the file that holds them all."""
-    if len(names) <= most:
-        return list(names), ""
-    rest = f"; the numbers of all are in {file}" if file else ""
-    return list(names[:most]), f"Drawn are the first {most} of {len(names):,}{rest}."

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.workflow.file.functions import FunctionModel
-from fmepy.workflow.report.findings import Findings, first_few
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
 from fmepy.workflow.report.tables import Cell, Table, table_of
 from fmepy.workflow.report.words import duration, number, short
 from fmepy.workflow.steps.registry import STEPS
@@ -93,8 +93,8 @@ def _prior(prior: Mapping[str, Any] | None) -> str:
 
 def data_facts(found: Findings) -> dict[str, Any]:
     """Return what the data are, with the model beside them."""
-    data, readings, said = found.task.data, found.readings, found.task.case.said.get("data", {})
-    file, facts = str(said.get("file", "")), {"told": found.task.told, "has_fit": found.fit is not None}
+    data, readings, said = found.task.data, found.readings, found.task.case.content.get("data", {})
+    file, facts = str(said.get("file", "")), {"notes": found.task.notes, "has_fit": found.fit is not None}
     if data is not None and len(data.columns):
         facts |= {"rows": len(data), "columns": len(data.columns), "file": file,
                   "data": table_of(data, "Data", file=file or "the data file")}  # fmt: skip

@@ -11,10 +11,10 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+Drawn = TypeVar("Drawn")
 MOST_PANELS = 24
 MOST_POINTS = 1500
 PANEL, PAIR, SINGLE = (3.5, 2.6), (4.6, 3.0), (5.8, 3.2)
@@ -107,6 +108,44 @@ def drawn(
                 finish(ax, k)
             out.append(Picture(_image(_svg_of(ax)), readable(text), captions[k] if k < len(captions) else ""))
     return Pictures(tuple(out), f"{caption} {thinned}".strip(), is_wide=len(out) == 1)
+
+
+def drawn_parts(
+    parts: Mapping[str, Any], by: str | None, draw: Callable[[Any, str, Any, str], Any], text: str, file: str
+) -> Pictures:
+    """Return a picture for each variable of each entity.
+
+    Parameters
+    ----------
+    parts : mapping of str to result with ``var``
+        By entity; one of the name "" where there are none.
+    by : str or None
+        The column of the entities.
+    draw : callable of (Axes, entity, part, variable)
+    text : str
+        What a panel shows, with ``{}`` for its title.
+    file : str
+        That holds the numbers of all.
+    """
+    panels = [(label, part, name) for label, part in parts.items() for name in part.var]
+    shown, rest = first_few(panels, MOST_PANELS, file)
+    titles = [f"{by} {label}: {name}" if len(parts) > 1 else name for label, _, name in shown]
+
+    def draw_all(axes: Any) -> None:
+        for ax, panel in zip(axes, shown, strict=False):
+            draw(ax, *panel)
+
+    return drawn(
+        draw_all, [text.replace("{}", t, 1) for t in titles], captions=titles if len(parts) > 1 else [], caption=rest
+    )
+
+
+def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[Drawn], str]:
+    """Return the names that are drawn, and what is said of the others: how many, and the file that holds them all."""
+    if len(names) <= most:
+        return list(names), ""
+    rest = f"; the numbers of all are in {file}" if file else ""
+    return list(names[:most]), f"Drawn are the first {most} of {len(names):,}{rest}."
 
 
 @contextmanager

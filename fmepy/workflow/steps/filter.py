@@ -11,8 +11,8 @@ from fmepy.fimlof.forecasting import Forecast
 from fmepy.fimlof.result import FilterResult
 from fmepy.results.saving import Saved
 from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
-from fmepy.workflow.report.findings import Findings, first_few
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural

@@ -14,8 +14,8 @@ from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.profiles import profile
 from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, Key, arguments_of
-from fmepy.workflow.report.findings import Findings, first_few
-from fmepy.workflow.report.pictures import MOST_PANELS, drawn
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, drawn, first_few
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import names, short
 from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit

@@ -17,8 +17,8 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.montecarlo.ranges import PREDICTION, RangeSummary, SensRange, sensRange
 from fmepy.results.saving import Saved
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
-from fmepy.workflow.report.findings import Findings, first_few
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
 from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
@@ -205,20 +205,17 @@ def _with_error(
 
 
 def _bands(found: Findings, result: Bands) -> Pictures:
-    many = len(result.parts) > 1
-    panels = [(label, part, name) for label, part in result.parts.items() for name in part.var]
-    shown, rest = first_few(panels, MOST_PANELS, "ranges.csv")
-    titles = [f"{result.by} {label}: {name}" if many else name for label, _, name in shown]
+    first = next(iter(result.parts.values()))
 
-    def draw(axes: Any) -> None:
-        for k, (ax, (label, part, name)) in enumerate(zip(axes, shown, strict=False)):
-            seen = _readings(found, label if many else None, name, part)
-            part.plot(which=[name], quant=True, obs=seen, axes=[ax], legpos="above" if k == 0 else None)
-            if len(part.frame[part.frame["var"] == name]) > 1:
-                ax.set_xlabel(found.x_name)
+    def draw(ax: Any, label: str, part: RangeSummary, name: str) -> None:
+        seen = _readings(found, label or None, name, part)
+        is_first = part is first and name == part.var[0]
+        part.plot(which=[name], quant=True, obs=seen, axes=[ax], legpos="above" if is_first else None)
+        if len(part.frame[part.frame["var"] == name]) > 1:
+            ax.set_xlabel(found.x_name)
 
-    texts = [f"Bands of {t} over {found.x_name}, with the readings as points." for t in titles]
-    return drawn(draw, texts, captions=titles if many else [], caption=rest)
+    text = f"Bands of {{}} over {found.x_name}, with the readings as points."
+    return drawn_parts(result.parts, result.by, draw, text, "ranges.csv")
 
 
 def _readings(found: Findings, label: str | None, name: str, part: RangeSummary) -> pd.DataFrame | None:

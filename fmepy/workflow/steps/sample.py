@@ -19,8 +19,8 @@ from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parallel.folder import HEADER
 from fmepy.workflow.file.signatures import COUNT, NO_FILE, Key, arguments_of
-from fmepy.workflow.report.findings import Findings, first_few
-from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, Pictures, drawn
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, Pictures, drawn, first_few
 from fmepy.workflow.report.tables import correlations, table_of
 from fmepy.workflow.steps.base import Requirement, Results, RunOptions, Step, Tables, best_fit
 from fmepy.workflow.steps.scale import natural_chain, with_line

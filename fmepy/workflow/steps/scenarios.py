@@ -19,8 +19,8 @@ from fmepy.parameters.entities import entity_text, split_local
 from fmepy.results.saving import Saved
 from fmepy.workflow.file.data_file import read_beside
 from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, Key, arguments_of
-from fmepy.workflow.report.findings import Findings, first_few
-from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import short
 from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
@@ -232,16 +232,10 @@ def _draws(task: Task, done: Results, num: int, seed: int) -> tuple[str, pd.Data
 
 
 def _curves(result: WhatIf) -> Pictures:
-    many = len(result.parts) > 1
-    panels = [(label, part.summary(), name) for label, part in result.parts.items() for name in part.var]
-    shown, rest = first_few(panels, MOST_PANELS, "scenarios.csv")
-    titles = [f"{result.by} {label}: {name}" if many else name for label, _, name in shown]
+    def draw(ax: Any, label: str, part: Scenarios, name: str) -> None:
+        part.summary().plot(which=[name], axes=[ax])
 
-    def draw(axes: Any) -> None:
-        for ax, (_, summary, name) in zip(axes, shown, strict=False):
-            summary.plot(which=[name], axes=[ax])
-
-    return drawn(draw, [f"{t} in each scenario." for t in titles], captions=titles if many else [], caption=rest)
+    return drawn_parts(result.parts, result.by, draw, "{} in each scenario.", "scenarios.csv")
 
 
 def _ends_of(result: WhatIf, label: str) -> list[Table]:

@@ -18,8 +18,8 @@ from fmepy.sensitivity.collin import Collin, collin
 from fmepy.sensitivity.identifiability import identifiability
 from fmepy.sensitivity.sensfun import SensFun, sensFun
 from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
-from fmepy.workflow.report.findings import Findings, first_few
-from fmepy.workflow.report.pictures import MOST_PANELS, SINGLE, Pictures, drawn
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, SINGLE, Pictures, drawn, first_few
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import names
 from fmepy.workflow.steps.base import Requirement, Results, RunOptions, Step, Tables
