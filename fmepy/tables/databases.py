@@ -64,7 +64,7 @@ def _text_sheet(path: Path, label: str) -> Sheet:
         sheet = read_text_file(path, label)
     except OSError as error:
         raise _refused(error, path, label) from None
-    for sentence in sheet.told:
+    for sentence in sheet.notes:
         logger.info(sentence)
     return sheet
 

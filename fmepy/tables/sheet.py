@@ -34,7 +34,7 @@ class Sheet:
         Its index is the line of the file, or the number of the row. Missing cells are None or NaN.
     header : int
         The line of the names of the columns in a text file; 0 of other tables.
-    told : tuple of str
+    notes : tuple of str
         How the file was read, where its description does not say.
     """
 
@@ -42,7 +42,7 @@ class Sheet:
     stem: str
     frame: pd.DataFrame
     header: int = 0
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def place(self, line: int | None = None) -> str:
         """Return the words that open a message about a row (its label in `frame`), by default about the header."""

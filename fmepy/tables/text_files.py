@@ -1,4 +1,4 @@
-"""A table from a text file, however it was written: encoding, separator and decimal mark are found, and told.
+"""A table from a text file, however it was written: encoding, separator and decimal mark are found, with notes of them.
 
 The rows keep the line of the file in which they stand, as the index of the table, so that whatever is said of a row can
 name the place.
@@ -54,7 +54,7 @@ def read_text_file(
         It is no text, or no table; with the line.
     """
     label = str(path) if label is None else label
-    text, told = _decoded(read_file(path, MOST_TABLE), label, encoding)
+    text, notes = _decoded(read_file(path, MOST_TABLE), label, encoding)
     if max(text.count("\n"), text.count("\r")) > MOST_ROWS:
         raise DataError(f"{label} has more than {MOST_ROWS} lines; take a mean of several, or leave some out.")
     numbered = enumerate(re.split(r"\r\n|\r|\n", text), 1)
@@ -64,7 +64,7 @@ def read_text_file(
     if separator is None:
         separator = _separator([line for _, line in lines[:100]])
         if separator != ",":
-            told.append(f"columns are separated by {_SEPARATORS[separator]}")
+            notes.append(f"columns are separated by {_SEPARATORS[separator]}")
     if lines[0][1].count(separator) > MOST_COLUMNS:
         raise DataError(f"{label}:{lines[0][0]}: there are more than {MOST_COLUMNS} columns; take out some.")
     rows = _rows(label, lines, separator)
@@ -83,10 +83,10 @@ def read_text_file(
     if decimal is None:
         decimal = _decimal(columns, separator)
         if decimal == ",":
-            told.append("the decimal mark is a comma")
+            notes.append("the decimal mark is a comma")
     frame = pd.DataFrame({name: _column(column, decimal) for name, column in zip(names, columns, strict=True)})
     frame.index = pd.Index([line for line, _ in cells], name="line")
-    return Sheet(label, path.stem, frame, header, tuple(f"{path.name}: {said}." for said in told))
+    return Sheet(label, path.stem, frame, header, tuple(f"{path.name}: {said}." for said in notes))
 
 
 def unreadable(error: OSError, path: Path, label: str | None = None) -> str:

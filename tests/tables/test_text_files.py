@@ -38,18 +38,18 @@ def read(tmp_path):
 def test_the_same_table_written_in_many_ways(read, content, told):
     found = read(content)
     assert found.frame.to_dict("list") == {"time": [0, 1], "a": [1.5, 2.5]}
-    assert [line.removeprefix("t.csv: ").removesuffix(".") for line in found.told] == told
+    assert [line.removeprefix("t.csv: ").removesuffix(".") for line in found.notes] == told
 
 
 def test_an_encoding_that_is_no_utf8_is_read_as_cp1252_and_told(read):
     found = read("Zeit,Höhe\n0,1\n".encode("cp1252"))
     assert list(found.frame.columns) == ["Zeit", "Höhe"]
-    assert found.told == ("t.csv: read as cp1252.",)
+    assert found.notes == ("t.csv: read as cp1252.",)
     assert list(read("Zeit,Höhe\n0,1\n".encode("cp437"), encoding="cp437").frame.columns) == ["Zeit", "Höhe"]
 
 
 def test_what_is_said_is_not_looked_for(read):
-    assert read("a;b\n1;2\n", separator=";").told == ()
+    assert read("a;b\n1;2\n", separator=";").notes == ()
     assert read("a;b\n1,5;2\n", separator=";", decimal=",").frame["a"].tolist() == [1.5]
     assert read("a;b\n1,5;2\n", separator=";", decimal=".").frame["a"].tolist() == ["1,5"]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmepy.errors import ArgumentError
-from fmepy.workflow.toml import Section, _Scanner
+from fmepy.workflow.file.toml import Section, _Scanner
 
 TEXT = """\
 # a model
