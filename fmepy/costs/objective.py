@@ -9,7 +9,6 @@ Where there is no Jacobian, derivatives are differences that fit the noise of `f
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -110,9 +109,9 @@ class Objective(AroundBound):
 
     def keep_evaluations(self, known: Evaluations) -> None:
         """Look evaluations up that were kept, and keep those that take long."""
-        self.bound = kept = _KeptBound(self.bound, known)
-        self._run = kept.minus2loglik if self.is_scalar else kept.residuals
-        self._jac = None if self._jac is None else partial(kept.evaluate, "jac", self._jac)
+        self.bound = bound = _KeptBound(self.bound, known)
+        self._run = bound.minus2loglik if self.is_scalar else bound.residuals
+        self._jac = None if self._jac is None else bound.kept("jac", self._jac)
 
     def tightened(self) -> Objective | None:
         """Return the same at tolerances a hundred times smaller, see `fmepy.models.base.tightened`."""
@@ -442,17 +441,11 @@ class _KeptBound:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._bound, name)
-        return partial(self.evaluate, name, value) if name in _LONG else value
+        return self.kept(name, value) if name in _LONG else value
 
-    def evaluate(self, name: str, function: Callable[..., Any], theta: Vector, *more: Any) -> Any:
-        """Return what a function gives at theta."""
-        found = self._known.find(name, theta, *more)
-        if found is not None:
-            return found
-        began = time.perf_counter()
-        value = function(theta, *more)
-        seconds = 0.0 if getattr(self._bound, "retries", 0) else time.perf_counter() - began
-        return self._known.keep(seconds, value, name, theta, *more)
+    def kept(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of theta that is looked up where it is known."""
+        return partial(self._known.evaluate, name, function, trusted=lambda: not getattr(self._bound, "retries", 0))
 
 
 def _or_none(function: Callable[[Vector], Any], theta: Vector) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.journal.records import Records
+from fmepy.journal.records import RecordSeries
 from fmepy.types import Vector
 
 _QUICK = 5e-3  # seconds: sooner evaluated again than read
@@ -25,11 +25,11 @@ class Evaluations:
 
     Parameters
     ----------
-    records : Records or None
+    records : RecordSeries or None
         None: nothing is kept.
     """
 
-    def __init__(self, records: Records | None) -> None:
+    def __init__(self, records: RecordSeries | None) -> None:
         self._records = records
         self._known: dict[str, Any] = {} if records is None else records.load()
 
@@ -40,14 +40,21 @@ class Evaluations:
         found = self._known.get(_key(name, theta, more))
         return found.copy() if isinstance(found, np.ndarray) else found
 
-    def evaluate(self, name: str, function: Callable[..., Any], theta: Vector, *more: Any) -> Any:
-        """Return the value of a function at theta, looked up or evaluated."""
+    def evaluate(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        theta: Vector,
+        *more: Any,
+        trusted: Callable[[], bool] = lambda: True,
+    ) -> Any:
+        """Return the value of a function at theta, looked up or evaluated; kept where it can be `trusted` afterwards."""
         found = self.find(name, theta, *more)
         if found is not None:
             return found
         began = time.perf_counter()
         value = function(theta, *more)
-        return self.keep(time.perf_counter() - began, value, name, theta, *more)
+        return self.keep(time.perf_counter() - began if trusted() else -np.inf, value, name, theta, *more)
 
     def keep(self, seconds: float, value: Any, name: str, theta: Vector, *more: Any) -> Any:
         """Keep a value that took so many seconds, if it took long, and return it in the form that `find` gives."""

@@ -32,7 +32,7 @@ _ONE_LOOP = {"numba", "explicit", "compiled"}  # names of one engine, old and ne
 _AGREE = 1e-9  # relative: what the linear algebra of another machine may change in a number of the question
 
 
-class Records:
+class RecordSeries:
     """The records of one series of parts.
 
     Parameters

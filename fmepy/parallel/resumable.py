@@ -34,7 +34,7 @@ from fmepy.journal.arrays import array_digest
 from fmepy.journal.encoding import Encoder
 from fmepy.journal.evaluations import Evaluations
 from fmepy.journal.folder import Journal, seed_of, seed_table
-from fmepy.journal.records import Records
+from fmepy.journal.records import RecordSeries
 from fmepy.parallel.runs import Runs, as_items
 from fmepy.parallel.spreading import spread
 from fmepy.parallel.worker import Outcome
@@ -134,7 +134,7 @@ class ResumableTasks:
         """
         items = as_items(inputs)
         words["seed"] = self.rng if seeded else None
-        records = None if self.folder is None else Records(self.folder, name, self.notes)
+        records = None if self.folder is None else RecordSeries(self.folder, name, self.notes)
 
         def keep(number: int, outcome: Outcome) -> None:
             ok, value = outcome
@@ -159,7 +159,7 @@ class ResumableTasks:
         if self.folder is None:
             yield Evaluations(None)
             return
-        records = Records(self.folder, name, self.notes)
+        records = RecordSeries(self.folder, name, self.notes)
         records.check(question)
         try:
             yield Evaluations(records)

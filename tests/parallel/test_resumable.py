@@ -306,3 +306,14 @@ def test_a_full_disk_does_not_end_the_work(tmp_path, whole, each_at_once, monkey
     again, notes = ask(tmp_path / "k")
     assert_same(again, whole)
     assert notes == []
+
+
+def test_a_folder_of_an_earlier_format_is_refused_with_advice(tmp_path):
+    folder = tmp_path / "k"
+    folder.mkdir()
+    header = {"entropy": 7, "spawn_key": [], "pool_size": 4, "holds": "a test", "format": 1, "identity": "a"}
+    (folder / "header.json").write_text(json.dumps(header))
+    with pytest.raises(
+        ArgumentError, match=r"`checkpoint`: .* not of a format .* with the version of fmepy that began"
+    ):
+        ask(folder)
