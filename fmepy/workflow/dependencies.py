@@ -85,7 +85,7 @@ def providers(case: Case, name: str, arguments: Mapping[str, Any], there: Callab
                 f"`{need} = {{}}` to the file.",
             )
         out += found
-    welcome = [w for w in STEPS[name].welcomes() if w in case.steps and w not in out]
+    welcome = [w for w in STEPS[name].welcomes if w in case.steps and w not in out]
     return out + [w for w in welcome if there(w)]
 
 

@@ -157,7 +157,8 @@ def collected_warnings(tell: Callable[[str], object]) -> Iterator[list[str]]:
         if not issubclass(category, InterruptedWarning):
             take(" ".join(str(message).split()))
 
-    handler = _Handler(take)
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: take(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("fmepy")
     logger.addHandler(handler)
     passes_on, logger.propagate = logger.propagate, False
@@ -169,14 +170,3 @@ def collected_warnings(tell: Callable[[str], object]) -> Iterator[list[str]]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = passes_on
-
-
-class _Handler(logging.Handler):
-    """Takes what fmepy logs as a warning."""
-
-    def __init__(self, take: Callable[[str], object]) -> None:
-        super().__init__(logging.WARNING)
-        self._take = take
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._take(record.getMessage())

@@ -48,6 +48,7 @@ class HalfLifeStep(Step):
     says = "How long it takes until a half is gone."
     purpose = "See how fast it goes"
     title = "How fast <it> goes"
+    takes = ("fit",)
     template = (
         "<p>After {{ result.time|number(3) }} days.</p>"
         "{% if result.time > 2 %}{{ doubt('It takes <long>.') }}{% endif %}"
@@ -60,9 +61,6 @@ class HalfLifeStep(Step):
     requirements: ClassVar[dict[str, Requirement]] = {
         "longest": Requirement(Key((float,), "The longest.", least=0), lambda result: result.time, "it takes {:.3g}")
     }
-
-    def needs(self, arguments):
-        return ("fit",)
 
     def size(self, task, arguments):
         return f"{arguments.get('times', 1)} halves"

@@ -41,9 +41,9 @@ def read_model(section: Section, *, strict: bool = False, constants: Mapping[str
     """
     known = model_keys()["modules"]
     said = checked(section, {**known, "parameters": Key((dict,), of=Key((float, list)))})
-    outputs = section.texts("outputs")
     words = {key: value for key, value in said.items() if key in known and key not in ("modules", "data")}
-    words |= {"strict": strict or words.get("strict", False), **({} if outputs is None else {"outputs": outputs})}
+    words |= {"strict": strict or words.get("strict", False)}
+    words |= {"outputs": section.texts("outputs")} if "outputs" in words else {}
     modules, data = read_sources(section), read_data(section)
     read = {name for module in modules for name in module.reads}
     data = data.with_constants({k: v for k, v in (constants or {}).items() if k.partition("[")[0] in read})
@@ -58,7 +58,7 @@ def read_model(section: Section, *, strict: bool = False, constants: Mapping[str
 
 def read_sources(section: Section) -> list[Module]:
     """Return the modules that the key ``modules`` names: files, or one folder."""
-    names = section.texts("modules", required=True) or []
+    names = section.texts("modules")
     if not names:
         raise section.error("modules", "`modules` names no file.")
     found = []
@@ -75,7 +75,7 @@ def read_sources(section: Section) -> list[Module]:
 
 def read_data(section: Section) -> Database:
     """Return the data base of the keys ``data`` and ``parameters``."""
-    names, parameters = section.texts("data") or [], section.table("parameters")
+    names, parameters = section.texts("data"), section.table("parameters")
     try:
         found = Database(*(str(section.beside(name)) for name in names))
     except ArgumentError as error:
@@ -93,7 +93,7 @@ def read_data(section: Section) -> Database:
 
 def data_paths(section: Section) -> list[Path]:
     """Return the sources of the key ``data``."""
-    return [section.beside(name) for name in section.texts("data") or []]
+    return [section.beside(name) for name in section.texts("data")]
 
 
 def read_times(section: Section) -> Vector:

@@ -19,8 +19,6 @@ from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, did_you_mean
 from fmepy.fimlof.cost import FimlofCost
-from fmepy.journal.files import file_digest
-from fmepy.models.base import Model
 from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
 from fmepy.tables.sheet import Sheet
@@ -121,7 +119,8 @@ def read_task(case: Case, *, python: bool = True) -> Task:
             )
         model = source.model
         known = () if isinstance(model, FunctionModel) else model.var_names
-        frame, words = observed(case, file, known, at=_time_of(model))
+        at = float(model.times[0]) if isinstance(model, SteadyModel) else None
+        frame, words = observed(case, file, known, at=at)
         notes += replicates(frame, words, file)
         if isinstance(model, FunctionModel):
             cost = table_cost(case, model, frame, words)
@@ -153,11 +152,6 @@ def read_task(case: Case, *, python: bool = True) -> Task:
             "parameters", "nothing is fitted: a parameter that is a table, name = { start = 1.0 }, is."
         )
     return task
-
-
-def _time_of(model: Model) -> float | None:
-    """Return the time of a steady state, None of other models."""
-    return float(model.times[0]) if isinstance(model, SteadyModel) else None
 
 
 def _conditions(case: Case) -> tuple[pd.DataFrame | None, Sheet | None]:

@@ -225,7 +225,7 @@ def _files_of(section: Section, *keys: str) -> list[Path]:
     """Return all files that keys name: modules, a data base, inputs of Python; of folders all that is in them."""
     files: list[Path] = []
     for key in keys:
-        for i, name in enumerate(section.texts(key) or []):
+        for i, name in enumerate(section.texts(key)):
             path = section.beside(name)
             if not path.exists():
                 raise section.error((key, i), f"there is no file or folder {str(path)!r}.")

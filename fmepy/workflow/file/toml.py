@@ -111,33 +111,14 @@ class Section:
                 hint = f"; did{near}?" if near else f"; there are {listed(names)}"
                 raise self.error(key, f"unknown key {key!r}{inside}{hint}")
 
-    def get(self, key: str, kinds: type | tuple[type, ...], default: Any = None) -> Any:
-        """Return a value, which must be of one of these kinds (a whole number is a float, too), or the default."""
-        if key not in self.data:
-            return default
-        value, wanted = self.data[key], kinds if isinstance(kinds, tuple) else (kinds,)
-        if float in wanted and type(value) is int:
-            return float(value)
-        if type(value) not in wanted:
-            raise self.error(key, f"`{key}` must be {' or '.join(KINDS[k] for k in wanted)}; got {value!r}.")
-        return value
-
-    def texts(self, key: str, *, required: bool = False) -> list[str] | None:
-        """Return a text or a list of texts as a list, None where there is no such key."""
-        if key not in self.data:
-            if required:
-                raise ArgumentError(f"{self.file}: the key `{key}` is missing.")
-            return None
-        value = self.get(key, (list, str))
-        values = [value] if isinstance(value, str) else value
-        for i, text in enumerate(values):
-            if not isinstance(text, str):
-                raise self.error((key, i), f"`{key}` must hold texts in quotes; got {text!r}.")
-        return list(values)
+    def texts(self, key: str) -> list[str]:
+        """Return a text or a list of texts as a list, an empty one where there is no such key."""
+        value = self.data.get(key, [])
+        return [value] if isinstance(value, str) else list(value)
 
     def table(self, key: str) -> Section:
         """Return a table inside this one, an empty one where there is none."""
-        return self.inside(key, self.get(key, dict, {}))
+        return self.inside(key, self.data.get(key, {}))
 
     def inside(self, key: str | int | Key, data: dict[str, Any]) -> Section:
         """Return a table that stands at a key, or deeper."""

@@ -106,6 +106,10 @@ class Step:
         What its section of the file may hold.
     requirements : mapping of str to Requirement
         What ``[require]`` may demand of it.
+    takes : tuple of str
+        The steps whose results it needs; "fit" is any of `FITS`.
+    welcomes : tuple of str
+        The steps whose results it takes where they are there, and can do without.
     unit : str
         What its progress counts.
     advice : str
@@ -117,6 +121,8 @@ class Step:
     purpose = ""
     title = ""
     template = "step.html"
+    takes: tuple[str, ...] = ()
+    welcomes: tuple[str, ...] = ()
     unit = "run"
     advice = "Begin where the model runs, and keep out the rest by bounds"
     requirements: ClassVar[Mapping[str, Requirement]] = {}
@@ -131,12 +137,8 @@ class Step:
         return arguments
 
     def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the steps whose results it takes; "fit" is any of `FITS`."""
-        return ()
-
-    def welcomes(self) -> tuple[str, ...]:
-        """Return the steps whose results it takes where they are there, and can do without."""
-        return ()
+        """Return the steps whose results it needs, where that depends on its arguments; by default `takes`."""
+        return self.takes
 
     def files(self, arguments: Mapping[str, Any]) -> Sequence[str]:
         """Return the files that its arguments name, which count from where the TOML file is."""

@@ -46,6 +46,7 @@ class FilterStep(Step):
     purpose = "Follow the data with a Kalman filter, reading by reading, and test what it could not predict"
     title = "The filter: reading by reading"
     template = "filter.html"
+    takes = ("fit",)
     advice = "Take other parameters"
     keys: ClassVar[Mapping[str, Key]] = {
         "smooth": Key(FLAG, "Whether states are also smoothed; without it true."),
@@ -53,9 +54,6 @@ class FilterStep(Step):
         "level": Key((float,), "Of the forecast's bands; without it 0.95.", **INSIDE),
         "max_lag": Key(**COUNT, says="The number of lags of the innovations' correlations; without it 10."),
     }
-
-    def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("fit",)
 
     def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
         steps = arguments.get("steps")

@@ -57,19 +57,14 @@ class MultistartStep(FitStep):
         )  # fmt: skip
 
     def tables(self, task: Task, result: ModFit) -> Tables:
-        if result.multistart is None:
-            optima = result.starts[["optimum", "value", *map(str, result.par.index)]].assign(count=1)
-        else:
-            optima = result.multistart.optima
+        many: Any = result.multistart
         return {
             "starts.csv": _natural_columns(task, result, result.starts),
-            "optima.csv": _natural_columns(task, result, optima),
+            "optima.csv": _natural_columns(task, result, many.optima),
         }
 
     def verdict(self, task: Task, result: ModFit) -> str:
-        many = result.multistart
-        if many is None:
-            return "One start alone says nothing of other optima."
+        many: Any = result.multistart
         w = len(many.optima)
         if not w:
             return f"None of {len(many.starts)} starts converged."
@@ -90,8 +85,6 @@ class MultistartStep(FitStep):
     def facts(self, found: Findings, result: ModFit) -> Mapping[str, Any]:
         many: Any = result.multistart
         own = {} if found.results.get("fit") is not None or found.fit is None else best_facts(found, self.name)
-        if many is None:
-            return {"many": None, "is_alone": bool(own), **own}
         optima, starts = found.tables.get("optima.csv"), found.tables.get("starts.csv")
         return {
             "many": many, "MISSED": _MISSED, "is_alone": bool(own),
@@ -114,11 +107,10 @@ def _natural_columns(task: Task, fit: ModFit, table: pd.DataFrame) -> pd.DataFra
     return out
 
 
-def _course(found: Findings, fit: ModFit) -> Pictures:
+def _course(found: Findings, fit: Any) -> Pictures:
     """Return how good each search became, and where it ended, with the parameters on their own scale."""
     task, many = found.task, fit.multistart
-    assert many is not None
-    own = many
+    own: Any = many
     if task.scale:
         lower, upper = (natural(task, end).where(np.isfinite(end), end) for end in (many.lower, many.upper))
         scales = {name: "log" if task.scale.get(name) == "log" else how for name, how in many.scales.items()}

@@ -39,6 +39,7 @@ class ProfileStep(Step):
     purpose = "Move each parameter away from its best value, fit the others again, and see how soon the fit suffers"
     title = "How well each parameter is determined"
     template = "profile.html"
+    takes = ("fit",)
     unit = "side"
 
     @cached_property
@@ -47,9 +48,6 @@ class ProfileStep(Step):
             profile, (*NO_FILE, "fit"), method={"kinds": (str,), "choices": tuple(METHODS)}, which=NAMES, level=INSIDE,
             num={**COUNT, "least": 5}, prediction={"kinds": (list,)},
         )  # fmt: skip
-
-    def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("fit",)
 
     def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
         which = arguments.get("which", list(task.start.index))

@@ -67,6 +67,7 @@ class RangesStep(Step):
     purpose = "Run the model at many plausible parameter values, and see how far its curves spread"
     title = "How far the model's curves spread"
     template = "ranges.html"
+    welcomes = ("fit",)
     advice = "Take narrower ranges of the parameters"
 
     @cached_property
@@ -81,9 +82,6 @@ class RangesStep(Step):
     def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the chain, and the fit it began at, unless the file says itself how parameters are drawn."""
         return () if any(k in arguments for k in _DRAWN) else ("fit", "sample")
-
-    def welcomes(self) -> tuple[str, ...]:
-        return ("fit",)
 
     def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
         return f"{arguments.get('num', NUM)} runs" + (" of each entity" if models(task)[0] is not None else "")

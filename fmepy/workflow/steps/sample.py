@@ -49,6 +49,7 @@ class SampleStep(Step):
     purpose = "Draw parameter values that are plausible given the data (Markov chain Monte Carlo)"
     title = "Which values are plausible"
     template = "sample.html"
+    takes = ("fit",)
     unit = "iteration"
     requirements: ClassVar[Mapping[str, Requirement]] = {
         "rhat": Requirement(
@@ -78,9 +79,6 @@ class SampleStep(Step):
                 f"`burninlength` = {burnin} leaves nothing of {niter} iterations; niter includes the burn-in.",
             )
         return arguments
-
-    def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("fit",)
 
     def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
         n = arguments.get("chains", 1)

@@ -70,6 +70,8 @@ class ScenariosStep(Step):
     purpose = "Run the model under other assumptions"
     title = "What if"
     template = "scenarios.html"
+    takes = ("fit",)
+    welcomes = ("sample",)
     advice = "Take scenarios in which the model runs"
 
     @cached_property
@@ -79,12 +81,6 @@ class ScenariosStep(Step):
             scenarios, (*NO_FILE, "model", "parms", "parInput"), num=COUNT, sensvar=NAMES,
             table={"kinds": (str,), "says": says},
         )  # fmt: skip
-
-    def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        return ("fit",)
-
-    def welcomes(self) -> tuple[str, ...]:
-        return ("sample",)
 
     def files(self, arguments: Mapping[str, Any]) -> list[str]:
         return [str(arguments.get("table", ""))]
