@@ -48,7 +48,7 @@ class Evaluations:
         *more: Any,
         trusted: Callable[[], bool] = lambda: True,
     ) -> Any:
-        """Return the value of a function at theta, looked up or evaluated; kept where it can be `trusted` afterwards."""
+        """Return the value of a function at theta, looked up or evaluated; it is kept if it can be `trusted` then."""
         found = self.find(name, theta, *more)
         if found is not None:
             return found

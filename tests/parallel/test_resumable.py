@@ -313,7 +313,5 @@ def test_a_folder_of_an_earlier_format_is_refused_with_advice(tmp_path):
     folder.mkdir()
     header = {"entropy": 7, "spawn_key": [], "pool_size": 4, "holds": "a test", "format": 1, "identity": "a"}
     (folder / "header.json").write_text(json.dumps(header))
-    with pytest.raises(
-        ArgumentError, match=r"`checkpoint`: .* not of a format .* with the version of fmepy that began"
-    ):
+    with pytest.raises(ArgumentError, match=r"`checkpoint`: .* not of a format .* the version of fmepy that began"):
         ask(folder)
