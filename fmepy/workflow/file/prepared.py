@@ -19,6 +19,7 @@ from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, did_you_mean
 from fmepy.fimlof.cost import FimlofCost
+from fmepy.journal.files import file_digest
 from fmepy.models.steady import SteadyModel
 from fmepy.parameters.entities import split_local
 from fmepy.tables.sheet import Sheet
