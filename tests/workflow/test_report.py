@@ -214,7 +214,7 @@ def test_every_picture_has_a_text_and_follows_the_colours_of_the_page(page, text
         assert root.attrib["role"] == "img"
         styles = " ".join(e.attrib.get("style", "") for e in root.iter())
         assert "var(--" in styles
-        assert not re.search(r"#(?:000000|ffffff|1f77b4)", styles)
+        assert not re.search(r"#(?:000000|ffffff|0072b2)", styles)
 
 
 def test_estimates_are_told_with_their_errors(inputs, page):

@@ -2,7 +2,7 @@
 
 Each panel is a picture of its own, so that they stand beside each other on a wide screen and below each other, with
 letters that can be read, on a narrow one. Texts stay texts, in the page's font. Colours are those of the page's style
-sheet (``--c0`` ... for matplotlib's cycle, ``--g0`` ... for greys), so that dark pages have dark pictures. Nothing
+sheet (``--c0`` ... for those of all pictures, ``--g0`` ... for greys), so that dark pages have dark pictures. Nothing
 depends on the clock, on a user's settings of matplotlib, or on chance: the same results give the same bytes.
 
 What matplotlib wrote is parsed and written again, element by element: names of a file reach the page as escaped text,
@@ -39,7 +39,6 @@ _MOST_LETTERS = 60
 _TICKS = 5
 _MOST_TICK = 24
 _LETTER = 0.075  # inches
-_CYCLE = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
 _STYLE = {
     "svg.hashsalt": "fmepy", "svg.fonttype": "none", "text.parse_math": False, "font.family": "DejaVu Sans",
     "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "font.size": 9.5,
@@ -47,7 +46,6 @@ _STYLE = {
     "xtick.color": "0.4", "ytick.color": "0.4", "xtick.labelcolor": "0.2", "ytick.labelcolor": "0.2",
     "axes.labelcolor": "0.1", "text.color": "0.1", "path.simplify": True, "legend.frameon": False,
 }  # fmt: skip
-_COLOURS = {colour: f"var(--c{k})" for k, colour in enumerate(_CYCLE)}
 _NUMBER = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 _REFERRED = re.compile(r"url\(#([^)]+)\)")
@@ -109,7 +107,9 @@ def _our_style() -> Iterator[None]:
     import matplotlib.style
     from cycler import cycler
 
-    ours = {**_STYLE, "axes.prop_cycle": cycler(color=_CYCLE)}
+    from fmepy.plotting.axes import COLORS
+
+    ours = {**_STYLE, "axes.prop_cycle": cycler(color=COLORS)}
     with matplotlib.style.context(["default", ours]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # the reader's font has it
         yield
@@ -238,9 +238,11 @@ def _rounded(found: re.Match[str]) -> str:
 
 
 def _page_colour(found: re.Match[str]) -> str:
+    from fmepy.plotting.axes import COLORS
+
     colour = found[0]
-    if colour in _COLOURS:
-        return _COLOURS[colour]
+    if colour in COLORS:
+        return f"var(--c{COLORS.index(colour)})"
     if colour[1:3] == colour[3:5] == colour[5:7]:
         return f"var(--g{round(int(colour[1:3], 16) / 25.5)})"
     return colour
