@@ -79,7 +79,7 @@ def _curve(fit: ModFit, model: Any, names: list[str]) -> pd.DataFrame:
     try:
         table = predict(model, fit).frame
     except FmepyError:  # no band: nothing that the model has was fitted, or its sensitivities fail
-        table = model(fit.par[[n for n in fit.par.index if n in model.parms.index]])
+        table = model({n: fit.par[n] for n in fit.par.index if n in model.parms.index} or None)
         table = table.melt(table.columns[0], var_name="var", value_name="fit").assign(lower=np.nan, upper=np.nan)
     return table[table["var"].isin(names)].rename(columns={table.columns[0]: "x"})
 

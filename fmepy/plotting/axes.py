@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
@@ -129,6 +129,11 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
                 _close(_figures() - before)
             if isinstance(error, (AttributeError, TypeError)) and "keyword argument" in str(error):
                 raise ArgumentError(f"{draw.__name__} cannot draw with these keywords: {error}.") from error
+            if args and hasattr(type(args[0]), "save") and not isinstance(error, FmepyError):
+                raise ArgumentError(
+                    f"{draw.__name__} cannot draw this {type(args[0]).__name__} ({type(error).__name__}: {error}). "
+                    "Are the keywords what matplotlib takes? If it is from a file that was changed, make it again."
+                ) from error
             raise
         return out
 
@@ -195,7 +200,8 @@ def _place_legends(panels: Sequence[Axes], legpos: str | None, before: Mapping[i
         handles, labels = ax.get_legend_handles_labels()
         if len(labels) == before.get(id(ax), 0):
             continue
-        looks = {_look(handle, label) for handle, label in zip(handles, labels, strict=True)} | {(_legend_title(ax),)}
+        looks = {_look(handle, label) for handle, label in zip(handles, labels, strict=True)}
+        looks |= {(title,) for title in [_legend_title(ax)] if title}
         if legpos is not None and not looks <= named:
             add_legend(ax, legpos)
         elif (legend := ax.get_legend()) is not None:

@@ -83,7 +83,9 @@ def plot_fit(fit: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     groups, traced = _residual_groups(fit), len(fit.rsstrace) > 1
     others = len(groups) + traced
     curves = fit.fitted_panels() if axes is None or np.size(axes) > others else []
-    panels = get_axes(len(curves) + others, axes, ncols=len(curves) if 1 < len(curves) == len(groups) < 4 else None)
+    small = {"ncols": 4, "panel": (3.2, 2.4)} if len(curves) > 4 else {}
+    in_rows = {"ncols": 3 if len(curves) == 1 else len(curves)} if len(curves) == len(groups) < 4 else small
+    panels = get_axes(len(curves) + others, axes, **(in_rows if curves else {}))
     for ax, panel in zip(panels, curves, strict=False):
         _draw_fitted(ax, panel)
     for ax, (label, own, x_label) in zip(panels[len(curves) :], groups, strict=False):

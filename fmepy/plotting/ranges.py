@@ -81,7 +81,7 @@ def _box(ax: Axes, values: Any, xyswap: bool, kwargs: Mapping[str, Any]) -> None
     lying: dict[str, Any] = {"vert": not xyswap}
     if "orientation" in inspect.signature(ax.boxplot).parameters:  # matplotlib 3.10 on
         lying = {"orientation": "horizontal" if xyswap else "vertical"}
-    ax.boxplot([values], **{"widths": 0.5, **lying, **kwargs})
+    ax.boxplot([values], **{"widths": 0.5, "medianprops": {"color": color(0)}, **lying, **kwargs})
     (ax.set_yticks if xyswap else ax.set_xticks)([])
 
 

@@ -76,7 +76,6 @@ def plot_parameters(many: Any, *, ax: Any = None, **kwargs: Any) -> Axes:
         panel.annotate(f"{a:.3g}", (j, 0), (0, -4), textcoords="offset points", va="top", **text)
         panel.annotate(f"{b:.3g}", (j, 1), (0, 4), textcoords="offset points", va="bottom", **text)
     name_columns(panel, [f"{name} (log)" if many.scales[name] == "log" else name for name in names])
-    panel.tick_params(axis="x", pad=12)  # below the lower ends
     panel.set_ylim(-0.12, 1.12)
     panel.set_yticks([])
     panel.set_ylabel("between the ends of its range")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib import rcParams
 from matplotlib.font_manager import FontProperties
-from matplotlib.ticker import AutoLocator, MaxNLocator, ScalarFormatter
+from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,11 +57,28 @@ class RoomyLocator(MaxNLocator):
             ticks = np.asarray(super().__call__())
             shown = ticks[(ticks >= low) & (ticks <= high)]
             if len(shown) < 2:
-                break
+                return ticks
             letters = max(map(len, axis.get_major_formatter().format_ticks(shown)))
             if (letters * _LETTER + 0.8) * size < width * (shown[1] - shown[0]) / (high - low):
-                break
-        return ticks
+                return ticks
+        return shown[len(shown) // 2 :][:1]
+
+
+class PlainLogLocator(LogLocator):
+    """Powers of ten; over few of them 1, 2, 5, and within one what a linear axis has: each has its label."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Return the places of the ticks."""
+        low, high = sorted((float(vmin), float(vmax)))
+        decades = np.log10(high / low) if low > 0 else np.inf
+        if decades < 0.7:
+            return MaxNLocator(5).tick_values(low, high)
+        self.set_params(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,))
+        return super().tick_values(vmin, vmax)
+
+
+def _plain(value: float, _: Any = None) -> str:
+    return f"{value:.10g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
 
 
 def _holds_whole_numbers(ax: Axes) -> bool:
@@ -75,5 +92,9 @@ def tidy_ticks(ax: Axes) -> None:
     for axis in (ax.xaxis, ax.yaxis):
         if type(axis.get_major_formatter()) is ScalarFormatter:
             axis.set_major_formatter(PlainNumbers())
+        if type(axis.get_major_locator()) is LogLocator:
+            axis.set_major_locator(PlainLogLocator())
+            axis.set_major_formatter(FuncFormatter(_plain))
+            axis.set_minor_formatter(NullFormatter())
     if type(ax.xaxis.get_major_locator()) is AutoLocator:
         ax.xaxis.set_major_locator(RoomyLocator())
