@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import FmepyError
+from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.predict import predict
+from fmepy.results.encoding import Gone
 
 if TYPE_CHECKING:
     from fmepy.fitting.result import ModFit
@@ -48,11 +51,12 @@ class FittedPanel:
 def fitted_panels(fit: ModFit) -> list[FittedPanel]:
     """Return what can be drawn of a fit beside its residuals: nothing of a function, or of a result from a file."""
     out: list[FittedPanel] = []
-    for part in (getattr(type(fit.source), "parts", None) and fit.source.parts) or (fit.source,):
-        if hasattr(type(part), "runs_of") and part.x is not None:
-            out += _of_runs(fit, part)
-        elif hasattr(type(part), "filter"):
-            out += _of_filter(fit, part)
+    for part in () if isinstance(fit.source, Gone) else getattr(fit.source, "parts", (fit.source,)):
+        with suppress(FmepyError):  # what cannot be run is left out: residuals are drawn in any case
+            if hasattr(part, "readings") and part.x is not None:
+                out += list(_of_runs(fit, part))
+            elif hasattr(part, "filter"):
+                out += list(_of_filter(fit, part))
     return out
 
 
@@ -78,15 +82,23 @@ def _of_runs(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
 def _curve(fit: ModFit, model: Any, names: list[str]) -> pd.DataFrame:
     try:
         table = predict(model, fit).frame
-    except FmepyError:  # no band: nothing that the model has was fitted, or its sensitivities fail
-        table = model({n: fit.par[n] for n in fit.par.index if n in model.parms.index} or None)
+    except FmepyError:  # no band: nothing that the model has was fitted, a parameter is tied, its sensitivities fail
+        table = model(_values(fit, model) or None)
         table = table.melt(table.columns[0], var_name="var", value_name="fit").assign(lower=np.nan, upper=np.nan)
     return table[table["var"].isin(names)].rename(columns={table.columns[0]: "x"})
 
 
+def _values(fit: ModFit, thing: Any) -> dict[str, float]:
+    """Return the fitted values of the parameters of a model or cost, with those that lmfit fixes or ties."""
+    values: dict[Any, float] = (
+        fit.par.to_dict() if fit.tied is None else {k: float(q.value) for k, q in lmfit_at(fit).items()}
+    )
+    return {k: v for k, v in values.items() if k in thing.parms.index}
+
+
 def _of_filter(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
     """Yield the smoothed states and outputs of a filter, one a variable, or one an entity."""
-    flt = cost.filter(fit.par)
+    flt = cost.filter(_values(fit, cost))
     if flt.failure is not None:
         return
     fine, seen = flt.drawn_through(), flt.data_as_given

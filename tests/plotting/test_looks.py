@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 
+import lmfit
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
@@ -277,6 +278,13 @@ def test_sums_entities_and_filters_show_their_curves(cost):
     np.testing.assert_array_equal(panels[1].lines[1].get_ydata(), [r["C"] for r in rows[3:]])
     assert len(panels[0].collections) == 1
 
+    tied = lmfit.Parameters()
+    tied.add("a", 0.4)
+    tied.add("m", expr="1.6 * a")
+    tied = fme.modFit(cost, tied)
+    curve = tied.plot()[0].lines[0].get_ydata()
+    np.testing.assert_array_equal(curve, cost.model({"a": tied.par["a"], "m": 1.6 * tied.par["a"]})["Hare"])
+
     filtered = fme.modFit(filtered_cost(), {"q": 1.0, "s": 1.0})
     panel = filtered.plot()[0]
     flt = filtered_cost().filter(filtered.par)
@@ -315,3 +323,13 @@ def test_collinearity_is_shown_with_names_and_threshold():
     best = found.sets()[int(pairs["collinearity"].idxmin())]
     assert many.get_xticklabels()[0].get_text() == "\n".join(["2", *best])
     assert many.get_xticklabels()[-1].get_text().endswith("+ 2 more")
+
+
+def test_a_damaged_result_is_refused_in_words_when_it_is_drawn(cost, fit):
+    summary = fme.sensFun(cost, fit.par).summary()
+    del summary.frame["L2"]
+    with pytest.raises(
+        fme.errors.ArgumentError, match=r"plot_summary cannot draw this SensFunSummary \(KeyError: 'L2'\)"
+    ):
+        summary.plot()
+    assert plt.get_fignums() == []
