@@ -41,6 +41,7 @@ def plot_residuals(cost: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         Settings of all pictures (`fmepy.plotting.axes.picture`); anything else goes to ``Axes.plot``.
     """
     ax = get_ax(ax)
+    zero_line(ax)
     for k, (name, mine) in enumerate(_by_variable(cost)):
         _draw_residuals(ax, mine, name, k, kwargs)
     set_axes(ax, cost.x_name, "weighted residuals")
@@ -54,7 +55,6 @@ def _by_variable(cost: Any) -> list[tuple[str, pd.DataFrame]]:
 
 def _draw_residuals(ax: Axes, table: pd.DataFrame, name: str | None, k: int, kwargs: dict[str, Any]) -> None:
     """Draw the residuals of variable `k`: a colour an entity, and beyond the last colour another symbol."""
-    zero_line(ax)
     if "entity" not in table or table["entity"].isna().any():
         draw_marked(ax, table["x"], table["res"], table.get("censored"),
                     **{**point_look(k), "markersize": 5, "label": name, **kwargs})  # fmt: skip
@@ -89,6 +89,7 @@ def plot_fit(fit: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     for ax, panel in zip(panels, curves, strict=False):
         _draw_fitted(ax, panel)
     for ax, (label, own, x_label) in zip(panels[len(curves) :], groups, strict=False):
+        zero_line(ax)
         _draw_residuals(ax, own, None, 0, kwargs)
         ax.set_title(label, fontsize="medium")
         set_axes(ax, x_label, "weighted residual")

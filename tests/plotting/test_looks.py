@@ -209,10 +209,10 @@ def test_everybody_tells_the_colours_apart(seen_by):
 
 
 def test_pictures_take_these_colours_and_those_of_a_users_style(fit):
-    assert [to_hex(line.get_color()) for line in fit.cost.plot().lines[1:4:2]] == list(COLORS[:2])
+    assert [to_hex(line.get_color()) for line in fit.cost.plot().lines[1:3]] == list(COLORS[:2])
     with mpl.rc_context({"axes.prop_cycle": mpl.cycler(color=["red", "blue"])}):
         ax = fit.cost.plot()
-        assert [to_hex(line.get_color()) for line in ax.lines[1:4:2]] == ["#ff0000", "#0000ff"]
+        assert [to_hex(line.get_color()) for line in ax.lines[1:3]] == ["#ff0000", "#0000ff"]
     assert color(0) == COLORS[0]
 
 
