@@ -176,7 +176,7 @@ class ModCost(Shown):
         **kwargs
             Labels and limits (``xlabel``, ``title``, ``ylim``, ...), and properties of the points.
         """
-        from fmepy.plotting.costs import plot_residuals
+        from fmepy.plotting.fits import plot_residuals
 
         return plot_residuals(self, legpos=legpos, ax=ax, **kwargs)
 

@@ -29,12 +29,11 @@ from fmepy.filtering.smoothing import History
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.journal.saving import Saved
 from fmepy.results.tables import Framed, Part, table
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import AxesArray, Cube, Matrix, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fmepy.plotting.axes import AxesArray
 
 _MOST_EMPTY = 20
 """A regular grid with more than so many slots a sample is none."""

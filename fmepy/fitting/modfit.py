@@ -378,6 +378,7 @@ def _result(one: OneFit, found: SearchRecord) -> ModFit:
         interrupted=found.interrupted,
         data=objective.data.observed,
         noise=said_noise(objective.f),
+        source=objective.f if objective.kind == "cost" else None,
         noise_scales=tuple(n for n, s in zip(objective.parameter_names, objective.scale_parameters, strict=True) if s),
         error_estimated=not (objective.is_scalar or _has_errors(objective)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,7 @@ from fmepy.fitting.profile_walk import Side
 from fmepy.fitting.refits import Held
 from fmepy.parameters.scales import marked
 from fmepy.results.tables import Framed, Part, bullets, long_table, wrapped
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from fmepy.types import AxesArray
 
 _ALL_BUT_FLAT = 0.1  # of the threshold of the likelihood ratio
 _FOLLOWS = 0.5  # relative change of another parameter along a flat profile that is worth telling
@@ -87,14 +85,14 @@ class Profile(Framed):
         said = bullets(f"{name}: {text}" for name, text in self.verdicts.items())
         return [head, long_table(self.intervals), *said, *([wrapped(self.message)] if self.message else [])]
 
-    def plot(self, which: Any = None, *, paths: Any = False, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+    def plot(self, which: Any = None, *, paths: Any = False, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw one panel a parameter: profile, threshold, quadratic approximation; return the Axes.
 
         `paths`: True draws how the other parameters follow instead.
         """
         from fmepy.plotting.profiles import plot_profile
 
-        panels: NDArray[np.object_] = plot_profile(self, which, paths=paths, axes=axes, **kwargs)
+        panels: AxesArray = plot_profile(self, which, paths=paths, axes=axes, **kwargs)
         return panels
 
 

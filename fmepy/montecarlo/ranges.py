@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,10 +31,7 @@ from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
-
-if TYPE_CHECKING:
-    from fmepy.plotting.axes import AxesArray
+from fmepy.types import AxesArray, Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
 PARAMETERS, PREDICTION = "parameter uncertainty", "prediction"
 _CHUNK_BYTES = 4_000_000  # of output per chunk when runs are not kept

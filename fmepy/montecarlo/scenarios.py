@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,10 +25,7 @@ from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import Cube, Seed, UserParameters
-
-if TYPE_CHECKING:
-    from fmepy.plotting.axes import AxesArray
+from fmepy.types import AxesArray, Cube, Seed, UserParameters
 
 Which = str | int | Sequence[str | int] | None
 

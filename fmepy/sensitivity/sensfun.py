@@ -23,15 +23,15 @@ from fmepy.checks import between_0_and_1
 from fmepy.costs.user_function import is_cost, is_model, is_ours
 from fmepy.errors import ArgumentError
 from fmepy.parallel.resumable import resumable_tasks
+from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, long_table
 from fmepy.sensitivity.outputs import Runs, StartKept, of_cost, of_model, returns_modcost
 from fmepy.sensitivity.scales import parameter_scale, tell_even, variable_scale
 from fmepy.sensitivity.summary import SensFunSummary, summarise
-from fmepy.types import Matrix, UserBounds, UserParameters, Vector
+from fmepy.types import AxesArray, Matrix, UserBounds, UserParameters, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
 _FLOOR = 1e-8 * 1e-12  # what FME puts in the place of a scale of zero, with its default `tiny`
 
@@ -133,25 +133,24 @@ class SensFun(Framed):
         """
         return self.summary().ranking(by)
 
-    def plot(
-        self, which: Any = None, legpos: str | None = "above", *, axes: Any = None, **kwargs: Any
-    ) -> NDArray[np.object_]:
-        """Draw sensitivities against x, one line per parameter; return the Axes.
-
-        Without `which`: all variables in one panel; with it (names or positions from 0) one panel a variable.
-        """
+    def plot(self, which: Any = None, legpos: str | None = "above", *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw sensitivities against x, a panel a variable (of `which`), a line a parameter; return the Axes."""
         from fmepy.plotting.sensitivity import plot_sensitivities
 
         return plot_sensitivities(self, which, legpos=legpos, axes=axes, **kwargs)
 
-    def pairs(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+    def pairs(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw the sensitivities of every two parameters against each other, with their correlations; return the Axes.
 
         With `which` (names or positions from 0) the points of those variables alone, a colour each.
         """
-        from fmepy.plotting.sensitivity import plot_pairs
+        from fmepy.plotting.ranges import plot_pairs
 
-        return plot_pairs(self, which, axes=axes, **kwargs)
+        variables = chosen(which, self.var)
+        labels = self.frame.iloc[:, 1].to_numpy()
+        taken = np.isin(labels, variables)
+        by = None if which is None or len(variables) < 2 else labels[taken]
+        return plot_pairs(self.matrix[taken], by=by, axes=axes, **kwargs)
 
     def plot_ranking(self, by: str = "L2", *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw the importance of the parameters as bars, the largest on top, parted by variable; return the Axes."""

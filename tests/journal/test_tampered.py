@@ -8,6 +8,7 @@ import dataclasses
 import json
 import zipfile
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -54,8 +55,8 @@ def tampered(whole, places, rng):
     return changed
 
 
-def refused_or_shown(path):
-    """Load a file; what loads shows itself, and its summary."""
+def refused_or_shown(path, drawn=False):
+    """Load a file; what loads shows itself, its summary, and its picture."""
     try:
         result = fme.load(path)
     except ArgumentError:
@@ -65,6 +66,10 @@ def refused_or_shown(path):
     if callable(summary := getattr(result, "summary", None)):
         with contextlib.suppress(FmepyError):
             repr(summary())
+    if drawn and callable(plot := getattr(result, "plot", None)):
+        with contextlib.suppress(FmepyError):
+            plot()
+        plt.close("all")
 
 
 def try_out(name, folder, times, seed):
@@ -76,7 +81,7 @@ def try_out(name, folder, times, seed):
     for i in range(times):
         changed = tampered(whole, upper if i % 3 else every, rng)
         path.write_text(json.dumps(changed))
-        refused_or_shown(path)
+        refused_or_shown(path, drawn=times > 12 or i % 4 == 0)
 
 
 @pytest.mark.filterwarnings("ignore")

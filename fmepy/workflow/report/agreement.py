@@ -140,7 +140,7 @@ def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
                 ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
             ax.axhline(0.0, color="0.7", linewidth=0.8)
             for k, (_, part) in enumerate(own.groupby(own["entity"].fillna(""), sort=False)):
-                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=f"C{k % 10}")
+                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=f"C{k}")
             far = own[own["z"].abs() > SUSPICIOUS]
             ax.plot(far["x"], far["z"], "o", markersize=9, markerfacecolor="none", markeredgecolor="C3")
             top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))

@@ -151,8 +151,12 @@ def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[D
 @contextmanager
 def _our_style() -> Iterator[None]:
     import matplotlib.style
+    from cycler import cycler
 
-    with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
+    from fmepy.plotting.axes import COLORS
+
+    ours = {**_STYLE, "axes.prop_cycle": cycler(color=COLORS)}
+    with matplotlib.style.context(["default", ours]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # the reader's font has it
         yield
 

@@ -1,15 +1,25 @@
-"""What pictures of chains show: running means and quantiles, ranks by chain."""
+"""Statistics of draws x, shape (n_chain, n_draw): running means and quantiles, ranks by chain, autocorrelations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import fft, stats
 
 from fmepy.checks import whole_number
-from fmepy.mcmc.draws import checked
+from fmepy.errors import ArgumentError
 from fmepy.types import ArrayLike, Cube, IntVector, Matrix, Vector
+
+
+def checked(x: ArrayLike) -> Matrix:
+    """Return draws of one quantity, shape (n_chain, n_draw); a single series is one chain."""
+    draws = np.asarray(x, dtype=float)
+    if draws.ndim == 1:
+        draws = draws[None]
+    if draws.ndim != 2 or draws.size == 0:
+        raise ArgumentError(f"`x` must have the shape (n_chain, n_draw) and hold draws; its shape is {draws.shape}.")
+    return draws
 
 
 def running_mean(x: ArrayLike) -> Matrix:
@@ -80,3 +90,43 @@ def rank_counts(x: ArrayLike, bins: int = 20) -> tuple[Vector, Matrix]:
     ranks = stats.rankdata(draws, method="average").reshape(draws.shape) - 0.5
     edges = np.linspace(0, draws.size, bins + 1)
     return edges, np.array([np.histogram(r, edges)[0] for r in ranks], dtype=float)
+
+
+def autocovariance(z: Matrix) -> Matrix:
+    """Return the autocovariances of each row at lags 0 .. n - 1, divisor n."""
+    n = z.shape[1]
+    centred = z - z.mean(axis=1, keepdims=True)
+    size = fft.next_fast_len(2 * n, real=True)
+    power = np.abs(fft.rfft(centred, size, axis=1)) ** 2
+    return np.asarray(fft.irfft(power, size, axis=1)[:, :n] / n)
+
+
+def autocorrelation(x: ArrayLike, max_lag: int | None = None) -> Matrix:
+    """Return the autocorrelations of each chain at lags 0 .. max_lag.
+
+    Parameters
+    ----------
+    x : array_like, shape (n_chain, n_draw) or (n_draw,)
+    max_lag : int, optional
+        At most n_draw - 1, which is what a larger one becomes; R's 10 log10(n_draw) by default.
+
+    Returns
+    -------
+    ndarray, shape (n_chain, max_lag + 1)
+        NaN for a chain that never changes or holds what is not finite.
+
+    Examples
+    --------
+    >>> autocorrelation([1.0, 2.0, 3.0, 4.0], 1).round(6).tolist()
+    [[1.0, 0.25]]
+    """
+    draws = checked(x)
+    n = draws.shape[1]
+    lag = int(10 * np.log10(max(n, 1))) if max_lag is None else whole_number(max_lag, "max_lag")
+    lag = min(lag, n - 1)
+    out = np.full((len(draws), lag + 1), np.nan)
+    for i, chain in enumerate(draws):
+        if np.isfinite(chain).all() and np.ptp(chain) > 0:
+            covariance = autocovariance(chain[None])[0, : lag + 1]
+            out[i] = covariance / covariance[0]
+    return out
