@@ -12,7 +12,6 @@ from fmepy import datasets, errors
 from fmepy.boundary import BoundaryFit, fit_boundary
 from fmepy.costs import BoundCost, Cost, ModCost, PredictionErrorCost, SimulationCost, SumCost, modCost
 from fmepy.costs.mapped import transformed
-from fmepy.datatools import cross2long, gaussianWeights
 from fmepy.fimlof import BadData, FilterResult, FilterSummary, FimlofCost, Forecast, Sector, screen_bad_data, sector
 from fmepy.fitting import (
     FitComparison,
@@ -32,6 +31,7 @@ from fmepy.fitting import (
     pseudoOptim,
     sandwich,
 )
+from fmepy.journal.saving import load
 from fmepy.language.equations import Equations
 from fmepy.language.tracing import lag
 from fmepy.mcmc import ModMCMC, modMCMC, resume_mcmc
@@ -62,7 +62,6 @@ from fmepy.montecarlo import (
 from fmepy.parallel import Runs, run_many
 from fmepy.plotting.models import plot_model
 from fmepy.plotting.obsplot import obsplot
-from fmepy.results.saving import load
 from fmepy.sensitivity import (
     Collin,
     GlobalIndices,
@@ -76,6 +75,7 @@ from fmepy.sensitivity import (
     identifiable_fit,
     sensFun,
 )
+from fmepy.tables.long_tables import cross2long, gaussianWeights
 
 if _typing.TYPE_CHECKING:
     from fmepy import dmi, workflow

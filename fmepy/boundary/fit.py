@@ -19,7 +19,6 @@ from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error
 from fmepy.costs.squares import minus2loglik_of_squares
-from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, listed
 from fmepy.fitting.result import ModFit
 from fmepy.models.base import Model
@@ -27,6 +26,7 @@ from fmepy.numerics.covariance import Spectrum
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.entities import local_name, split_local
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside, check_names
+from fmepy.tables.columns import as_table
 from fmepy.types import UserBounds
 
 STRATEGIES = ("complementary", "particular")

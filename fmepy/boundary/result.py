@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,7 @@ from fmepy.fitting.result import ModFit
 from fmepy.fitting.summary import ModFitSummary
 from fmepy.numerics.differences import magnitudes
 from fmepy.results.tables import Part, Shown, as_html, long_table, wrapped
-from fmepy.types import Cube
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from fmepy.types import AxesArray, Cube
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -164,7 +161,7 @@ class BoundaryFit(Shown):
 
     def plot(
         self, obs: Any = None, *, which: Sequence[str] | None = None, axes: Any = None, **kwargs: Any
-    ) -> NDArray[np.object_]:
+    ) -> AxesArray:
         """Draw the fitted path with the observations, and how the residual fell; return the Axes.
 
         Parameters

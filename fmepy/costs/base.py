@@ -54,8 +54,8 @@ import pandas as pd
 
 from fmepy.costs.data_identity import ObservedData
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.journal.encoding import Stored
 from fmepy.models.base import engine_of
-from fmepy.results.encoding import Stored
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 # ----------------------------------------------------------------------------------------- what is fixed at preparation

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.tables import Columns
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.parameters.names import normal_name
+from fmepy.tables.columns import Columns
 from fmepy.types import IntVector, Vector
 
 MARKS = {"<": -1, ">": 1}

@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 
 from fmepy.errors import listed
-from fmepy.results.encoding import Stored
+from fmepy.journal.encoding import Stored
 from fmepy.types import IntVector, Vector
 
 _SAME_VALUE = 1e-9  # relative: what a logarithm and back, or a text file, may change

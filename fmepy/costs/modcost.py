@@ -36,9 +36,9 @@ from fmepy.costs.observations import (
     read_observations,
     warn_of_copy,
 )
-from fmepy.costs.tables import Columns
 from fmepy.errors import ArgumentError, DataError, SimulationError, listed
 from fmepy.results.tables import Part, Shown, table
+from fmepy.tables.columns import Columns
 from fmepy.types import Vector
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class ModCost(Shown):
         **kwargs
             Labels and limits (``xlabel``, ``title``, ``ylim``, ...), and properties of the points.
         """
-        from fmepy.plotting.costs import plot_residuals
+        from fmepy.plotting.fits import plot_residuals
 
         return plot_residuals(self, legpos=legpos, ax=ax, **kwargs)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from fmepy.costs.base import AroundBound, is_scored, minus2loglik_many, modcost_at, residuals_many
 from fmepy.errors import ArgumentError, SimulationError, sentence
+from fmepy.journal.evaluations import Evaluations
 from fmepy.models.base import keep_within, tightened
 from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.numerics.sparse import dense, scaled_rows
@@ -27,6 +29,7 @@ from fmepy.parameters.named import Parameters
 from fmepy.parameters.scales import scale_taken
 from fmepy.types import BoolVector, Matrix, Vector
 
+_LONG = {"residuals", "minus2loglik", "jacobian", "score", "information"}
 _MUCH_NOISIER = 100.0  # a search with steps for so much less noise is taken up again
 
 
@@ -103,6 +106,12 @@ class Objective(AroundBound):
         out = copy(self)
         out._look_up(bound)
         return out
+
+    def keep_evaluations(self, known: Evaluations) -> None:
+        """Look evaluations up that were kept, and keep those that take long."""
+        self.bound = bound = _KeptBound(self.bound, known)
+        self._run = bound.minus2loglik if self.is_scalar else bound.residuals
+        self._jac = None if self._jac is None else bound.kept("jac", self._jac)
 
     def tightened(self) -> Objective | None:
         """Return the same at tolerances a hundred times smaller, see `fmepy.models.base.tightened`."""
@@ -419,6 +428,24 @@ class Objective(AroundBound):
         parameters = error.parameters if error is not None and error.parameters else None
         named = dict(zip(self.parameter_names, map(float, theta), strict=True))
         return SimulationError(message, parameters=parameters or named, time=getattr(error, "time", None))
+
+
+class _KeptBound:
+    """A bound cost whose evaluations are looked up, and kept where they take long.
+
+    Once another engine has finished a run, the cost is one that depends on the runs before, and nothing is kept.
+    """
+
+    def __init__(self, bound: Any, known: Evaluations) -> None:
+        self._bound, self._known = bound, known
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._bound, name)
+        return self.kept(name, value) if name in _LONG else value
+
+    def kept(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of theta that is looked up where it is known."""
+        return partial(self._known.evaluate, name, function, trusted=lambda: not getattr(self._bound, "retries", 0))
 
 
 def _or_none(function: Callable[[Vector], Any], theta: Vector) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
+from fmepy.journal.encoding import Stored
 from fmepy.parameters.names import normal_name
-from fmepy.results.encoding import Stored
 from fmepy.types import BoolVector, IntVector, Vector
 
 TRANSFORMS = ("log", "sqrt")

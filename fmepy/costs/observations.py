@@ -27,9 +27,9 @@ from fmepy.costs.censored import mark_columns, marks_by_variable
 from fmepy.costs.data_identity import ObservedData
 from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
-from fmepy.costs.tables import Columns
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed
 from fmepy.parameters.names import normal_name
+from fmepy.tables.columns import Columns
 from fmepy.types import BoolVector, IntVector, Vector
 
 _FEWEST_REPEATED = 3  # rows: two equal pairs of readings may well be chance

@@ -183,6 +183,15 @@ class RunsOfCost(ModelsOfCost):
             out.append(curves.iloc[at * size : (at + 1) * size].drop(columns=unread))
         return out
 
+    @property
+    def readings(self) -> pd.DataFrame:
+        """The data in their own units: name, x, obs, censored ("<", ">", where some are limits), entity (if any)."""
+        c = self.comparison
+        seen = pd.DataFrame({"name": list(c.names), "x": c.x, "obs": c.scale.back(c.obs)})
+        if c.marks is not None:
+            seen["censored"] = signs(c.marks)
+        return seen if self.experiments is None else seen.assign(entity=list(c.entities or ()))
+
     def plot(self, parms: UserParameters = None, *, times: Any = None, axes: Any = None, **kwargs: Any) -> Any:
         """Draw the runs behind the cost with the data, in their own units: a panel an entity, or else a variable.
 
@@ -203,9 +212,7 @@ class RunsOfCost(ModelsOfCost):
         c, curves, x_name = self.comparison, self.run(parms, times), str(getattr(self.predictor, "x_name", "time"))
         if len(c.scale.log) == len(c):  # what is compared as logarithms is seen as such
             kwargs.setdefault("yscale", "log")
-        seen = pd.DataFrame({"name": list(c.names), "x": c.x, "obs": c.scale.back(c.obs)})
-        if c.marks is not None:
-            seen["censored"] = signs(c.marks)
+        seen = self.readings
         if self.experiments is None:
             from fmepy.plotting.models import plot_model
 
@@ -215,9 +222,8 @@ class RunsOfCost(ModelsOfCost):
                 kwargs.setdefault("labels", [one["by_row"].iloc[0] for one in runs])
                 runs = [one.drop(columns="by_row") for one in runs]
             return plot_model(*runs, obs=obs, which=list(c.group_names), axes=axes, **kwargs)
-        from fmepy.plotting.entities import plot_entities
+        from fmepy.plotting.models import plot_entities
 
-        seen["entity"] = list(c.entities or ())
         assert self.cases is not None, "there are entities"
         if self.cases.by_row:  # a gap between the runs of an entity
             curves = pd.concat(

@@ -16,11 +16,11 @@ import numpy as np
 from fmepy.compiled.python_code import array_function
 from fmepy.costs.noise import ERR
 from fmepy.errors import ArgumentError
+from fmepy.journal.encoding import Stored
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.text import parse_expression
 from fmepy.parameters.entities import EntityParameters
 from fmepy.parameters.maps import Elementwise
-from fmepy.results.encoding import Stored
 
 Values = Mapping[str, Any]
 

@@ -43,12 +43,12 @@ from fmepy.costs.predictions import predictions_of
 from fmepy.costs.row_parameters import Cases, RowParameters, known_names, names_by_row, read_row_parameters, uses_of
 from fmepy.costs.runs import RunsOfCost
 from fmepy.costs.squares import BoundSimulation
-from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import local_name
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import normal_name
+from fmepy.tables.columns import as_table
 from fmepy.types import IntVector, UserParameters
 
 if TYPE_CHECKING:

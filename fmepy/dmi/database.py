@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +19,12 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.items import INTERPOLATIONS, MOST_ELEMENTS, Index, Item, as_item
-from fmepy.dmi.sheets import Sheet, file_sheets, frame_sheet
 from fmepy.errors import ArgumentError, DataError, did_you_mean, listed
 from fmepy.models.running.forcings import Forcing
 from fmepy.parameters.names import normal_name
 from fmepy.results.tables import readable
-from fmepy.types import Vector
+from fmepy.tables.databases import file_sheets
+from fmepy.tables.sheet import Sheet, frame_sheet
 
 _ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?")
 _OWN_COLUMNS = ("name", "value", "unit", "interpolation", "extrapolate")
@@ -149,10 +148,10 @@ class Database:
         """Return the items of tables; within a source no name stands twice."""
         found: dict[str, Item] = {}
         for sheet in sheets:
-            if sheet.stem == "items" and "value" not in sheet.columns and "time" not in sheet.columns:
+            if sheet.stem == "items" and not {"value", "time"} & set(sheet.frame.columns):
                 self._notes |= _notes(sheet)
                 continue
-            for new in _series_of(sheet) if "time" in sheet.columns else _constants_of(sheet):
+            for new in _series_of(sheet) if "time" in sheet.frame.columns else _constants_of(sheet):
                 if new.name in found:
                     raise DataError(f"{new.name!r} stands in {found[new.name].source} and again in {new.source}.")
                 found[new.name] = new
@@ -346,16 +345,17 @@ def _given(name: str, value: Any) -> Item:
 
 def _series_of(sheet: Sheet) -> list[Item]:
     """Return the series of a table with a column time."""
-    times = sheet.numbers("time")
-    _check_times(times, sheet)
-    names = [c for c in sheet.columns if c != "time"]
+    times = sheet.times()
+    if not len(times):
+        raise DataError(f"{sheet.label}: the table holds no rows.")
+    names = [c for c in sheet.frame.columns if c != "time"]
     if not names:
         raise DataError(f"{sheet.label}: there is no column beside 'time'.")
     found: dict[str, dict[Index, Forcing]] = {}
     for column in names:
         title = sheet.stem if names == ["value"] and sheet.stem else column
         name, index = split_name(title, sheet.label)
-        values = sheet.numbers(column)
+        values = np.asarray(sheet.numbers(column), dtype=np.float64)
         kept = np.isfinite(values)
         if not kept.any():
             raise DataError(f"{sheet.label}: column {column!r} holds no datum.")
@@ -366,86 +366,58 @@ def _series_of(sheet: Sheet) -> list[Item]:
     return [_from_elements(name, some, sheet.label) for name, some in found.items()]
 
 
-def _check_times(times: Vector, sheet: Sheet) -> None:
-    if not len(times):
-        raise DataError(f"{sheet.label}: the table holds no rows.")
-    empty = np.flatnonzero(np.isnan(times))
-    if len(empty):
-        raise sheet.error(int(empty[0]), "the time is missing.")
-    back = np.flatnonzero(np.diff(times) <= 0)
-    if len(back):
-        i = int(back[0]) + 1
-        twice = "is there twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
-        raise sheet.error(i, f"time {times[i]:g} {twice}; times must increase. Sort them, and keep each once.")
-
-
 def _constants_of(sheet: Sheet) -> list[Item]:
     """Return the constants of a table of columns name and value."""
-    if not {"name", "value"} <= set(sheet.columns):
-        near = next(filter(None, (did_you_mean(c, ("time", "name", "value")) for c in sheet.columns)), "")
+    columns = list(sheet.frame.columns)
+    if not {"name", "value"} <= set(columns):
+        near = next(filter(None, (did_you_mean(c, ("time", "name", "value")) for c in columns)), "")
         raise DataError(
-            f"{sheet.label}: the columns are {listed(sheet.columns)}; a table of the data base has a column 'time' "
+            f"{sheet.label}: the columns are {listed(columns)}; a table of the data base has a column 'time' "
             f"(then the others are series), or the columns 'name' and 'value'.{near}"
         )
-    for column in sheet.columns:
-        if column not in _OWN_COLUMNS:
-            raise DataError(
-                f"{sheet.label}: there is no meaning in column {column!r} of a table of constants."
-                f"{did_you_mean(column, _OWN_COLUMNS)} It may have {listed(_OWN_COLUMNS)}."
-            )
-    if not sheet.rows:
+    sheet.check_columns(_OWN_COLUMNS)
+    if not len(sheet.frame):
         raise DataError(f"{sheet.label}: the table holds no rows.")
-    values, found, words = sheet.numbers("value"), dict[str, dict[Index, Any]](), dict[str, _Note]()
-    for i, (title, note) in enumerate(_rows_with_notes(sheet)):
-        name, index = split_name(title, sheet.place(i))
-        if np.isnan(values[i]):
-            raise sheet.error(i, f"the value of {title!r} is missing.")
+    found, words = dict[str, dict[Index, Any]](), dict[str, _Note]()
+    for (title, line, note), value in zip(_rows_with_notes(sheet), sheet.numbers("value"), strict=True):
+        name, index = split_name(title, sheet.place(line))
+        if np.isnan(value):
+            raise sheet.error(f"the value of {title!r} is missing.", line)
         elements = found.setdefault(name, {})
         if index in elements:
-            raise sheet.error(i, f"{title!r} stands there twice.")
-        elements[index] = float(values[i])
+            raise sheet.error(f"{title!r} stands there twice.", line)
+        elements[index] = float(value)
         first = words.setdefault(name, note)
         for told, before in zip((note.unit, note.interpolation, note.extrapolate),
                                 (first.unit, first.interpolation, first.extrapolate), strict=True):  # fmt: skip
             if told != before:
-                raise sheet.error(i, f"{title!r} is said to be {told!r}, other elements of {name!r} {before!r}.")
+                raise sheet.error(f"{title!r} is said to be {told!r}, other elements of {name!r} {before!r}.", line)
     return [words[name].put_on(_from_elements(name, some, sheet.label)) for name, some in found.items()]
 
 
-def _rows_with_notes(sheet: Sheet) -> Iterator[tuple[str, _Note]]:
-    """Return the name of each row, and what the row says of the item."""
+def _rows_with_notes(sheet: Sheet) -> Iterator[tuple[str, int, _Note]]:
+    """Return the name of each row, its line, and what the row says of the item."""
     columns = (sheet.texts(c) for c in ("name", "unit", "interpolation", "extrapolate"))
-    for i, name, unit, interpolation, extrapolate in zip(count(), *columns, strict=False):
+    for line, name, unit, interpolation, extrapolate in zip(sheet.lines, *columns, strict=True):
         if not name:
-            raise sheet.error(i, "the name is missing.")
+            raise sheet.error("the name is missing.", line)
         if interpolation not in (*INTERPOLATIONS, ""):
-            raise sheet.error(
-                i,
-                f"interpolation {interpolation!r} is not known; write linear or constant."
-                f"{did_you_mean(interpolation, INTERPOLATIONS)}",
-            )
+            near = did_you_mean(interpolation, INTERPOLATIONS)
+            raise sheet.error(f"interpolation {interpolation!r} is not known; write linear or constant.{near}", line)
         if extrapolate.lower() not in (*_YES, *_NO):
-            raise sheet.error(i, f"extrapolate {extrapolate!r} is not known; write true or false.")
-        yield name, _Note(unit, interpolation, extrapolate.lower(), sheet.place(i))
+            raise sheet.error(f"extrapolate {extrapolate!r} is not known; write true or false.", line)
+        yield name, line, _Note(unit, interpolation, extrapolate.lower(), sheet.place(line))
 
 
 def _notes(sheet: Sheet) -> dict[str, _Note]:
     """Return what a table called items says."""
-    known = tuple(c for c in _OWN_COLUMNS if c != "value")
-    for column in sheet.columns:
-        if column not in known:
-            raise DataError(
-                f"{sheet.label}: there is no meaning in column {column!r}.{did_you_mean(column, known)} It may have "
-                f"{listed(known)}."
-            )
-    if "name" not in sheet.columns:
-        raise DataError(f"{sheet.label}: the column 'name' is missing.")
+    sheet.check_columns([c for c in _OWN_COLUMNS if c != "value"], needed=["name"])
     found: dict[str, _Note] = {}
-    for i, (title, note) in enumerate(_rows_with_notes(sheet)):
-        name, index = split_name(title, sheet.place(i))
+    for title, line, note in _rows_with_notes(sheet):
+        name, index = split_name(title, sheet.place(line))
         if index:
-            raise sheet.error(i, f"{title!r} is one element; what is said here holds for all of {name!r}.")
+            raise sheet.error(f"{title!r} is one element; what is said here holds for all of {name!r}.", line)
         if name in found:
-            raise sheet.error(i, f"{name!r} stands there twice.")
+            raise sheet.error(f"{name!r} stands there twice.", line)
         found[name] = note
     return found

@@ -14,8 +14,8 @@ from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
 from fmepy.dmi.tree import FunctionStatement, Name, Shape, Statement
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed, repeated
+from fmepy.journal.files import MOST_TEXT, read_file
 from fmepy.parameters.names import normal_name
-from fmepy.results.files import MOST_TEXT, read_file
 
 SUFFIX = ".fme"
 """How the names of files of modules end."""

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmepy.filtering.run import Pass
-from fmepy.results.encoding import Stored
+from fmepy.journal.encoding import Stored
 from fmepy.types import Matrix, Vector
 
 _SINGULAR = 1e-12

@@ -15,8 +15,8 @@ from fmepy.filtering.job import VARIANCE_NOT_POSITIVE, Job, Model, Record
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.score_loop import Directions, ScoreJob
 from fmepy.filtering.transition import CARRYING, Tolerances
+from fmepy.journal.encoding import Stored
 from fmepy.parallel.threads import on_threads
-from fmepy.results.encoding import Stored
 from fmepy.types import Matrix, Vector
 
 

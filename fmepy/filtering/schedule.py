@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fmepy.journal.encoding import Stored
 from fmepy.models.engines.fixed import continued, fixed_grid
 from fmepy.models.running.forcings import Forcing, forcing_jumps, forcing_knots, forcing_values, stage_values
 from fmepy.models.running.timeline import snapped
-from fmepy.results.encoding import Stored
 from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 EVENT_KINDS = {"replace": 0, "add": 1, "multiply": 2}

@@ -29,7 +29,7 @@ from fmepy.filtering.job import Record
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.unknown_start import StartInformation
-from fmepy.results.encoding import Stored
+from fmepy.journal.encoding import Stored
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 _NOTHING = 1e-9

@@ -17,16 +17,16 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import positive_number
-from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.result import FilterResult
 from fmepy.fimlof.tables import flags_of, magnitudes
+from fmepy.journal.encoding import live
 from fmepy.parameters.named import merge_parameters
-from fmepy.results.encoding import live
 from fmepy.results.tables import Framed, Part, table
+from fmepy.tables.columns import as_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,7 +29,6 @@ from fmepy.costs.entities import Experiments, check_needed, given_values, read_e
 from fmepy.costs.noise import guessed_sd, names_of_estimates, names_of_noise
 from fmepy.costs.runs import ModelsOfCost
 from fmepy.costs.said_noise import SaidNoise, said_noise_of
-from fmepy.costs.tables import as_table
 from fmepy.errors import ArgumentError, DataError, ParameterError, SimulationError, check_choice
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
@@ -41,6 +40,7 @@ from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import marked
+from fmepy.tables.columns import as_table
 from fmepy.types import Seed, UserParameters, Vector
 
 _ARGUMENTS = (

@@ -12,13 +12,13 @@ import pandas as pd
 from fmepy.costs.entities import EntityColumn, read_entity_column
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
 from fmepy.costs.observations import Observations, check_observed, read_table, refuse_copies
-from fmepy.costs.tables import Columns, as_table
 from fmepy.errors import DataError
 from fmepy.filtering.schedule import Readings
 from fmepy.fimlof.specification import definition_of
 from fmepy.models.difference import whole_steps
 from fmepy.models.running.timeline import merged
 from fmepy.parameters.names import normal_name
+from fmepy.tables.columns import Columns, as_table
 from fmepy.types import IntVector, Vector
 
 

@@ -27,16 +27,15 @@ import pandas as pd
 from fmepy.checks import whole_number
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.entity_run import EntityRun
+from fmepy.journal.saving import Saved
 from fmepy.language.derivatives import are_equal
 from fmepy.language.nodes import as_node
-from fmepy.results.saving import Saved
 from fmepy.results.tables import Framed, Part, table
-from fmepy.types import Cube, Matrix, Vector
+from fmepy.types import AxesArray, Cube, Matrix, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fmepy.plotting.axes import AxesArray
 
 _MOST_EMPTY = 20
 """A regular grid with more than so many slots a sample is none."""

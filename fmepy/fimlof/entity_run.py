@@ -8,7 +8,7 @@ from typing import Any
 from fmepy.filtering.likelihood import Likelihood
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Readings, Schedule
-from fmepy.results.encoding import Stored
+from fmepy.journal.encoding import Stored
 from fmepy.types import Matrix, Vector
 
 

@@ -18,9 +18,9 @@ from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.outputs import names_of_sums, output_functions, outputs_of
 from fmepy.fimlof.specification import Specification
+from fmepy.journal.encoding import Stored, live
+from fmepy.journal.saving import Saved
 from fmepy.language.nodes import Symbol
-from fmepy.results.encoding import Stored, live
-from fmepy.results.saving import Saved
 from fmepy.types import Cube, Matrix
 
 KINDS = ("predicted", "filtered", "smoothed")

@@ -27,11 +27,10 @@ from fmepy.fimlof.forecast_tables import rows_of_entity
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.scales import check_scale
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import Cube, Matrix, Seed, Vector
+from fmepy.types import AxesArray, Cube, Matrix, Seed, Vector
 
 if TYPE_CHECKING:
     from fmepy.fimlof.result import FilterResult
-    from fmepy.plotting.axes import AxesArray
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

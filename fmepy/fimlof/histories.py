@@ -19,7 +19,6 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.observation_scale import observation_scale
-from fmepy.costs.tables import as_table
 from fmepy.errors import SimulationError
 from fmepy.filtering.run import Start
 from fmepy.filtering.schedule import Readings, Schedule
@@ -30,6 +29,7 @@ from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.outputs import StateFunctions
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.parameters.names import normal_name
+from fmepy.tables.columns import as_table
 from fmepy.types import Matrix, Vector
 
 

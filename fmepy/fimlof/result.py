@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, did_you_mean
 from fmepy.filtering.smoothing import History, history_of
+from fmepy.fimlof.bands import band
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.diagnostics import (
     Correlations,
@@ -31,10 +32,7 @@ from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import as_html
-from fmepy.types import Seed, Vector
-
-if TYPE_CHECKING:
-    from fmepy.plotting.axes import AxesArray
+from fmepy.types import AxesArray, Seed, Vector
 
 KINDS = ("predicted", "filtered", "smoothed")
 
@@ -226,6 +224,17 @@ class FilterResult(Filtered):
     def positive(self) -> set[str]:
         """States and outputs that cannot be negative: `fmepy.fimlof.bands` says how that is known."""
         return self.facts.positive
+
+    def limits(self, kind: str = "smoothed", level: float = 0.95) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the lower and upper ends of the bands of states and outputs, as tables like those of `kind`."""
+        from scipy.special import ndtri
+
+        values, sds, q = getattr(self, kind), self.sd(kind), float(ndtri((1 + level) / 2))
+        lower, upper = values.copy(), values.copy()
+        for name in values.columns.difference(["time", self.entity_column]):
+            ends = band(values[name].to_numpy(), sds[name].to_numpy(), q, name in self.positive)
+            lower[name], upper[name] = ends
+        return lower, upper
 
     def drawn_through(self, points: int = 200) -> FilterResult:
         """Return the result with so many further times between its own where they are few: for smooth lines."""

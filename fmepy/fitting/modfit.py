@@ -18,13 +18,13 @@ from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled
-from fmepy.fitting.found import Found
 from fmepy.fitting.judge import judge
 from fmepy.fitting.leaving_zero import let_go, settled
 from fmepy.fitting.methods.registry import METHODS
-from fmepy.fitting.multistart import best_of
+from fmepy.fitting.multistart import best_of, resumed
 from fmepy.fitting.problem import Outcome, Problem
 from fmepy.fitting.result import ModFit
+from fmepy.fitting.search_record import SearchRecord
 from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import Prior, as_bounds, as_prior, check_inside
@@ -95,8 +95,9 @@ def modFit(
         `progress` gets (iterations, 0), as their number is open. One that has a method ``best`` is told the lowest cost
         so far.
     checkpoint : path, optional
-        For several starts: a folder in which what is done is kept. The same call with the same folder goes on where it
-        was killed or interrupted, to the same result; another question is refused, and told in what it differs.
+        A folder in which what is done is kept: of several starts each fit, of one start the evaluations that take long
+        (5 ms and more). The same call with the same folder goes on where it was killed or interrupted, to the same
+        result; another question is refused, and the message says in what it differs.
 
     Returns
     -------
@@ -165,10 +166,11 @@ def modFit(
     )
     if one.several:
         return best_of(one, starts, seed=seed, checkpoint=checkpoint, executor=executor, progress=progress)
+    told = _teller(progress)
     if checkpoint is not None:
-        raise ArgumentError("`checkpoint` keeps the fits from several starts; give starts= too, or leave it out.")
+        return resumed(one, seed=seed, checkpoint=checkpoint, told=told)
     try:
-        return one.result(one(objective.theta0, rng=as_rng(seed), told=_teller(progress)))
+        return one.result(one(objective.theta0, rng=as_rng(seed), told=told))
     except Stopped as stop:
         return one.result(stop.partial)
 
@@ -225,7 +227,7 @@ class OneFit:
 
     def __call__(
         self, start: Vector, rng: np.random.Generator, told: Callable[[int, float], object] | None = None
-    ) -> Found:
+    ) -> SearchRecord:
         """Return what the search came to; raise `Stopped` with what there is at Ctrl-C."""
         start = np.asarray(start, dtype=float)
         objective = self.objective
@@ -263,7 +265,7 @@ class OneFit:
         """True if something is known of the errors of residuals."""
         return _has_errors(self.objective)
 
-    def result(self, found: Found) -> ModFit:
+    def result(self, found: SearchRecord) -> ModFit:
         """Return the fit of which a search found the parameters."""
         with np.errstate(over="ignore", invalid="ignore"):
             try:
@@ -303,10 +305,10 @@ def _check_start(problem: Problem) -> None:
     problem.cost(problem.start)
 
 
-def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> Found:
+def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: bool = False) -> SearchRecord:
     objective, theta = problem.objective, problem.inside(outcome.par)
     verdict = judge(problem, theta, outcome, wanted)
-    return Found(
+    return SearchRecord(
         theta=theta,
         value=problem.value(theta),
         deviance=objective.value(theta),
@@ -327,7 +329,7 @@ def _found(problem: Problem, outcome: Outcome, wanted: bool, *, interrupted: boo
     )
 
 
-def _result(one: OneFit, found: Found) -> ModFit:
+def _result(one: OneFit, found: SearchRecord) -> ModFit:
     objective, theta = one.objective, found.theta
     nobs = objective.nobs
     ssr = np.nan if objective.is_scalar else found.deviance
@@ -376,6 +378,7 @@ def _result(one: OneFit, found: Found) -> ModFit:
         interrupted=found.interrupted,
         data=objective.data.observed,
         noise=said_noise(objective.f),
+        source=objective.f if objective.kind == "cost" else None,
         noise_scales=tuple(n for n, s in zip(objective.parameter_names, objective.scale_parameters, strict=True) if s),
         error_estimated=not (objective.is_scalar or _has_errors(objective)),
     )

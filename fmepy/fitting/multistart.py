@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import ConvergenceError
-from fmepy.fitting.found import Found
 from fmepy.fitting.optima import SAME, MultiStart, missed_share, optimum_numbers
 from fmepy.fitting.problem import Problem
 from fmepy.fitting.result import ModFit
+from fmepy.fitting.search_record import SearchRecord
 from fmepy.fitting.starting_points import Design, Scales, starting_points
 from fmepy.parallel.interruption import Stopped
-from fmepy.parallel.kept import kept_in
+from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parallel.runs import Runs
 from fmepy.types import Matrix, Seed, Vector
 
@@ -27,19 +26,6 @@ if TYPE_CHECKING:
 _PATIENCE = 30.0  # seconds after Ctrl-C for fits under way to come to the end of an evaluation
 _TIE = 1e-4  # in -2 log L: of two ends that near one that converged is taken
 _NOTHING = 1e-12  # of the largest sum of squares: residuals of nothing, whose logarithms do not count
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Recorded:
-    """A search from one start, its outcome as a record."""
-
-    one: OneFit
-
-    def __call__(self, start: Vector, rng: np.random.Generator) -> dict[str, Any]:
-        try:
-            return self.one(start, rng).record()
-        except Stopped as stop:
-            raise Stopped(stop.partial.record()) from None
 
 
 def best_of(
@@ -55,27 +41,26 @@ def best_of(
         The checkpoint is of another question.
     """
     objective = one.objective
-    with kept_in(checkpoint, "a fit from several starts", seed=seed) as kept:
+    with resumable_tasks(checkpoint, "a fit from several starts", seed=seed) as tasks:
         looked = objective.alone(objective.theta0, one.lower, one.upper, hold=False)  # no search: runs go together
-        problem = Problem(looked, objective.theta0, one.lower, one.upper, one.prior, kept.rng)
+        problem = Problem(looked, objective.theta0, one.lower, one.upper, one.prior, tasks.rng)
         scales = Scales(problem, objective.transforms)
-        design = starting_points(starts, problem, scales, kept.rng)
-        runs = kept.spread(
-            _Recorded(one),
+        design = starting_points(starts, problem, scales, tasks.rng)
+        runs = tasks.spread(
+            one,
             list(design.points),
             question={
                 **_question(one, problem),
                 "number of starts": len(design.points),
                 "table of starts": design.points,
             },
-            read=partial(Found.of, n_par=objective.theta0.size),
             seeded=True,
             seen=_watcher(progress),
             executor=executor,
             progress=progress,
             patience=_PATIENCE,
         )
-    done: list[Found] = [found for found in runs.results if found is not None]
+    done: list[SearchRecord] = [found for found in runs.results if found is not None]
     if not done:
         if runs.interrupted:
             raise KeyboardInterrupt("before any start came to a result")
@@ -89,7 +74,7 @@ def best_of(
     told = [objective.first_failure, looked.first_failure, *(found.first_failure for found in done)]
     return replace(
         fit,
-        message=" ".join([fit.message, *_sentences(many), *kept.notes]),
+        message=" ".join([fit.message, *_sentences(many), *tasks.notes]),
         multistart=many,
         evaluations=objective.evaluations + looked.evaluations + sum(found.evaluations for found in done),
         failures=objective.failures + looked.failures + sum(found.failures for found in done),
@@ -98,17 +83,37 @@ def best_of(
     )
 
 
-def _watcher(progress: Any) -> Callable[[dict[str, Any]], object] | None:
+def resumed(one: OneFit, *, seed: Seed, checkpoint: Any, told: Any) -> ModFit:
+    """Return the fit from one start, its evaluations kept in a folder, from which it goes on.
+
+    Raises
+    ------
+    ArgumentError
+        The checkpoint is of another question.
+    """
+    objective = one.objective
+    with resumable_tasks(checkpoint, "a fit", seed=seed) as tasks:
+        problem = Problem(objective, objective.theta0, one.lower, one.upper, one.prior, tasks.rng)
+        with tasks.evaluations(_question(one, problem)) as known:
+            objective.keep_evaluations(known)
+            try:
+                fit = one.result(one(objective.theta0, tasks.rng, told))
+            except Stopped as stop:
+                fit = one.result(stop.partial)
+    return replace(fit, message=" ".join([fit.message, *tasks.notes]))
+
+
+def _watcher(progress: Any) -> Callable[[SearchRecord], object] | None:
     """Return what tells a progress that wants to know the lowest cost so far."""
     best = getattr(progress, "best", None)
     if best is None:
         return None
     least = np.inf
 
-    def seen(record: dict[str, Any]) -> None:
+    def seen(record: SearchRecord) -> None:
         nonlocal least
-        if record["value"] < least:
-            least = record["value"]
+        if record.value < least:
+            least = record.value
             best(least)
 
     return seen
@@ -128,7 +133,7 @@ def _question(one: OneFit, problem: Problem) -> dict[str, Any]:
     }
 
 
-def _gap(one: OneFit, done: list[Found]) -> Callable[[Any], Any]:
+def _gap(one: OneFit, done: list[SearchRecord]) -> Callable[[Any], Any]:
     """Return F above the best as a function of F, in units of -2 log L."""
     least = min(found.value for found in done)
     if one.objective.is_scalar or one.prior is not None or one.has_errors:
@@ -138,14 +143,14 @@ def _gap(one: OneFit, done: list[Found]) -> Callable[[Any], Any]:
     return lambda value: n * np.log((np.asarray(value) + nothing) / (least + nothing)) if nothing else value * 0.0
 
 
-def _best(done: list[Found], gap: Callable[[Any], Any]) -> Found:
+def _best(done: list[SearchRecord], gap: Callable[[Any], Any]) -> SearchRecord:
     """Return the lowest; of those that are as low one that converged."""
     good = [found for found in done if found.converged and gap(found.value) <= _TIE]
     return min(good or done, key=lambda found: found.value)
 
 
 def _told(
-    problem: Problem, scales: Scales, design: Design, runs: Runs, gap: Callable[[Any], Any], best: Found
+    problem: Problem, scales: Scales, design: Design, runs: Runs, gap: Callable[[Any], Any], best: SearchRecord
 ) -> MultiStart:
     names, ends = list(problem.names), runs.results
     theta: Matrix = np.array([np.full(len(names), np.nan) if e is None else e.theta for e in ends])

@@ -17,10 +17,10 @@ from fmepy.fitting.bands import band_of_draws, band_of_fit, band_of_profile, dra
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.result import ModFit
 from fmepy.results.tables import Framed, Part, long_table, wrapped
+from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -60,7 +60,7 @@ class Prediction(Framed):
         made = {"fit": "the fit's covariance", "draws": "draws", "profiles": "profiles"}[self.source]
         return [f"Prediction, band of {self.contains}, from {made}", long_table(self.frame), *note]
 
-    def plot(self, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+    def plot(self, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw one panel per variable: curve, band, observations; return the Axes."""
         from fmepy.plotting.fits import plot_prediction
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import listed
-from fmepy.fitting.profile_sides import Found, Walked
+from fmepy.fitting.profile_sides import Found
+from fmepy.fitting.profile_walk import Side
 from fmepy.fitting.refits import Held
 from fmepy.parameters.scales import marked
 from fmepy.results.tables import Framed, Part, bullets, long_table, wrapped
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from fmepy.types import AxesArray
 
 _ALL_BUT_FLAT = 0.1  # of the threshold of the likelihood ratio
 _FOLLOWS = 0.5  # relative change of another parameter along a flat profile that is worth telling
@@ -86,14 +85,14 @@ class Profile(Framed):
         said = bullets(f"{name}: {text}" for name, text in self.verdicts.items())
         return [head, long_table(self.intervals), *said, *([wrapped(self.message)] if self.message else [])]
 
-    def plot(self, which: Any = None, *, paths: Any = False, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+    def plot(self, which: Any = None, *, paths: Any = False, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw one panel a parameter: profile, threshold, quadratic approximation; return the Axes.
 
         `paths`: True draws how the other parameters follow instead.
         """
         from fmepy.plotting.profiles import plot_profile
 
-        panels: NDArray[np.object_] = plot_profile(self, which, paths=paths, axes=axes, **kwargs)
+        panels: AxesArray = plot_profile(self, which, paths=paths, axes=axes, **kwargs)
         return panels
 
 
@@ -110,7 +109,7 @@ def profile_of(found: Found, things: Mapping[str, Held], level: float, predicted
         ends[name] = (estimate, *(_end(side, k, limits) for k, side in enumerate((low, high))), level)
         said = _said(name, estimate, (low, high), limits, found, level)
         verdicts[name] = _of_better(name, found) + said
-        failed += [(name, v, m) for side in (low, high) for v, m in zip(side.failed, side.messages, strict=True)]
+        failed += [(name, refit.place, refit.message) for side in (low, high) for refit in side.failed]
     index = list(things)
     return Profile(
         frame=pd.concat(frames, ignore_index=True),
@@ -130,7 +129,7 @@ def profile_of(found: Found, things: Mapping[str, Held], level: float, predicted
     )
 
 
-def _frame(name: str, estimate: float, low: Walked, high: Walked, found: Found) -> pd.DataFrame:
+def _frame(name: str, estimate: float, low: Side, high: Side, found: Found) -> pd.DataFrame:
     best = found.best
     values = np.concatenate([low.values[::-1], [estimate], high.values])
     costs = np.concatenate([low.costs[::-1], [best.cost], high.costs])
@@ -147,7 +146,7 @@ def _frame(name: str, estimate: float, low: Walked, high: Walked, found: Found) 
     return pd.DataFrame({**head, **own})
 
 
-def _end(side: Walked, k: int, limits: tuple[float, float]) -> float:
+def _end(side: Side, k: int, limits: tuple[float, float]) -> float:
     """Return one end of the interval."""
     if len(side.ends):
         return float(side.ends[0])
@@ -156,7 +155,7 @@ def _end(side: Walked, k: int, limits: tuple[float, float]) -> float:
     return (-np.inf, np.inf)[k]
 
 
-def _closed_by(side: Walked, found: Found, threshold: float) -> list[str]:
+def _closed_by(side: Side, found: Found, threshold: float) -> list[str]:
     """Return the parameters whose bounds end a side, not the data: up to there the profile was all but flat."""
     search, best = found.best.search, found.best
     if not len(side.ends):
@@ -193,7 +192,7 @@ def _of_better(name: str, found: Found) -> str:
 
 
 def _said(
-    name: str, estimate: float, sides: tuple[Walked, Walked], limits: tuple[float, float], found: Found, level: float
+    name: str, estimate: float, sides: tuple[Side, Side], limits: tuple[float, float], found: Found, level: float
 ) -> str:
     percent = f"{100 * level:g} %"
     ends = [_end(side, k, limits) for k, side in enumerate(sides)]
@@ -215,23 +214,24 @@ def _said(
     return f"{opening}: {closed}; {told[k]}.{_followers(name, (sides[k],), found)}"
 
 
-def _reached(side: Walked, k: int, limits: tuple[float, float], by_others: Sequence[str], end: float) -> str:
+def _reached(side: Side, k: int, limits: tuple[float, float], by_others: Sequence[str], end: float) -> str:
     """Return how far the profile was followed without the data ending it."""
     stays = f"{('below', 'above')[k]} it stays under the threshold to"
     if by_others:
         bounds = ("bound", "ends") if len(by_others) == 1 else ("bounds", "end")
         return f"{stays} {end:.5g}, where the {bounds[0]} of {listed(by_others)} {bounds[1]} it"
     last = f"{side.values[-1]:.5g}" if len(side.values) else "the estimate"
+    message = side.failed[-1].message.rstrip(".") if side.failed else "no message"
     why = {
         "bound": ", its bound" if np.isfinite(limits[k]) else ", beyond which the model gives no value",
         "decades": ", eight decades off",
-        "failed": f", beyond which re-fits fail ({side.messages[-1].rstrip('.') if side.messages else 'no message'})",
+        "failed": f", beyond which re-fits fail ({message})",
         "most": ", where the limit of re-fits ended it",
     }
     return f"{stays} {last}{why.get(side.ended, '')}"
 
 
-def _followers(name: str, sides: Sequence[Walked], found: Found) -> str:
+def _followers(name: str, sides: Sequence[Side], found: Found) -> str:
     """Return which parameters change along with one that is not determined."""
     theta = found.best.theta
     thetas = np.vstack([s.thetas for s in sides])

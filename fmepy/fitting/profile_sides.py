@@ -13,69 +13,10 @@ from fmepy.fitting.optimum import Optimum
 from fmepy.fitting.profile_walk import Settings, Side, walked
 from fmepy.fitting.refits import Held, Refit, fitted
 from fmepy.parallel.interruption import Stopped, outermost
-from fmepy.parallel.kept import kept_in
-from fmepy.types import Matrix, Vector
+from fmepy.parallel.resumable import resumable_tasks
 
 _MOST_ROUNDS = 10
 _PATIENCE = 30.0  # seconds after Ctrl-C for sides under way to come to the end of an evaluation
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Walked:
-    """One side, as plain arrays: what travels from workers and is kept in checkpoints.
-
-    Attributes
-    ----------
-    values, costs, thetas : ndarray, shape (n,), (n,) and (n, n_par)
-        The profile, outwards, without the optimum.
-    ends : ndarray
-        Where the thresholds are crossed, as far as they are.
-    ended : str
-        See `fmepy.fitting.profile_walk.Side`.
-    failed, messages
-        Places of failed re-fits, and what was said of them.
-    better : ndarray
-        What is better than the optimum; empty if nothing is.
-    better_cost, standard_error : float
-    evaluations : int
-    """
-
-    values: Vector
-    costs: Vector
-    thetas: Matrix
-    ends: Vector
-    ended: str
-    failed: Vector
-    messages: list[str]
-    better: Vector
-    better_cost: float
-    standard_error: float
-    evaluations: int
-
-    @classmethod
-    def of(cls, side: Side, standard_error: float, evaluations: int, n_par: int) -> Walked:
-        """Return a side as plain arrays."""
-        return cls(
-            values=np.array([p.place for p in side.points]),
-            costs=np.array([p.cost for p in side.points]),
-            thetas=np.array([p.theta for p in side.points]).reshape(-1, n_par),
-            ends=np.array(side.ends, dtype=float),
-            ended=side.ended,
-            failed=np.array([p.place for p in side.failed]),
-            messages=[p.message for p in side.failed],
-            better=np.empty(0) if side.better is None else side.better.theta,
-            better_cost=np.nan if side.better is None else side.better.cost,
-            standard_error=standard_error,
-            evaluations=evaluations,
-        )
-
-    @classmethod
-    def of_failure(cls, ended: str, message: str, n_par: int) -> Walked:
-        """Return a side of which nothing is known but why."""
-        side = Side(ended=ended)
-        if message:
-            side.failed.append(Refit(np.nan, np.full(n_par, np.nan), np.nan, message=message))
-        return cls.of(side, np.nan, 0, n_par)
 
 
 @dataclass(slots=True, eq=False)
@@ -88,14 +29,14 @@ class _Sides:
     num: int
     most: int | None
 
-    def __call__(self, task: tuple[str, float]) -> dict[str, Any]:
+    def __call__(self, task: tuple[str, float]) -> Side:
         name, sign = task
         best, search, held = self.best, copy(self.best.search), copy(self.things[name])
         search.objective = search.objective.alone(best.theta, search.lower, search.upper)
-        side, se = Side(), np.nan
+        side = Side(best.theta.size)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                se, tangent = held.standard_error(search, best.theta)
+                side.standard_error, tangent = held.standard_error(search, best.theta)
                 thresholds = [best.threshold(level) for level in self.levels]
                 walked(
                     search,
@@ -105,7 +46,7 @@ class _Sides:
                     Settings(
                         thresholds,
                         thresholds[-1] / max((self.num - 1) // 2 - 1, 1),
-                        se,
+                        side.standard_error,
                         held.size(search, best.theta),
                         held.limits(search)[int(sign > 0)],
                         self.most or max(4 * self.num, 60),
@@ -115,17 +56,10 @@ class _Sides:
             except KeyboardInterrupt:
                 if not outermost():
                     raise
-                raise Stopped(self._record(side, se, search)) from None
-        return self._record(side, se, search)
-
-    def _record(self, side: Side, se: float, search: Any) -> dict[str, Any]:
-        found = Walked.of(side, se, search.objective.evaluations, self.best.theta.size)
-        record = {name: getattr(found, name) for name in Walked.__slots__}
-        return {**record, "interrupted": found.ended == "interrupted"}
-
-
-def _read(record: dict[str, Any]) -> Walked:
-    return Walked(**{name: record[name] for name in Walked.__slots__})
+                raise Stopped(side) from None
+            finally:
+                side.evaluations = search.objective.evaluations
+        return side
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +69,7 @@ class Found:
     Attributes
     ----------
     best : Optimum
-    sides : dict of (name, sign) to Walked
+    sides : dict of (name, sign) to Side
     better : list of (name, value, cost before, cost after)
         Better optima that were found on the way, one after the other.
     interrupted : bool
@@ -145,7 +79,7 @@ class Found:
     """
 
     best: Optimum
-    sides: dict[tuple[str, float], Walked] = field(default_factory=dict)
+    sides: dict[tuple[str, float], Side] = field(default_factory=dict)
     better: list[tuple[str, float, float, float]] = field(default_factory=list)
     interrupted: bool = False
     evaluations: int = 0
@@ -176,32 +110,41 @@ def walk_all(
     """
     found = Found(best)
     tasks = [(name, sign) for name in things for sign in (-1.0, 1.0)]
-    words = {"executor": executor, "progress": progress, "patience": _PATIENCE, "read": _read}
-    with kept_in(checkpoint, "a profile") as kept:
+    words = {"executor": executor, "progress": progress, "patience": _PATIENCE}
+    with resumable_tasks(checkpoint, "a profile") as journal:
         for round_ in range(_MOST_ROUNDS):
             question = {**best.question, "profiles of": list(things), "levels": list(levels), "num": num}
             question |= {"optimum": found.best.cost, "round": round_}
             walk = _Sides(found.best, things, levels, num, most)
-            runs = kept.spread(walk, tasks, question=question, name=f"round{round_ + 1}", **words)
+            runs = journal.spread(walk, tasks, question=question, name=f"round{round_ + 1}", **words)
             why = dict(zip(runs.failures["run"], runs.failures["message"], strict=True))
             ended = "interrupted" if runs.interrupted else "failed"
             for k, (task, side) in enumerate(zip(tasks, runs.results, strict=True)):
-                found.sides[task] = side or Walked.of_failure(ended, why.get(k, ""), best.theta.size)
+                found.sides[task] = side or _failed(best.theta.size, ended, why.get(k, ""))
                 found.evaluations += found.sides[task].evaluations
             found.interrupted = runs.interrupted
             if found.interrupted or not _begun_anew(found, things):
                 break
-        found.notes += kept.notes
+        found.notes += journal.notes
     return found
+
+
+def _failed(n_par: int, ended: str, message: str) -> Side:
+    """Return a side of which nothing is known but why."""
+    refit = Refit(np.nan, np.full(n_par, np.nan), np.nan, message=message)
+    return Side(n_par, ended=ended, failed=[refit] if message else [])
 
 
 def _begun_anew(found: Found, things: Mapping[str, Held]) -> bool:
     """Go to the best of the better optima that the sides came upon; tell whether there was one."""
-    better = [(side.better_cost, task) for task, side in found.sides.items() if side.ended == "better"]
+    better = [
+        (side.better.cost, task, side.better.theta)
+        for task, side in found.sides.items()
+        if side.ended == "better" and side.better is not None
+    ]
     if not better:
         return False
-    _, (name, sign) = min(better)
-    start = found.sides[name, sign].better
+    _, (name, _), start = min(better, key=lambda known: known[:2])
     with np.errstate(over="ignore", invalid="ignore"):
         theta, cost = fitted(found.best.search, start)
     found.better.append((name, things[name].place(start), found.best.cost, cost))

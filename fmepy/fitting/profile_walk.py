@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fmepy.fitting.refits import Held, Refit, Search, predicted_start
+from fmepy.journal.encoding import Stored
+from fmepy.types import Matrix, Vector
 
 BETTER = 0.01
 """A likelihood ratio so far below zero is another optimum: a tenth of a standard error, squared, is none."""
@@ -44,11 +46,12 @@ class _Point:
 
 
 @dataclass(slots=True, eq=False)
-class Side:
-    """What was found on one side, of plain numbers and arrays.
+class Side(Stored):
+    """One side of a profile, of plain numbers and arrays: it travels from workers and is kept in checkpoints.
 
     Attributes
     ----------
+    n_par : int
     points : list of Refit
         Outwards, without the optimum.
     ends : list of float
@@ -59,13 +62,39 @@ class Side:
         Re-fits that came to nothing.
     better : Refit or None
         One that is better than the optimum.
+    standard_error : float
+        Of what is held, at the optimum.
+    evaluations : int
     """
 
+    n_par: int
     points: list[Refit] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     ended: str = "interrupted"
     failed: list[Refit] = field(default_factory=list)
     better: Refit | None = None
+    standard_error: float = np.nan
+    evaluations: int = 0
+
+    @property
+    def interrupted(self) -> bool:
+        """True if Ctrl-C ended it."""
+        return self.ended == "interrupted"
+
+    @property
+    def values(self) -> Vector:
+        """The places of the points."""
+        return np.array([p.place for p in self.points], dtype=float)
+
+    @property
+    def costs(self) -> Vector:
+        """The costs of the points."""
+        return np.array([p.cost for p in self.points], dtype=float)
+
+    @property
+    def thetas(self) -> Matrix:
+        """The parameters at the points, shape (n, n_par)."""
+        return np.array([p.theta for p in self.points], dtype=float).reshape(-1, self.n_par)
 
 
 def walked(search: Search, held: Held, origin: Refit, sign: float, settings: Settings, side: Side) -> Side:

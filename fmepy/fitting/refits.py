@@ -29,6 +29,7 @@ from fmepy.errors import SimulationError
 from fmepy.fitting.leaving_zero import let_go
 from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.problem import Outcome, Problem, without_advice
+from fmepy.journal.encoding import Stored
 from fmepy.numerics.covariance import SINGULAR
 from fmepy.numerics.sparse import dense
 from fmepy.parameters.named import Prior
@@ -99,7 +100,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Refit:
+class Refit(Stored):
     """What came of fitting the others.
 
     Attributes

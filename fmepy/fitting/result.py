@@ -13,17 +13,17 @@ import pandas as pd
 from fmepy.costs.solver_error import is_too_large, told_error
 from fmepy.errors import ArgumentError, listed
 from fmepy.fitting.summary import COLUMNS, ModFitSummary, told_noise
+from fmepy.journal.encoding import live
 from fmepy.numerics.covariance import Spectrum, correlation_of
 from fmepy.parameters.entities import split_local
 from fmepy.parameters.scales import marked, marked_covariance
 from fmepy.results.tables import Part, Shown, as_html, wrapped
-from fmepy.types import IntVector, Matrix, Vector
+from fmepy.types import AxesArray, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fmepy.costs.data_identity import ObservedData
     from fmepy.costs.said_noise import SaidNoise
+    from fmepy.fitting.curves import FittedPanel
     from fmepy.fitting.optima import MultiStart
     from fmepy.fitting.predict import Prediction
 
@@ -110,6 +110,8 @@ class ModFit(Shown):
         Parameters that scale noise and were estimated from the data, as a scored cost declares them.
     noise : SaidNoise or None
         What was said of the noise of readings, for `predict`; None of a sum of squares, and of a function.
+    source : cost or None
+        The cost that was fitted, for `plot`; None of a function, and in a fit that was pickled.
 
     Notes
     -----
@@ -160,6 +162,10 @@ class ModFit(Shown):
     error_estimated: bool = field(default=False, repr=False)
     first_failure: str = field(default="", repr=False)
     noise_scales: tuple[str, ...] = field(default=(), repr=False)
+    source: Any = field(default=None, repr=False, metadata=live("`cost.plot(fit.par)` draws the curves."))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "source": None}  # models of functions of users do not pickle
 
     @cached_property
     def par(self) -> pd.Series:
@@ -347,8 +353,18 @@ class ModFit(Shown):
             )
         return pd.DataFrame(cells).rename_axis("entity")
 
-    def plot(self, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
-        """Draw the residuals of every variable and the cost by iteration; return the Axes."""
+    def fitted_panels(self) -> list[FittedPanel]:
+        """Return the fitted curves with bands and data, see `fmepy.fitting.curves`."""
+        from fmepy.fitting.curves import fitted_panels
+
+        return fitted_panels(self)
+
+    def plot(self, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw fitted curves with band and data, residuals, and the cost by iteration; return the Axes.
+
+        Curves are drawn of costs that hold a model (`SimulationCost`, `FimlofCost`, sums of them): a panel a variable,
+        or an entity (twelve at most). Given Axes for the residuals and the cost alone, it draws only these.
+        """
         from fmepy.plotting.fits import plot_fit
 
         return plot_fit(self, axes=axes, **kwargs)

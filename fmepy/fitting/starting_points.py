@@ -27,6 +27,7 @@ from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError, ConvergenceError, ParameterError
 from fmepy.fitting.problem import Problem
 from fmepy.parameters.named import check_inside, check_names, generated_names
+from fmepy.tables.columns import finite_numbers
 from fmepy.types import BoolVector, Matrix
 
 _DECADES = 100.0  # the ratio of bounds from which a parameter is drawn by its logarithm
@@ -186,15 +187,7 @@ def _from_table(table: pd.DataFrame, problem: Problem) -> Matrix:
         table = table.set_axis(list(names), axis=1)
     table = table.set_axis(list(check_names(table.columns, names, argument="starts")), axis=1)
     points = np.tile(problem.start, (len(table), 1))
-    for column in table.columns:
-        try:
-            values = table[column].to_numpy(dtype=float)
-        except (TypeError, ValueError):
-            raise ArgumentError(f"`starts`: the column {column!r} does not hold numbers.") from None
-        if not np.isfinite(values).all():
-            row = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise ArgumentError(f"`starts`: {column!r} is {values[row]:g} in row {row}; finite numbers are needed.")
-        points[:, list(names).index(str(column))] = values
+    points[:, [list(names).index(str(column)) for column in table.columns]] = finite_numbers(table, "starts")
     for row in points:
         check_inside(row, problem.lower, problem.upper, names, argument="starts")
     return points

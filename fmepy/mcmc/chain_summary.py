@@ -25,10 +25,11 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.diagnostics import chain_diagnostics
+from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, bullets, table
 
 if TYPE_CHECKING:
-    from fmepy.types import BoolVector, Matrix, Vector
+    from fmepy.types import BoolVector, Matrix, Vector, Which
 
 Remove = int | slice | range | Sequence[int] | None
 
@@ -178,6 +179,26 @@ def sampled_values(chain: Chain) -> pd.DataFrame:
     names = [str(c) if sig.shape[1] == 1 else f"sig.{c}" for c in sig.columns]
     both = np.column_stack([pars.to_numpy(dtype=float), sig.to_numpy(dtype=float)])
     return pd.DataFrame(both, index=pars.index, columns=[*map(str, pars.columns), *names])
+
+
+def selected_draws(chain: Chain, full: bool = False, which: Which = None, remove: Remove = None) -> pd.DataFrame:
+    """Return the draws of some parameters, with `full` the sum of squares and the sampled variances beside them.
+
+    Raises
+    ------
+    ArgumentError
+        Nothing is selected, or nothing left.
+    """
+    known = [str(c) for c in chain.pars.columns]
+    names = chosen(which, known, what="parameter")
+    if not names and not full:
+        raise ArgumentError("`which` is empty: nothing would be shown. With Full=True it shows SS and the variances.")
+    values = sampled_values(chain)
+    shown = values.iloc[:, [known.index(n) for n in names]]
+    if full:
+        ss = pd.Series(np.asarray(chain.SS, dtype=float), index=values.index, name="SS")
+        shown = pd.concat([shown, ss, values.iloc[:, len(known) :]], axis=1)
+    return shown[kept_rows(chain, remove)]
 
 
 def kept_rows(chain: Chain, remove: Remove) -> BoolVector:

@@ -1,32 +1,30 @@
 """A chain on disk: append-only numbered parts, from which it goes on as if nothing had happened.
 
-A folder (`fmepy.parallel.folder`) holds ``header.json`` (what was asked for, and what it gave at the start, see
+A journal (`fmepy.journal.folder`) holds ``header.json`` (what was asked for, and its cost at the start, see
 `fmepy.mcmc.header`), and, for every chain, the parts ``chain-000.part-000000.npz``, ... Each part holds the rows saved
 since the one before, the state of the kernel, and the state of the random numbers; part 0 is the start.
 
 A part says after which iteration it begins and with which it ends. **Reading stops at the first part that does not
 join**: one that is missing, damaged, of another checkpoint, or that begins elsewhere than where the one before ends.
-What lies behind is left aside and told; the chain runs these iterations again, to the very same rows.
+What lies behind is left aside, with a warning; the chain runs these iterations again, to the very same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fmepy.errors import ArgumentError
-from fmepy.parallel.folder import DAMAGED, DamagedError, KeptFolder
+from fmepy.journal.arrays import DAMAGE
+from fmepy.journal.folder import Journal, reason
 
 _FORMAT = 2
-_GROWS = "archive"  # the one array of a state (of "demcz") that has more rows later on
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class ChainPart:
     """One part of one chain.
 
     Attributes
@@ -56,15 +54,7 @@ class Part:
     retries: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
-    """What the rows of a part must be like: `rows(begin, end)` is their number, `trailing` the rest of their shapes."""
-
-    rows: Callable[[int, int], int]
-    trailing: Mapping[str, tuple[int, ...]]
-
-
-class Folder(KeptFolder):
+class ChainJournal(Journal):
     """The folder of a checkpoint of chains."""
 
     def __init__(self, path: Any) -> None:
@@ -80,66 +70,37 @@ class Folder(KeptFolder):
             )
         super().create(header)
 
-    # --- the parts
-
-    def _name(self, chain: int, number: int) -> str:
-        return f"chain-{chain:03d}.part-{number:06d}.npz"
-
-    def append(self, chain: int, number: int, part: Part) -> None:
+    def append(self, chain: int, number: int, part: ChainPart) -> None:
         """Write a part; raise OSError if it cannot be, and leave nothing of it."""
-        meta = {
-            "chain": chain,
-            "begin": part.begin,
-            "iteration": part.iteration,
-            "rng": part.rng,
-            "failures": part.failures,
-            "last_failure": part.last_failure,
-            "retries": part.retries,
-        }
+        table = {"chain": chain} | {name: getattr(part, name) for name in _PLAIN}
         arrays = {f"row_{k}": v for k, v in part.rows.items()} | {f"state_{k}": v for k, v in part.state.items()}
-        self.write_part(self._name(chain, number), meta, arrays)
+        self.write_part(self.part_name(_series(chain), number), table, arrays)
 
-    def parts(self, chain: int, shapes: Shapes) -> tuple[list[Part], str]:
+    def chain(self, chain: int) -> tuple[list[ChainPart], str]:
         """Return the parts of a chain that join, in order, and why the next one does not ("" if there is none)."""
-        found: list[Part] = []
-        while (file := self.path / self._name(chain, len(found))).exists():
+        found: list[ChainPart] = []
+        while (file := self.path / self.part_name(_series(chain), len(found))).exists():
             try:
-                part = self._joining(self.read_part(file), chain, found, shapes)
-            except DAMAGED as error:
-                return found, f"{file.name} cannot be read ({str(error).rstrip('.') or type(error).__name__})"
-            found.append(part)
+                found.append(self._joining(file, chain, found[-1].iteration if found else None))
+            except DAMAGE as error:
+                return found, f"{file.name} cannot be read ({reason(error)})"
         return found, f"{file.name} is missing" if self._behind(chain, len(found)) else ""
 
-    def _joining(self, read: tuple[Any, dict[str, Any]], chain: int, before: list[Part], shapes: Shapes) -> Part:
-        """Return a part if it is the next one of this chain, and what it holds can be."""
-        meta, arrays = read
-        if meta["chain"] != chain:
-            raise DamagedError("it belongs to another chain")
-        begin, iteration = _whole(meta, "begin"), _whole(meta, "iteration")
-        there = before[-1].iteration if before else 0
-        if begin != there or iteration < begin or (before and iteration == begin):
-            raise DamagedError(
-                f"it holds iterations {begin + 1} to {iteration}, which do not join: {there} are done before it"
-            )
+    def _joining(self, file: Path, chain: int, before: int | None) -> ChainPart:
+        """Return a part if it is the next one of this chain."""
+        table, arrays = self.read_part(file)
+        begin, end = int(table["begin"]), int(table["iteration"])
+        if table["chain"] != chain:
+            raise ValueError("it belongs to another chain")
+        if begin != (before or 0) or end < begin or end == before:
+            raise ValueError(f"it holds iterations {begin + 1} to {end}, which do not join: {before or 0} are done")
         rows = {k.removeprefix("row_"): v for k, v in arrays.items() if k.startswith("row_")}
         state = {k.removeprefix("state_"): v for k, v in arrays.items() if k.startswith("state_")}
-        n = shapes.rows(begin, iteration)
-        _check_arrays(rows, {k: ((n, *rest), np.dtype(float)) for k, rest in shapes.trailing.items()})
-        if before:
-            first = before[0].state
-            like = {k: ((-1, *v.shape[1:]) if k == _GROWS else v.shape, v.dtype) for k, v in first.items()}
-            _check_arrays(state, like)
-        np.random.PCG64().state = meta["rng"]
-        return Part(
-            begin, iteration, rows, state, meta["rng"],
-            _whole(meta, "failures"), str(meta["last_failure"]), _whole(meta, "retries"),
-        )  # fmt: skip
+        return ChainPart(rows=rows, state=state, **{name: table[name] for name in _PLAIN})
 
     def _behind(self, chain: int, number: int) -> list[Path]:
         """Return the files of a chain from a number on."""
-        return [
-            f for f in sorted(self.path.glob(f"chain-{chain:03d}.part-*.npz")) if f.name >= self._name(chain, number)
-        ]
+        return [f for f in self.parts(_series(chain)) if f.name >= self.part_name(_series(chain), number)]
 
     def set_aside(self, chain: int, number: int, why: str) -> str:
         """Move the parts of a chain from a number on out of the way; return a sentence that says so."""
@@ -147,24 +108,8 @@ class Folder(KeptFolder):
         return f"Chain {chain} {goes_on}: {why}. {self.put_aside(self._behind(chain, number))}"
 
 
-def _whole(meta: Mapping[str, Any], name: str) -> int:
-    value = meta[name]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise DamagedError(f"{name} is {value!r}")
-    return value
+_PLAIN = ("begin", "iteration", "rng", "failures", "last_failure", "retries")
 
 
-def _check_arrays(arrays: Mapping[str, Any], wanted: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
-    """Raise unless there are exactly these arrays, of these shapes (-1: any number) and types, without NaN."""
-    if set(arrays) != set(wanted):
-        raise DamagedError(f"it holds {sorted(arrays)}, not {sorted(wanted)}")
-    for name, (shape, dtype) in wanted.items():
-        array = arrays[name]
-        if (
-            array.dtype != dtype
-            or array.ndim != len(shape)
-            or any(a not in (b, -1) for a, b in zip(shape, array.shape, strict=True))
-        ):
-            raise DamagedError(f"{name} is {array.dtype} {array.shape}, not {dtype} {shape}")
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise DamagedError(f"{name} holds NaN")
+def _series(chain: int) -> str:
+    return f"chain-{chain:03d}"

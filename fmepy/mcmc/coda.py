@@ -40,8 +40,8 @@ from scipy import special
 
 from fmepy.checks import between_0_and_1
 from fmepy.errors import ArgumentError
-from fmepy.mcmc.convergence import FEWEST, autocovariance
-from fmepy.mcmc.draws import checked
+from fmepy.mcmc.convergence import FEWEST
+from fmepy.numerics.draw_statistics import autocovariance, checked
 from fmepy.types import ArrayLike, Vector
 
 _FEWEST_GEWEKE = 50  # so that the first tenth has five

@@ -35,10 +35,9 @@ Geyer, C. J. (1992). Practical Markov chain Monte Carlo. Statistical Science 7, 
 from __future__ import annotations
 
 import numpy as np
-from scipy import fft, special, stats
+from scipy import special, stats
 
-from fmepy.checks import whole_number
-from fmepy.mcmc.draws import checked
+from fmepy.numerics.draw_statistics import autocovariance, checked
 from fmepy.types import ArrayLike, Matrix, Vector
 
 FEWEST = 4
@@ -179,46 +178,6 @@ def _integrated(rho: Vector) -> float:
     stop = max(int(negative[0]), 1) if len(negative) else n_pairs
     tail = max(float(rho[2 * stop]), 0.0)
     return float(-1 + 2 * np.minimum.accumulate(pairs[:stop]).sum() + tail)
-
-
-def autocovariance(z: Matrix) -> Matrix:
-    """Return the autocovariances of each row at lags 0 .. n - 1, divisor n."""
-    n = z.shape[1]
-    centred = z - z.mean(axis=1, keepdims=True)
-    size = fft.next_fast_len(2 * n, real=True)
-    power = np.abs(fft.rfft(centred, size, axis=1)) ** 2
-    return np.asarray(fft.irfft(power, size, axis=1)[:, :n] / n)
-
-
-def autocorrelation(x: ArrayLike, max_lag: int | None = None) -> Matrix:
-    """Return the autocorrelations of each chain at lags 0 .. max_lag.
-
-    Parameters
-    ----------
-    x : array_like, shape (n_chain, n_draw) or (n_draw,)
-    max_lag : int, optional
-        At most n_draw - 1, which is what a larger one becomes; R's 10 log10(n_draw) by default.
-
-    Returns
-    -------
-    ndarray, shape (n_chain, max_lag + 1)
-        NaN for a chain that never changes or holds what is not finite.
-
-    Examples
-    --------
-    >>> autocorrelation([1.0, 2.0, 3.0, 4.0], 1).round(6).tolist()
-    [[1.0, 0.25]]
-    """
-    draws = checked(x)
-    n = draws.shape[1]
-    lag = int(10 * np.log10(max(n, 1))) if max_lag is None else whole_number(max_lag, "max_lag")
-    lag = min(lag, n - 1)
-    out = np.full((len(draws), lag + 1), np.nan)
-    for i, chain in enumerate(draws):
-        if np.isfinite(chain).all() and np.ptp(chain) > 0:
-            covariance = autocovariance(chain[None])[0, : lag + 1]
-            out[i] = covariance / covariance[0]
-    return out
 
 
 # --- what several of them need

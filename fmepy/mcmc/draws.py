@@ -1,4 +1,4 @@
-"""Draws as arrays, shape (n_chain, n_draw): what all diagnostics begin with."""
+"""Draws as an array, shape (n_chain, n_draw, n_par): what all diagnostics begin with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
-from fmepy.types import ArrayLike, Cube, Matrix
+from fmepy.types import Cube
 
 
 def draws_by_chain(pars: pd.DataFrame) -> Cube:
@@ -26,13 +26,3 @@ def draws_by_chain(pars: pd.DataFrame) -> Cube:
     chains = [values[codes == c] for c in range(codes.max() + 1)]
     shortest = min(map(len, chains))
     return np.stack([c[:shortest] for c in chains])
-
-
-def checked(x: ArrayLike) -> Matrix:
-    """Return draws of one quantity, shape (n_chain, n_draw); a single series is one chain."""
-    draws = np.asarray(x, dtype=float)
-    if draws.ndim == 1:
-        draws = draws[None]
-    if draws.ndim != 2 or draws.size == 0:
-        raise ArgumentError(f"`x` must have the shape (n_chain, n_draw) and hold draws; its shape is {draws.shape}.")
-    return draws

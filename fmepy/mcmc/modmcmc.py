@@ -25,8 +25,8 @@ from fmepy.mcmc.arguments import (
     make_kernel,
 )
 from fmepy.mcmc.assembly import assembled
-from fmepy.mcmc.checkpoint import Folder
-from fmepy.mcmc.header import Kept, header_of
+from fmepy.mcmc.checkpoint import ChainJournal
+from fmepy.mcmc.header import ChainHeader, header_of
 from fmepy.mcmc.kernels.base import Settings
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.proposals import JumpFunction, as_jump
@@ -214,7 +214,7 @@ def modMCMC(
     kernel = make_kernel(settings, target, proposal)
     jobs = as_jobs(starts, chains, kernel.n_member, seed_sequence(seed).spawn(chains))
     check_starts(target, starts)
-    folder = None if checkpoint is None else Folder(checkpoint)
+    folder = None if checkpoint is None else ChainJournal(checkpoint)
     with nullcontext() if folder is None else folder.held(new=True):
         if folder is not None:
             folder.create(header_of(asdict(settings), target, plan, proposal, starts, jobs, every))
@@ -274,22 +274,23 @@ def resume_mcmc(
     >>> longer.pars.equals(modMCMC(minus2log, {"x": 1}, jump=2, niter=500, seed=1).pars)
     True
     """
-    folder = Folder(checkpoint)
+    folder = ChainJournal(checkpoint)
     folder.read_header()  # a folder without one is told before it is locked
     with folder.held():
-        kept = Kept.of(folder, SAMPLERS)
-        objective = _objective_of(kept, f, args, kwargs)
-        kept.check_problem(objective)
-        if (prior is not None) != kept.has_prior:
+        header = ChainHeader.of(folder)
+        objective = _objective_of(header, f, args, kwargs)
+        header.check_problem(objective)
+        has_prior = header.table["has_prior"]
+        if (prior is not None) != has_prior:
             raise ArgumentError(
                 "The checkpoint has a prior: give the same `prior` again, functions are never stored."
-                if kept.has_prior
+                if has_prior
                 else "The checkpoint is of a chain without `prior`; leave it out."
             )
-        target = Target(objective, kept.lower, kept.upper, as_prior(prior, objective.parameters), kept.variances)
-        kept.check_values(target)
+        target = Target(objective, header.lower, header.upper, as_prior(prior, objective.parameters), header.variances)
+        header.check_values(target)
         proposal: Matrix | JumpFunction
-        if kept.jump is None:
+        if header.jump is None:
             if not callable(jump):
                 raise ArgumentError(
                     "The checkpoint is of a chain with a function as `jump`: give the same function again."
@@ -298,34 +299,42 @@ def resume_mcmc(
         else:
             if jump is not None:
                 raise ArgumentError("`jump` is kept in the checkpoint; leave it out. Only functions are given again.")
-            proposal = kept.jump
-        s = kept.settings
+            proposal = header.jump
+        s = header.table["settings"]
         control = as_control(s["control"], s["method"], target.n_par)
         settings = Settings(**{**s, "drscale": tuple(s["drscale"]), "control": control})
-        kernel, plan = make_kernel(settings, target, proposal), kept.plan
-        done, notes = settle(kernel, target, plan, kept.jobs, folder)
+        kernel, plan = make_kernel(settings, target, proposal), header.plan
+        done, notes = settle(header.jobs, folder)
         if niter is not None:
             plan = _longer(plan, whole_number(niter, "niter", 1), max(done))
         if folder.writable:
             folder.sweep()
-            if plan.niter != kept.plan.niter:
-                folder.write_header({**kept.header, "niter": plan.niter})
+            if plan.niter != header.plan.niter:
+                folder.write_header({**header.table, "niter": plan.niter})
         elif min(done) < plan.niter:
             raise ArgumentError(
                 f"`checkpoint`: the folder {str(folder.path)!r} is read-only, and a chain is at iteration "
                 f"{min(done)} of {plan.niter}. Copy the folder to where you may write, and resume the copy."
             )
         ran = run_chains(
-            kernel, target, plan, kept.jobs, folder=folder, every=kept.every, executor=executor, progress=progress
+            kernel,
+            target,
+            plan,
+            header.jobs,
+            folder=folder,
+            every=header.table["every"],
+            executor=executor,
+            progress=progress,
         )
     return assembled(target, plan, settings, ran._replace(notes=[*notes, *ran.notes]))
 
 
-def _objective_of(kept: Kept, f: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Objective:
-    if kept.positional and is_ours(f):
+def _objective_of(header: ChainHeader, f: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> Objective:
+    positional = header.table["positional"]
+    if positional and is_ours(f):
         raise ArgumentError("The checkpoint is of a function of an array; `f` is a fmepy cost. Give the same `f`.")
-    start = kept.starts[0]
-    first: Any = start.copy() if kept.positional else dict(zip(kept.names, map(float, start), strict=True))
+    start = header.starts[0]
+    first: Any = start.copy() if positional else dict(zip(header.names, map(float, start), strict=True))
     try:
         return as_objective(f, first, args=args, kwargs=kwargs)
     except ArgumentError as error:

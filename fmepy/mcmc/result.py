@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
+from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Cube
 
@@ -228,43 +229,54 @@ class ModMCMC(Shown):
 
         return chain_diagnostics(self.pars)
 
+    def _selected(self, full: bool, which: Any, remove: Any) -> pd.DataFrame:
+        from fmepy.mcmc.chain_summary import selected_draws
+
+        return selected_draws(self, full, which, remove)
+
     def plot(self, Full: bool = False, which: Any = None, trace: bool = True, remove: Any = None, **kwargs: Any) -> Any:
         """Draw the trace of each parameter, see `fmepy.plotting.chains.plot_chains`."""
         from fmepy.plotting.chains import plot_chains
 
-        return plot_chains(self, Full=Full, which=which, trace=trace, remove=remove, **kwargs)
+        draws = self._selected(Full, which, remove)
+        parameters = set(self.pars.columns)
+        return plot_chains(draws, trace=trace, on_log=[c for c in draws.columns if c not in parameters], **kwargs)
 
     def pairs(
         self, Full: bool = False, which: Any = None, remove: Any = None, nsample: int | None = None, **kwargs: Any
     ) -> Any:
-        """Draw the parameters against each other, see `fmepy.plotting.chains.pairs_chains`."""
-        from fmepy.plotting.chains import pairs_chains
+        """Draw the parameters against each other, see `fmepy.plotting.ranges.plot_pairs`."""
+        from fmepy.plotting.ranges import plot_pairs
 
-        return pairs_chains(self, Full=Full, which=which, remove=remove, nsample=nsample, **kwargs)
+        return plot_pairs(self._selected(Full, which, remove), nsample=nsample, **kwargs)
 
-    def hist(self, Full: bool = False, which: Any = None, remove: Any = None, **kwargs: Any) -> Any:
+    def hist(
+        self, Full: bool = False, which: Any = None, remove: Any = None, *, prior: Any = None, **kwargs: Any
+    ) -> Any:
         """Draw histograms, see `fmepy.plotting.chains.hist_chains`."""
         from fmepy.plotting.chains import hist_chains
 
-        return hist_chains(self, Full=Full, which=which, remove=remove, **kwargs)
+        if isinstance(prior, dict):
+            chosen(list(map(str, prior)), [str(c) for c in self.pars.columns], "prior", "parameter")
+        return hist_chains(self._selected(Full, which, remove), prior=prior, **kwargs)
 
-    def cumuplot(self, which: Any = None, **kwargs: Any) -> Any:
+    def cumuplot(self, which: Any = None, *, remove: Any = None, **kwargs: Any) -> Any:
         """Draw the running quantiles, see `fmepy.plotting.chains.cumuplot`."""
         from fmepy.plotting.chains import cumuplot
 
-        return cumuplot(self, which=which, **kwargs)
+        return cumuplot(self._selected(False, which, remove), **kwargs)
 
-    def autocorrelation(self, which: Any = None, **kwargs: Any) -> Any:
+    def autocorrelation(self, which: Any = None, *, remove: Any = None, **kwargs: Any) -> Any:
         """Draw the autocorrelation of each parameter by lag, see `fmepy.plotting.chains.plot_autocorrelation`."""
         from fmepy.plotting.chains import plot_autocorrelation
 
-        return plot_autocorrelation(self, which=which, **kwargs)
+        return plot_autocorrelation(self._selected(False, which, remove), **kwargs)
 
-    def ranks(self, which: Any = None, **kwargs: Any) -> Any:
+    def ranks(self, which: Any = None, *, remove: Any = None, **kwargs: Any) -> Any:
         """Draw histograms of the ranks by chain, see `fmepy.plotting.chains.plot_ranks`."""
         from fmepy.plotting.chains import plot_ranks
 
-        return plot_ranks(self, which=which, **kwargs)
+        return plot_ranks(self._selected(False, which, remove), **kwargs)
 
     # --- printed
 

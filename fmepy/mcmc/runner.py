@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fmepy.errors import ArgumentError, FmepyError
-from fmepy.mcmc.checkpoint import Folder, Part, Shapes
+from fmepy.mcmc.checkpoint import ChainJournal, ChainPart
 from fmepy.mcmc.kernels.base import Counts, Kernel, Record
 from fmepy.mcmc.target import Target
 from fmepy.parallel import spread
@@ -151,7 +151,7 @@ class _Rows:
             larger[: self.n] = array[: self.n]
             self.arrays[name] = larger
 
-    def load(self, part: Part) -> None:
+    def load(self, part: ChainPart) -> None:
         """Take in the rows of a part."""
         n = len(part.rows["SS"])
         if self.n + n > self.size:
@@ -178,7 +178,7 @@ def run_chain(
     plan: Plan,
     job: Job,
     *,
-    folder: Folder | None = None,
+    folder: ChainJournal | None = None,
     every: int = 0,
     report: Callable[[int], object] | None = None,
 ) -> ChainRun:
@@ -187,7 +187,7 @@ def run_chain(
     Parameters
     ----------
     kernel, target, plan, job
-    folder : Folder, optional
+    folder : ChainJournal, optional
         Where parts are written, and read if there are any of this chain.
     every : int
         Iterations between parts.
@@ -204,7 +204,7 @@ def run_chain(
     failed_before, failed_here = 0, target.failures
     retried_before, retried_here = 0, target.retries
     last_failure = ""
-    parts = folder.parts(job.number, Shapes(plan.saved, rows.trailing))[0] if folder is not None else []
+    parts = folder.chain(job.number)[0] if folder is not None else []
     if parts:
         for part in parts:
             rows.load(part)
@@ -234,7 +234,7 @@ def run_chain(
         if folder is None:
             return
         generator = _plain(rng.bit_generator.state)
-        part = Part(kept, done, rows.new(), kernel.arrays(state), generator, failures(), told(), retries())
+        part = ChainPart(kept, done, rows.new(), kernel.arrays(state), generator, failures(), told(), retries())
         try:
             folder.append(job.number, number, part)
         except OSError as error:
@@ -280,7 +280,7 @@ def run_chain(
     return run
 
 
-def _restored(kernel: Kernel, part: Part, rows: _Rows) -> Any:
+def _restored(kernel: Kernel, part: ChainPart, rows: _Rows) -> Any:
     """Return the state that a part holds."""
     try:
         state = kernel.restore(part.state)
@@ -294,12 +294,11 @@ def _restored(kernel: Kernel, part: Part, rows: _Rows) -> Any:
     return state
 
 
-def settle(kernel: Kernel, target: Target, plan: Plan, jobs: list[Job], folder: Folder) -> tuple[list[int], list[str]]:
+def settle(jobs: list[Job], folder: ChainJournal) -> tuple[list[int], list[str]]:
     """Return how many iterations the checkpoint holds of every chain, and what was left aside of it."""
-    shapes = Shapes(plan.saved, _Rows(kernel, target, plan).trailing)
     done, notes = [], []
     for job in jobs:
-        parts, why = folder.parts(job.number, shapes)
+        parts, why = folder.chain(job.number)
         done.append(parts[-1].iteration if parts else 0)
         if why:
             notes.append(folder.set_aside(job.number, len(parts), why))
@@ -323,7 +322,7 @@ class _Work:
     kernel: Kernel
     target: Target
     plan: Plan
-    folder: Folder | None
+    folder: ChainJournal | None
     every: int
 
     def __call__(self, job: Job, report: Callable[[int], object] | None = None) -> ChainRun:
@@ -336,7 +335,7 @@ def run_chains(
     plan: Plan,
     jobs: list[Job],
     *,
-    folder: Folder | None = None,
+    folder: ChainJournal | None = None,
     every: int = 0,
     executor: Any = None,
     progress: Any = False,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,10 +24,7 @@ from fmepy.montecarlo.summaries import counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import IntVector, Seed, UserParameters
-
-if TYPE_CHECKING:
-    from fmepy.plotting.axes import AxesArray
+from fmepy.types import AxesArray, IntVector, Seed, UserParameters
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -83,7 +80,7 @@ class ModCRL(Framed):
         which : names or positions from 0 in the frame, optional
             Parameters and outputs; without any parameter among them all parameters, likewise outputs.
         trace : bool
-            Add a smooth line (straight lines fitted locally, see `fmepy.montecarlo.smoothing`).
+            Add a smooth line (straight lines fitted locally, see `fmepy.numerics.smoothing`).
         axes : Axes or array of Axes, optional
         **kwargs
             ``xlabel ylabel xlim ylim xscale yscale title`` for the axes (a list: one a panel); the rest for the points.

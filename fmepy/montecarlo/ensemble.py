@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,17 +18,18 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
-from fmepy.errors import ArgumentError, ParameterError, check_choice, listed, repeated
+from fmepy.errors import ArgumentError, DataError, ParameterError, check_choice, listed, repeated
 from fmepy.models.simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.normal import Norm, as_mean_and_covariance
 from fmepy.montecarlo.samplers import Grid, Halton, Latinhyper, Sobol, Unif, as_ranges
 from fmepy.parallel import Runs, spread
-from fmepy.parallel.kept import Kept
 from fmepy.parallel.pools import POOL_START, as_executor
 from fmepy.parallel.progress import Progress
+from fmepy.parallel.resumable import ResumableTasks
 from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names
 from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
+from fmepy.tables.columns import as_table, finite_numbers
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
 logger = logging.getLogger(__name__)
@@ -117,30 +117,19 @@ def _need(value: Any, argument: str, dist: str) -> None:
 
 def _input_table(parInput: Any) -> pd.DataFrame:
     """Return the user's sets as a table: a DataFrame, mapping of columns or of numbers, Series (one set), or matrix."""
-    if isinstance(parInput, pd.Series):
-        table = parInput.to_frame().T
-    elif isinstance(parInput, pd.DataFrame):
-        table = parInput
-    elif isinstance(parInput, Mapping):
-        one = all(np.ndim(v) == 0 for v in parInput.values())
-        table = pd.DataFrame([dict(parInput)]) if one else pd.DataFrame(dict(parInput))
-    else:
+    if not isinstance(parInput, pd.Series | pd.DataFrame | Mapping):
         values = np.atleast_2d(np.asarray(parInput, dtype=float))
-        table = pd.DataFrame(values, columns=list(generated_names(values.shape[1])))
-    if table.shape[0] == 0 or table.shape[1] == 0:
+        parInput = pd.DataFrame(values, columns=list(generated_names(values.shape[1])))
+    table = as_table(parInput, "parInput", empty=True)
+    if 0 in table.shape:
         raise ParameterError(f"`parInput` is an empty table (shape {table.shape}); it needs one set per row.")
     names = [str(k) for k in table.columns]
     if twice := repeated(names):
         raise ParameterError(f"`parInput` has more than one column {listed(twice)}.")
     try:
-        values = table.to_numpy(dtype=float)
-    except (TypeError, ValueError):
-        raise ParameterError("`parInput` must hold numbers only: one column per parameter, one set per row.") from None
-    bad = np.argwhere(~np.isfinite(values))
-    if len(bad):
-        i, j = bad[0]
-        raise ParameterError(f"`parInput`: row {i} has {values[i, j]} for {names[j]!r}; finite numbers are needed.")
-    return pd.DataFrame(values, columns=names, index=table.index)
+        return pd.DataFrame(finite_numbers(table, "parInput"), columns=names, index=table.index)
+    except DataError as error:
+        raise ParameterError(str(error)) from None
 
 
 def _chosen(table: pd.DataFrame, num: int, rng: np.random.Generator) -> ParameterSets:
@@ -199,9 +188,9 @@ class Ensemble:
         table = self.sets.table
         return table if table.index.nlevels > 1 else table.reset_index(drop=True)
 
-    def run(self, executor: Any, progress: Any, kept: Kept | None = None) -> tuple[Cube, Ran]:
+    def run(self, executor: Any, progress: Any, tasks: ResumableTasks | None = None) -> tuple[Cube, Ran]:
         """Return the values, shape (num, n_var, n_x), NaN where a run failed, and how the runs went."""
-        (ran,) = run_together([self], executor, progress, kept)
+        (ran,) = run_together([self], executor, progress, tasks)
         return ran
 
     def _gathered(self, results: Sequence[Any], failed: dict[int, tuple[str, str]], source: IntVector) -> Any:
@@ -289,23 +278,6 @@ class _RunOfOneOf:
         return _RunOfOneOf, (self.runs,)
 
 
-class _Recorded:
-    """A run whose values are a record, as `fmepy.parallel.kept` keeps them."""
-
-    def __init__(self, run: Any) -> None:
-        self.run = run
-        self.many = None if run.many is None else self._many
-
-    def __call__(self, item: Any) -> dict[str, Any]:
-        return {"values": self.run(item)}
-
-    def _many(self, items: Sequence[Any]) -> list[tuple[bool, Any]]:
-        return [(ok, {"values": value} if ok else value) for ok, value in self.run.many(items)]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Recorded, (self.run,)
-
-
 def _question(ensembles: Sequence[Ensemble], run: Any, first: Any) -> dict[str, Any]:
     """Return what makes the runs those of another ensemble: what is run, at what, and what comes of the first."""
     try:
@@ -324,7 +296,7 @@ def _question(ensembles: Sequence[Ensemble], run: Any, first: Any) -> dict[str, 
 
 
 def run_together(
-    ensembles: Sequence[Ensemble], executor: Any, progress: Any, kept: Kept | None = None
+    ensembles: Sequence[Ensemble], executor: Any, progress: Any, tasks: ResumableTasks | None = None
 ) -> list[tuple[Cube, Ran]]:
     """Return what `Ensemble.run` does, of several whose runs are spread as those of one."""
     # models that are shared travel once
@@ -338,12 +310,11 @@ def run_together(
         pairs = zip(ensembles, parts, strict=True)
         items = [(places[id(e.simulator)], theta) for e, (thetas, _) in pairs for theta in thetas]
         run = _RunOfOneOf(list(ones.values()))
-    if kept is None or kept.folder is None:
+    if tasks is None or tasks.folder is None:
         runs = spread(run, items, executor=executor, progress=progress)
     else:
         question = _question(ensembles, run, items[0])
-        read = operator.itemgetter("values")
-        runs = kept.spread(_Recorded(run), items, question=question, read=read, executor=executor, progress=progress)
+        runs = tasks.spread(run, items, question=question, executor=executor, progress=progress)
     failed, begin, out = _failed(runs), 0, []
     for e, (thetas, source) in zip(ensembles, parts, strict=True):
         end = begin + len(thetas)

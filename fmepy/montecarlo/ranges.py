@@ -15,8 +15,9 @@ J. Stat. Softw. 33(3). FME: sensRange.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,13 +28,10 @@ from fmepy.errors import ArgumentError, check_choice, listed, repeated
 from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
 from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
-from fmepy.parallel.kept import kept_in
+from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import check_names
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
-
-if TYPE_CHECKING:
-    from fmepy.plotting.axes import AxesArray
+from fmepy.types import AxesArray, Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
 PARAMETERS, PREDICTION = "parameter uncertainty", "prediction"
 _CHUNK_BYTES = 4_000_000  # of output per chunk when runs are not kept
@@ -456,11 +454,11 @@ def sensRange(
     check_choice(keep, ("all", "summary"), "keep")
     if checkpoint is not None and keep == "summary":
         raise ArgumentError("`checkpoint` keeps the runs, which keep='summary' does not; leave one of them out.")
-    with kept_in(checkpoint, "an ensemble", seed=None if checkpoint is None else seed) as kept:
+    with resumable_tasks(checkpoint, "an ensemble", seed=None if checkpoint is None else seed) as tasks:
         ensemble = prepare(
             func, parms, sensvar=sensvar, dist=dist, parInput=parInput, parRange=parRange, parMean=parMean,
             parCovar=parCovar, map=map, num=num, args=args, kwargs=kwargs,
-            seed=seed if checkpoint is None else kept.rng,
+            seed=seed if checkpoint is None else tasks.rng,
         )  # fmt: skip
         pars = ensemble.labelled_sets()
         x, x_name, var = ensemble.simulator.x, ensemble.simulator.x_name, ensemble.var
@@ -469,7 +467,7 @@ def sensRange(
             summary, ran = _streamed(ensemble, executor, progress)
             values, frame = np.empty((0, len(var), len(x))), pars
         else:
-            values, ran = ensemble.run(executor, progress, kept)
+            values, ran = ensemble.run(executor, progress, tasks)
             frame = _frame(pars, values, var, x)
     return SensRange(
         frame, values, pars, x, var, ensemble.sets.pset, ran.failures, x_name,
@@ -480,7 +478,7 @@ def sensRange(
 def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSummary, Ran]:
     """Return the summary and the failures of runs that are not kept."""
     rows = max(1, min(_MOST_ROWS, _CHUNK_BYTES // (8 * ensemble.n_output)))
-    with Scratch(ensemble.n_output) as scratch:
+    with closing(Scratch(ensemble.n_output)) as scratch:
         ran = ensemble.stream(scratch.take, rows, executor, progress)
         table = np.concatenate([statistics(group) for group in scratch.column_groups()])
     return summarise(table, ensemble.var, ensemble.simulator.x, ensemble.simulator.x_name), ran

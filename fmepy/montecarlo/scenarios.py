@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,14 +21,11 @@ from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, draws_of, of
 from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scenarios, settled
 from fmepy.montecarlo.summaries import STATISTICS, statistics
 from fmepy.parallel.interruption import interruptible
-from fmepy.parallel.kept import kept_in
+from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.scales import check_scale, scale_taken
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.types import Cube, Seed, UserParameters
-
-if TYPE_CHECKING:
-    from fmepy.plotting.axes import AxesArray
+from fmepy.types import AxesArray, Cube, Seed, UserParameters
 
 Which = str | int | Sequence[str | int] | None
 
@@ -283,8 +280,8 @@ def scenarios(
         raise ArgumentError("`model` is a cost; scenarios are runs of a model. Give the model that it was made with.")
     base = model.parms if is_model(model) else as_parameters(parms, argument="parms").series()
     rows = [settled(model, row) for row in read_scenarios(table, [str(k) for k in base.index], model)]
-    with kept_in(checkpoint, "scenarios", seed=None if checkpoint is None else seed) as kept:
-        sets = _sets(model, parInput, num, seed if checkpoint is None else kept.rng)
+    with resumable_tasks(checkpoint, "scenarios", seed=None if checkpoint is None else seed) as tasks:
+        sets = _sets(model, parInput, num, seed if checkpoint is None else tasks.rng)
         varied = list(dict.fromkeys([*sets.table.columns, *(k for row in rows for k in row.parms)]))
         if not len(base):
             raise ArgumentError(
@@ -293,7 +290,7 @@ def scenarios(
             )
         varied = varied or [str(base.index[0])]  # at its own value
         ensembles = _ensembles(model, parms, rows, sets, varied, sensvar, args=args, kwargs=kwargs)
-        ran = run_together(ensembles, executor, progress, kept)
+        ran = run_together(ensembles, executor, progress, tasks)
     return _gathered(rows, sets, ensembles, ran)
 
 

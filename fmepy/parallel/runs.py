@@ -11,9 +11,9 @@ import pandas as pd
 
 from fmepy.checks import seed_sequence
 from fmepy.errors import ArgumentError, listed, repeated
+from fmepy.journal.saving import Saved
 from fmepy.parallel.worker import Outcome, Task
 from fmepy.parameters.named import generated_names
-from fmepy.results.saving import Saved
 from fmepy.types import BoolVector, Seed
 
 

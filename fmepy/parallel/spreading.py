@@ -12,16 +12,31 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fmepy.errors import FmepyError
+import numpy as np
+
+from fmepy.checks import positive_number
+from fmepy.errors import ArgumentError, FmepyError
 from fmepy.parallel.interruption import outermost
-from fmepy.parallel.pools import GivenPool, LokyPool
+from fmepy.parallel.pools import POOL_START, GivenPool, LokyPool, as_executor, worker_count
 from fmepy.parallel.progress import Progress
-from fmepy.parallel.runs import Collected
-from fmepy.parallel.worker import Reply, Task, loads, mark_of, work, work_here
+from fmepy.parallel.runs import Collected, Runs, as_items, as_tasks
+from fmepy.parallel.worker import (
+    Outcome,
+    Reply,
+    Task,
+    in_batches,
+    loads,
+    mark_of,
+    run_batch,
+    runs_in_batches,
+    work,
+    work_here,
+)
+from fmepy.types import Seed
 
 logger = logging.getLogger("fmepy.parallel")
 
@@ -29,7 +44,132 @@ logger = logging.getLogger("fmepy.parallel")
 _BATCH = 0.2  # a batch of runs should take about this long: far above the 1 ms that a round trip costs
 _DEATHS = 20  # so many worker processes may die before the rest is given up
 _QUIET = 1.0  # after Ctrl-C it is waited so long for what is under way, without a word
+_TRIAL = 0.2  # at most so long the first runs are timed before it is decided where the rest goes
+_TRIAL_RUNS = 5
+_PAUSE = 0.1  # between reports of progress
 _LOOK = 0.1  # with a time limit, between looks at the runs under way
+
+
+def spread(
+    function: Callable[..., Any],
+    inputs: Any,
+    *,
+    executor: Any = None,
+    progress: Any = False,
+    seed: Seed = None,
+    force: bool = False,
+    timeout: float | None = None,
+    patience: float = 0.0,
+    known: Mapping[int, Outcome] | None = None,
+    keep: Callable[[int, Outcome], object] | None = None,
+) -> Runs:
+    """Return what `run_many` does, for other verbs: what was interrupted is theirs to tell.
+
+    Parameters
+    ----------
+    patience : float
+        Seconds that it is waited after Ctrl-C for runs under way; for those that can stop halfway (`Stopped`).
+    known : dict of int to outcome, optional
+        What is known of runs, by number: these are not run.
+    keep : callable, optional
+        Gets the number and the outcome of every other run, here and one after the other.
+    """
+    if not callable(function):
+        raise ArgumentError(f"`function` must be callable; got {type(function).__name__}.")
+    tasks = as_tasks(as_items(inputs), seed)
+    executor = as_executor(executor)
+    if timeout is not None:
+        _check_timeout(timeout, executor)
+    collected = Collected(tasks, known or {}, keep)
+    tasks = [task for task in tasks if collected.outcomes[task.number] is None]
+    with Progress(progress, len(collected.tasks)) as report:
+        if known:
+            report(collected.done)
+        try:
+            if executor is None or not tasks:
+                _run_here(function, tasks, collected, report)
+            elif isinstance(executor, int) and timeout is None and runs_in_batches(function, tasks):
+                with cf.ThreadPoolExecutor(executor) as threads:
+                    Spread(function, GivenPool(threads), executor, collected, report, patience=patience).run(tasks)
+            elif isinstance(executor, int):
+                if not force and timeout is None:
+                    tasks = _begin_here(function, tasks, executor, collected, report)
+                pool = LokyPool(executor)
+                Spread(function, pool, executor, collected, report, timeout=timeout, patience=patience).run(tasks)
+            else:
+                workers, given = worker_count(executor), GivenPool(executor)
+                Spread(function, given, workers, collected, report, patience=patience).run(tasks)
+        except KeyboardInterrupt:
+            if collected.interrupted or not outermost():  # a second one, or somebody else's
+                raise
+            collected.interrupted = True
+    if collected.interrupted:
+        collected.fill("Interrupted", "Stopped by Ctrl-C before it was done.")
+    return collected.runs()
+
+
+def _check_timeout(timeout: Any, executor: Any) -> None:
+    positive_number(timeout, "timeout", " of seconds, or None")
+    if not isinstance(executor, int):
+        raise ArgumentError(
+            "`timeout` ends the process that a hanging run is in, so it needs processes of this machine. Pass a "
+            "number, such as executor=2."
+        )
+
+
+def _begin_here(
+    function: Callable[..., Any], tasks: list[Task], workers: int, collected: Collected, report: Progress
+) -> list[Task]:
+    """Run the first few tasks here, and the others too if processes would not pay; return what is left to be run."""
+    tried, spent = _trial(function, tasks, collected, report)
+    tasks = tasks[tried:]
+    saved = spent * (len(tasks) - -(-len(tasks) // workers))
+    if not tasks or saved > POOL_START:
+        return tasks
+    logger.info(
+        "run_many: %d runs of about %.2g s stay in this process; starting %d processes would take longer than they "
+        "save (force=True insists).",
+        len(tasks),
+        spent,
+        workers,
+    )
+    _run_here(function, tasks, collected, report)
+    return []
+
+
+def _run_here(function: Callable[..., Any], tasks: Sequence[Task], collected: Collected, report: Progress) -> None:
+    told = time.perf_counter()
+    for some in in_batches(function, tasks):
+        _some_here(function, some, collected)
+        now = time.perf_counter()
+        if now - told > _PAUSE or collected.done == report.total:
+            told = now
+            report(collected.done)
+
+
+def _some_here(function: Callable[..., Any], tasks: Sequence[Task], collected: Collected) -> None:
+    outcomes, stopped = run_batch(function, tasks)
+    for task, outcome in zip(tasks, outcomes, strict=False):
+        collected.add(task.number, outcome)
+    if stopped:
+        raise KeyboardInterrupt
+
+
+def _trial(
+    function: Callable[..., Any], tasks: list[Task], collected: Collected, report: Progress
+) -> tuple[int, float]:
+    """Run the first few tasks here; return how many, and the time of one (the least: the first may compile)."""
+    began = time.perf_counter()
+    least = np.inf
+    for n, task in enumerate(tasks[:_TRIAL_RUNS], start=1):
+        before = time.perf_counter()
+        _some_here(function, [task], collected)
+        now = time.perf_counter()
+        least = min(least, now - before)
+        if now - began > (_TRIAL if n > 1 else 10 * _TRIAL):
+            break
+    report(collected.done)
+    return n, float(least)
 
 
 class Spread:

@@ -1,7 +1,10 @@
-"""Axes to draw on: the given ones, or new ones; what every picture of fmepy does in the same way.
+"""Axes to draw on: those passed, or new ones; what every picture of fmepy does in the same way.
 
 A picture takes ``ax`` (one panel) or ``axes`` (several), draws, and returns what it drew on. It never calls
-``plt.show()`` and changes no setting.
+``plt.show()`` and changes no setting. It takes a result by what that offers, and imports no class of results.
+
+`picture` is the one driver: keywords, labels and limits of users, legends, ticks. A picture labels what it draws;
+the legend comes from the labels, in the first panel that shows something new.
 """
 
 from __future__ import annotations
@@ -13,13 +16,21 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
+from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
-    AxesArray = NDArray[np.object_]
+COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#332288")
+"""Of Okabe and Ito, without what is faint on white, and indigo: the colour-blind tell every two of them apart."""
+WARNING = COLORS[3]
+MARKERS = "osD^vPX*<>"
+DASHES = ("-", "--", "-.", ":")
+MOST_NAMED = 24
+"""Things of one kind that a legend names; of more than these only the look is shown."""
+WIDEST = 13.0
+"""Inches: panels of a new figure shrink so that it is no wider."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,6 +67,25 @@ _MATPLOTLIB_LOCATIONS = ["best", "upper right", "upper left", "lower left", "low
                          "center right", "lower center", "upper center", "center"]  # fmt: skip
 
 
+def color(k: int) -> str:
+    """Return colour `k` of the pictures; that of the user's own cycle, where there is one."""
+    from matplotlib import rcParams, rcParamsDefault
+
+    own = rcParams["axes.prop_cycle"] != rcParamsDefault["axes.prop_cycle"]
+    return f"C{k}" if own else COLORS[k % len(COLORS)]
+
+
+def line_look(k: int) -> dict[str, Any]:
+    """Return the look of line `k`: a colour, and beyond the last colour another dash."""
+    return {"color": color(k), "linestyle": DASHES[k // len(COLORS) % len(DASHES)]}
+
+
+def point_look(k: int, marker: int | None = None) -> dict[str, Any]:
+    """Return the look of points `k`: a colour and a symbol; by default a symbol of their own."""
+    symbol = MARKERS[(k if marker is None else marker) % len(MARKERS)]
+    return {"color": color(k), "marker": symbol, "linestyle": "none"}
+
+
 def picture(draw: Callable[P, R]) -> Callable[P, R]:
     """Return a function that draws, with what all pictures take alike.
 
@@ -81,23 +111,29 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
             given[_SHORT[short]] = given.pop(short)
         _check_keywords(draw.__name__, given, own)
         settings = {k: given.pop(k) for k in SETTINGS if k in given}
-        figsize = given.pop("figsize", None)
-        legpos = given.pop("legpos", "above")
+        figsize, legpos = given.pop("figsize", None), given.pop("legpos", "above")
         legend_location(legpos)
-        given_axes = given.get("ax") is not None or given.get("axes") is not None
-        if figsize is not None and given_axes:
+        users = next((given[k] for k in ("ax", "axes") if given.get(k) is not None), None)
+        if figsize is not None and users is not None:
             raise ArgumentError("`figsize` is the size of a new figure; the Axes given have one already. Leave it out.")
-        before = set() if given_axes else _figures()
+        before = set() if users is not None else _figures()
+        labelled = {id(ax): len(_labels(ax)) for ax in np.ravel(np.asarray(users, dtype=object)) if _is_axes(ax)}
         try:
             out = draw(*args, **kwargs)
             panels = np.asarray(out, dtype=object)
             if panels.size:
-                _finish(panels, settings, figsize, legpos)
+                _finish(panels, settings, figsize)
+                _place_legends(panels.ravel().tolist(), legpos, labelled)
         except Exception as error:
-            if not given_axes:  # nothing half drawn is left
+            if users is None:  # nothing half drawn is left
                 _close(_figures() - before)
             if isinstance(error, (AttributeError, TypeError)) and "keyword argument" in str(error):
                 raise ArgumentError(f"{draw.__name__} cannot draw with these keywords: {error}.") from error
+            if args and hasattr(type(args[0]), "save") and not isinstance(error, FmepyError):
+                raise ArgumentError(
+                    f"{draw.__name__} cannot draw this {type(args[0]).__name__} ({type(error).__name__}: {error}). "
+                    "Are the keywords what matplotlib takes? If it is from a file that was changed, make it again."
+                ) from error
             raise
         return out
 
@@ -136,8 +172,10 @@ def _artist_keywords() -> frozenset[str]:
     return frozenset(words | {"colors", "linewidths", "linestyles"}) - {"self", "x", "y", "args", "kwargs", "data"}
 
 
-def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any, legpos: str | None) -> None:
+def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any) -> None:
     """Apply what the user asked of the panels that are drawn."""
+    from fmepy.plotting.ticks import tidy_ticks
+
     flat: list[Axes] = panels.ravel().tolist()
     if panels.ndim == 2 and isinstance(settings.get("title"), str):
         flat[0].figure.figure.suptitle(settings.pop("title"))
@@ -148,21 +186,39 @@ def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any, legpos: s
     if figsize is not None:
         flat[0].figure.figure.set_size_inches(figsize)
     for ax in flat:
-        _place_legend(ax, legpos)
+        tidy_ticks(ax)
 
 
-def _place_legend(ax: Axes, legpos: str | None) -> None:
-    """Put the legend of a panel, drawn above it, where it is wanted."""
+def _labels(ax: Axes) -> list[str]:
+    return ax.get_legend_handles_labels()[1]
+
+
+def _place_legends(panels: Sequence[Axes], legpos: str | None, before: Mapping[int, int]) -> None:
+    """Give a legend to every panel with a look that no earlier panel names; panels without new labels stay."""
+    named: set[tuple[str, ...]] = set()
+    for ax in panels:
+        handles, labels = ax.get_legend_handles_labels()
+        if len(labels) == before.get(id(ax), 0):
+            continue
+        looks = {_look(handle, label) for handle, label in zip(handles, labels, strict=True)}
+        looks |= {(title,) for title in [_legend_title(ax)] if title}
+        if legpos is not None and not looks <= named:
+            add_legend(ax, legpos)
+        elif (legend := ax.get_legend()) is not None:
+            legend.remove()
+        named |= looks
+
+
+def _legend_title(ax: Axes) -> str:
     legend = ax.get_legend()
-    if legend is None or legpos == "above":
-        return
-    legend.remove()
-    if legpos is not None:
-        labels = [text.get_text() for text in legend.get_texts()]
-        title = legend.get_title().get_text() or None
-        look: dict[str, Any] = {"loc": legend_location(legpos), "ncols": 1 + (len(labels) - 1) // 10}
-        ax.legend([h for h in legend.legend_handles if h is not None], labels, title=title, fontsize="small",
-                  title_fontsize="small", **look)  # fmt: skip
+    return "" if legend is None else legend.get_title().get_text()
+
+
+def _look(handle: Any, label: str) -> tuple[str, ...]:
+    """Return what makes an entry of a legend the same as another one."""
+    artist = handle[0] if isinstance(handle, tuple) and len(handle) else handle
+    of = [getattr(artist, f"get_{word}", lambda: None)() for word in ("color", "facecolor", "linestyle", "marker")]
+    return label, type(handle).__name__, repr(of)
 
 
 def _figures() -> set[int]:
@@ -240,7 +296,7 @@ def get_axes(
     ncols : int, optional
         Columns of the new figure; the default makes it about square, at most three wide.
     panel : (float, float)
-        Width and height of one panel of the new figure, inches.
+        Width and height of one panel of the new figure, inches; a figure is at most `WIDEST` wide.
     **kwargs
         Passed to ``matplotlib.pyplot.subplots``, such as ``sharex=True``.
 
@@ -254,9 +310,8 @@ def get_axes(
 
         ncols = ncols or (n if n <= 2 else 2 if n <= 4 else 3)
         nrows = -(-n // ncols)
-        figure, grid = plt.subplots(
-            nrows, ncols, squeeze=False, layout="constrained", figsize=(panel[0] * ncols, panel[1] * nrows), **kwargs
-        )
+        size = (min(panel[0] * ncols, WIDEST), panel[1] * nrows)
+        figure, grid = plt.subplots(nrows, ncols, squeeze=False, layout="constrained", figsize=size, **kwargs)
         for spare in grid.flat[n:]:
             figure.delaxes(spare)
         return _flat(list(grid.flat[:n]))
@@ -266,9 +321,58 @@ def get_axes(
     return _flat([_checked(a, "axes") for a in given[:n]])
 
 
-def square_of(n: int, axes: Any, panel: tuple[float, float]) -> AxesArray:
-    """Return n by n Axes, those given or new ones: what is drawn of every two of n quantities."""
-    return get_axes(n * n, axes, ncols=n, panel=panel).reshape(n, n)
+def each_panel(
+    names: Sequence[str],
+    draw: Callable[[Axes, str], object],
+    axes: Any = None,
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    xyswap: bool = False,
+    **layout: Any,
+) -> AxesArray:
+    """Return the panels after ``draw(ax, name)`` in one for each name, labelled.
+
+    Parameters
+    ----------
+    names : sequence of str
+    draw : callable
+    axes : Axes or array of Axes, optional
+    x, y : str, optional
+        Labels of the axes; None is the name of the panel, which is its title where both are given.
+    xyswap : bool
+    **layout
+        Of a new figure, see `get_axes`.
+    """
+    panels = get_axes(len(names), axes, **layout)
+    for ax, name in zip(panels, names, strict=True):
+        draw(ax, name)
+        if x is not None and y is not None:
+            ax.set_title(name, fontsize="medium")
+        set_axes(ax, name if x is None else x, name if y is None else y, xyswap)
+    return panels
+
+
+def name_rows(ax: Axes, names: Sequence[Any]) -> None:
+    """Name the rows of a chart, the first on top."""
+    ax.set_yticks(np.arange(len(names)), [str(n) for n in names])
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.grid(axis="y", color="0.9", linewidth=0.6)
+    ax.set_axisbelow(True)
+
+
+def name_columns(ax: Axes, names: Sequence[str]) -> None:
+    """Name what stands side by side, slanted where the names are wide."""
+    wide = (max(map(len, names), default=0) + 2) * len(
+        names
+    ) * 0.09 > ax.get_window_extent().width / ax.figure.figure.dpi
+    ax.set_xticks(np.arange(len(names)), list(names), rotation=30 if wide else 0, ha="right" if wide else "center")
+    ax.set_xlim(-0.5, len(names) - 0.5)
+
+
+def zero_line(ax: Axes, *, upright: bool = False) -> None:
+    """Draw the line where a quantity is zero."""
+    (ax.axvline if upright else ax.axhline)(0.0, color="0.6", linewidth=0.8, zorder=0)
 
 
 def write_in(ax: Axes, text: str, size: Any) -> None:
@@ -293,11 +397,15 @@ def _flat(items: list[Axes]) -> AxesArray:
 
 
 def _checked(ax: Any, argument: str) -> Axes:
-    if not hasattr(ax, "plot") or not hasattr(ax, "get_figure"):
+    if not _is_axes(ax):
         raise ArgumentError(
             f"`{argument}` must be matplotlib Axes; got {type(ax).__name__}. plt.subplots() makes them."
         )
-    return ax  # type: ignore[no-any-return]    # told by its face, so that matplotlib need not be imported
+    return ax  # type: ignore[no-any-return]    # known by what it offers, so that matplotlib need not be imported
+
+
+def _is_axes(ax: Any) -> bool:
+    return hasattr(ax, "plot") and hasattr(ax, "get_figure")
 
 
 def legend_location(legpos: str | None) -> str | None:
@@ -333,19 +441,18 @@ class _AsTheLegend:
         return box.transformed(back)
 
 
-def add_legend(
-    ax: Axes, handles: Sequence[Any] | None = None, labels: Sequence[str] | None = None, *, title: str | None = None
-) -> None:
-    """Draw the legend above the panel, where it covers nothing; a title given later goes above the legend.
+def add_legend(ax: Axes, legpos: str = "above") -> None:
+    """Draw the legend of the labelled artists of a panel, if there are any; the title of an earlier one stays.
 
-    Without handles and labels: those of the labelled artists of `ax`, if there are any. `picture` moves it where
-    ``legpos`` says.
-
-    Titles keep clear of an Axes' children, but not of its legend: an empty child lies where the legend is.
+    "above" the panel it covers nothing, and a title that is set later goes above the legend: titles keep clear of an
+    Axes' children, but not of its legend, so that an empty child lies where the legend is.
     """
-    if handles is None or labels is None:
-        handles, labels = ax.get_legend_handles_labels()
+    handles, labels = ax.get_legend_handles_labels()
     if not labels:
+        return
+    look: dict[str, Any] = {"title": _legend_title(ax) or None, "fontsize": "small", "title_fontsize": "small"}
+    if legpos != "above":
+        ax.legend(handles, labels, **{**look, "loc": legend_location(legpos), "ncols": 1 + (len(labels) - 1) // 10})
         return
     if not any(isinstance(child.get_axes_locator(), _AsTheLegend) for child in ax.child_axes):
         space = ax.inset_axes((0.0, 1.0, 1.0, 0.0))
@@ -355,6 +462,5 @@ def add_legend(
     points = sum(4.4 * len(label) + 26 for label in labels)  # of small letters, a handle and the space around it
     width = 1.1 * ax.get_window_extent().width * 72 / ax.figure.figure.dpi
     ncols = -(-len(labels) // max(1, int(np.ceil(points / width))))
-    ax.legend(handles, labels, title=title, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=ncols, frameon=False,
-              fontsize="small", title_fontsize="small", alignment="left", borderaxespad=0.2, handlelength=1.4,
-              columnspacing=1.0)  # fmt: skip
+    ax.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=ncols, frameon=False,
+              alignment="left", borderaxespad=0.2, handlelength=1.4, columnspacing=1.0, **look)  # fmt: skip

@@ -8,22 +8,17 @@ import numpy as np
 import pandas as pd
 
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import add_legend, get_axes, picture
-from fmepy.plotting.entities import plot_entities
-from fmepy.plotting.models import plot_model
-from fmepy.plotting.observations import as_table
+from fmepy.plotting.axes import get_axes, picture, point_look, set_axes
+from fmepy.plotting.models import plot_entities, plot_model
+from fmepy.plotting.observations import table_of_variables
+from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fmepy.boundary.result import BoundaryFit
-    from fmepy.plotting.axes import AxesArray
-
 
 @picture
-def plot_boundary(
-    fit: BoundaryFit, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any
-) -> AxesArray:
+def plot_boundary(fit: Any, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw the fitted path with the observations, and residual and correction by step; return the Axes.
 
     Parameters
@@ -55,7 +50,7 @@ def plot_boundary(
         shown = bool(set(seen["name"]) & set(names)) or obs is not None
         plot_model(curves, obs=points if shown else None, labels=["fit"], axes=panels[:n], **kwargs)
     else:
-        points = seen if obs is None else _long(as_table(obs, "`obs`"), fit.entity, names)
+        points = seen if obs is None else _long(table_of_variables(obs, "obs"), fit.entity, names)
         plot_entities(curves, points, entity=fit.entity, axes=panels[:n], **kwargs)
     _plot_steps(fit, panels[n])
     return panels
@@ -68,15 +63,14 @@ def _long(table: pd.DataFrame, entity: str, names: list[str]) -> pd.DataFrame:
     return long.rename(columns={entity: "entity", "time": "x"})
 
 
-def _plot_steps(fit: BoundaryFit, ax: Axes) -> None:
+def _plot_steps(fit: Any, ax: Axes) -> None:
     """Draw residual and correction by step, on a log axis."""
     steps = fit.iterations
-    for column, told, marker in (("residual", "residual", "o"), ("correction", "largest correction, relative", "s")):
+    for k, (column, label) in enumerate((("residual", "residual"), ("correction", "largest correction, relative"))):
         values = steps[column].to_numpy(dtype=float)
-        ax.plot(steps["step"], np.where(values > 0, values, np.nan), marker=marker, markersize=4, label=told)
+        look = {**point_look(k), "linestyle": "-", "markersize": 4, "label": label}
+        ax.plot(steps["step"], np.where(values > 0, values, np.nan), **look)
     if (steps[["residual", "correction"]].to_numpy(dtype=float) > 0).any():
         ax.set_yscale("log")
-    ax.set_xlabel("step")
     ax.set_title(f"{fit.strategy}: {'converged' if fit.converged else 'not converged'}", fontsize="medium")
-    ax.locator_params(axis="x", integer=True)
-    add_legend(ax)
+    set_axes(ax, "step", "")

@@ -1,143 +1,73 @@
-"""Pictures of chains: traces, pairs, histograms, running quantiles, autocorrelations, ranks.
+"""Pictures of chains: traces, histograms, running quantiles, autocorrelations, ranks.
 
-Chains share a panel, a colour each. `which` selects parameters; ``Full=True`` adds the sum of squares and the sampled
-variances, and with ``which=[]`` shows only these. `remove` leaves draws out of every chain: a number of first draws, a
-slice, or positions from 0.
+All take a table of draws, a column a quantity, indexed by (chain, iteration); without such an index the rows are one
+chain. Chains share a panel, a colour each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError
-from fmepy.mcmc.chain_summary import kept_rows, sampled_values
-from fmepy.mcmc.convergence import autocorrelation
-from fmepy.mcmc.draws import draws_by_chain
-from fmepy.mcmc.running import rank_counts, running_mean, running_quantiles
-from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
-from fmepy.plotting.ranges import plot_pairs
+from fmepy.numerics.draw_statistics import autocorrelation, rank_counts, running_mean, running_quantiles
+from fmepy.plotting.axes import color, each_panel, picture, zero_line
+from fmepy.types import AxesArray, Matrix, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fmepy.mcmc.chain_summary import Chain, Remove
-    from fmepy.plotting.axes import AxesArray
-    from fmepy.types import Matrix, Vector
+    Draw = Callable[[Axes, int, list[tuple[str | None, Vector, Vector]]], object]
 
-Which = str | int | Sequence[str | int] | None
 _MOST_NAMED = 8  # chains that a legend can hold
 
 
 @picture
 def plot_chains(
-    chain: Chain,
-    *,
-    Full: bool = False,
-    which: Which = None,
-    trace: bool = True,
-    remove: Remove = None,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
+    draws: pd.DataFrame, *, trace: bool = True, on_log: Sequence[str] = (), axes: Any = None, **kwargs: Any
 ) -> AxesArray:
-    """Draw the draws of every parameter by iteration, a line per chain; return the Axes.
+    """Draw the draws of every quantity by iteration, a line per chain; return the Axes.
 
     Parameters
     ----------
-    chain : ModMCMC
-    Full : bool
-        Add the sum of squares and the sampled variances, on a log axis where they are positive.
-    which : names or positions from 0, optional
-        Parameters; ``[]`` with `Full` for none.
+    draws : DataFrame
     trace : bool
         Add the running mean of each chain (FME: a lowess line).
-    remove : int, slice or positions, optional
+    on_log : sequence of str
+        Quantities that stand on a log axis where they are positive.
     axes : Axes or array of Axes, optional
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
-    shown, on_log = _selected(chain, Full, which, remove)
-    chains = list(_each_chain(shown))
     look = {"linewidth": 0.8, "alpha": 0.45 if trace else 0.8}
-    panels = get_axes(shown.shape[1], axes)
-    for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
+
+    def draw(ax: Axes, j: int, chains: Any) -> None:
         for i, (label, iteration, values) in enumerate(chains):
-            color = kwargs.get("color", _color(i))
-            told = {} if trace else {"label": _named(label)}
-            ax.plot(iteration, values[:, j], **{**look, "color": color, **told, **kwargs})
+            shade = kwargs.get("color", color(i))
+            ax.plot(iteration, values, **{**look, "color": shade, "label": None if trace else label, **kwargs})
             if trace:
-                mean = running_mean(values[:, j])[0]
+                mean = running_mean(values)[0]
                 # a halo, so that the mean stands out from the draws it runs through
                 ax.plot(iteration, mean, color="white", linewidth=3.5, alpha=0.8, zorder=3)
-                ax.plot(iteration, mean, color=color, linewidth=1.6, zorder=4, label=_named(label))
-        if name in on_log and (shown.iloc[:, j] > 0).all():
+                ax.plot(iteration, mean, color=shade, linewidth=1.6, zorder=4, label=label)
+        if draws.columns[j] in on_log and (draws.iloc[:, j] > 0).all():
             ax.set_yscale("log")
-        set_axes(ax, "iteration", name)
-    _name_chains(panels, len(chains))
-    return panels
 
-
-@picture
-def pairs_chains(
-    chain: Chain,
-    *,
-    Full: bool = False,
-    which: Which = None,
-    remove: Remove = None,
-    nsample: int | None = None,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
-) -> AxesArray:
-    """Draw parameters against each other; return the Axes, shape (n, n).
-
-    Points above the diagonal, correlations (of all draws) below, histograms on it; chains are pooled.
-
-    Parameters
-    ----------
-    chain : ModMCMC
-    Full : bool
-        Add the sum of squares and the sampled variances.
-    which : names or positions from 0, optional
-    remove : int, slice or positions, optional
-    nsample : int, optional
-        At most so many points, evenly spaced over the draws.
-    axes : array of Axes, shape (n, n), optional
-    **kwargs
-        Of the points: keywords of ``Axes.plot``.
-
-    Raises
-    ------
-    ArgumentError
-        Fewer than two quantities.
-    """
-    shown, _ = _selected(chain, Full, which, remove)
-    return plot_pairs(shown, nsample=nsample, axes=axes, **kwargs)
+    return _each_quantity(draws, draw, axes, x="iteration")
 
 
 @picture
 def hist_chains(
-    chain: Chain,
-    *,
-    Full: bool = False,
-    which: Which = None,
-    remove: Remove = None,
-    prior: Mapping[str, Any] | None = None,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
+    draws: pd.DataFrame, *, prior: Mapping[str, Any] | None = None, axes: Any = None, **kwargs: Any
 ) -> AxesArray:
-    """Draw the density of every parameter as a histogram, chains pooled; return the Axes.
+    """Draw the density of every quantity as a histogram, chains pooled; return the Axes.
 
     Parameters
     ----------
-    chain : ModMCMC
-    Full : bool
-        Add the sum of squares and the sampled variances.
-    which : names or positions from 0, optional
-    remove : int, slice or positions, optional
+    draws : DataFrame
     prior : mapping of name to frozen scipy.stats distribution, optional
         Densities to draw over the histograms of these parameters.
     axes : Axes or array of Axes, optional
@@ -147,87 +77,59 @@ def hist_chains(
     Raises
     ------
     ArgumentError
-        A prior of a parameter that is not there, or that has no density.
+        A prior that has no density.
     """
-    shown, _ = _selected(chain, Full, which, remove)
-    priors = _checked_priors(prior, [str(c) for c in chain.pars.columns])
-    panels = get_axes(shown.shape[1], axes)
-    bins = "auto" if len(shown) < 2000 else 40
+    priors = _checked_priors(prior)
+    bins = "auto" if len(draws) < 2000 else 40
     look = {"bins": bins, "density": True, "color": "0.75", "edgecolor": "white", "linewidth": 0.4, **kwargs}
-    for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
-        ax.hist(shown.iloc[:, j].to_numpy(), **look)
-        ax.locator_params(axis="x", nbins=5)  # so that numbers such as 0.00025 keep apart
-        if name in priors:
+
+    def draw(ax: Axes, j: int, chains: Any) -> None:
+        ax.hist(draws.iloc[:, j].to_numpy(), **look)
+        if (name := str(draws.columns[j])) in priors:
             left, right = ax.get_xlim()
             grid = np.linspace(left, right, 300)
-            ax.plot(grid, priors[name].pdf(grid), color="C1", label="prior")
+            ax.plot(grid, priors[name].pdf(grid), color=color(1), label="prior")
             ax.set_xlim(left, right)
-        set_axes(ax, name, "density" if look["density"] else "draws")
-    for ax in panels:
-        if ax.get_legend_handles_labels()[0]:
-            add_legend(ax)
-            break
-    return panels
+
+    return _each_quantity(draws, draw, axes, y="density" if look["density"] else "draws")
 
 
 @picture
-def cumuplot(
-    chain: Chain,
-    *,
-    which: Which = None,
-    remove: Remove = None,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
-) -> AxesArray:
+def cumuplot(draws: pd.DataFrame, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw the median and the 2.5 and 97.5 % quantiles of the draws so far, by iteration; return the Axes.
 
     Lines that still drift at the end call for a longer chain. The draws up to 100 evenly spaced ones are used.
 
     Parameters
     ----------
-    chain : ModMCMC
-    which : names or positions from 0, optional
-    remove : int, slice or positions, optional
+    draws : DataFrame
     axes : Axes or array of Axes, optional
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
-    shown, _ = _selected(chain, False, which, remove)
-    chains = list(_each_chain(shown))
-    single = len(chains) == 1
-    panels = get_axes(shown.shape[1], axes)
-    for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
+
+    def draw(ax: Axes, j: int, chains: Any) -> None:
+        single = len(chains) == 1
         for i, (label, iteration, values) in enumerate(chains):
-            counts, quantiles = running_quantiles(values[:, j])
-            at = iteration[counts - 1]
-            median = {"color": _color(i), "linewidth": 1.5, "label": "median" if single else _named(label), **kwargs}
-            ax.plot(at, quantiles[0, :, 1], **median)
-            outer = {"color": _color(i), "linewidth": 1.0, **kwargs, "linestyle": "--"}
-            ax.plot(at, quantiles[0, :, [0, 2]].T, **outer)
-        set_axes(ax, "iteration", name)
-    if len(chains) <= _MOST_NAMED:
-        panels[0].plot([], [], color=_color(0) if single else "0.3", linestyle="--", label="2.5 and 97.5 %")
-        add_legend(panels[0])
-    return panels
+            counts, quantiles = running_quantiles(values)
+            at, look = iteration[counts - 1], {"color": color(i), **kwargs}
+            ax.plot(at, quantiles[0, :, 1], **{"linewidth": 1.5, "label": "median" if single else label, **look})
+            ax.plot(at, quantiles[0, :, [0, 2]].T, **{"linewidth": 1.0, **look, "linestyle": "--"})
+        if len(chains) <= _MOST_NAMED:
+            ax.plot([], [], color=color(0) if single else "0.3", linestyle="--", label="2.5 and 97.5 %")
+
+    return _each_quantity(draws, draw, axes, x="iteration")
 
 
 @picture
 def plot_autocorrelation(
-    chain: Chain,
-    *,
-    which: Which = None,
-    remove: Remove = None,
-    max_lag: int | None = None,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
+    draws: pd.DataFrame, *, max_lag: int | None = None, axes: Any = None, **kwargs: Any
 ) -> AxesArray:
-    """Draw the autocorrelation of every parameter by lag, a line per chain; return the Axes.
+    """Draw the autocorrelation of every quantity by lag, a line per chain; return the Axes.
 
     Parameters
     ----------
-    chain : ModMCMC
-    which : names or positions from 0, optional
-    remove : int, slice or positions, optional
+    draws : DataFrame
     max_lag : int, optional
         In saved draws; 10 log10(n_draw) by default.
     axes : Axes or array of Axes, optional
@@ -238,33 +140,21 @@ def plot_autocorrelation(
     -----
     The grey band, +-1.96 / sqrt(n_draw), holds 95 % of the autocorrelations of independent draws.
     """
-    shown, _ = _selected(chain, False, which, remove)
-    chains = list(_each_chain(shown))
-    panels = get_axes(shown.shape[1], axes)
-    band = 1.96 / np.sqrt(min(len(values) for _, _, values in chains))
-    for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
+
+    def draw(ax: Axes, j: int, chains: Any) -> None:
+        band = 1.96 / np.sqrt(min(len(values) for _, _, values in chains))
         ax.axhspan(-band, band, color="0.9", zorder=0)
-        ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=1)
+        zero_line(ax)
         for i, (label, _, values) in enumerate(chains):
-            found = autocorrelation(values[:, j], max_lag)[0]
-            look = {"color": _color(i), "marker": ".", "markersize": 4, "linewidth": 1.0, "label": _named(label)}
+            found = autocorrelation(values, max_lag)[0]
+            look = {"color": color(i), "marker": ".", "markersize": 4, "linewidth": 1.0, "label": label}
             ax.plot(np.arange(len(found)), found, **{**look, **kwargs})
-        ax.set_title(name, fontsize="medium")
-        set_axes(ax, "lag (saved draws)", "autocorrelation")
-    _name_chains(panels, len(chains))
-    return panels
+
+    return _each_quantity(draws, draw, axes, x="lag (saved draws)", y="autocorrelation")
 
 
 @picture
-def plot_ranks(
-    chain: Chain,
-    *,
-    which: Which = None,
-    remove: Remove = None,
-    bins: int = 20,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
-) -> AxesArray:
+def plot_ranks(draws: pd.DataFrame, *, bins: int = 20, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw how the pooled ranks of the draws are shared out among the chains, a step line per chain; return the Axes.
 
     Chains that agree are even: near the dashed line everywhere. A chain high on the left has too many small values,
@@ -272,9 +162,7 @@ def plot_ranks(
 
     Parameters
     ----------
-    chain : ModMCMC
-    which : names or positions from 0, optional
-    remove : int, slice or positions, optional
+    draws : DataFrame
     bins : int
     axes : Axes or array of Axes, optional
     **kwargs
@@ -289,63 +177,56 @@ def plot_ranks(
     ----------
     Vehtari et al. (2021), section 4.3; see `fmepy.mcmc.convergence`.
     """
-    shown, _ = _selected(chain, False, which, remove)
-    labels = [label for label, _, _ in _each_chain(shown)]
-    if len(labels) < 2:
+    if len(list(_each_chain(draws))) < 2:
         raise ArgumentError("Rank plots compare chains, and there is one. Run modMCMC with chains=2 or more.")
-    cube = draws_by_chain(shown)
-    panels = get_axes(shown.shape[1], axes)
-    for j, (ax, name) in enumerate(zip(panels, shown.columns, strict=True)):
-        edges, counts = rank_counts(cube[:, :, j], bins)
-        ax.axhline(cube.shape[1] / bins, color="0.4", linestyle="--", linewidth=0.9)
-        for i, label in enumerate(labels):
-            look = {"color": _color(i), "linewidth": 1.4, "label": _named(label), "baseline": None}
+
+    def draw(ax: Axes, j: int, chains: Any) -> None:
+        shortest = min(len(values) for _, _, values in chains)
+        edges, counts = rank_counts(np.array([values[:shortest] for _, _, values in chains]), bins)
+        ax.axhline(shortest / bins, color="0.4", linestyle="--", linewidth=0.9)
+        for i, (label, _, _) in enumerate(chains):
+            look = {"color": color(i), "linewidth": 1.4, "label": label, "baseline": None}
             ax.stairs(counts[i], edges, **{**look, **kwargs})
         ax.set_ylim(0, None)
-        ax.set_title(name, fontsize="medium")
-        set_axes(ax, "rank among all draws", "draws")
-    _name_chains(panels, len(labels))
-    return panels
+
+    return _each_quantity(draws, draw, axes, x="rank among all draws", y="draws")
 
 
 # --- what several of them need
 
 
-def _selected(chain: Chain, full: bool, which: Which, remove: Remove) -> tuple[pd.DataFrame, set[str]]:
-    """Return the columns to show, and the names of those that belong on a log axis."""
-    known = [str(c) for c in chain.pars.columns]
-    names = chosen(which, known, what="parameter")
-    if not names and not full:
-        raise ArgumentError("`which` is empty: nothing would be shown. With Full=True it shows SS and the variances.")
-    values = sampled_values(chain)
-    variances = [str(c) for c in values.columns[len(known) :]]
-    shown = values.iloc[:, [known.index(n) for n in names]]
-    if full:
-        ss = pd.Series(np.asarray(chain.SS, dtype=float), index=values.index, name="SS")
-        shown = pd.concat([shown, ss, values.iloc[:, len(known) :]], axis=1)
-    return shown[kept_rows(chain, remove)], {"SS", *variances} if full else set()
+def _each_quantity(draws: pd.DataFrame, draw: Draw, axes: Any, **labels: Any) -> AxesArray:
+    """Return the panels after ``draw(ax, j, chains)``, chains being label, iterations and draws of quantity j."""
+    split = list(_each_chain(draws))
+    named = 2 <= len(split) <= _MOST_NAMED
+    places = iter(range(draws.shape[1]))
+
+    def one(ax: Axes, name: str) -> None:  # names may repeat
+        j = next(places)
+        draw(ax, j, [(f"chain {label}" if named else None, at, values[:, j]) for label, at, values in split])
+
+    return each_panel([str(c) for c in draws.columns], one, axes, **labels)
 
 
-def _each_chain(shown: pd.DataFrame) -> Iterator[tuple[Any, Vector, Matrix]]:
+def _each_chain(draws: pd.DataFrame) -> Iterator[tuple[Any, Vector, Matrix]]:
     """Yield label, iterations and draws of each chain."""
-    values = shown.to_numpy(dtype=float)
-    if not isinstance(shown.index, pd.MultiIndex):
-        yield 0, np.arange(len(shown), dtype=float), values
+    values = draws.to_numpy(dtype=float)
+    if not isinstance(draws.index, pd.MultiIndex):
+        yield 0, np.arange(len(draws), dtype=float), values
         return
-    codes, labels = pd.factorize(shown.index.get_level_values(0))
-    iterations = shown.index.get_level_values(1).to_numpy(dtype=float)
+    codes, labels = pd.factorize(draws.index.get_level_values(0))
+    iterations = draws.index.get_level_values(1).to_numpy(dtype=float)
     for code, label in enumerate(labels):
         yield label, iterations[codes == code], values[codes == code]
 
 
-def _checked_priors(prior: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
+def _checked_priors(prior: Mapping[str, Any] | None) -> dict[str, Any]:
     if prior is None:
         return {}
     if not isinstance(prior, Mapping):
         raise ArgumentError(
             f"`prior` must be a dict of scipy.stats distributions by parameter name; got {type(prior).__name__}."
         )
-    chosen([str(k) for k in prior], names, "prior", "parameter")
     for name, distribution in prior.items():
         if not hasattr(distribution, "pdf"):
             raise ArgumentError(
@@ -353,17 +234,3 @@ def _checked_priors(prior: Mapping[str, Any] | None, names: Sequence[str]) -> di
                 "such as scipy.stats.norm(0.6, 0.1)."
             )
     return {str(k): d for k, d in prior.items()}
-
-
-def _color(i: int) -> str:
-    return f"C{i % 10}"
-
-
-def _named(label: Any) -> str:
-    return f"chain {label}"
-
-
-def _name_chains(panels: AxesArray, n: int) -> None:
-    """Draw a legend in the first panel if there are several chains, and few enough to be told apart."""
-    if 2 <= n <= _MOST_NAMED:
-        add_legend(panels[0])

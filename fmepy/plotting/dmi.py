@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.plotting.axes import get_ax, picture
+from fmepy.plotting.axes import color, get_ax, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Text
     from numpy.typing import NDArray
-
-    from fmepy.dmi.variables import System
 
 _MOST_LEVEL = 10
 """Up to so many modules stand level; more stand outwards from the circle, like rays."""
@@ -25,7 +23,7 @@ _INWARDS, _APART = 0.4, 0.12
 
 
 @picture
-def plot_map(system: System, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+def plot_map(system: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Return the Axes on which modules are boxes and the variables that link them arrows.
 
     An arrow leads from the module that gives a variable its value to one that reads it; it bears the names of the
@@ -41,16 +39,13 @@ def plot_map(system: System, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     **kwargs
         Keywords of every picture, and of matplotlib's FancyArrowPatch for the arrows.
     """
-    import matplotlib
-
     links = variable_links(system)
     names = _in_circle([m.name for m in system.modules], links)
     small = len(names) <= _MOST_LEVEL
     ax = get_ax(ax, figsize=(7.0, 6.0) if small else (10.0, 10.0))
     angles = 90 - 360 * np.arange(len(names)) / len(names)
     places = {n: _on_circle(a) if len(names) > 1 else np.zeros(2) for n, a in zip(names, angles, strict=True)}
-    palette = matplotlib.colormaps["tab10" if small else "tab20"]
-    colors = {m.name: palette(i % palette.N) for i, m in enumerate(system.modules)}
+    colors = {m.name: color(i) for i, m in enumerate(system.modules)}
     size = min(8.0, 1000 / len(names))  # what fits side by side on the circle
     from_data = _from_data(system)
     boxes = {
@@ -93,7 +88,7 @@ def _bend(start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
     return float(_APART - _INWARDS * (middle @ aside) / (along @ along))
 
 
-def variable_links(system: System) -> dict[tuple[str, str], list[str]]:
+def variable_links(system: Any) -> dict[tuple[str, str], list[str]]:
     """Return the variables that one module gives a value to and another reads, by the two modules."""
     links: dict[tuple[str, str], list[str]] = {}
     for v in system.variables.values():
@@ -120,7 +115,7 @@ def _in_circle(names: list[str], links: dict[tuple[str, str], list[str]]) -> lis
     return [names[i] for i in order]
 
 
-def _from_data(system: System) -> dict[str, int]:
+def _from_data(system: Any) -> dict[str, int]:
     """Return how many variables that each module reads come from outside, at least in part."""
     found = dict.fromkeys((m.name for m in system.modules), 0)
     for v in system.variables.values():

@@ -1,4 +1,4 @@
-"""Pictures of fits: residuals by variable, the cost by iteration, fitted curves with bands, fits beside each other."""
+"""Pictures of fits and costs: fitted curves with bands and data, residuals, the cost by iteration, fits compared."""
 
 from __future__ import annotations
 
@@ -8,55 +8,123 @@ import numpy as np
 import pandas as pd
 
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import add_legend, get_ax, get_axes, picture, set_axes
-from fmepy.plotting.entities import draw_by_entity
+from fmepy.plotting.axes import (
+    COLORS,
+    MOST_NAMED,
+    color,
+    each_panel,
+    get_ax,
+    get_axes,
+    name_rows,
+    picture,
+    point_look,
+    set_axes,
+    zero_line,
+)
 from fmepy.plotting.observations import draw_marked, draw_observed, observed
+from fmepy.types import AxesArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from fmepy.fitting.compare import FitComparison
-    from fmepy.fitting.predict import Prediction
-    from fmepy.fitting.result import ModFit
 
 
 @picture
-def plot_fit(fit: ModFit, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
-    """Draw the residuals of every variable, and the cost by iteration; return the Axes.
+def plot_residuals(cost: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+    """Draw weighted residuals against x, one symbol and colour per variable, or per entity; return the Axes.
+
+    Parameters
+    ----------
+    cost : ModCost
+        With the tables ``residuals`` and ``var``, and ``x_name``.
+    ax : Axes, optional
+    **kwargs
+        Settings of all pictures (`fmepy.plotting.axes.picture`); anything else goes to ``Axes.plot``.
+    """
+    ax = get_ax(ax)
+    zero_line(ax)
+    for k, (name, mine) in enumerate(_by_variable(cost)):
+        _draw_residuals(ax, mine, name, k, kwargs)
+    set_axes(ax, cost.x_name, "weighted residuals")
+    return ax
+
+
+def _by_variable(cost: Any) -> list[tuple[str, pd.DataFrame]]:
+    names = np.repeat(cost.var["name"].to_numpy(), cost.var["N"].to_numpy(dtype=int))
+    return [(str(name), rows) for name, rows in cost.residuals.groupby(names, sort=False)]
+
+
+def _draw_residuals(ax: Axes, table: pd.DataFrame, name: str | None, k: int, kwargs: dict[str, Any]) -> None:
+    """Draw the residuals of variable `k`: a colour an entity, and beyond the last colour another symbol."""
+    if "entity" not in table or table["entity"].isna().any():
+        draw_marked(ax, table["x"], table["res"], table.get("censored"),
+                    **{**point_look(k), "markersize": 5, "label": name, **kwargs})  # fmt: skip
+        return
+    parts = list(table.groupby("entity", sort=False))
+    for i, (label, own) in enumerate(parts):
+        look = {**point_look(i, k + i // len(COLORS)), "markersize": 5}
+        named = str(label) if k == 0 and len(parts) <= MOST_NAMED else None
+        draw_marked(ax, own["x"], own["res"], own.get("censored"), **{**look, "label": named, **kwargs})
+
+
+@picture
+def plot_fit(fit: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+    """Draw fitted curves with band and data, the residuals of every variable, the cost by iteration; return the Axes.
 
     Parameters
     ----------
     fit : ModFit
+        With ``fitted_panels()``, what it says of curves, residuals and trace.
     axes : array of Axes, optional
-        One per variable and one for the trace (if there is one).
+        One per curve (a variable, or an entity), one per variable, and one for the trace (if there is one). Without
+        room for the curves, residuals and trace are drawn.
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the residuals' ``Axes.plot``.
     """
-    groups = _residual_groups(fit)
-    with_trace = len(fit.rsstrace) > 1
-    panels: NDArray[np.object_] = get_axes(len(groups) + with_trace, axes)
-    for ax, (label, own, x_label) in zip(panels, groups, strict=False):
-        ax.axhline(0.0, color="0.6", linewidth=0.8)
-        if "entity" in own and own["entity"].notna().all():
-            draw_by_entity(ax, own, "res", **{"markersize": 5, **kwargs})
-            add_legend(ax)
-        else:
-            points = {"marker": "o", "linestyle": "none", "markersize": 5, **kwargs}
-            draw_marked(ax, own["x"], own["res"], own.get("censored"), **points)
-        ax.set_title(label)
+    groups, traced = _residual_groups(fit), len(fit.rsstrace) > 1
+    others = len(groups) + traced
+    curves = fit.fitted_panels() if axes is None or np.size(axes) > others else []
+    small = {"ncols": 4, "panel": (3.2, 2.4)} if len(curves) > 4 else {}
+    in_rows = {"ncols": 3 if len(curves) == 1 else len(curves)} if len(curves) == len(groups) < 4 else small
+    panels = get_axes(len(curves) + others, axes, **(in_rows if curves else {}))
+    for ax, panel in zip(panels, curves, strict=False):
+        _draw_fitted(ax, panel)
+    for ax, (label, own, x_label) in zip(panels[len(curves) :], groups, strict=False):
+        zero_line(ax)
+        _draw_residuals(ax, own, None, 0, kwargs)
+        ax.set_title(label, fontsize="medium")
         set_axes(ax, x_label, "weighted residual")
-    if with_trace:
-        _plot_trace(fit, panels[len(groups)])
+    if traced:
+        _draw_trace(fit, panels[len(curves) + len(groups)])
     return panels
 
 
-def _residual_groups(fit: ModFit) -> list[tuple[str, pd.DataFrame, str]]:
+def _draw_fitted(ax: Axes, panel: Any) -> None:
+    """Draw the curves of a panel with their bands, and the data: a colour a variable where there are several."""
+    names = list(panel.curves["var"].unique())
+    several = len(names) > 1
+    for k, name in enumerate(names):
+        rows, seen = panel.curves[panel.curves["var"] == name], panel.seen[panel.seen["name"] == name]
+        draw_curve(ax, rows["x"], rows, color=color(k), label=name if several else "fit", band=panel.band)
+        points: dict[str, Any] = {"color": color(k) if several else "0.2", "label": None if several else "data"}
+        draw_marked(ax, seen["x"], seen["obs"], seen.get("censored"), marker="o", linestyle="none", markersize=3.5,
+                    **points)  # fmt: skip
+    if panel.on_log:
+        ax.set_yscale("log")
+    ax.set_title(panel.title, fontsize="medium")
+    set_axes(ax, panel.x_name, "" if several else names[0])
+
+
+def draw_curve(ax: Axes, x: Any, rows: pd.DataFrame, *, band: str, **look: Any) -> None:
+    """Draw a curve (column fit) and its band (lower, upper)."""
+    (line,) = ax.plot(x, rows["fit"], **look)
+    if rows["upper"].notna().any():
+        ax.fill_between(x, rows["lower"], rows["upper"], color=line.get_color(), alpha=0.25, linewidth=0, label=band)
+
+
+def _residual_groups(fit: Any) -> list[tuple[str, pd.DataFrame, str]]:
     """Return (variable, table with x and res, label of x); x is the observation number without a ModCost."""
-    table = getattr(fit.cost, "residuals", None)
-    if isinstance(table, pd.DataFrame):
-        rows = table.groupby(fit.cost.var["name"].repeat(fit.cost.var["N"]).to_numpy(), sort=False)
-        return [(str(name), own, fit.cost.x_name) for name, own in rows]
+    if isinstance(getattr(fit.cost, "residuals", None), pd.DataFrame):
+        return [(name, own, fit.cost.x_name) for name, own in _by_variable(fit.cost)]
     if len(fit.residuals) == 0:
         return []
     labels = fit.residuals.index if fit.group_names else ["residuals"] * len(fit.residuals)
@@ -64,26 +132,26 @@ def _residual_groups(fit: ModFit) -> list[tuple[str, pd.DataFrame, str]]:
     return [(str(name), rows, "observation") for name, rows in own.groupby(np.asarray(labels), sort=False)]
 
 
-def _plot_trace(fit: ModFit, ax: Axes) -> None:
+def _draw_trace(fit: Any, ax: Axes) -> None:
     """Draw the minimised cost by iteration, on a log axis if it is positive."""
     trace = np.asarray(fit.rsstrace, dtype=float)
-    ax.plot(np.arange(1, len(trace) + 1), trace, marker=".")
+    ax.plot(np.arange(1, len(trace) + 1), trace, marker=".", color=color(0))
     if (trace > 0).all():
         ax.set_yscale("log")
-    ax.locator_params(axis="x", integer=True)
-    ax.set_title(f"{fit.method}: {'converged' if fit.converged else 'not converged'}")
+    ax.set_title(f"{fit.method}: {'converged' if fit.converged else 'not converged'}", fontsize="medium")
     set_axes(ax, "iteration", "-2 log likelihood" if fit.is_scalar else "sum of squares")
 
 
 @picture
 def plot_prediction(
-    prediction: Prediction, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any
-) -> NDArray[np.object_]:
+    prediction: Any, obs: Any = None, *, which: Any = None, axes: Any = None, **kwargs: Any
+) -> AxesArray:
     """Draw curve, band and observations, one panel per variable; return the Axes.
 
     Parameters
     ----------
     prediction : Prediction
+        With ``frame``, and ``contains``, what its band is.
     obs : table, optional
         Wide (a column of x, named as in the prediction, and one per variable), or long with columns name, x and value
         in this order.
@@ -98,32 +166,25 @@ def plot_prediction(
     variables = [str(v) for v in frame["var"].unique()]
     points = observed(obs, x_name, variables, variables)
     wanted = [v for v in variables if v in points] if which is None and points else chosen(which, variables)
-    panels: NDArray[np.object_] = get_axes(len(wanted), axes)
-    for ax, variable in zip(panels, wanted, strict=False):
-        rows = frame[frame["var"] == variable]
-        x = rows[x_name].to_numpy()
-        (line,) = ax.plot(x, rows["fit"], **{"color": "C0", "label": "fit", **kwargs})
-        ax.fill_between(x, rows["lower"], rows["upper"], color=line.get_color(), alpha=0.25, linewidth=0,
-                        label=prediction.contains)  # fmt: skip
-        draw_observed(ax, points.get(variable, ()))
-        set_axes(ax, x_name, variable)
-    if len(wanted):
-        add_legend(panels[0])
-    return panels
+
+    def draw(ax: Axes, name: str) -> None:
+        rows = frame[frame["var"] == name]
+        draw_curve(ax, rows[x_name].to_numpy(), rows, band=prediction.contains,
+                   **{"color": color(0), "label": "fit", **kwargs})  # fmt: skip
+        draw_observed(ax, points.get(name, ()))
+
+    return each_panel(wanted, draw, axes, x=x_name)
 
 
 @picture
-def plot_comparison(comparison: FitComparison, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+def plot_comparison(comparison: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
     """Return the axes with AIC and BIC of every fit above the best, the best on top."""
-    table = comparison.frame.sort_values("AIC", ascending=False)
+    table = comparison.frame.sort_values("AIC")
     ax = get_ax(ax, figsize=(6.0, 1.4 + 0.45 * len(table)))
     place = np.arange(len(table))
-    for name, marker, shift in (("dAIC", "o", 0.1), ("dBIC", "s", -0.1)):
-        ax.plot(table[name], place + shift, **{"marker": marker, "linestyle": "none", "label": name[1:], **kwargs})
-    ax.axvline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    told = [f"{name}  (p = {p})" for name, p in zip(table.index, table["p"], strict=True)]
-    ax.set_yticks(place, told)
-    ax.set_ylim(-0.6, len(table) - 0.4)
+    for k, (name, shift) in enumerate((("dAIC", -0.1), ("dBIC", 0.1))):
+        ax.plot(table[name], place + shift, **{**point_look(k), "label": name[1:], **kwargs})
+    zero_line(ax, upright=True)
+    name_rows(ax, [f"{name}  (p = {p})" for name, p in zip(table.index, table["p"], strict=True)])
     ax.set_xlabel("above the best")
-    add_legend(ax)
     return ax

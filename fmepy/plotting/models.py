@@ -10,16 +10,15 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes
-from fmepy.plotting.observations import as_table, draw_observed, observed
+from fmepy.plotting.axes import DASHES, color, each_panel, get_axes, name_columns, picture, set_axes
+from fmepy.plotting.observations import draw_marked, draw_observed, observed, table_of_variables
+from fmepy.types import AxesArray, Which
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fmepy.models.steady_state import SteadyState
-    from fmepy.plotting.axes import AxesArray
-
-_DASHES = ("-", "--", "-.", ":")
+_MANY = 9
+"""Panels from which they stand four in a row."""
 
 
 @picture
@@ -27,7 +26,7 @@ def plot_model(
     *outputs: pd.DataFrame | Mapping[str, Any],
     obs: pd.DataFrame | Mapping[str, Any] | Sequence[Any] | None = None,
     obspar: Mapping[str, Any] | None = None,
-    which: str | int | Sequence[str | int] | None = None,
+    which: Which = None,
     labels: Sequence[str] | None = None,
     xyswap: bool = False,
     axes: Axes | Iterable[Axes] | None = None,
@@ -81,7 +80,7 @@ def plot_model(
     >>> panel.get_xlabel(), panel.get_ylabel(), len(panel.lines)
     ('time', 'N', 2)
     """
-    tables = [as_table(o, f"`outputs[{i}]`") for i, o in enumerate(outputs)]
+    tables = [table_of_variables(o, f"outputs[{i}]") for i, o in enumerate(outputs)]
     if not tables:
         raise ArgumentError("`outputs` is missing: give at least one table, such as plot_model(model()).")
     x = str(tables[0].columns[0])
@@ -93,17 +92,16 @@ def plot_model(
         raise DataError("The outputs hold no variable to show: there is no column of numbers beside x.")
     seen = observed(obs, x, known, names, needs_x=True)
     styles = [_style(kwargs, i) for i in range(len(tables))]
-    panels = get_axes(len(names), axes)
-    for ax, name in zip(panels, names, strict=True):
+    unnamed = {"label": None} if labels is None else {}
+
+    def draw(ax: Axes, name: str) -> None:
         for table, style, label in zip(tables, styles, labels or [None] * len(tables), strict=True):  # type: ignore[list-item]
             if name in table.columns:
                 line = (table.iloc[:, 0], table[name])
                 ax.plot(*(line[::-1] if xyswap else line), **{**style, "label": label})
-        draw_observed(ax, seen.get(name, ()), xyswap, obspar)
-        set_axes(ax, x, name, xyswap)
-    if labels is not None:
-        add_legend(panels[0])
-    return panels
+        draw_observed(ax, seen.get(name, ()), xyswap, {**unnamed, **(obspar or {})})
+
+    return each_panel(names, draw, axes, x=x, xyswap=xyswap)
 
 
 def _numeric_columns(table: pd.DataFrame) -> list[str]:
@@ -113,18 +111,16 @@ def _numeric_columns(table: pd.DataFrame) -> list[str]:
 def _style(kwargs: Mapping[str, Any], i: int) -> dict[str, Any]:
     """Return the look of output `i`: a colour and a dash of its own, and what the user says."""
     own = {k: v[i % len(v)] if isinstance(v, (list, np.ndarray)) else v for k, v in kwargs.items()}
-    return {"color": f"C{i % 10}", "linestyle": _DASHES[i % len(_DASHES)], **own}
+    return {"color": color(i), "linestyle": DASHES[i % len(DASHES)], **own}
 
 
 @picture
-def plot_steady(
-    result: SteadyState, x: Any = None, *, xyswap: bool = True, axes: Any = None, **kwargs: Any
-) -> AxesArray:
+def plot_steady(result: Any, x: Any = None, *, xyswap: bool = True, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Return the axes on which a steady state is drawn; see `SteadyState.plot`."""
     if result.n_species is None:
         if x is not None:
             raise ArgumentError("`x` is for profiles; these states have no place.")
-        return _points(result, axes, kwargs)
+        return _draw_states(result.frame, axes, kwargs)
     species = {name: f"species {name}" for name in result.frame.columns if name.isdigit()}
     table = result.frame.rename(columns=species)
     if x is not None:
@@ -137,13 +133,50 @@ def plot_steady(
     return plot_model(table, xyswap=xyswap, axes=axes, **kwargs)
 
 
-def _points(result: SteadyState, axes: Any, kwargs: dict[str, Any]) -> AxesArray:
+def _draw_states(frame: pd.DataFrame, axes: Any, kwargs: dict[str, Any]) -> AxesArray:
     panels = get_axes(1, axes)
-    frame, ax = result.frame, panels[0]
     places = np.arange(len(frame))
-    ax.plot(places, frame["state"].to_numpy(), **{"linestyle": "", "marker": "o", **kwargs})
+    panels[0].plot(places, frame["state"].to_numpy(), **{"linestyle": "", "marker": "o", "color": color(0), **kwargs})
     if len(frame) <= 12:
-        ax.set_xticks(places, [str(k) for k in frame.index])
-        ax.set_xlim(-0.5, len(frame) - 0.5)
-    set_axes(ax, "", "steady state", False)
+        name_columns(panels[0], [str(k) for k in frame.index])
+    set_axes(panels[0], "", "steady state")
+    return panels
+
+
+@picture
+def plot_entities(
+    curves: pd.DataFrame, observed: pd.DataFrame, *, entity: str, axes: Any = None, **kwargs: Any
+) -> AxesArray:
+    """Draw curves and data of several experiments, a panel an entity, a colour a variable; return the Axes.
+
+    Parameters
+    ----------
+    curves : DataFrame
+        Columns: the entity, x, one a variable.
+    observed : DataFrame
+        Columns: name (of the variable), entity, x, obs.
+    entity : str
+        What an entity is called.
+    axes : array of Axes, optional
+        One an entity.
+    **kwargs
+        Settings of all pictures (`fmepy.plotting.axes.picture`); the rest goes to the curves' ``Axes.plot``.
+    """
+    labels, variables = list(dict.fromkeys(curves.iloc[:, 0])), list(curves.columns[2:])
+    several = len(variables) > 1
+    ncols, panel = (4, (2.6, 2.1)) if len(labels) > _MANY else (min(len(labels), 3), (3.4, 2.6))
+    shared = {} if axes is not None else {"sharex": True, "sharey": True}
+    panels = get_axes(len(labels), axes, ncols=ncols, panel=panel, **shared)
+    for k, (ax, label) in enumerate(zip(panels, labels, strict=False)):
+        own, seen = curves[curves.iloc[:, 0] == label], observed[observed["entity"].map(str) == str(label)]
+        for j, name in enumerate(variables):
+            style = {"color": color(j), "label": name if several else None}
+            ax.plot(own.iloc[:, 1].to_numpy(), own[name].to_numpy(), **{**style, **kwargs})
+            mine = seen[seen["name"] == name]
+            draw_marked(ax, mine["x"], mine["obs"], mine.get("censored"), marker="o", linestyle="none", markersize=3.5,
+                        color=color(j) if several else "0.2")  # fmt: skip
+        ax.set_title(f"{entity} {label}", fontsize="medium")
+        own_axis, first = axes is not None or k + ncols >= len(labels), axes is not None or k % ncols == 0
+        ax.tick_params(labelbottom=own_axis)
+        set_axes(ax, str(curves.columns[1]) if own_axis else "", variables[0] if first and not several else "")
     return panels

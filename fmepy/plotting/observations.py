@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, DataError, listed
+from fmepy.tables.columns import as_table, column_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +67,7 @@ def observed(
     out: dict[str, list[Points]] = {}
     for i, one in enumerate(obs if many else [obs]):
         argument = f"obs[{i}]" if many else "obs"
-        table = as_table(one, f"`{argument}`")
+        table = table_of_variables(one, argument)
         if needs_x and x_name not in table.columns:
             raise DataError(
                 f"`{argument}` has no column {x_name!r}, the x of the outputs (its columns: {listed(table.columns)})."
@@ -169,7 +170,7 @@ def observed_points(
     out: dict[str, list[Points]] = {}
     found = x_name
     for i, given in enumerate(tables):
-        table, marks = _marks_of(as_table(given, f"data set {i}" if i else "`x`"))
+        table, marks = _marks_of(table_of_variables(given, f"data set {i}" if i else "x"))
         first = table.iloc[:, 0]
         is_long = not pd.api.types.is_numeric_dtype(first) and table.columns[0] != x_name
         if is_long and variables is not None and not first.astype(str).isin(variables).any():
@@ -186,24 +187,21 @@ def observed_points(
     return out, found or "x"
 
 
-def as_table(given: Any, told: str) -> pd.DataFrame:
+def table_of_variables(given: Any, told: str) -> pd.DataFrame:
     """Return a table with x and at least one variable beside it; `told` is what messages call it."""
-    table = pd.DataFrame(dict(given)) if isinstance(given, Mapping) else given
-    if not isinstance(table, pd.DataFrame):
-        raise ArgumentError(
-            f"{told} must be a table (a DataFrame or a mapping of columns); got {type(given).__name__}."
-        )
+    table = as_table(given, told)
     if table.shape[1] < 2:
-        raise DataError(f"{told} needs x and at least one variable beside it; its columns are {listed(table.columns)}.")
+        others = listed(table.columns)
+        raise DataError(f"`{told}` needs x and at least one variable beside it; its columns are {others}.")
     return table
 
 
 def _wide(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[_Part], str]:
     names = [str(c) for c in table.columns]
     place = names.index(x_name) if x_name in names and x_name is not None else 0
-    xs = _numbers(table.iloc[:, place], names[place])
+    xs = _numbers(table, place, i)
     parts = [
-        (names[j], xs, _numbers(table.iloc[:, j], names[j]), np.arange(len(table)))
+        (names[j], xs, _numbers(table, j, i), np.arange(len(table)))
         for j in range(len(names))
         if j != place and (x_name is None or pd.api.types.is_numeric_dtype(table.iloc[:, j]))
     ]
@@ -219,14 +217,11 @@ def _long(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[_Part],
             f"Data set {i} is long (its first column is text) and needs a column of values beside {names[0]!r} and "
             f"{names[place]!r}."
         )
-    xs, ys = _numbers(table.iloc[:, place], names[place]), _numbers(table.iloc[:, value], names[value])
+    xs, ys = _numbers(table, place, i), _numbers(table, value, i)
     keys = table.iloc[:, 0].astype(str).to_numpy()
     rows = {k: np.flatnonzero(keys == k) for k in dict.fromkeys(keys)}
     return [(str(k), xs[at], ys[at], at) for k, at in rows.items()], names[place]
 
 
-def _numbers(column: pd.Series, name: str) -> Vector:
-    try:
-        return np.asarray(column.to_numpy(dtype=float, na_value=np.nan))
-    except (TypeError, ValueError):
-        raise DataError(f"The column {name!r} does not hold numbers; leave it out.") from None
+def _numbers(table: pd.DataFrame, j: int, i: int) -> Vector:
+    return column_numbers(table.iloc[:, j], str(table.columns[j]), f"data set {i}", " Leave the column out.")

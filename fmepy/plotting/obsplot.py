@@ -9,22 +9,19 @@ import numpy as np
 
 from fmepy.errors import ArgumentError
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import add_legend, get_axes, one_per_panel, picture, set_axes
+from fmepy.plotting.axes import get_axes, one_per_panel, picture, point_look, set_axes
 from fmepy.plotting.observations import draw_marked, observed_points
+from fmepy.types import AxesArray, Which
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from fmepy.plotting.axes import AxesArray
-
-_MARKERS = "osD^v<>P*X"
 
 
 @picture
 def obsplot(
     x: Any,
     *more: Any,
-    which: str | int | Sequence[str | int] | None = None,
+    which: Which = None,
     xyswap: bool | Sequence[bool] = False,
     axes: Axes | Iterable[Axes] | None = None,
     **kwargs: Any,
@@ -82,16 +79,11 @@ def obsplot(
         raise ArgumentError("`which` is empty; name at least one variable, or pass None for all.")
     swaps = one_per_panel("xyswap", xyswap if isinstance(xyswap, bool) else list(xyswap), len(names))
     panels = get_axes(len(names), axes)
-    for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
+    for ax, name, swapped in zip(panels, names, map(bool, swaps), strict=True):
         for seen in points[name]:
-            style = {
-                "color": f"C{seen.data_set % 10}", "marker": _MARKERS[seen.data_set % len(_MARKERS)],
-                "linestyle": "none", "markersize": 5, **_of_data_set(kwargs, seen.data_set, len(tables)),
-            }  # fmt: skip
-            draw_marked(ax, seen.x, seen.y, seen.marks, bool(swaps[i]), **style)
-        if "label" in kwargs:
-            add_legend(ax)
-        set_axes(ax, x_name, name, bool(swaps[i]))
+            style = {**point_look(seen.data_set), "markersize": 5, **_of_data_set(kwargs, seen.data_set, len(tables))}
+            draw_marked(ax, seen.x, seen.y, seen.marks, swapped, **style)
+        set_axes(ax, x_name, name, swapped)
     return panels
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,35 +11,36 @@ import pandas as pd
 
 from fmepy.checks import whole_number
 from fmepy.errors import ArgumentError
-from fmepy.montecarlo.smoothing import local_lines
+from fmepy.numerics.smoothing import local_lines
 from fmepy.parameters.selection import chosen
-from fmepy.plotting.axes import add_legend, get_axes, picture, set_axes, square_of, write_correlation
+from fmepy.plotting.axes import (
+    WIDEST,
+    color,
+    each_panel,
+    get_axes,
+    line_look,
+    name_rows,
+    picture,
+    point_look,
+    set_axes,
+    zero_line,
+)
 from fmepy.plotting.observations import draw_observed, observed
+from fmepy.types import AxesArray, Which
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fmepy.montecarlo.crl import ModCRL
-    from fmepy.montecarlo.ranges import RangeSummary, SensRange
-    from fmepy.montecarlo.scenarios import ScenarioSummary
-    from fmepy.plotting.axes import AxesArray
-
-Which = str | int | Sequence[str | int] | None
 _TRACE_POINTS = 60
+_MOST_COLUMNS, _GRID, _SQUARE = 6, (2.2, 1.9), (1.8, 1.6)
+"""Columns of a grid of responses that still can be read; inches of its panels, and of those of a square."""
 
 
 # --- over x
 
 
 @picture
-def plot_runs(
-    runs: SensRange,
-    *,
-    which: Which = None,
-    xyswap: bool = False,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
-) -> AxesArray:
+def plot_runs(runs: Any, *, which: Which = None, xyswap: bool = False, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw every run as a line, one panel per variable; for a single x a box per variable; return the Axes.
 
     Parameters
@@ -52,17 +53,17 @@ def plot_runs(
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
-    names = chosen(which, runs.var)
-    panels = get_axes(len(names), axes)
-    for ax, name in zip(panels, names, strict=True):
-        values = runs.values[:, runs.var.index(name)]
+    single = len(runs.x) == 1
+
+    def draw(ax: Axes, name: str) -> None:
+        values = runs.values[:, list(runs.var).index(name)]
         values = values[~np.isnan(values).any(axis=1)]
-        if len(runs.x) == 1:
-            _box(ax, values[:, 0], name, xyswap, kwargs)
+        if single:
+            _box(ax, values[:, 0], xyswap, kwargs)
         else:
             _lines(ax, runs.x, values, xyswap, kwargs)
-            set_axes(ax, runs.x_name, name, xyswap)
-    return panels
+
+    return each_panel(chosen(which, runs.var), draw, axes, x="" if single else runs.x_name, xyswap=xyswap)
 
 
 def _lines(ax: Axes, x: Any, values: Any, xyswap: bool, kwargs: Mapping[str, Any]) -> None:
@@ -71,31 +72,29 @@ def _lines(ax: Axes, x: Any, values: Any, xyswap: bool, kwargs: Mapping[str, Any
     xs = np.broadcast_to(x, values.shape)
     pairs = np.stack((values, xs) if xyswap else (xs, values), axis=-1)
     faint = float(np.clip(10 / max(len(values), 1), 0.08, 0.8))  # so that many runs still show where they crowd
-    look = {"colors": kwargs.get("color", "C0"), "alpha": faint, "linewidths": 0.8}
+    look = {"colors": kwargs.get("color", color(0)), "alpha": faint, "linewidths": 0.8}
     ax.add_collection(LineCollection(list(pairs), **{**look, **{k: v for k, v in kwargs.items() if k != "color"}}))
     ax.autoscale_view()
 
 
-def _box(ax: Axes, values: Any, name: str, xyswap: bool, kwargs: Mapping[str, Any]) -> None:
+def _box(ax: Axes, values: Any, xyswap: bool, kwargs: Mapping[str, Any]) -> None:
     lying: dict[str, Any] = {"vert": not xyswap}
     if "orientation" in inspect.signature(ax.boxplot).parameters:  # matplotlib 3.10 on
         lying = {"orientation": "horizontal" if xyswap else "vertical"}
-    ax.boxplot([values], **{"widths": 0.5, **lying, **kwargs})
-    ticks, label = (ax.set_yticks, ax.set_xlabel) if xyswap else (ax.set_xticks, ax.set_ylabel)
-    ticks([])
-    label(name)
+    ax.boxplot([values], **{"widths": 0.5, "medianprops": {"color": color(0)}, **lying, **kwargs})
+    (ax.set_yticks if xyswap else ax.set_xticks)([])
 
 
 @picture
 def plot_bands(
-    summary: RangeSummary,
+    summary: Any,
     *,
     xyswap: bool = False,
     which: Which = None,
     quant: bool = False,
     obs: Any = None,
     obspar: Mapping[str, Any] | None = None,
-    axes: Axes | Iterable[Axes] | None = None,
+    axes: Any = None,
     **kwargs: Any,
 ) -> AxesArray:
     """Draw a light and a dark band per variable, observations on top; for a single x dots with ranges; return the Axes.
@@ -125,26 +124,22 @@ def plot_bands(
     ArgumentError
         An unknown variable; observations of none of those that are shown.
     """
-    names = chosen(which, summary.var)
-    color = kwargs.pop("color", "C0")
+    names, shade = chosen(which, summary.var), kwargs.pop("color", color(0))
     points = observed(obs, summary.x_name, summary.var, names)
-    panels = get_axes(len(names), axes)
-    told: set[str] = set()
-    for ax, name in zip(panels, names, strict=True):
+    kinds: set[str] = set()
+    single = summary.frame["x"].nunique() == 1
+
+    def draw(ax: Axes, name: str) -> None:
         rows = summary.frame[summary.frame["var"] == name]
-        single = len(rows) == 1
-        draw = _dot if single else _band
-        draw(ax, rows, xyswap, quant, color, kwargs)
+        (_dot if single else _band)(ax, rows, xyswap, quant, shade, kwargs)
         draw_observed(ax, points.get(name, ()), xyswap or single, obspar)
-        if single:
-            ax.set_xlabel(name)
-        else:
-            set_axes(ax, summary.x_name, name, xyswap)
-        kind = summary.kind_of(name)
-        if kind not in told:
-            told.add(kind)
-            add_legend(ax, title=kind)
-    return panels
+        if (kind := summary.kind_of(name)) not in kinds:
+            kinds.add(kind)
+            ax.legend([], [], title=kind)
+
+    if single:
+        return each_panel(names, draw, axes, y="")
+    return each_panel(names, draw, axes, x=summary.x_name, xyswap=xyswap)
 
 
 def _limits(rows: pd.DataFrame, quant: bool) -> tuple[Any, Any, Any, tuple[str, str, str]]:
@@ -180,14 +175,9 @@ def _dot(ax: Axes, rows: pd.DataFrame, xyswap: bool, quant: bool, color: Any, kw
 
 @picture
 def plot_responses(
-    result: ModCRL,
-    *,
-    which: Which = None,
-    trace: bool = False,
-    axes: Axes | Iterable[Axes] | None = None,
-    **kwargs: Any,
+    result: Any, *, which: Which = None, trace: bool = False, axes: Any = None, **kwargs: Any
 ) -> AxesArray:
-    """Draw every output against every parameter, one panel a pair, outputs as rows; return the Axes.
+    """Draw every output against every parameter, one panel a pair, outputs as rows of up to six; return the Axes.
 
     Parameters
     ----------
@@ -204,23 +194,29 @@ def plot_responses(
     pars = [c for c in columns if c in result.pars.columns] or [str(c) for c in result.pars.columns]
     outputs = [c for c in columns if c in result.var] or list(result.var)
     pairs = [(p, v) for v in outputs for p in pars]
-    ncols = len(pars) if len(outputs) > 1 and len(pars) > 1 else None
-    panels = get_axes(len(pairs), axes, ncols=ncols)
+    layout: dict[str, Any] = {}
+    if axes is None and len(outputs) > 1 and 1 < len(pars) <= _MOST_COLUMNS:  # a row an output, a column a parameter
+        shared = {"sharex": "col", "sharey": "row", "panel": _GRID} if len(pairs) > _MOST_COLUMNS else {}
+        layout = {"ncols": len(pars), **shared}
+    elif axes is None and len(pairs) > _MOST_COLUMNS:
+        layout = {"ncols": _MOST_COLUMNS - 1, "panel": (WIDEST / (_MOST_COLUMNS - 1), 2.0)}
+    panels = get_axes(len(pairs), axes, **layout)
     frame = result.frame.dropna()
-    look = {"marker": "o", "linestyle": "none", "markersize": 3, "alpha": float(np.clip(100 / len(frame), 0.2, 0.8))}
-    for ax, (p, v) in zip(panels, pairs, strict=True):
+    look = {**point_look(0), "markersize": 3, "alpha": float(np.clip(100 / max(len(frame), 1), 0.2, 0.8))}
+    for k, (ax, (p, v)) in enumerate(zip(panels, pairs, strict=True)):
         x, y = frame[p].to_numpy(), frame[v].to_numpy()
         ax.plot(x, y, **{**look, **kwargs})
         if trace and len(frame) > 2:
             at = np.linspace(x.min(), x.max(), _TRACE_POINTS)
             ax.plot(at, local_lines(x, y, at), color="0.2", linewidth=1.5)
-        set_axes(ax, p, v)
+        inner, lower = "sharex" in layout and k % len(pars) > 0, "sharex" in layout and k < len(pairs) - len(pars)
+        set_axes(ax, "" if lower else p, "" if inner else v)
     return panels
 
 
 @picture
 def plot_pairs(
-    frame: pd.DataFrame, *, nsample: int | None = None, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
+    frame: pd.DataFrame, *, nsample: int | None = None, by: Any = None, axes: Any = None, **kwargs: Any
 ) -> AxesArray:
     """Draw all columns against each other; return the Axes, shape (n, n).
 
@@ -232,36 +228,57 @@ def plot_pairs(
     frame : DataFrame, shape (n_row, n)
     nsample : int, optional
         At most so many points, evenly spaced over the rows.
+    by : sequence, length n_row, optional
+        What the rows are of: a colour each.
     axes : array of Axes, shape (n, n), optional
     **kwargs
         Of the points: keywords of ``Axes.plot``.
     """
     names = [str(c) for c in frame.columns]
-    if len(names) < 2:
+    n = len(names)
+    if n < 2:
         raise ArgumentError(f"`which`: pairs need at least two columns; there is {names}.")
-    rows = frame.dropna()
-    shown = rows
+    whole = ~frame.isna().any(axis=1).to_numpy()
+    rows, group = frame.to_numpy(dtype=float)[whole], np.asarray([""] * len(frame) if by is None else by)[whole]
+    shown = np.arange(len(rows))
     if nsample is not None and whole_number(nsample, "nsample", 1) < len(rows):
-        shown = rows.iloc[np.linspace(0, len(rows) - 1, int(nsample)).astype(int)]
-    look = {"marker": ".", "linestyle": "none", "markersize": 3, "color": "C0", **kwargs}
-    panels = square_of(len(names), axes, (1.8, 1.6))
-    for i, j in np.ndindex(panels.shape):
+        shown = np.linspace(0, len(rows) - 1, int(nsample)).astype(int)
+    side = min(_SQUARE[0], WIDEST / n)
+    panels = get_axes(n * n, axes, ncols=n, panel=(side, side * _SQUARE[1] / _SQUARE[0])).reshape(n, n)
+    for i, j in np.ndindex(n, n):
         ax: Any = panels[i, j]
+        x, y = rows[:, j], rows[:, i]
         if i == j:
-            ax.hist(rows.iloc[:, i].to_numpy(), bins="auto" if len(rows) < 2000 else 40, color="0.75")
+            ax.hist(x, bins=_bins(x), color="0.75")
             ax.set_title(names[i], fontsize="medium")
             ax.set_yticks([])
+            ax.tick_params(labelsize="small")
         elif i < j:
-            ax.plot(shown.iloc[:, j].to_numpy(), shown.iloc[:, i].to_numpy(), **look)
-            ax.set_yticklabels([])
-            ax.tick_params(labelbottom=False)
+            for k, label in enumerate(dict.fromkeys(group)):
+                at = shown[group[shown] == label]
+                look = {**point_look(k, 0), "marker": ".", "markersize": 3, "label": label if by is not None else None}
+                ax.plot(x[at], y[at], **{**look, **kwargs})
+            ax.tick_params(labelleft=False, labelbottom=False)
         else:
-            write_correlation(ax, rows.iloc[:, j].to_numpy(), rows.iloc[:, i].to_numpy())
+            _write_correlation(ax, x, y)
     return panels
 
 
+def _bins(values: Any) -> Any:
+    return "auto" if len(values) < 2000 else 40
+
+
+def _write_correlation(ax: Axes, x: Any, y: Any) -> None:
+    """Write the correlation of two quantities into a panel, the larger the stronger it is; "-" where there is none."""
+    ax.set(xticks=[], yticks=[])
+    r = float(np.corrcoef(x, y)[0, 1]) if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0 else np.nan
+    size = 8.0 if np.isnan(r) else 8 + 8 * abs(r)
+    text = "-" if np.isnan(r) else f"{r:.2f}"
+    ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=size, transform=ax.transAxes)
+
+
 @picture
-def plot_histograms(frame: pd.DataFrame, *, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any) -> AxesArray:
+def plot_histograms(frame: pd.DataFrame, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw a histogram of every column, missing values left out; return the Axes.
 
     Parameters
@@ -271,26 +288,20 @@ def plot_histograms(frame: pd.DataFrame, *, axes: Axes | Iterable[Axes] | None =
     **kwargs
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for ``Axes.hist``.
     """
+
+    def draw(ax: Axes, name: str) -> None:
+        values = frame.iloc[:, names.index(name)].dropna().to_numpy()
+        ax.hist(values, **{"bins": _bins(values), "color": "0.7", "edgecolor": "white", **kwargs})
+
     names = [str(c) for c in frame.columns]
-    panels = get_axes(len(names), axes)
-    for i, (ax, name) in enumerate(zip(panels, names, strict=True)):
-        values = frame.iloc[:, i].dropna().to_numpy()
-        ax.hist(
-            values, **{"bins": "auto" if len(values) < 2000 else 40, "color": "0.7", "edgecolor": "white", **kwargs}
-        )
-        set_axes(ax, name, "runs")
-    return panels
+    return each_panel(names, draw, axes, y="density" if kwargs.get("density") else "runs")
 
 
 # --- scenarios: one panel a variable, one line with its band a scenario
 
-_LINES = ("-", "--", ":", "-.")  # one after the other where there are more scenarios than colours
-
 
 @picture
-def plot_scenarios(
-    summary: ScenarioSummary, *, which: Which = None, axes: Axes | Iterable[Axes] | None = None, **kwargs: Any
-) -> AxesArray:
+def plot_scenarios(summary: Any, *, which: Which = None, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw the median of every scenario with its 5 to 95 % band, one panel a variable; return the Axes.
 
     For a single x a dot with its range, one below the other.
@@ -304,40 +315,39 @@ def plot_scenarios(
         Settings of all pictures (`fmepy.plotting.axes.picture`); the rest for the lines.
     """
     frame = summary.frame
-    names = chosen(which, [str(v) for v in frame["var"].unique()])
-    scenarios = list(frame["scenario"].unique())
-    panels = get_axes(len(names), axes)
-    single = frame["x"].nunique() == 1
-    for ax, name in zip(panels, names, strict=True):
+    names, scenarios = chosen(which, [str(v) for v in frame["var"].unique()]), list(frame["scenario"].unique())
+    single, banded = frame["x"].nunique() == 1, frame["N"].max() > 1
+
+    def draw(ax: Axes, name: str) -> None:
         rows = frame[frame["var"] == name]
-        label = name if summary.base is None else f"{name}, difference to {summary.base!r}"
         if summary.base is not None:
-            (ax.axvline if single else ax.axhline)(0.0, color="0.6", linewidth=0.8, zorder=1)
+            zero_line(ax, upright=single)
         if single:
             _dots(ax, rows, scenarios, kwargs)
-            ax.set_xlabel(label)
-            continue
+            return
         for scenario in scenarios:
             _line(ax, rows[rows["scenario"] == scenario], summary.order.index(scenario), scenario, kwargs)
-        set_axes(ax, summary.x_name, label)
-    if not single:
-        add_legend(panels[0], title="median, 5 to 95 %" if frame["N"].max() > 1 else None)
+        if banded and name == names[0]:
+            ax.legend([], [], title="median, 5 to 95 %")
+
+    panels = each_panel(names, draw, axes, **({"y": ""} if single else {"x": summary.x_name}))
+    for ax, name in zip(panels, names, strict=True):
+        if summary.base is not None:
+            ax.set(**{"xlabel" if single else "ylabel": f"{name}, difference to {summary.base!r}"})
     return panels
 
 
 def _line(ax: Axes, rows: pd.DataFrame, i: int, scenario: Any, kwargs: Mapping[str, Any]) -> None:
-    x, color = rows["x"].to_numpy(), f"C{i % 10}"
+    x, look = rows["x"].to_numpy(), line_look(i)
     if rows["N"].max() > 1:
-        ax.fill_between(x, rows["q05"], rows["q95"], color=color, alpha=0.15, linewidth=0, zorder=1)
-    look = {"color": color, "linestyle": _LINES[i // 10 % len(_LINES)], "label": str(scenario), "zorder": 3}
-    ax.plot(x, rows["q50"].to_numpy(), **{**look, **kwargs})
+        ax.fill_between(x, rows["q05"], rows["q95"], color=look["color"], alpha=0.15, linewidth=0, zorder=1)
+    ax.plot(x, rows["q50"].to_numpy(), **{**look, "label": str(scenario), "zorder": 3, **kwargs})
 
 
 def _dots(ax: Axes, rows: pd.DataFrame, scenarios: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Draw one dot a scenario with its range, the first on top."""
     at = range(len(scenarios))
     if rows["N"].max() > 1:
-        ax.hlines(at, rows["q05"], rows["q95"], color="C0", alpha=0.5, linewidth=4)
-    ax.plot(rows["q50"].to_numpy(), list(at), **{"color": "C0", "marker": "o", "linestyle": "none", **kwargs})
-    ax.set_yticks(list(at), [str(s) for s in scenarios])
-    ax.set_ylim(len(scenarios) - 0.5, -0.5)
+        ax.hlines(at, rows["q05"], rows["q95"], color=color(0), alpha=0.5, linewidth=4)
+    ax.plot(rows["q50"].to_numpy(), list(at), **{**point_look(0), **kwargs})
+    name_rows(ax, scenarios)

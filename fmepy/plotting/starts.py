@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.plotting.axes import add_legend, get_ax, picture
+from fmepy.plotting.axes import color, get_ax, name_columns, picture, set_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fmepy.fitting.optima import MultiStart
     from fmepy.types import IntVector, Matrix, Vector
 
 _FLOOR = 1e-3  # in -2 log L: less is drawn as that
@@ -20,7 +19,7 @@ _NOWHERE: dict[str, Any] = {"marker": "x", "color": "0.55"}
 
 
 @picture
-def plot_waterfall(many: MultiStart, *, ax: Any = None, **kwargs: Any) -> Axes:
+def plot_waterfall(many: Any, *, ax: Any = None, **kwargs: Any) -> Axes:
     """Draw by how much each start ended above the best, in rising order, coloured by optimum; return the Axes.
 
     Steps are optima: many starts on the lowest one say that it was found reliably. Below the dotted line searches count
@@ -44,14 +43,12 @@ def plot_waterfall(many: MultiStart, *, ax: Any = None, **kwargs: Any) -> Axes:
         panel.plot(rank[members], height[members], **look)
     panel.set_yscale("log")
     panel.set_ylim(bottom=0.6 * _FLOOR)
-    panel.set_xlabel("start, in order of its value")
-    panel.set_ylabel("-2 log L above the best")
-    add_legend(panel)
+    set_axes(panel, "start, in order of its value", "-2 log L above the best")
     return panel
 
 
 @picture
-def plot_parameters(many: MultiStart, *, ax: Any = None, **kwargs: Any) -> Axes:
+def plot_parameters(many: Any, *, ax: Any = None, **kwargs: Any) -> Axes:
     """Draw the parameters that each start came to, a line a start, coloured by optimum; return the Axes.
 
     Every parameter has a scale of its own, with its ends written below and above: those of the box (logarithmic where
@@ -70,28 +67,22 @@ def plot_parameters(many: MultiStart, *, ax: Any = None, **kwargs: Any) -> Axes:
     done = done[np.argsort(-many.above.to_numpy()[done], kind="stable")]  # the best last, on top
     place, low, high = _places(many, names, done)
     x = np.arange(len(names))
-    groups = _groups(many, many.starts["optimum"].to_numpy()[done])
-    for label, members, style in groups[::-1]:
-        look = {**style, "markersize": 4, "linewidth": 0.8, "alpha": 0.8, **kwargs}
-        for k, i in enumerate(members):
-            panel.plot(x, place[i], **look, label=label if k == 0 else None)
+    for k, (label, members, style) in enumerate(_groups(many, many.starts["optimum"].to_numpy()[done])):
+        look = {**style, "markersize": 4, "linewidth": 0.8, "alpha": 0.8, "zorder": 3 - 0.01 * k, **kwargs}
+        for m, i in enumerate(members):
+            panel.plot(x, place[i], **look, label=label if m == 0 else None)
     for j, (a, b) in enumerate(zip(low, high, strict=True)):
         text: dict[str, Any] = {"ha": "center", "fontsize": "x-small", "color": "0.35", "annotation_clip": False}
         panel.annotate(f"{a:.3g}", (j, 0), (0, -4), textcoords="offset points", va="top", **text)
         panel.annotate(f"{b:.3g}", (j, 1), (0, 4), textcoords="offset points", va="bottom", **text)
-    wide = max(map(len, names)) * len(names) > 60
-    labels = [f"{name} (log)" if many.scales[name] == "log" else name for name in names]
-    panel.set_xticks(x, labels, rotation=30 if wide else 0, ha="right" if wide else "center")
-    panel.set_xlim(-0.4, len(names) - 0.6)
+    name_columns(panel, [f"{name} (log)" if many.scales[name] == "log" else name for name in names])
     panel.set_ylim(-0.12, 1.12)
     panel.set_yticks([])
     panel.set_ylabel("between the ends of its range")
-    handles, texts = panel.get_legend_handles_labels()
-    add_legend(panel, handles[::-1], texts[::-1])
     return panel
 
 
-def _places(many: MultiStart, names: list[str], done: IntVector) -> tuple[Matrix, Vector, Vector]:
+def _places(many: Any, names: list[str], done: IntVector) -> tuple[Matrix, Vector, Vector]:
     """Return where each value stands between 0 and 1, and the ends of the scales."""
     values = many.starts.loc[done, names].to_numpy(dtype=float)
     low, high = many.lower.to_numpy(dtype=float), many.upper.to_numpy(dtype=float)
@@ -107,16 +98,16 @@ def _places(many: MultiStart, names: list[str], done: IntVector) -> tuple[Matrix
     return place, low, high
 
 
-def _groups(many: MultiStart, numbers: IntVector) -> list[tuple[str, IntVector, dict[str, Any]]]:
+def _groups(many: Any, numbers: IntVector) -> list[tuple[str, IntVector, dict[str, Any]]]:
     """Return label, members and look of every optimum that has a colour, of the other ones, and of those at none."""
     out: list[tuple[str, IntVector, dict[str, Any]]] = []
     for k in range(1, min(int(numbers.max(initial=0)), _COLOURS) + 1):
         members = np.flatnonzero(numbers == k)
         label = f"optimum {k} ({many.optima['value'][k - 1]:.5g}): {members.size}"
-        out.append((label, members, {"marker": "o", "color": f"C{k - 1}"}))
+        out.append((label, members, {"marker": "o", "color": color(k - 1)}))
     others, nowhere = np.flatnonzero(numbers > _COLOURS), np.flatnonzero(numbers == 0)
     if others.size:
-        out.append((f"other optima: {others.size}", others, {"marker": "o", "color": "C8"}))
+        out.append((f"other optima: {others.size}", others, {"marker": "o", "color": color(_COLOURS)}))
     if nowhere.size:
         out.append((f"not converged: {nowhere.size}", nowhere, dict(_NOWHERE)))
     return out

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from fmepy.results.saving import Saved
+from fmepy.journal.saving import Saved
 from fmepy.results.writing import as_latex, as_markdown
 
 _MOST_ROWS, _MOST_COLUMNS = 60, 14

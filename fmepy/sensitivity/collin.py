@@ -62,15 +62,15 @@ class Collin(Framed):
         names = np.array(self.parameters, dtype=object)
         return [tuple(names[row]) for row in self.frame.iloc[:, :-2].to_numpy(dtype=bool)]
 
-    def plot(self, log: bool = True, threshold: float | None = None, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-        """Draw collinearity against the size of the sets; return the Axes.
+    def plot(self, log: bool = True, threshold: float | None = 20.0, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
+        """Draw the collinearity of the sets: few one below the other with their names, many by size; return the Axes.
 
         Parameters
         ----------
         log : bool
             Logarithmic axis of collinearity.
         threshold : float, optional
-            Draw a line there; 20 is usual, 5 to 20 in the literature. Sets below it can be identified.
+            A line there; 20 is usual, 5 to 20 in the literature. Sets below it can be identified. None: no line.
         ax : Axes, optional
             Where to draw.
         **kwargs

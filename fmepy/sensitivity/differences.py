@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import ArgumentError, SimulationError
+from fmepy.journal.evaluations import NOTHING_KEPT, Evaluations
 from fmepy.numerics.differences import NOISE_FREE, derivatives, magnitudes, measured_noise, roomy_steps
 from fmepy.parallel import spread
 from fmepy.types import Matrix, Vector
@@ -85,6 +88,7 @@ def forward_differences(
     *,
     executor: Any = None,
     progress: Any = False,
+    known: Evaluations = NOTHING_KEPT,
 ) -> Derivatives:
     """Return forward differences with the step ``|theta| * tiny``, `tiny` itself where theta is 0.
 
@@ -100,7 +104,7 @@ def forward_differences(
     array([[6.]])
     """
     steps = roomy_steps(np.where(theta == 0, tiny, np.abs(theta) * tiny), *box)
-    matrix = _taken(partial(_evaluated, function, executor, progress), theta, steps, box, names, False, values)
+    matrix = _taken(partial(_evaluated, function, executor, progress, known), theta, steps, box, names, False, values)
     return Derivatives(matrix, f"forward, tiny={tiny:g}", _over(_ROUNDING * level, steps))
 
 
@@ -115,6 +119,7 @@ def by_fitting_differences(
     *,
     executor: Any = None,
     progress: Any = False,
+    known: Evaluations = NOTHING_KEPT,
 ) -> Derivatives:
     """Return differences whose step fits the noise of the function, see `fmepy.numerics.differences`.
 
@@ -132,7 +137,7 @@ def by_fitting_differences(
         if np.array_equal(point, theta):
             return values / size
         try:
-            found = function(point) / size
+            found = known.evaluate("run", function, point) / size
         except SimulationError:
             return None
         return found if np.isfinite(found).all() else None
@@ -140,7 +145,7 @@ def by_fitting_differences(
     fitting = measured_noise(one, theta, *box, scalar=False)
     smallest = magnitudes(theta, *box) * np.where(theta == 0, 1.0, 1e-3)
     steps = roomy_steps(fitting.step * np.maximum(np.abs(theta), smallest), *box)
-    evaluate = partial(_evaluated, function, executor, progress)
+    evaluate = partial(_evaluated, function, executor, progress, known)
     matrix = _taken(evaluate, theta, steps, box, names, fitting.central, values)
     error = _ROUNDING * level
     if fitting.noise >= NOISE_FREE:
@@ -175,9 +180,19 @@ def _taken(
     return np.column_stack(columns)
 
 
-def _evaluated(function: Function, executor: Any, progress: Any, points: Sequence[Vector]) -> list[Vector | None]:
+def _evaluated(
+    function: Function, executor: Any, progress: Any, known: Evaluations, points: Sequence[Vector]
+) -> list[Vector | None]:
     """Return the function at each row; None where it failed or is not finite."""
-    runs = spread(function, list(points), executor=executor, progress=progress)
+    there = {i: (True, value) for i, p in enumerate(points) if (value := known.find("run", p)) is not None}
+    began, done = time.perf_counter(), count(1)
+
+    def keep(i: int, outcome: tuple[bool, Any]) -> None:
+        seconds = (time.perf_counter() - began) / next(done)  # of a run, as far as they are done
+        if outcome[0]:
+            known.keep(seconds, outcome[1], "run", points[i])
+
+    runs = spread(function, list(points), executor=executor, progress=progress, known=there, keep=keep)
     if runs.interrupted:  # derivatives to some of the parameters are no result
         raise KeyboardInterrupt
     broken = runs.failures[~runs.failures["error"].isin(["SimulationError", "WorkerDied"])]

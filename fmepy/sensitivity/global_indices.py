@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,10 +33,7 @@ from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.selection import chosen
 from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
-from fmepy.types import BoolVector, Matrix, Seed, UserParameters, Vector
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from fmepy.types import AxesArray, BoolVector, Matrix, Seed, UserParameters, Vector
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +85,7 @@ class GlobalIndices(Framed):
     interrupted: bool = False
     engine: str = ""
 
-    def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+    def plot(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw the indices, one panel a variable: bars, or lines over x; return the Axes."""
         from fmepy.plotting.sensitivity import plot_global_indices
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,10 +29,7 @@ from fmepy.results.tables import Framed, Part, table
 from fmepy.sensitivity.collin import sensitivities_of
 from fmepy.sensitivity.collinearity import Normalised, collinearities, inflation, subset_blocks
 from fmepy.sensitivity.sensfun import SensFun
-from fmepy.types import Matrix, Vector
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from fmepy.types import AxesArray, Matrix, Vector
 
 _NAMED = 0.1  # a parameter belongs to a combination if its component exceeds this (components have length 1)
 
@@ -86,7 +83,7 @@ class Identifiability(Framed):
         """Return the undetermined combinations in words, such as "+0.71 bet -0.70 n"."""
         return [_in_words(row.index[1:], row.to_numpy()[1:]) for _, row in self.combinations.iterrows()]
 
-    def plot(self, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+    def plot(self, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw variance inflation per parameter, and the undetermined combinations; return the Axes."""
         from fmepy.plotting.sensitivity import plot_identifiability
 

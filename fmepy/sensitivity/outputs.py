@@ -14,6 +14,7 @@ from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import as_objective, as_simulator, is_cost, is_ours
 from fmepy.errors import ArgumentError
 from fmepy.models.simulator import Simulator
+from fmepy.parallel.resumable import ResumableTasks
 from fmepy.parameters.named import Parameters, as_bounds, as_parameters, check_inside
 from fmepy.parameters.selection import chosen
 from fmepy.sensitivity.differences import Derivatives, by_fitting_differences, forward_differences, of_its_own
@@ -47,13 +48,14 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """How the runs for differences are made: where they go, inside which bounds, with which step."""
+    """How the runs for differences are made: where they go, inside which bounds, with which step, kept or not."""
 
     executor: Any
     progress: Any
     lower: UserBounds
     upper: UserBounds
     tiny: float | None
+    tasks: ResumableTasks
 
     def box(self, names: Sequence[str], theta: Vector, declared: Parameters) -> tuple[Vector, Vector]:
         """Return the bounds of the parameters `names`: those given, else those declared by a cost or lmfit."""
@@ -77,10 +79,12 @@ class Runs:
         in how they are rounded.
         """
         level = np.abs(values) + np.abs(beside)
-        where = {"executor": self.executor, "progress": self.progress}
-        if self.tiny is not None:
-            return forward_differences(run, theta, values, self.tiny, level, names, box, **where)
-        return by_fitting_differences(run, theta, values, size, level, names, box, **where)
+        question = {"parameters": names, "values of the parameters": theta, "sum of the outputs": values.sum()}
+        with self.tasks.evaluations({**question, "number of outputs": values.size}) as known:
+            where = {"executor": self.executor, "progress": self.progress, "known": known}
+            if self.tiny is not None:
+                return forward_differences(run, theta, values, self.tiny, level, names, box, **where)
+            return by_fitting_differences(run, theta, values, size, level, names, box, **where)
 
 
 # --- models
@@ -222,7 +226,8 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: Runs) -> Outpu
         derivatives = runs.differences(modelled, start, wanted, modelled(start), 1 / weights, box, obs)
     labels = tuple(names[i] for i in order)
     x = objective.x[order]
-    return Outputs(tuple(wanted), start, labels, x, x, "x", values, 1 / weights, derivatives)
+    x_name = compared.x_name if isinstance(compared, ModCost) else "x"
+    return Outputs(tuple(wanted), start, labels, x, x, x_name, values, 1 / weights, derivatives)
 
 
 class _Modelled:
@@ -258,8 +263,10 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
     names = tuple(objective.parameter_names[k] for k in positions)
     theta = objective.theta0[positions]
     bound: Any = cost.bind(list(objective.parameter_names)) if is_cost(cost) else None
+    x_name = "x"
     if callable(getattr(bound, "sensitivity_rows", None)):
         labels, x, rows = bound.sensitivity_rows(objective.theta0)
+        x_name = str(getattr(cost, "x", "x"))
         order = _by_variable(list(labels))
         labels, x, rows = tuple(labels[i] for i in order), np.asarray(x, float)[order], np.asarray(rows)[order]
     elif objective.has_score:
@@ -276,7 +283,7 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
     ones, nowhere = np.ones(n), (theta, theta)
     derivatives = of_its_own(lambda _: rows, theta, ones, ones, nowhere, "the cost's expected information", None)
     even = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
-    return Outputs(names, theta, labels, x, x, "x", np.ones(n), np.ones(n), derivatives, even)
+    return Outputs(names, theta, labels, x, x, x_name, np.ones(n), np.ones(n), derivatives, even)
 
 
 def _check_finite(values: Vector, labels: Sequence[str], x: Vector, x_name: str, what: str = "") -> None:

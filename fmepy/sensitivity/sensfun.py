@@ -22,15 +22,16 @@ import pandas as pd
 from fmepy.checks import between_0_and_1
 from fmepy.costs.user_function import is_cost, is_model, is_ours
 from fmepy.errors import ArgumentError
+from fmepy.parallel.resumable import resumable_tasks
+from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, long_table
 from fmepy.sensitivity.outputs import Runs, StartKept, of_cost, of_model, returns_modcost
 from fmepy.sensitivity.scales import parameter_scale, tell_even, variable_scale
 from fmepy.sensitivity.summary import SensFunSummary, summarise
-from fmepy.types import Matrix, UserBounds, UserParameters, Vector
+from fmepy.types import AxesArray, Matrix, UserBounds, UserParameters, Vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from numpy.typing import NDArray
 
 _FLOOR = 1e-8 * 1e-12  # what FME puts in the place of a scale of zero, with its default `tiny`
 
@@ -132,25 +133,24 @@ class SensFun(Framed):
         """
         return self.summary().ranking(by)
 
-    def plot(
-        self, which: Any = None, legpos: str | None = "above", *, axes: Any = None, **kwargs: Any
-    ) -> NDArray[np.object_]:
-        """Draw sensitivities against x, one line per parameter; return the Axes.
-
-        Without `which`: all variables in one panel; with it (names or positions from 0) one panel a variable.
-        """
+    def plot(self, which: Any = None, legpos: str | None = "above", *, axes: Any = None, **kwargs: Any) -> AxesArray:
+        """Draw sensitivities against x, a panel a variable (of `which`), a line a parameter; return the Axes."""
         from fmepy.plotting.sensitivity import plot_sensitivities
 
         return plot_sensitivities(self, which, legpos=legpos, axes=axes, **kwargs)
 
-    def pairs(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+    def pairs(self, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw the sensitivities of every two parameters against each other, with their correlations; return the Axes.
 
         With `which` (names or positions from 0) the points of those variables alone, a colour each.
         """
-        from fmepy.plotting.sensitivity import plot_pairs
+        from fmepy.plotting.ranges import plot_pairs
 
-        return plot_pairs(self, which, axes=axes, **kwargs)
+        variables = chosen(which, self.var)
+        labels = self.frame.iloc[:, 1].to_numpy()
+        taken = np.isin(labels, variables)
+        by = None if which is None or len(variables) < 2 else labels[taken]
+        return plot_pairs(self.matrix[taken], by=by, axes=axes, **kwargs)
 
     def plot_ranking(self, by: str = "L2", *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw the importance of the parameters as bars, the largest on top, parted by variable; return the Axes."""
@@ -180,6 +180,7 @@ def sensFun(
     kwargs: Mapping[str, Any] | None = None,
     executor: Any = None,
     progress: Any = False,
+    checkpoint: Any = None,
 ) -> SensFun:
     r"""Return the sensitivities of a model's outputs, or of a model at the data of a cost, to its parameters.
 
@@ -213,6 +214,9 @@ def sensFun(
         Passed on to a function of your own.
     executor, progress
         Where the runs for differences go, see `run_many`. Exact sensitivities are one run.
+    checkpoint : path, optional
+        A folder in which runs for differences are kept that take long (5 ms and more). The same call with the same
+        folder goes on from there.
 
     Returns
     -------
@@ -279,15 +283,16 @@ def sensFun(
     if tiny is not None:
         tiny = between_0_and_1(tiny, "tiny", " (a relative step), or be None")
     user = {"args": args, "kwargs": kwargs}
-    runs = Runs(executor, progress, lower, upper, tiny)
     if callable(func) and not is_ours(func):
         func = StartKept(func)
-    if is_cost(func) or (not is_model(func) and returns_modcost(func, parms, **user)):
-        outputs = of_cost(func, parms, senspar, user, runs)
-    else:
-        if weighted:
+    with resumable_tasks(checkpoint, "sensitivities") as tasks:
+        runs = Runs(executor, progress, lower, upper, tiny, tasks)
+        if is_cost(func) or (not is_model(func) and returns_modcost(func, parms, **user)):
+            outputs = of_cost(func, parms, senspar, user, runs)
+        elif weighted:
             raise ArgumentError("`weighted=True` needs a cost, which knows the errors of its data; `func` is a model.")
-        outputs = of_model(func, parms, sensvar, senspar, map, user, runs)
+        else:
+            outputs = of_model(func, parms, sensvar, senspar, map, user, runs)
     if weighted and varscale is not None:
         raise ArgumentError("`weighted=True` divides the rows by the errors of the data; leave `varscale` out.")
     floor = _FLOOR if tiny is None else 1e-12 * tiny

@@ -12,7 +12,7 @@ import pandas as pd
 from fmepy.errors import check_choice
 from fmepy.results.printing import two_digits
 from fmepy.results.tables import Framed, Part, table
-from fmepy.types import Matrix
+from fmepy.types import AxesArray, Matrix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +40,7 @@ class SensFunSummary(Framed):
         measure = self.frame[check_choice(by, MEASURES, "by")]
         return measure.iloc[np.argsort(-np.abs(measure.to_numpy()), kind="stable")]
 
-    def plot(self, *, axes: Any = None, **kwargs: Any) -> NDArray[np.object_]:
+    def plot(self, *, axes: Any = None, **kwargs: Any) -> AxesArray:
         """Draw five dot charts (L1, L2, Mean, Min, Max), a dotted line at 0; return the Axes."""
         from fmepy.plotting.sensitivity import plot_summary
 

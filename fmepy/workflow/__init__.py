@@ -1,10 +1,9 @@
 """Models and calibrations described in files: read, run, reported, from the command line and from Python.
 
-A subcommand is a file here with a function ``add_arguments(parser)`` and one line in `command.COMMANDS`. What several
-of them read (TOML with the lines of its keys, a model in it) is `toml` and `model_file`.
+A subcommand is a file here with a function ``add_arguments(parser)`` and one line in `command.COMMANDS`.
 
-A calibration goes through four hands: `case` (what the file says), `task` (data, model and cost, ready), `steps` and
-`work` (what is run, kept and written), `report`.
+A calibration goes through three hands: `file` (what is said, checked, and made into data, model and cost), `runner`
+(which runs the `steps`, keeps what they give and writes it) and `report`.
 """
 
 import typing as _typing

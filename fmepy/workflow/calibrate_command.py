@@ -1,18 +1,11 @@
-"""``fmepy calibrate``: do what a calibration file asks for, and name the report."""
+"""Run the steps of a calibration file; write tables and a report.
 
-from __future__ import annotations
+Run the steps that a calibration file describes: screen, fit, multistart, profile, sample, ranges, scenarios, filter.
+What is done is kept, and not done again unless what it depends on has changed.
 
-import argparse
-import sys
-from pathlib import Path
+Progress, warnings and demands that were missed are told on stderr; stdout ends with the path of the report.
 
-NAME = "calibrate"
-HELP = "run the steps of a calibration file; write tables and a report"
-ABOUT = """Run the steps that a calibration file describes: screen, fit, multistart, profile, sample, ranges, scenarios,
-filter. What is done is kept, and not done again unless what it depends on has changed.
-
-Progress, warnings and demands that were missed are told on stderr; stdout ends with the path of the report."""
-MORE = """writes to the folder (default: that of the file, or NAME_report beside it):
+writes to the folder (default: that of the file, or NAME_report beside it):
   report.html                      everything, in one file that opens anywhere
   estimates.csv residuals.csv fit.json                 of the best fit
   screen.csv collin.csv starts.csv optima.csv profile.csv intervals.csv
@@ -22,7 +15,16 @@ MORE = """writes to the folder (default: that of the file, or NAME_report beside
 exit codes: 0 done, all demands met; 1 a step failed (so does a fit that did not converge, and a step most of whose
 runs failed, unless [require] allows it), a demand of [require] was missed, or the disk is full;
 2 nothing was run: a mistake in the file, the data or the arguments, a folder that is in use or cannot be written;
-130 Ctrl-C, 143 SIGTERM (what is done is kept; --resume goes on)."""
+130 Ctrl-C, 143 SIGTERM (what is done is kept; --resume goes on).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+NAME = "calibrate"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,24 +42,24 @@ def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     from fmepy.checks import whole_number
     from fmepy.workflow.calibration import prepared
-    from fmepy.workflow.described import described
     from fmepy.workflow.display import Display
-    from fmepy.workflow.told import show_diagnostics
+    from fmepy.workflow.output import show_diagnostics
+    from fmepy.workflow.preview import described
 
     for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
         if (number := getattr(given, word)) is not None:
             whole_number(number, f"--{word}", least, most)
     with show_diagnostics():
-        work = prepared(
+        runner = prepared(
             Path(given.file), output=given.out, steps=given.steps, seed=given.seed, executor=given.workers,
             resume=given.resume, python=not given.no_python,
         )  # fmt: skip
-    print("\n".join(described(work.task, work.names)), flush=True)
+    print("\n".join(described(runner.task, runner.names)), flush=True)
     try:
-        work.do(Display(True, aloud=True))
+        runner.do(Display(True, aloud=True))
     except KeyboardInterrupt:
-        print(f"Interrupted. What is done is kept; go on with\n  {work.command} --resume", file=sys.stderr)
+        print(f"Interrupted. What is done is kept; go on with\n  {runner.command} --resume", file=sys.stderr)
         return 130
-    if work.reported:
-        print(work.folder.path / "report.html", flush=True)
-    return work.exit
+    if runner.reported:
+        print(runner.folder.path / "report.html", flush=True)
+    return runner.exit

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from fmepy.checks import whole_number
-from fmepy.workflow import plan
-from fmepy.workflow.case import read_case
-from fmepy.workflow.demands import check_demands
+from fmepy.workflow import dependencies
 from fmepy.workflow.display import Display
+from fmepy.workflow.file.parsed import read_case
+from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.folder import CalibrationFolder
-from fmepy.workflow.steps import STEPS
+from fmepy.workflow.requirements import check_demands
+from fmepy.workflow.runner import Runner
 from fmepy.workflow.steps.base import FITS
-from fmepy.workflow.task import read_task
-from fmepy.workflow.work import Work
+from fmepy.workflow.steps.registry import STEPS
 
 SEED = 1
 """Where neither the file nor the command gives one, so that the same file gives the same bytes."""
@@ -34,9 +34,10 @@ class Calibration:
         Whether all steps came to their end and all demands are met.
     files : tuple of Path
         What there is to read: tables, ``report.html``, ``run.json``.
-    screen, fit, multistart, profile, sample, ranges, scenarios, filter
-        The result of each step, None of one that was not run: a `Screened`, `ModFit`, `ModFit` with `.multistart`,
-        `Profile`, `ModMCMC`, `Bands`, `WhatIf`, `Filtering` (`fmepy.workflow.steps.results`). Fits, profiles and chains
+    results : dict of str to result
+        By step that was run. Each is an attribute, too, None where the step was not run: ``screen`` a `Screened`,
+        ``fit`` and ``multistart`` a `ModFit` (the better one as ``fit``), ``profile`` a `Profile`, ``sample`` a
+        `ModMCMC`, ``ranges`` a `Bands`, ``scenarios`` a `WhatIf`, ``filter`` a `Filtering`. Fits, profiles and chains
         are on the scale that the file gives; the tables are not.
     record : dict
         What ``run.json`` holds.
@@ -48,14 +49,15 @@ class Calibration:
     files: tuple[Path, ...]
     record: dict[str, Any]
     warnings: tuple[str, ...]
-    screen: Any = None
-    fit: Any = None
-    multistart: Any = None
-    profile: Any = None
-    sample: Any = None
-    ranges: Any = None
-    scenarios: Any = None
-    filter: Any = None
+    results: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in STEPS:
+            return self.results.get(name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *STEPS})
 
     @property
     def report(self) -> Path:
@@ -135,20 +137,25 @@ def calibrate(
     >>> done.ok, done.fit.par.round(2).to_dict()
     (True, {'a': 1.09, 'b': 1.94})
     """
-    work = prepared(Path(file), output=output, steps=steps, seed=seed, executor=executor, resume=resume, python=python)
-    work.do(Display(progress, aloud=progress is True))
-    return calibration(work)
+    runner = prepared(
+        Path(file), output=output, steps=steps, seed=seed, executor=executor, resume=resume, python=python
+    )
+    runner.do(Display(progress, aloud=progress is True))
+    return calibration(runner)
 
 
-def calibration(work: Work) -> Calibration:
-    """Return what there is of work that has ended."""
-    found = {name: work.results[name] for name in work.names if name in work.results}
+def calibration(runner: Runner) -> Calibration:
+    """Return what there is of a run that has ended."""
+    found = {name: runner.results[name] for name in runner.names if name in runner.results}
     if "fit" in found:
-        found["fit"] = work.best([name for name in FITS if name in work.results])
-    return Calibration(work.exit == 0, work.files(), work.record, tuple(work.warnings), **found)
+        found["fit"] = runner.best([name for name in FITS if name in runner.results])
+    return Calibration(runner.exit == 0, runner.files(), runner.record, tuple(runner.warnings), found)
 
 
-def prepared(file: Path, *, output: Any, steps: Any, seed: Any, executor: Any, resume: bool, python: bool) -> Work:
+def prepared(
+    file: Path, *, output: Any = None, steps: Any = None, seed: Any = None, executor: Any = None, resume: bool = False,
+    python: bool = True,
+) -> Runner:  # fmt: skip
     """Return what a file asks for, read and checked: nothing is run, and nothing written.
 
     Raises
@@ -159,7 +166,7 @@ def prepared(file: Path, *, output: Any, steps: Any, seed: Any, executor: Any, r
     case = read_case(file)
     if isinstance(steps, str):
         steps = steps.split(",")
-    names = plan.chosen(case, steps)
+    names = dependencies.chosen(case, steps)
     check_demands(case)
     task = read_task(case, python=python)
     for name in names:
@@ -168,7 +175,7 @@ def prepared(file: Path, *, output: Any, steps: Any, seed: Any, executor: Any, r
         said = case.run.get("output")
         output = file.parent / (f"{file.stem}_report" if said is None else Path(said).expanduser())
     executor = case.run.get("executor") if executor is None else executor
-    return Work(
+    return Runner(
         task=task,
         names=names,
         folder=CalibrationFolder(Path(output)),

@@ -1,18 +1,21 @@
-"""``fmepy check``: read a calibration file and all that it names, report, and run nothing."""
+"""Read a calibration file, say what it asks for, run nothing.
+
+Read a calibration file and all that it names (data, modules, Python), and print what it asks for: the rows and columns
+of the data, model, cost, parameters, and the steps with how much there is to run.
+
+Nothing is run and nothing is written. A Python file that the model names is imported; nothing in it is called. What was
+found in the data (separator, encoding, decimal comma, replicates) is told on stderr.
+
+exit codes: 0 it could be run; 2 a mistake, which is told with its file and line.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 NAME = "check"
-HELP = "read a calibration file, say what it asks for, run nothing"
-ABOUT = """Read a calibration file and all that it names (data, modules, Python), and print what it asks for: the rows
-and columns of the data, model, cost, parameters, and the steps with how much there is to run.
-
-Nothing is run and nothing is written. A Python file that the model names is imported; nothing in it is called."""
-MORE = """what was found in the data (separator, encoding, decimal comma, replicates) is told on stderr.
-exit code 2: a mistake, which is told with its file and line."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,23 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    from fmepy.workflow import plan
-    from fmepy.workflow.case import read_case
-    from fmepy.workflow.demands import check_demands
-    from fmepy.workflow.described import described
-    from fmepy.workflow.steps import STEPS
-    from fmepy.workflow.task import read_task
-    from fmepy.workflow.told import show_diagnostics
+    from fmepy.workflow import dependencies
+    from fmepy.workflow.calibration import prepared
+    from fmepy.workflow.output import show_diagnostics
+    from fmepy.workflow.preview import described
 
     with show_diagnostics():
-        case = read_case(given.file)
-        check_demands(case)
-        for name in case.steps:
-            plan.providers(case, name, case.steps[name], lambda step: step in case.steps)
-        task = read_task(case, python=not given.no_python)
-        for name in case.steps:
-            STEPS[name].check(task, case.steps[name])
-    for line in task.told:
+        task = prepared(Path(given.file), python=not given.no_python).task
+        for name, arguments in task.case.steps.items():
+            dependencies.providers(task.case, name, arguments, task.case.steps.__contains__)
+    for line in task.notes:
         print(line, file=sys.stderr)
     print("\n".join(described(task)))
     return 0

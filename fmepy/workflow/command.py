@@ -1,7 +1,20 @@
-"""The command ``fmepy``: its subcommands, and how they end.
+"""Calibrate and run models that are described in files.
 
-A mistake in a file or in the arguments ends with exit code 2 and a message that says where it is; a run that failed
-with 1; Ctrl-C with 130, and SIGTERM in the same way with 143. Nothing a user does shows a traceback.
+A calibration file (TOML) says what the data are, the model, its parameters, and the steps: screen, fit, multistart,
+profile, sample, ranges, scenarios, filter. `fmepy calibrate` does them, and writes tables and a report.
+
+A model of modules is described by a TOML file that names its modules, its data base, its times and its steps.
+
+for example:
+  fmepy new lynx                   a folder lynx/ with a calibration file that runs, to begin from
+  fmepy check lynx/lynx.toml       what it asks for; mistakes, with their lines; runs nothing
+  fmepy calibrate lynx/lynx.toml   do it; the report is lynx/lynx_report/report.html
+  fmepy map market.toml            which module gives what to which; what is missing
+  fmepy run market.toml            run it; tables and a picture go to the folder market/
+
+exit codes: 0 done; 1 the run failed; 2 a mistake in the file, the data or the arguments; 130 Ctrl-C;
+143 SIGTERM, which ends it as Ctrl-C does.
+`fmepy COMMAND --help` says more of a command; `python -m fmepy` is the same as `fmepy`.
 """
 
 from __future__ import annotations
@@ -14,31 +27,16 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fmepy import __version__
 from fmepy.errors import ArgumentError, FmepyError, did_you_mean
 from fmepy.workflow import calibrate_command, check_file, map_modules, new_folder, print_schema, run_modules
 
 COMMANDS = (new_folder, check_file, calibrate_command, print_schema, run_modules, map_modules)
-ABOUT = """Calibrate and run models that are described in files.
-
-A calibration file (TOML) says what the data are, the model, its parameters, and the steps: screen, fit, multistart,
-profile, sample, ranges, scenarios, filter. `fmepy calibrate` does them, and writes tables and a report.
-
-A model of modules is described by a TOML file that names its modules, its data base, its times and its steps."""
-MORE = """examples:
-  fmepy new lynx                   a folder lynx/ with a calibration file that runs, to begin from
-  fmepy check lynx/lynx.toml       what it asks for; mistakes, with their lines; runs nothing
-  fmepy calibrate lynx/lynx.toml   do it; the report is lynx/lynx_report/report.html
-  fmepy map market.toml            which module gives what to which; what is missing
-  fmepy run market.toml            run it; tables and a picture go to the folder market/
-
-exit codes: 0 done; 1 the run failed; 2 a mistake in the file, the data or the arguments; 130 Ctrl-C;
-143 SIGTERM, which ends it as Ctrl-C does.
-`fmepy COMMAND --help` says more of a command; `python -m fmepy` is the same as `fmepy`."""
-
-
+# A subcommand is a file here with a function `add_arguments(parser)`, and a line in COMMANDS. Its docstring is its
+# help: a line, what it does, and, from the first line that ends with a colon on, what stands below the options. A
+# mistake in a file or in the arguments ends with exit code 2 and a message that says where; nothing shows a traceback.
 _INTERRUPTED = 130
 
 
@@ -53,20 +51,22 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    top = _Parser(
-        prog="fmepy", description=ABOUT, epilog=MORE, formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )  # fmt: skip
+    top = _Parser(prog="fmepy", **_help(__doc__))
     top.add_argument("--version", action="version", version=f"fmepy {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
-        one = commands.add_parser(
-            command.NAME, help=command.HELP, description=command.ABOUT, epilog=command.MORE, allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
+        line = (command.__doc__ or "").partition("\n")[0].rstrip(".")
+        one = commands.add_parser(command.NAME, help=line[:1].lower() + line[1:], **_help(command.__doc__))
         command.add_arguments(one)
         one.set_defaults(execute=command.execute, own=one)
     return top
+
+
+def _help(text: str | None) -> dict[str, Any]:
+    """Return how a docstring is shown: what stands before the arguments, and what after them."""
+    about, *more = re.split(r"\n\n(?=[^\n]*:\n)", (text or "").strip(), maxsplit=1)
+    formatter = argparse.RawDescriptionHelpFormatter
+    return {"description": about, "epilog": "".join(more), "formatter_class": formatter, "allow_abbrev": False}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -17,7 +17,6 @@ from typing import Any
 from fmepy.errors import ArgumentError, InterruptedWarning
 
 _PAUSE = 10.0  # seconds between lines of a log
-_UNITS = {"fit": "iteration", "multistart": "start", "profile": "side", "sample": "iteration"}
 _BAR = "{desc} {percentage:3.0f}%|{bar:24}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 
 
@@ -39,14 +38,14 @@ class Display:
         self._shows, self._aloud = progress is True, aloud
         self._in_terminal = self._shows and sys.stderr.isatty()
         self._bar: Any = None
-        self._step = self._best = ""
+        self._step = self._unit = self._best = ""
         self._least = float("inf")
         self._began = self._told = self._first = 0.0
         self._before = self._done = 0
 
-    def begins(self, step: str, size: str, best: float | None) -> None:
-        """Tell that a step begins; `best` is the best cost so far, if there is one."""
-        self._step, self._best, self._least = step, "", float("inf")
+    def begins(self, step: str, size: str, best: float | None, unit: str = "run") -> None:
+        """Tell that a step begins; `best` is the best cost so far, if there is one, `unit` what progress counts."""
+        self._step, self._unit, self._best, self._least = step, unit, "", float("inf")
         if best is not None:
             self.best(best)
         self._began = self._told = time.monotonic()
@@ -102,9 +101,8 @@ class Display:
         if self._bar is None:
             from tqdm import tqdm
 
-            unit = _UNITS.get(self._step, "run")
             self._bar = tqdm(
-                total=total or None, initial=done, desc=self._step, unit=f" {unit}s", leave=False,
+                total=total or None, initial=done, desc=self._step, unit=f" {self._unit}s", leave=False,
                 bar_format=_BAR if total else None, file=sys.stderr, dynamic_ncols=True,
             )  # fmt: skip
         self._bar.total = total or None
@@ -122,7 +120,7 @@ class Display:
         left = f", {_length((total - done) / rate)} left" if rate > 0 and total else ""
         best = f", {self._best}" if self._best else ""
         of = f" of {total}" if total else ""
-        share = f"{done}{of} {_UNITS.get(self._step, 'run')}s" + (f" ({100 * done / total:.0f} %)" if total else "")
+        share = f"{done}{of} {self._unit}s" + (f" ({100 * done / total:.0f} %)" if total else "")
         self._print(f"{self._step}: {share}, {rate:{'.0f' if rate >= 100 else '.3g'}} a second{left}{best}")
 
     def _print(self, text: str) -> None:
@@ -146,7 +144,7 @@ def _length(seconds: float) -> str:
 
 
 @contextmanager
-def heard(tell: Callable[[str], object]) -> Iterator[list[str]]:
+def collected_warnings(tell: Callable[[str], object]) -> Iterator[list[str]]:
     """Yield the list of what is warned of inside, each sentence once; `tell` is told it at once."""
     found: list[str] = []
 
@@ -159,7 +157,8 @@ def heard(tell: Callable[[str], object]) -> Iterator[list[str]]:
         if not issubclass(category, InterruptedWarning):
             take(" ".join(str(message).split()))
 
-    handler = _Handler(take)
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: take(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("fmepy")
     logger.addHandler(handler)
     passes_on, logger.propagate = logger.propagate, False
@@ -171,14 +170,3 @@ def heard(tell: Callable[[str], object]) -> Iterator[list[str]]:
     finally:
         logger.removeHandler(handler)
         logger.propagate = passes_on
-
-
-class _Handler(logging.Handler):
-    """Takes what fmepy logs as a warning."""
-
-    def __init__(self, take: Callable[[str], object]) -> None:
-        super().__init__(logging.WARNING)
-        self._take = take
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._take(record.getMessage())

@@ -2,7 +2,7 @@
 
 ::
 
-    .fmepy/owner.json            who works here (fmepy.parallel.lock)
+    .fmepy/owner.json            who works here (fmepy.journal.lock)
     .fmepy/written.json          the tables that were written, with their sha256: nothing else is ever taken away
     .fmepy/fit/step.json         what the step came to, and the digest of all that this depends on; written last
     .fmepy/fit/result/           the result itself (result.save)
@@ -14,19 +14,20 @@ Every file is there whole or not at all, and a step counts as done only once its
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from fmepy.errors import ArgumentError
-from fmepy.parallel.lock import owned
-from fmepy.results.files import MOST_TABLE, file_digest, read_file, write_whole
-from fmepy.results.saving import load
+from fmepy.journal.files import MOST_TABLE, file_digest, read_file, write_whole
+from fmepy.journal.lock import InUseError, owned
+from fmepy.journal.saving import load
 
 _INSIDE = ".fmepy"
 
@@ -53,42 +54,31 @@ class CalibrationFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise ArgumentError(f"{str(self.path)!r} is a file; a folder is needed. Name another by --out.")
-        try:
-            self.inside.mkdir(parents=True, exist_ok=True)
-            lock = owned(self.inside)
-            is_ours = lock.__enter__()
-        except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from None
-        except ArgumentError as error:
-            by = str(error).partition(" is in use by ")[2].partition(". ")[0]
-            raise ArgumentError(
-                f"The folder {str(self.path)!r} is in use by another run ({by}). Wait until that one ends, or name "
-                "another folder by --out."
-            ) from None
-        try:
-            if not is_ours:
-                raise self._unwritable("permission denied")
-            self._try()
+        with ExitStack() as stack:
+            try:
+                self.inside.mkdir(parents=True, exist_ok=True)
+                if not stack.enter_context(owned(self.inside)):
+                    raise OSError(errno.EACCES, "permission denied")
+                self._try()
+            except OSError as error:
+                raise ArgumentError(
+                    f"The folder {str(self.path)!r} cannot be written: {error.strerror or error}. Name another by "
+                    "--out, or make room or give yourself the right to write there."
+                ) from None
+            except InUseError as error:
+                raise ArgumentError(
+                    f"The folder {str(self.path)!r} is in use by another run ({error}). Wait until that one ends, or "
+                    "name another folder by --out."
+                ) from None
             yield
-        finally:
-            lock.__exit__(None, None, None)
 
     def _try(self) -> None:
-        """See that files can be written here, and remove what a killed run left of those it was writing."""
+        """Raise OSError if no file can be written here; remove what a killed run left of those it was writing."""
         for place in (self.path, self.inside):
             for file in place.glob(".*.tmp"):
                 file.unlink(missing_ok=True)
-        try:
-            write_whole(self.path / ".try", lambda file: file.write(b""))
-            (self.path / ".try").unlink()
-        except OSError as error:
-            raise self._unwritable(error.strerror or str(error)) from None
-
-    def _unwritable(self, why: str) -> ArgumentError:
-        return ArgumentError(
-            f"The folder {str(self.path)!r} cannot be written: {why}. Name another by --out, or make room or give "
-            "yourself the right to write there."
-        )
+        write_whole(self.path / ".try", lambda file: file.write(b""))
+        (self.path / ".try").unlink()
 
     # --- what is done
 

@@ -1,24 +1,26 @@
-"""``fmepy map``: print and draw the variable map of a model of modules."""
+"""Print and draw which module gives what to which.
+
+Print the variable map of the model that a TOML file describes, without running it.
+
+A row a variable, a column a module: endogenous where the module assigns it, exogenous where it only reads it, both
+where an assigned one also needs an initial value from outside. What is missing, redundant or in conflict is told on
+stderr.
+
+writes to the folder (default: the file's name without .toml, beside it):
+  variable_map.csv   the map
+  variable_map.png   modules as boxes, variables as arrows
+"""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from fmepy.workflow.model_file import data_paths, read_model
-from fmepy.workflow.told import drawn, folder_for, show_diagnostics, written
-from fmepy.workflow.toml import Section
+from fmepy.workflow.file.model_file import data_paths, read_model
+from fmepy.workflow.file.toml import Section
+from fmepy.workflow.output import drawn, folder_for, show_diagnostics, written
 
 NAME = "map"
-HELP = "print and draw which module gives what to which"
-ABOUT = """Print the variable map of the model that a TOML file describes, without running it.
-
-A row a variable, a column a module: endogenous where the module assigns it, exogenous where it only reads it, both
-where an assigned one also needs an initial value from outside. What is missing, redundant or in conflict is told on
-stderr."""
-MORE = """writes to the folder (default: the file's name without .toml, beside it):
-  variable_map.csv   the map
-  variable_map.png   modules as boxes, variables as arrows"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,17 @@
-"""``fmepy new``: write a calibration file that runs, with its data, to begin from."""
+"""Write a commented calibration file that runs, with its data.
+
+Make a folder with a calibration file that runs, its data beside it, and a comment in each section, to begin from.
+
+for example:
+  lynx     hare and lynx: two populations, fitted, screened, profiled and sampled
+  hiv      HIV in the blood: a long table of two variables with errors, parameters on a log scale
+  nile     the Nile: a level that wanders, by a filter (FIMLOF), with forecasts
+  theoph   theophylline: twelve subjects, an absorption of each one's own, scenarios
+  ccl4     carbon tetrachloride: twelve chambers, conditions, a prior, profiles
+
+  fmepy new study                  folder study/ with study.toml
+  fmepy new dose --from theoph
+"""
 
 from __future__ import annotations
 
@@ -9,9 +22,6 @@ from pathlib import Path
 from fmepy.errors import ArgumentError, did_you_mean, listed
 
 NAME = "new"
-HELP = "write a commented calibration file that runs, with its data"
-ABOUT = """Make a folder with a calibration file that runs, its data beside it, and a comment in each section, to begin
-from."""
 EXAMPLES = {
     "lynx": "hare and lynx: two populations, fitted, screened, profiled and sampled",
     "hiv": "HIV in the blood: a long table of two variables with errors, parameters on a log scale",
@@ -19,14 +29,6 @@ EXAMPLES = {
     "theoph": "theophylline: twelve subjects, an absorption of each one's own, scenarios",
     "ccl4": "carbon tetrachloride: twelve chambers, conditions, a prior, profiles",
 }
-MORE = (
-    "examples:\n"
-    + "\n".join(f"  {name:<8} {says}" for name, says in EXAMPLES.items())
-    + """
-
-  fmepy new study                  folder study/ with study.toml
-  fmepy new dose --from theoph"""
-)
 _FOLDER = Path(__file__).parent / "examples"
 
 

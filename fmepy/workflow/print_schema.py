@@ -1,4 +1,12 @@
-"""``fmepy schema``: print the JSON schema of calibration files, for editors."""
+"""Print the JSON schema of calibration files, for editors.
+
+Editors that know it complete keys, explain them, and underline what is wrong while one types.
+
+to begin, for editors that use Taplo (VS Code's Even Better TOML):
+  fmepy schema > calibration.schema.json
+and, as the first line of a file:
+  #:schema calibration.schema.json
+"""
 
 from __future__ import annotations
 
@@ -7,15 +15,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from fmepy.workflow.signatures import Key
+from fmepy.workflow.file.signatures import Key
 
 NAME = "schema"
-HELP = "print the JSON schema of calibration files, for editors"
-ABOUT = """Print the JSON schema of calibration files. Editors that know it complete keys, explain them, and underline
-what is wrong while one types."""
-MORE = """  fmepy schema > calibration.schema.json
-and, as the first line of a file, for editors that use Taplo (VS Code's Even Better TOML):
-  #:schema calibration.schema.json"""
 _TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 
 
@@ -30,8 +32,8 @@ def execute(given: argparse.Namespace) -> int:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of what a file may hold (`fmepy.workflow.keys.file_keys`)."""
-    from fmepy.workflow.keys import file_keys
+    """Return the JSON schema of what a file may hold (`fmepy.workflow.file.keys.file_keys`)."""
+    from fmepy.workflow.file.keys import file_keys
 
     top = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A calibration of fmepy"}
     return {**top, **_table(file_keys())}

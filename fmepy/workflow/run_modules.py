@@ -1,26 +1,10 @@
-"""``fmepy run``: run a model of modules, and write its tables and a picture."""
+"""Run a model of modules; write tables and a picture.
 
-from __future__ import annotations
+Run the model that a TOML file describes: modules, data base, times and steps.
 
-import argparse
-import sys
-from pathlib import Path
-from typing import Any
+What is missing, redundant or in conflict between the modules and the data base is told on stderr.
 
-import pandas as pd
-
-from fmepy.dmi.model import ModularModel
-from fmepy.parallel.progress import Progress
-from fmepy.workflow.model_file import data_paths, read_model
-from fmepy.workflow.told import drawn, folder_for, show_diagnostics, written
-from fmepy.workflow.toml import Section
-
-NAME = "run"
-HELP = "run a model of modules; write tables and a picture"
-ABOUT = """Run the model that a TOML file describes: modules, data base, times and steps.
-
-What is missing, redundant or in conflict between the modules and the data base is told on stderr."""
-MORE = """writes to the folder (default: the file's name without .toml, beside it):
+writes to the folder (default: the file's name without .toml, beside it):
   outputs.csv        a row a time, a column a variable
   diagnostics.csv    what was told of modules and data
   variable_map.csv   which module assigns and which reads each variable
@@ -34,7 +18,25 @@ the file:
   dt = 0.25                                    # the elementary step
   outputs = ["SM", "OB"]                       # also: method, tol, max_iterations, strict, order, unsettled
   [parameters]                                 # on top of the data base
-  SEM = 410.0"""
+  SEM = 410.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fmepy.dmi.model import ModularModel
+from fmepy.parallel.progress import Progress
+from fmepy.workflow.file.model_file import data_paths, read_model
+from fmepy.workflow.file.toml import Section
+from fmepy.workflow.output import drawn, folder_for, show_diagnostics, written
+
+NAME = "run"
 MOST_PANELS = 24
 
 

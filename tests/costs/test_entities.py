@@ -248,9 +248,12 @@ def test_pictures_show_a_panel_or_a_colour_an_entity(oral):
     assert panels[0].get_yscale() == "log"
     ax = cost().plot()
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "c"]
-    assert len({line.get_color() for line in ax.lines[:3]}) == 3
-    first, _ = modFit(cost, ["ka"]).plot()
-    assert [t.get_text() for t in first.get_legend().get_texts()] == ["a", "b", "c"]
+    assert len({line.get_color() for line in ax.lines[1:4]}) == 3
+    *curves, residuals, _ = modFit(cost, ["ka"]).plot()
+    assert [ax.get_title() for ax in curves] == ["subject a", "subject b", "subject c"]
+    assert {ax.get_yscale() for ax in curves} == {"log"}
+    np.testing.assert_allclose(curves[1].lines[1].get_ydata(), data().query("subject == 'b'")["conc"])
+    assert [t.get_text() for t in residuals.get_legend().get_texts()] == ["a", "b", "c"]
     (plain,) = SimulationCost(oral, {"time": [1.0, 2.0], "central": [3.0, 2.0]}).plot()
     assert plain.get_ylabel() == "central"
     plt.close("all")

@@ -11,9 +11,9 @@ from fmepy.costs import SimulationCost
 from fmepy.errors import ArgumentError, DataError, ParameterError
 from fmepy.fitting import modFit, profile
 from fmepy.fitting.predict import predict
+from fmepy.journal.saving import load
 from fmepy.mcmc import modMCMC
 from fmepy.models.ode import OdeModel
-from fmepy.results.saving import load
 
 TIMES = np.linspace(0, 5, 11)
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 import fmepy as fme
-from fmepy.parallel import kept
+from fmepy.journal import records
 
 X = np.linspace(0, 6, 25)
 NOISE = 0.05 * np.cos(40 * X)
@@ -41,5 +41,5 @@ class Ending:
 
 
 if __name__ == "__main__":
-    kept._PAUSE = 0.0
+    records._PAUSE = 0.0
     fme.modFit(Ending(int(sys.argv[2]), None), **SETTINGS, checkpoint=sys.argv[1])

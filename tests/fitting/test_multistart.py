@@ -245,9 +245,9 @@ def test_a_checkpoint_of_another_question_is_refused_and_told(tmp_path, change, 
         fme.modFit(other, **{**SETTINGS, "starts": 4, **change}, checkpoint=tmp_path / "c")
 
 
-def test_a_checkpoint_needs_several_starts(tmp_path):
-    with pytest.raises(ArgumentError, match="give starts= too"):
-        fme.modFit(cost, SETTINGS["p"], checkpoint=tmp_path / "c")
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     fme.modFit(cost, **{**SETTINGS, "starts": 2}, checkpoint=tmp_path / "c")
     with pytest.raises(ArgumentError, match="holds a fit from several starts, not a chain"):
         fme.modMCMC(lambda p: float(p @ p), [1.0], niter=10, checkpoint=tmp_path / "c")
+    with pytest.raises(ArgumentError, match="holds a fit from several starts, not a fit"):
+        fme.modFit(cost, SETTINGS["p"], checkpoint=tmp_path / "c")

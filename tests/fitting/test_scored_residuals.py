@@ -38,7 +38,7 @@ def test_they_are_those_of_the_cost_at_the_optimum_in_units_of_its_sds(model):
     assert fit.var_ms["A"] == pytest.approx(1, rel=1e-5)
     assert fit.var_ms_unweighted["A"] == pytest.approx(sd**2, rel=1e-5)
     assert len(fit.to_lmfit().residual) == 20
-    assert len(fit.plot()) == 3
+    assert [ax.get_title() for ax in fit.plot()] == ["", "", "A", "B", "scoring: converged"]
     plt.close("all")
 
 
@@ -75,8 +75,8 @@ def test_those_of_a_filter_are_its_standardised_innovations(tmp_path):
     expected = cost.filter(fit.par).residuals["standardized"].to_numpy()
     np.testing.assert_allclose(fit.residuals, -expected, rtol=1e-10)
     assert set(fit.residuals.index) == {"z"}
-    (own, _) = fit.plot()
-    assert own.get_title() == "z"
+    curve, own, _ = fit.plot()
+    assert curve.get_ylabel() == own.get_title() == "z"
     fit.save(tmp_path / "fit.json")
     pd.testing.assert_series_equal(fme.load(tmp_path / "fit.json").residuals, fit.residuals)
     plt.close("all")

@@ -145,7 +145,7 @@ def test_an_array_holds_all_parameters_in_order():
         ({"x": [1.0]}, ParameterError, "there is no parameter 'x'"),
         ({"a": [1.0, np.nan]}, ArgumentError, "'a' is nan in row 1"),
         ({"a": [np.inf]}, ArgumentError, "'a' is inf in row 0"),
-        ({"a": ["one"]}, ArgumentError, "does not hold numbers"),
+        ({"a": ["one"]}, ArgumentError, "'a' holds 'one' in row 0"),
         ({"a": [10.0]}, ParameterError, r"the start of 'a' is 10, outside its bounds \[0, 9\]"),
         (np.ones((3, 3)), ParameterError, "3 columns without names; there are 2 parameters: a, b"),
         (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), ParameterError, "'a' more than once"),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fmepy.journal import folder as journal_folder
 from fmepy.mcmc import modMCMC, resume_mcmc
-from fmepy.parallel import folder as kept_folder
 
 X = np.array([28, 55, 83, 110, 138, 225, 375.0])
 Y = np.array([0.053, 0.06, 0.112, 0.105, 0.099, 0.122, 0.125])
@@ -75,7 +75,7 @@ def arm(plan: dict) -> object:
         if plan["where"] == "after the rename" and counted():
             die()
 
-    kept_folder.np.savez, kept_folder.os.replace, kept_folder.os.fsync = savez_half, replace_or_die, fsync
+    journal_folder.np.savez, journal_folder.os.replace, journal_folder.os.fsync = savez_half, replace_or_die, fsync
     return residuals
 
 

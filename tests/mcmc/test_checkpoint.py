@@ -1,6 +1,7 @@
 """A chain that was killed goes on to the very chain that an uninterrupted run gives, bit for bit."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,11 +149,19 @@ def kept(tmp_path):
 @pytest.mark.parametrize(
     ("f", "more", "message"),
     [
-        (lambda p: 2 * p["a"] ** 2 + p["b"] ** 2, {}, r"another problem: at its start .*2\.0.*3\.0"),
-        (lambda p: np.array([p["a"], p["b"]]), {}, "kind of cost is '-2 log likelihood', that of `f` is 'residuals'"),
+        (
+            lambda p: 2 * p["a"] ** 2 + p["b"] ** 2,
+            {},
+            r"at the start is \[2\.0\], now it is \[3\.0\]",
+        ),
+        (lambda p: np.array([p["a"], p["b"]]), {}, "kind of cost is '-2 log likelihood', now it is 'residuals'"),
         (lambda p: p["c"] ** 2, {}, "another problem: .*KeyError"),
         (lambda p: p["a"] ** 2 + p["b"] ** 2, {"prior": None}, "has a prior: give the same"),
-        (lambda p: p["a"] ** 2 + p["b"] ** 2, {"prior": {"a": norm(0, 3)}}, "another prior: -2 log prior .* was"),
+        (
+            lambda p: p["a"] ** 2 + p["b"] ** 2,
+            {"prior": {"a": norm(0, 3)}},
+            "its -2 log prior at the start is",
+        ),
         (lambda p: p["a"] ** 2 + p["b"] ** 2, {"jump": [1, 1]}, "`jump` is kept in the checkpoint"),
     ],
     ids=["value", "kind", "names", "no prior", "prior", "jump"],
@@ -183,3 +192,15 @@ def test_a_jump_function_with_the_random_numbers_given_goes_on_too(tmp_path):
     assert_same(resume_mcmc(normal3, tmp_path / "c", jump=jump, niter=120), whole)
     with pytest.raises(ArgumentError, match="a function as `jump`: give the same"):
         resume_mcmc(normal3, tmp_path / "c")
+
+
+def test_a_chain_that_the_last_version_began_goes_on(tmp_path):
+    """Written by version 0.1, whose files have no digest."""
+    folder = shutil.copytree(ROOT / "tests" / "journal" / "version_0_1" / "chain", tmp_path / "c")
+
+    def minus2log(p):
+        return float(((p - np.array([1.0, 2.0])) ** 2).sum())
+
+    longer = resume_mcmc(minus2log, folder, niter=150)
+    settings = {"jump": 0.5, "niter": 150, "updatecov": 10, "ntrydr": 2, "seed": 4, "chains": 2}
+    assert_same(longer, modMCMC(minus2log, [0.0, 0.0], **settings))

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 from fmepy.errors import ArgumentError
+from fmepy.journal import files, lock
+from fmepy.journal import folder as journal_folder
 from fmepy.mcmc import modMCMC, resume_mcmc
-from fmepy.parallel import folder as kept_folder
-from fmepy.parallel import lock
-from fmepy.results import files
 from tests.mcmc.problems import normal3
 from tests.mcmc.test_checkpoint import assert_same
 
@@ -50,6 +49,8 @@ def rewritten(file, **changed):
     with np.load(file) as npz:
         arrays = {k: npz[k] for k in npz.files}
     meta = json.loads(str(arrays["meta"]))
+    if set(changed) <= {"identity", "chain", "begin", "iteration"}:  # what is looked at in parts without a digest too
+        del meta["digest"]
     for name, change in changed.items():
         if name in meta:
             meta[name] = change
@@ -168,6 +169,7 @@ WRONG = {
     "state of NaN": lambda file: rewritten(file, state_point_theta=lambda a: a * np.nan),
     "no random numbers": lambda file: rewritten(file, rng={"state": 1}),
     "no number": lambda file: rewritten(file, failures="many"),
+    "another digit": lambda file: rewritten(file, row_prior=lambda a: a + 1e-9, state_mean=lambda a: a + 1e-9),
     "pickles": lambda file: rewritten(file, row_prior=lambda a: a.astype(object)),
 }
 
@@ -312,7 +314,7 @@ def full_after(monkeypatch, writes, until=10**9):
             raise OSError(errno.ENOSPC, "No space left on device")
         savez(file, **arrays)
 
-    monkeypatch.setattr(kept_folder.np, "savez", refused)
+    monkeypatch.setattr(journal_folder.np, "savez", refused)
 
 
 def test_a_full_disk_does_not_end_the_chain(tmp_path, monkeypatch, caplog, whole):
@@ -357,7 +359,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_chain_begins(tmp_pat
     def refused(path, write):
         raise OSError(kind, os.strerror(kind))
 
-    monkeypatch.setattr(kept_folder, "write_whole", refused)
+    monkeypatch.setattr(journal_folder, "write_whole", refused)
     with pytest.raises(ArgumentError, match=r"cannot be written: .*name another folder"):
         chain(tmp_path / "c")
 

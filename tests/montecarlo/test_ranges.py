@@ -436,9 +436,9 @@ def test_the_result_reaches_through_to_its_table_and_pickles(bact):
         ({"dist": "norm", "parCovar": 1}, "`parMean` is missing"),
         ({"dist": "norm", "parMean": {"gmax": 1}}, "`parCovar` is missing"),
         ({"dist": "norm", "parMean": {"gmax": 1}, "parCovar": -1}, "not positive definite"),
-        ({"parInput": {"gmax": [0.5, np.nan]}}, "row 1 has nan for 'gmax'"),
+        ({"parInput": {"gmax": [0.5, np.nan]}}, "'gmax' is nan in row 1"),
         ({"parInput": pd.DataFrame({"gmax": []})}, "empty table"),
-        ({"parInput": {"gmax": ["a"]}}, "numbers only"),
+        ({"parInput": {"gmax": ["a"]}}, "which is not a number"),
     ],
 )
 def test_parameters_that_cannot_be_are_told(bact, given, message):

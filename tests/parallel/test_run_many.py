@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy import parallel
 from fmepy.errors import ArgumentError, FmepyError
 from fmepy.parallel import Runs, run_many, spreading, worker
 
@@ -185,8 +184,8 @@ def test_cheap_runs_stay_here_and_it_says_so(caplog):
 
 
 def test_long_runs_are_spread(monkeypatch):
-    monkeypatch.setattr(parallel, "POOL_START", 0.1)
-    monkeypatch.setattr(parallel, "_TRIAL", 0.01)
+    monkeypatch.setattr(spreading, "POOL_START", 0.1)
+    monkeypatch.setattr(spreading, "_TRIAL", 0.01)
 
     def pid(_):
         time.sleep(0.05)
@@ -456,3 +455,71 @@ def test_other_wrong_arguments_are_refused():
         run_many(abs, pd.DataFrame([[1, 2]], columns=["a", "a"]))
     with pytest.raises(AssertionError, match="used"):
         run_many(abs, [1], executor=Refusing())
+
+
+# --- kept on disk
+
+
+def test_a_checkpoint_keeps_whatever_can_be_saved_and_only_the_rest_runs(tmp_path):
+    ran = []
+
+    def results(x, rng):
+        ran.append(x)
+        if x == 3:
+            raise ValueError("three")
+        return {"table": pd.DataFrame({"a": [x, np.nan]}, index=["u", "v"]), "pair": (x, "text"), "draw": rng.random()}
+
+    whole = run_many(results, range(5), seed=1)
+    first = run_many(results, range(5), seed=1, checkpoint=tmp_path / "c")
+    del ran[:]
+    again = run_many(results, range(5), seed=1, checkpoint=tmp_path / "c", executor=2, force=True)
+    assert ran == []
+    for runs in (first, again):
+        pd.testing.assert_frame_equal(runs.failures, whole.failures)
+        for a, b in zip(runs.results, whole.results, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                pd.testing.assert_frame_equal(a["table"], b["table"])
+                assert (a["pair"], a["draw"]) == (b["pair"], b["draw"])
+
+
+def test_a_checkpoint_that_was_killed_goes_on_to_the_same_runs(tmp_path):
+    code = (
+        "import os, sys\nfrom fmepy.journal import records\nfrom fmepy.parallel import run_many\nrecords._PAUSE = 0.0\n"
+        "def squared(x, rng):\n    if x == 4 and 'die' in sys.argv:\n        os._exit(9)\n"
+        "    return x**2 + rng.random()\n"
+        "print(run_many(squared, range(8), seed=2, checkpoint=sys.argv[1]).results)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "c")]
+    assert subprocess.run([*command, "die"], check=False).returncode == 9
+    assert len(list((tmp_path / "c").glob("tasks.part-*.npz"))) == 4
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(run_many(lambda x, rng: x**2 + rng.random(), range(8), seed=2).results)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"inputs": [1, 2, 4]}, "its digest of the inputs is"),
+        ({"inputs": [1, 2]}, "its digest of the inputs is"),
+        ({"seed": None}, "its with a seed is True, now it is False"),
+        ({"seed": 3}, "was drawn with seed=2, not 3"),
+    ],
+)
+def test_a_checkpoint_of_other_runs_is_refused(tmp_path, change, told):
+    def number(x, rng=None):
+        return x
+
+    asked = {"inputs": [1, 2, 3], "seed": 2, "checkpoint": tmp_path / "c"}
+    run_many(number, **asked)
+    with pytest.raises(ArgumentError, match=told):
+        run_many(number, **{**asked, **change})
+    with pytest.raises(ArgumentError, match=r"its function is .*number.*, now it is .*lambda"):
+        run_many(lambda x, rng: x, **asked)
+
+
+def test_what_no_file_can_hold_is_told(tmp_path):
+    with pytest.raises(ArgumentError, match=r"`checkpoint`: .*results.0.1.* holds a builtins.object"):
+        run_many(lambda x: object(), [1], checkpoint=tmp_path / "a")
+    with pytest.raises(ArgumentError, match=r"`checkpoint` needs inputs that a file can hold.*`inputs.0`"):
+        run_many(lambda x: 1, [object()], checkpoint=tmp_path / "b")

@@ -53,7 +53,7 @@ def test_costs_fits_predictions_and_ranges_show_them() -> None:
 
 
 def test_text_that_is_no_mark_stays_what_it_was() -> None:
-    with pytest.raises(fme.errors.DataError, match="'note' does not hold numbers"):
+    with pytest.raises(fme.errors.DataError, match="'note' holds 'a' in row 0"):
         fme.obsplot(DATA.assign(mark=1.0, note=["a", "b", "<", ""]))
 
 

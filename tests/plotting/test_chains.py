@@ -9,16 +9,27 @@ import pytest
 from scipy import stats
 
 from fmepy.errors import ArgumentError
-from fmepy.mcmc.convergence import autocorrelation
-from fmepy.mcmc.running import rank_counts
-from fmepy.plotting.chains import (
-    cumuplot,
-    hist_chains,
-    pairs_chains,
-    plot_autocorrelation,
-    plot_chains,
-    plot_ranks,
-)
+from fmepy.mcmc import ModMCMC
+from fmepy.mcmc.chain_summary import selected_draws
+from fmepy.numerics.draw_statistics import autocorrelation, rank_counts
+from fmepy.plotting import chains, ranges
+
+
+def of_chain(draw):
+    """Return a picture of draws as one of a chain, as ModMCMC has it."""
+
+    def drawn(chain, *, Full=False, which=None, remove=None, **kwargs):
+        shown = selected_draws(chain, Full, which, remove)
+        if draw is chains.plot_chains:
+            kwargs["on_log"] = [c for c in shown.columns if c not in chain.pars.columns]
+        return draw(shown, **kwargs)
+
+    return drawn
+
+
+plot_chains, hist_chains, cumuplot = map(of_chain, (chains.plot_chains, chains.hist_chains, chains.cumuplot))
+plot_autocorrelation, plot_ranks = of_chain(chains.plot_autocorrelation), of_chain(chains.plot_ranks)
+pairs_chains = of_chain(ranges.plot_pairs)
 
 
 def sample(lengths=(200, 200), sig=("var_T", "var_V"), seed=1):
@@ -157,7 +168,7 @@ def test_priors_are_drawn_over_their_histograms():
 
 def test_wrong_priors_are_told():
     with pytest.raises(ArgumentError, match="`prior`: there is no parameter 'd'"):
-        hist_chains(sample(), prior={"d": stats.norm()})
+        ModMCMC.hist(sample(), prior={"d": stats.norm()})
     with pytest.raises(ArgumentError, match=r"frozen scipy\.stats distribution"):
         hist_chains(sample(), prior={"a": 3.0})
     with pytest.raises(ArgumentError, match="must be a dict"):

@@ -164,8 +164,9 @@ def test_compared_fits_stand_beside_each_other():
 
     both = compare_fits({"one": fit(-10.0, "x"), "two": fit(-7.0, "yz")})
     ax = both.plot()
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["one  (p = 1)", "two  (p = 2)"]
-    assert_allclose(line(ax, "AIC").get_xdata(), [4.0, 0.0])
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["two  (p = 2)", "one  (p = 1)"]
+    assert ax.yaxis_inverted()
+    assert_allclose(line(ax, "AIC").get_xdata(), [0.0, 4.0])
 
 
 def test_sums_are_drawn_where_they_are_complete():

@@ -37,10 +37,16 @@ def test_residuals_of_a_modcost_have_a_panel_per_variable():
                          parms={"k": 0.5})  # fmt: skip
     data = pd.DataFrame({"time": [1.0, 2, 3], "A": [0.6, 0.35, 0.25], "B": [0.4, 0.6, 0.8]})
     fit = fme.modFit(fme.SimulationCost(model, data))
-    axes = fit.plot()
-    assert [ax.get_title() for ax in axes[:2]] == ["A", "B"]
-    np.testing.assert_array_equal(axes[1].lines[-1].get_xdata(), [1, 2, 3])
     band = fme.predict(model, fit)
+    axes = fit.plot()
+    assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in axes[:2]] == [("time", "A"), ("time", "B")]
+    assert [ax.get_title() for ax in axes[2:4]] == ["A", "B"]
+    assert axes[4].get_xlabel() == "iteration"
+    np.testing.assert_array_equal(axes[3].lines[-1].get_xdata(), [1, 2, 3])
+    of_b = band.frame[band.frame["var"] == "B"]
+    np.testing.assert_array_equal(axes[1].lines[0].get_ydata(), of_b["fit"])
+    np.testing.assert_array_equal(axes[1].lines[1].get_ydata(), data["B"])
+    assert axes[1].collections[0].get_paths()[0].vertices[:, 1].max() == of_b["upper"].max()
     panels = band.plot(obs=data)
     assert [ax.get_ylabel() for ax in panels] == ["A", "B"]
     np.testing.assert_array_equal(panels[0].lines[1].get_ydata(), data.A)

@@ -84,10 +84,10 @@ def test_keywords_per_panel_and_per_data_set():
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ([1, 2], ArgumentError, "must be a table"),
-        (np.arange(3.0), ArgumentError, "must be a table"),
+        ([1, 2], DataError, "must be a table"),
+        (np.arange(3.0), DataError, "must be a table"),
         ({"t": [1, 2]}, DataError, "at least one variable"),
-        ({"t": [1, 2], "A": ["a", "b"]}, DataError, "'A' does not hold numbers"),
+        ({"t": [1, 2], "A": ["a", "b"]}, DataError, "'A' holds 'a' in row 0"),
         ({"name": ["a", "b"], "x": [1, 2]}, DataError, "needs a column of values"),
     ],
 )

@@ -29,15 +29,18 @@ def texts(ax):
     return [] if legend is None else [t.get_text() for t in legend.get_texts()]
 
 
-def test_without_which_all_variables_stand_in_one_panel(sens):
-    (ax,) = sens.plot()
+def test_all_variables_share_a_single_axes(sens):
+    (ax,) = sens.plot(axes=plt.subplots()[1])
     assert ax.get_title() == "All variables"
     assert ax.get_xlabel() == "time"
     lines = [line for line in ax.lines if len(line.get_xdata()) == 4]
     assert len(lines) == 6
     np.testing.assert_array_equal(lines[1].get_ydata(), sens.matrix["k"][:4])
-    shown = [t for legend in [ax.get_legend(), *ax.artists] for t in legend.get_texts()]
-    assert {t.get_text() for t in shown} == {"A0", "k", "z", "A", "B"}
+    assert set(texts(ax)) == {"A0", "k", "z", "A", "B"}
+
+
+def test_without_which_there_is_a_panel_per_variable(sens):
+    assert [(ax.get_title(), ax.get_xlabel()) for ax in sens.plot()] == [("A", "time"), ("B", "time")]
 
 
 def test_with_which_there_is_a_panel_per_variable(sens):
@@ -62,15 +65,15 @@ def test_no_legend_and_given_axes(sens):
 
 def test_one_row_is_drawn_as_points():
     (ax,) = sensFun(lambda p: {"y": p["a"] * p["b"]}, {"a": 1.0, "b": 2.0}).plot()
-    assert [line.get_marker() for line in ax.lines[1:]] == ["o", "o"]
+    assert [line.get_marker() for line in ax.lines[1:]] == ["o", "s"]
 
 
 def test_pairs_show_points_above_and_correlations_below(sens):
     panels = sens.pairs()
     assert panels.shape == (3, 3)
-    np.testing.assert_array_equal(panels[0, 1].lines[0].get_xdata(), sens.matrix["k"][sens["var"] == "A"])
-    np.testing.assert_array_equal(panels[0, 1].lines[1].get_ydata(), sens.matrix["A0"][sens["var"] == "B"])
-    assert panels[1, 1].texts[0].get_text() == "k"
+    np.testing.assert_array_equal(panels[0, 1].lines[0].get_xdata(), sens.matrix["k"])
+    np.testing.assert_array_equal(panels[0, 1].lines[0].get_ydata(), sens.matrix["A0"])
+    assert panels[1, 1].get_title() == "k"
     assert panels[1, 0].texts[0].get_text() == f"{sens.matrix.corr().loc['A0', 'k']:.2f}"
 
 
@@ -82,8 +85,8 @@ def test_pairs_of_one_variable_have_its_points_alone(sens):
     assert panels[1, 0].texts[0].get_text() == f"{rows.corr().loc['A0', 'k']:.2f}"
     assert panels[2, 0].texts[0].get_text() == "-"  # z has no influence on A: no correlation
     both = sens.pairs(which=["A", "B"])
-    (legend,) = both[0, 0].figure.legends
-    assert [t.get_text() for t in legend.get_texts()] == ["A", "B"]
+    assert texts(both[0, 1]) == ["A", "B"]
+    np.testing.assert_array_equal(both[0, 1].lines[1].get_ydata(), sens.matrix["A0"][sens["var"] == "B"])
     with pytest.raises(ArgumentError, match="at least two"):
         sensFun(decay, PARMS, senspar="k", varscale=1).pairs()
 
@@ -103,8 +106,7 @@ def test_a_summary_by_variable_has_a_mark_per_variable(sens):
     frame = summary.frame
     np.testing.assert_array_equal(panels[0].lines[2].get_xdata(), frame.loc[frame["var"] == "B", "L1"])
     assert [t.get_text() for t in panels[0].get_yticklabels()] == ["A0", "k", "z"]
-    (legend,) = panels[0].figure.legends
-    assert [t.get_text() for t in legend.get_texts()] == ["A", "B"]
+    assert texts(panels[0]) == ["A", "B"]
     _, given = plt.subplots(5)
     assert texts(summary.plot(axes=given)[0]) == ["A", "B"]
     one = sensFun(decay, PARMS, sensvar="B", varscale=1).summary(vars=True)
@@ -135,7 +137,8 @@ def test_collinearity_is_a_strip_chart_with_its_threshold():
     assert ax.get_yscale() == "log"
     assert texts(ax) == ["threshold 20"]
     assert ax.get_xticks().tolist() == [2, 3, 4, 5]
-    plain = found.plot(log=False, color="C2")
+    assert ax.get_xticklabels()[3].get_text() == "5\n" + "\n".join(found.parameters)
+    plain = found.plot(log=False, threshold=None, color="C2")
     assert plain.get_yscale() == "linear"
     assert not texts(plain)
 
@@ -147,8 +150,11 @@ def test_infinite_collinearities_are_shown_above_all_others():
     assert infinite == 4  # {1, 4} and all larger sets with both
     marks = ax.lines[-1]
     assert len(marks.get_xdata()) == infinite
-    assert marks.get_ydata().min() > 20
-    assert texts(ax) == ["threshold 20", "infinite"]
+    assert marks.get_xdata().min() > 20
+    names = [t.get_text() for t in ax.get_yticklabels()]
+    assert names == [", ".join(one) for one in found.sets()]  # few sets stand below each other
+    beyond = found.frame.index[np.isinf(found["collinearity"])]
+    assert [names[k] for k in marks.get_ydata()] == [", ".join(found.sets()[k]) for k in beyond]
 
 
 def test_identifiability_shows_inflation_and_combinations():

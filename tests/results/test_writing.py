@@ -11,7 +11,7 @@ import pytest
 import fmepy as fme
 from fmepy.results.tables import Shown, table
 from fmepy.results.writing import as_latex, as_markdown, escape_latex, escape_markdown
-from tests.results.samples import SAMPLES, fit
+from tests.journal.samples import SAMPLES, fit
 
 AWKWARD = "k_1|2 & 50% #1 {x} $y$ ~z^2 <b>\\c*[d]`"
 

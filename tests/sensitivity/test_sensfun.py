@@ -12,6 +12,7 @@ from scipy.linalg import solve_banded
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ParameterError, SimulationError
+from fmepy.journal import evaluations, records
 from fmepy.sensitivity import collin, sensFun
 from tests.models.problems import hiv_model
 from tests.sensitivity.references import (
@@ -647,3 +648,36 @@ def test_a_cost_of_bare_residuals_has_them_as_outputs():
     frame = sensFun(_Bare(), {"a": 1.0, "b": 2.0}, parscale=1.0, varscale=1.0).frame
     assert frame["var"].tolist() == ["u", "u", "v"]
     np.testing.assert_allclose(frame[["a", "b"]], [[1, 0], [2, 1], [0, 1]], atol=1e-5)
+
+
+# --- kept on disk
+
+
+@pytest.mark.parametrize("tiny", [None, 1e-6])
+def test_runs_for_differences_that_take_long_are_not_run_again(tmp_path, monkeypatch, tiny):
+    monkeypatch.setattr(evaluations, "_QUICK", -1.0)
+    monkeypatch.setattr(evaluations, "_SPEED", np.inf)
+    monkeypatch.setattr(records, "_PAUSE", 0.0)
+    calls, last = [], 0
+
+    def slow(p):
+        calls.append(1)
+        if len(calls) == last:
+            raise KeyboardInterrupt
+        return {"x": [0.0, 1.0, 2.0], "y": [p["a"], p["a"] * np.exp(-p["k"]), p["a"] * np.exp(-2 * p["k"]) + p["c"]]}
+
+    def sensitivities(folder):
+        del calls[:]
+        return sensFun(slow, {"a": 2.0, "k": 0.5, "c": 0.1}, tiny=tiny, checkpoint=folder)
+
+    whole = sensitivities(None)
+    n = len(calls)
+    last = n - 1
+    with pytest.raises(KeyboardInterrupt):
+        sensitivities(tmp_path / "c")
+    last = 0
+    again = sensitivities(tmp_path / "c")
+    pd.testing.assert_frame_equal(again.frame, whole.frame, check_exact=True)
+    assert len(calls) == 3  # the first run, the one that was stopped, and the last
+    with pytest.raises(ArgumentError, match="its values of the parameters is"):
+        sensFun(slow, {"a": 2.5, "k": 0.5, "c": 0.1}, tiny=tiny, checkpoint=tmp_path / "c")

@@ -18,12 +18,13 @@ from scipy import stats
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, FmepyError
+from fmepy.journal import evaluations, records
 from fmepy.workflow import folder as folder_module
 from fmepy.workflow.command import main
 from fmepy.workflow.folder import CalibrationFolder
-from fmepy.workflow.steps import screen
-from fmepy.workflow.steps.results import Screened
+from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import interval
+from fmepy.workflow.steps.screen import Screened
 
 T = np.arange(12.0)
 N = 10 * 0.8**T * np.exp(0.05 * np.cos(5 * T))
@@ -66,9 +67,7 @@ ALL_FILES = {
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch):
     """Reports are drawn elsewhere: here it matters that one is written, and when."""
-    import fmepy.workflow.report
-
-    monkeypatch.setattr(fmepy.workflow.report, "render", lambda task, *_: f"<title>{task.case.title}</title>")
+    monkeypatch.setattr("fmepy.workflow.report.page.render", lambda task, *_: f"<title>{task.case.title}</title>")
 
 
 def write(folder, text=TOML):
@@ -116,7 +115,7 @@ def whole(tmp_path_factory):
     """Return a calibration with all steps, and its folder."""
     file = write(tmp_path_factory.mktemp("whole"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fmepy.workflow.report.render", lambda *_: "")
+        patch.setattr("fmepy.workflow.report.page.render", lambda *_: "")
         return fme.workflow.calibrate(file)
 
 
@@ -314,6 +313,58 @@ def test_ranges_and_scenarios_go_on_too(file, tmp_path):
     assert not list(folder.glob(".fmepy/*/checkpoint"))
 
 
+COUNTED = """
+import os
+import numpy as np
+
+class Killed(BaseException):
+    pass
+
+def residuals(p):
+    with open(os.environ["CALLS"], "a+") as file:
+        file.write("x")
+        file.seek(0)
+        if len(file.read()) == int(os.environ["LAST"]):
+            raise Killed("killed")
+    t = np.arange(6.0)
+    return p["a"] * np.exp(-p["k"] * t) - np.array([2.0, 1.3, 0.7, 0.5, 0.3, 0.1])
+"""
+
+
+@pytest.mark.parametrize("step", ["screen", "fit"])
+def test_evaluations_of_screen_and_fit_that_take_long_are_not_run_again(tmp_path, monkeypatch, step):
+    monkeypatch.setattr(evaluations, "_QUICK", -1.0)
+    monkeypatch.setattr(evaluations, "_SPEED", np.inf)
+    monkeypatch.setattr(records, "_PAUSE", 0.0)
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    (tmp_path / "counted.py").write_text(COUNTED)
+    case = tmp_path / "case.toml"
+    case.write_text(f"""
+model = {{ python = "counted.py:residuals", inputs = [] }}
+[parameters]
+a = {{ start = 1.0, lower = 0, upper = 9 }}
+k = {{ start = 0.2, lower = 0, upper = 9 }}
+[run]
+seed = 1
+[{step}]
+""")
+
+    def calls(last, **words):
+        monkeypatch.setenv("LAST", str(last))
+        (tmp_path / "calls").unlink(missing_ok=True)
+        if last:
+            with pytest.raises(BaseException, match="killed"):
+                fme.workflow.calibrate(case, **words)
+        else:
+            assert fme.workflow.calibrate(case, **words).ok
+        return len((tmp_path / "calls").read_text())
+
+    whole = calls(0, output=tmp_path / "want")
+    calls(whole - 2)
+    assert calls(0, resume=True) <= whole / 2
+    assert tables(tmp_path / "case_report") == tables(tmp_path / "want")
+
+
 def test_a_checkpoint_of_other_inputs_is_not_taken(file, tmp_path):
     edit(file, TOML, SHORT)
     with pytest.raises(Killed):
@@ -357,7 +408,7 @@ def test_ctrl_c_is_130_and_sigterm_143_and_both_say_how_to_go_on(file, capsys, m
     assert record["steps"]["fit"]["state"] == "done"
     monkeypatch.undo()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fmepy.workflow.report.render", lambda *_: "")
+        patch.setattr("fmepy.workflow.report.page.render", lambda *_: "")
         assert run(file, "--resume") == 0
     assert "fit: kept" in capsys.readouterr().err
 
@@ -368,8 +419,8 @@ def test_sigterm_to_all_processes_keeps_what_is_done_and_no_library_says_a_word(
         "import time\ndef cost(p):\n    time.sleep(0.01)\n    return [p['a'] - 1.0, p['a'] - 1.1, p['a'] - 1.3]\n"
     )
     (tmp_path / "slow.toml").write_text(
-        "[model]\npython = 'slow.py:cost'\n[parameters]\na = { start = 0.5, lower = 0.0, upper = 2.0 }\n[fit]\n"
-        "[sample]\nniter = 100000\nchains = 2\n[run]\ncheckpoint_every = 20\n"
+        "[model]\npython = 'slow.py:cost'\ninputs = []\n[parameters]\na = { start = 0.5, lower = 0.0, upper = 2.0 }\n"
+        "[fit]\n[sample]\nniter = 100000\nchains = 2\n[run]\ncheckpoint_every = 20\n"
     )
     command = [sys.executable, "-m", "fmepy", "calibrate", str(tmp_path / "slow.toml"), "--workers", "2"]
     child = subprocess.Popen(
@@ -581,7 +632,7 @@ def test_a_full_disk_is_told_and_what_was_done_stays(file, tmp_path, capsys, mon
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folder_module, "write_whole", full)
-        patch.setattr("fmepy.results.saving.write_whole", full)
+        patch.setattr("fmepy.journal.saving.write_whole", full)
         assert run(file) == 1
     told = capsys.readouterr().err
     assert "No space left on device" in told
@@ -772,4 +823,4 @@ def test_intervals_of_estimates_are_those_of_student_on_the_scale_of_the_fit():
 @pytest.mark.parametrize(("collinearity", "said"), [(19.0, "can tell them apart"), (21.0, "cannot tell them apart")])
 def test_the_verdict_of_screen_is_that_of_the_collinearity(collinearity, said):
     sens = fme.sensFun(lambda p: {"x": [0, 1], "y": [p["a"], p["a"] * p["b"]]}, {"a": 1.0, "b": 2.0})
-    assert screen.verdict(None, Screened(sens, None, collinearity)).endswith(f"these data {said}.")
+    assert STEPS["screen"].verdict(None, Screened(sens, None, collinearity)).endswith(f"these data {said}.")

@@ -10,7 +10,7 @@ import pytest
 
 from fmepy.errors import ArgumentError, InterruptedWarning
 from fmepy.workflow import display as display_module
-from fmepy.workflow.display import Display, heard
+from fmepy.workflow.display import Display, collected_warnings
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def clock(monkeypatch):
 
 def test_a_log_has_a_line_at_most_every_ten_seconds(clock, capsys):
     shown = Display(True, aloud=True)
-    shown.begins("sample", "2 chains", 3.5)
+    shown.begins("sample", "2 chains", 3.5, "iteration")
     for second in range(41):
         clock.now = 100.0 + second
         shown.progress(25 * second, 2000)
@@ -40,7 +40,7 @@ def test_a_log_has_a_line_at_most_every_ten_seconds(clock, capsys):
 
 def test_what_was_done_before_does_not_count_as_quick(clock, capsys):
     shown = Display(True, aloud=True)
-    shown.begins("sample", "2 chains, from the last checkpoint", None)
+    shown.begins("sample", "2 chains, from the last checkpoint", None, "iteration")
     shown(1000, 2000)
     clock.now += 10
     shown(1100, 2000)
@@ -50,7 +50,7 @@ def test_what_was_done_before_does_not_count_as_quick(clock, capsys):
 
 def test_a_search_of_open_length_tells_its_iterations_and_the_best(clock, capsys):
     shown = Display(True, aloud=True)
-    shown.begins("fit", "1 search", None)
+    shown.begins("fit", "1 search", None, "iteration")
     shown(1, 0)
     shown.best(7.0)
     shown.best(9.0)
@@ -94,7 +94,7 @@ def test_progress_is_a_truth_or_a_callable():
 
 def test_warnings_and_logs_are_heard_once_each_and_interruptions_are_not():
     told = []
-    with heard(told.append) as found:
+    with collected_warnings(told.append) as found:
         for _ in range(3):
             warnings.warn("the wind\nturns", stacklevel=1)
         warnings.warn("stopped", InterruptedWarning, stacklevel=1)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.results import saving
+from fmepy.journal import saving
 from fmepy.workflow.command import main
 
 BROKEN = """
@@ -170,7 +170,7 @@ def test_a_function_without_a_table_is_told(tables, capsys):
 
 MODEL = """
 import fmepy as fme
-from fmepy.results import saving
+from fmepy.journal import saving
 model = fme.OdeModel("d(c)/dt = -k * c", state={"c": "a"}, times=[0, 5], parms={"a": 1, "k": 1})
 cost = fme.SimulationCost(model, {"time": [1], "c": [1.0]})
 """

@@ -25,7 +25,7 @@ OF_SCREEN, OF_SAMPLE = {"screen.csv", "collin.csv"}, {"sample.csv", "sample_summ
 
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch):
-    monkeypatch.setattr("fmepy.workflow.report.render", lambda *_: "")
+    monkeypatch.setattr("fmepy.workflow.report.page.render", lambda *_: "")
 
 
 @pytest.fixture
@@ -78,7 +78,9 @@ def test_a_fit_of_many_starts_that_left_the_file_counts_no_more(tmp_path, monkey
     estimates = both.report.parent / "estimates.csv"
     assert pd.read_csv(estimates)["estimate"].item() == pytest.approx(-1.04, abs=0.02)
     shown = []
-    monkeypatch.setattr("fmepy.workflow.report.render", lambda task, results, *_: shown.append(sorted(results)) or "")
+    monkeypatch.setattr(
+        "fmepy.workflow.report.page.render", lambda task, results, *_: shown.append(sorted(results)) or ""
+    )
     fme.workflow.calibrate(file, steps="fit")
     assert shown == [["fit", "multistart"]], "the report tells the estimates that are written"
     file.write_text(fit + rest)

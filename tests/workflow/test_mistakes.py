@@ -193,7 +193,7 @@ DATA_MISTAKES = [
     ("1905,20.6,41.7", "1995,20.6,41.7", "lie outside the model's range"),
     ('1902,70.2', '1902,"70.2', "lynx.csv:4: this cannot be read"),
     (DATA, "", "lynx.csv is empty"),
-    (DATA, "year,Hare,Lynx\n", "lynx.csv:1: the table has names of columns, and no row"),
+    (DATA, "year,Hare,Lynx\n", "lynx.csv:1: the table holds no rows"),
     (DATA, "year\n1900\n", "lynx.csv:1: there is no column of observations beside the others"),
 ]  # fmt: skip
 

@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.workflow import keys, new_folder
-from fmepy.workflow.case import read_case
+from fmepy.workflow import new_folder
 from fmepy.workflow.command import main
+from fmepy.workflow.file import keys
+from fmepy.workflow.file.parsed import read_case
+from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.print_schema import schema
-from fmepy.workflow.task import read_task
+from fmepy.workflow.steps.registry import STEPS
 
 
 @pytest.mark.parametrize("name", new_folder.EXAMPLES)
@@ -26,7 +28,7 @@ def test_an_example_is_made_commented_and_checked(tmp_path, capsys, name):
     text = file.read_text()
     for section in re.findall(r"^\[(\w+)\]", text, re.MULTILINE):
         before = text[: text.index(f"\n[{section}]")].splitlines()[-1]
-        steps = (*keys.STEPS, "require", "run")
+        steps = (*STEPS, "require", "run")
         assert before.startswith("#") or section in steps, f"[{section}] has a comment"
     assert text.count("\n# ") >= len(re.findall(r"^\[", text, re.MULTILINE)) - 3
     assert main(["check", str(file)]) == 0
@@ -60,7 +62,7 @@ def test_the_schema_knows_what_the_checks_know(capsys):
     told = json.loads(capsys.readouterr().out)
     assert told == json.loads(json.dumps(schema()))
     assert list(told["properties"]) == list(keys.file_keys())
-    assert set(keys.STEPS) < set(told["properties"])
+    assert set(STEPS) < set(told["properties"])
     assert told["additionalProperties"] is False
     fit = told["properties"]["fit"]["properties"]
     assert "Marq" in fit["method"]["enum"]

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import matplotlib
@@ -15,11 +16,11 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.workflow.report import render
-from fmepy.workflow.report.agreement import agreement_of, say_agreement
-from fmepy.workflow.report.findings import first_few
-from fmepy.workflow.report.page import Cell, Draft
-from fmepy.workflow.report.tables import MOST_ROWS, table_of
+from fmepy.workflow.report.agreement import agreement_facts, agreement_of
+from fmepy.workflow.report.page import render
+from fmepy.workflow.report.pictures import first_few
+from fmepy.workflow.report.sections import written
+from fmepy.workflow.report.tables import MOST_ROWS, Cell, table_of
 from fmepy.workflow.report.words import number
 from tests.workflow import browser
 
@@ -123,7 +124,7 @@ def made(folder, text, data=None, what_if="scenario,q\nas it is,\nless,0.7\n"):
     (folder / "decay.toml").write_text(text, encoding="utf-8")
     given = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fmepy.workflow.report.render", lambda *inputs: given.append(inputs) or "")
+        patch.setattr("fmepy.workflow.report.page.render", lambda *inputs: given.append(inputs) or "")
         fme.workflow.calibrate(folder / "decay.toml")
     return given[0]
 
@@ -176,7 +177,8 @@ def test_ids_are_there_once_and_links_lead_to_them(page):
 
 def test_nothing_is_asked_of_a_network_and_nothing_runs_but_the_script_of_the_page(page, text):
     assert len(page.all("script")) == 1
-    assert not [a for _, a in page.tags if "src" in a or any(k.startswith("on") for k in a)]
+    assert not [a for t, a in page.tags if ("src" in a and t != "img") or any(k.startswith("on") for k in a)]
+    assert all(a["src"].startswith("data:image/svg+xml,") for a in page.all("img"))
     assert not re.search(r"(?:url\(|@import|href=.)\s*[\"']?(?:https?:)?//", text)
     policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy
@@ -202,19 +204,25 @@ def test_dates_and_durations_stand_in_the_head_and_in_reproduce_only(inputs):
     assert "2031-07-08 09:10:11 UTC" in other
 
 
-def test_every_picture_has_a_text_and_follows_the_colours_of_the_page(page, text):
-    pictures = re.findall(r"<svg .*?</svg>", text, flags=re.DOTALL)
-    assert len(pictures) > 12
-    for svg in pictures:
-        root = ElementTree.fromstring(svg)
-        title = root[0]
-        assert title.tag == "title"
-        assert title.text
-        assert root.attrib["aria-labelledby"] == title.attrib["id"]
-        assert root.attrib["role"] == "img"
-        styles = " ".join(e.attrib.get("style", "") for e in root.iter())
-        assert "var(--" in styles
-        assert not re.search(r"#(?:000000|ffffff|1f77b4)", styles)
+def svgs(text):
+    """Return the pictures of a page, as trees."""
+    sources = [html.unescape(a["src"]) for a in Page(text).all("img")]
+    assert all(source.startswith("data:image/svg+xml,") for source in sources)
+    return [ElementTree.fromstring(unquote(source.partition(",")[2])) for source in sources]
+
+
+def test_every_picture_has_a_text_and_stands_on_white(page, text):
+    assert len(svgs(text)) > 12
+    assert all(a["alt"] for a in page.all("img"))
+    for svg in svgs(text):
+        assert "fill: #ffffff" in "".join(e.attrib.get("style", "") for e in svg.iter())
+
+
+def test_lengths_are_rounded_and_labels_are_not(text):
+    drawn = [e.attrib["d"] for svg in svgs(text) for e in svg.iter() if "d" in e.attrib]
+    assert not re.search(r"\d\.\d{3}", " ".join(drawn))
+    labels = [e.text or "" for svg in svgs(text) for e in svg.iter() if e.tag.endswith("}text")]
+    assert {"q", "A, g", "day"} <= set(labels)
 
 
 def test_estimates_are_told_with_their_errors(inputs, page):
@@ -261,9 +269,10 @@ def agreement(above):
     table = pd.DataFrame({"name": "y", "x": np.arange(n), "obs": 5 + above, "mod": 5.0, "res": -above})
     cost = SimpleNamespace(residuals=table, is_likelihood=False)
     fit = SimpleNamespace(cost=cost, names=("a",), data=None)
-    found = SimpleNamespace(fit=fit, task=SimpleNamespace(cost=SimpleNamespace(err=None)), x_name="day")
+    found = SimpleNamespace(fit=fit, task=SimpleNamespace(cost=SimpleNamespace(err=None)), x_name="day", doubts=[])
     made = agreement_of(found)
-    return made, say_agreement(Draft(), found, made)
+    written("fit", "", "agreement.html", found, {"agreement": agreement_facts(found, made)})
+    return made, [sentence for _, sentence in found.doubts]
 
 
 def test_deviations_are_in_units_of_the_spread_of_the_others():
@@ -346,10 +355,11 @@ def test_what_a_file_says_is_text_wherever_it_stands(hostile):
     page = Page(text)
     assert page.balanced
     assert len(page.all("script")) == 1
-    assert not page.all("img")
+    assert all(a["src"].startswith("data:image/svg+xml,%3Csvg") for a in page.all("img"))
     assert not page.all("b")
     assert not page.all("i")
-    assert text.count("alert(") == text.count("alert(&") + text.count("alert(1)&") + text.count('alert("1")&lt;')
+    escaped = ("alert(&", "alert(1)&", 'alert("1")&lt;', "alert(%22")  # the last is in an image
+    assert text.count("alert(") == sum(map(text.count, escaped))
     assert html.escape(EVIL, quote=False) in html.unescape(text).replace("&", "&amp;").replace("<", "&lt;").replace(
         ">", "&gt;"
     )
@@ -362,11 +372,7 @@ def test_formulas_and_signs_that_are_no_text_do_not_reach_a_picture(inputs):
     text = render(odd, {name: results[name] for name in ("fit", "profile")}, *rest)
     assert "could not be" not in text
     assert "\x00" not in text
-    assert any(
-        "$x^2$" in (e.text or "")
-        for svg in re.findall(r"<svg .*?</svg>", text, flags=re.DOTALL)
-        for e in ElementTree.fromstring(svg).iter("text")
-    )
+    assert any("$x^2$" in (e.text or "") for svg in svgs(text) for e in svg.iter())
 
 
 def test_the_file_stands_in_the_report(page):

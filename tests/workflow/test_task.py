@@ -14,9 +14,9 @@ from scipy.integrate import trapezoid
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
-from fmepy.workflow.case import read_case
 from fmepy.workflow.command import main
-from fmepy.workflow.task import read_task
+from fmepy.workflow.file.parsed import read_case
+from fmepy.workflow.file.prepared import read_task
 
 GROWTH = """\
 data = {{ file = "n.csv" }}
@@ -190,7 +190,7 @@ def test_a_model_of_python_needs_no_parameters(write):
     (path.parent / "beside_the_case.py").write_text("K = 100.0\n")
     task = task_of(path)
     assert set(task.start.index) == {"r", "K", "N0"}
-    assert any("all 3 are fitted" in line for line in task.told)
+    assert any("all 3 are fitted" in line for line in task.notes)
 
 
 def test_scales_carry_start_bounds_and_priors(write):
@@ -250,8 +250,8 @@ def test_entities_with_conditions_events_and_local_parameters(write):
     assert task.start["k[b]"] == 0.7
     assert task.scale == {"k[a]": "log"}
     assert task.lower["sd_v_c"] == 0
-    assert "d.csv: 1 of 5 rows are replicates, of a time that an earlier row has." in task.told
-    assert any("sd_v_c" in line for line in task.told)
+    assert "d.csv: 1 of 5 rows are replicates, of a time that an earlier row has." in task.notes
+    assert any("sd_v_c" in line for line in task.notes)
     assert task.model.parms["dose"] == 10, "what conditions set needs no value"
     assert fme.modFit(task.scaled_cost, task.start, lower=task.lower.to_dict()).converged
 
@@ -263,7 +263,7 @@ def test_forcings_in_place_and_from_a_file(write):
     u, w = task.model.definition.forcings
     assert (u.method, u.values.tolist()) == ("constant", [0.5, 1.5])
     assert (w.method, w.times.tolist()) == ("linear", [0.0, 4.0])
-    assert any("decimal mark is a comma" in line for line in task.told)
+    assert any("decimal mark is a comma" in line for line in task.notes)
 
 
 def test_titles_descriptions_and_units_are_no_inputs(write):
@@ -289,3 +289,12 @@ def test_a_file_too_large_or_too_deep_is_refused(tmp_path, capsys):
             path.write_text(text)
         assert main(["check", str(path)]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_check_tells_a_function_without_data(write, capsys):
+    path = write('model = { python = "case.py:f" }\nfit = {}\n[parameters]\na = { start = 1 }\nb = 2\n', case_py=PYTHON)
+    (path.parent / "beside_the_case.py").write_text("K = 100.0\n")
+    assert main(["check", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "cost        case.py:f: a function of Python" in told
+    assert "data  " not in told

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmepy.errors import ArgumentError
-from fmepy.workflow.toml import Section, _Scanner
+from fmepy.workflow.file.checked import checked
+from fmepy.workflow.file.signatures import Key
+from fmepy.workflow.file.toml import Section, _Scanner
 
 TEXT = """\
 # a model
@@ -156,11 +158,15 @@ def test_unknown_keys_and_wrong_kinds_are_told_with_their_line(tmp_path):
     assert str(caught.value) == f"{file}:3: unknown key 'strat' in parameters; did you mean 'start'?"
     with pytest.raises(ArgumentError, match=r"m.toml:1: unknown key 'dt'; there are 'modules'"):
         section.check(["modules"])
-    with pytest.raises(ArgumentError, match=r"m.toml:1: `dt` must be a number; got 'x'"):
-        section.get("dt", float)
-    with pytest.raises(ArgumentError, match=r"m.toml:5: `l` must hold texts in quotes; got 3"):
-        table.texts("l")
-    assert table.get("x", float) == 2.0
-    assert table.get("y", float, 7.0) == 7.0
-    with pytest.raises(ArgumentError, match="`modules` is missing"):
-        section.texts("modules", required=True)
+    keys = {"dt": Key((float,)), "parameters": Key((dict,))}
+    for known, said in (
+        (keys, "m.toml:1: `dt` must be a number; got 'x'"),
+        ({**keys, "modules": Key(required=True)}, "the key `modules` is missing"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            checked(section, known)
+    numbers = {"strat": Key((float,)), "x": Key((float,)), "l": Key((str, list), items=Key((str,)))}
+    with pytest.raises(ArgumentError, match=r"m.toml:5: `l` must hold a text in quotes; got 3"):
+        checked(table, numbers)
+    assert checked(table, {**numbers, "l": Key()})["x"] == 2.0
+    assert (table.texts("l"), table.texts("none"), section.texts("dt")) == (["a", 3], [], ["x"])

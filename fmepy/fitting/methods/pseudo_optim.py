@@ -31,9 +31,9 @@ from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.fitting.control import filled
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
+from fmepy.journal.saving import Saved
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import as_bounds, check_inside
-from fmepy.results.saving import Saved
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters, Vector
 
 _TINY = 1e-15  # of the first spread of costs: what stops a search whose smallest cost is zero

@@ -10,11 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fmepy.types import Vector
-from fmepy.workflow.report.findings import Findings, first_few
-from fmepy.workflow.report.page import Draft, Pictures
-from fmepy.workflow.report.pictures import MOST_PANELS, drawn
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
 from fmepy.workflow.report.tables import table_of
-from fmepy.workflow.report.words import count, have, number, percent
+from fmepy.workflow.report.words import number, percent
 
 SUSPICIOUS = 3.0
 """Standard deviations from which a reading is told."""
@@ -78,95 +77,47 @@ def _deleted(gaps: Vector, df: float) -> Vector:
     return gaps * np.sqrt(max(df - 1, 1.0) / rest) if squares > 0 else gaps
 
 
-def say_agreement(draft: Draft, found: Findings, agreement: Agreement) -> list[str]:
-    """Add how model and data agree to a section, and return what speaks against the model."""
-    rows = agreement.rows
-    summary, told, doubts = [], [], []
-    for name, own in rows.groupby("name", sort=False):
-        record, sentences, against = _of_variable(str(name), own, agreement)
-        summary.append(record)
-        told += [*sentences, *against]
-        doubts += against
-    draft.list(told)
-    draft.add(table_of(pd.DataFrame(summary), "Agreement by variable"))
-    suspicious = agreement.suspicious
-    unit = (
-        "the errors that were said of them"
-        if agreement.given
-        else "the spread of the other deviations of their variable"
-    )
-    if len(suspicious):
-        draft.say(
-            f"{count(len(suspicious), 'reading')} of {len(rows):,} {'lies' if len(suspicious) == 1 else 'lie'} "
-            f"more than "
-            f"three standard deviations from the model, in units of {unit}. About "
-            f"{number(0.0027 * len(rows), 2)} would by "
-            "chance. Look whether they were misread, or whether the model lacks what happened there.",
-            tone="bad",
-        )
-        table = suspicious.rename(
-            columns={"name": "variable", "x": found.x_name, "obs": "read", "mod": "model", "z": "deviation, sd"}
-        )
-        keep = [
-            "variable",
-            *([] if suspicious["entity"].isna().all() else ["entity"]),
-            found.x_name,
-            "read",
-            "model",
-            "deviation, sd",
-        ]
-        if agreement.kinds:
-            table = table.rename(columns={"read": "read (as compared)", "model": "model (as compared)"})
-            keep = [{"read": "read (as compared)", "model": "model (as compared)"}.get(k, k) for k in keep]
-        draft.add(table_of(table[keep], "Suspicious readings, the farthest first", file="residuals.csv"))
-    else:
-        draft.say(f"No reading lies more than three standard deviations from the model, in units of {unit}.")
-    if len(suspicious):
-        n = count(len(suspicious), "reading")
-        doubts.append(
-            f"{n} of {len(rows):,} {have(list(suspicious.index), 'lies', 'lie')} more than three standard deviations "
-            f"from the model."
-        )
-    return doubts
+def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
+    """Return what the words on agreement need: each variable, the readings far off, tables and pictures."""
+    rows, suspicious = agreement.rows, agreement.suspicious
+    variables = [_of_variable(str(name), own, agreement) for name, own in rows.groupby("name", sort=False)]
+    compared = " (as compared)" if agreement.kinds else ""
+    heads = {
+        "name": "variable", "entity": "entity", "x": found.x_name, "obs": f"read{compared}", "mod": f"model{compared}",
+        "z": "deviation, sd",
+    }  # fmt: skip
+    if suspicious["entity"].isna().all():
+        del heads["entity"]
+    return {
+        "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
+        "table": table_of(pd.DataFrame([v["row"] for v in variables]), "Agreement by variable"),
+        "suspicious": table_of(
+            suspicious[list(heads)], "Suspicious readings, the farthest first", heads=heads, file="residuals.csv"),
+        "pictures": lambda: residual_pictures(found, agreement),
+    }  # fmt: skip
 
 
-def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Return a row of the table, what is worth a sentence, and what speaks against the model."""
+def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str, Any]:
+    """Return a row of the table, and what is worth a sentence."""
     n, gap = len(own), (own["obs"] - own["mod"]).to_numpy(dtype=float)
     spread = float(np.sum((own["obs"] - own["obs"].mean()) ** 2))
     explained = 1 - float(np.sum(gap**2)) / spread if spread > 0 else np.nan
     typical, kind = float(np.sqrt(np.mean(gap**2))), agreement.kinds.get(name)
     neighbours, limit = _neighbours(own)
-    beyond = int((own["z"].abs() > SUSPICIOUS).sum())
-    mean = float(gap.mean()) if abs(gap.mean()) > 1e-6 * typical else 0.0  # what a fit makes zero
-    record = {
-        "variable": name, "readings": n, "explained, %": 100 * explained,
-        "typical deviation": typical, "mean deviation": mean, "neighbours alike": neighbours,
-        "beyond 3 sd": beyond,
+    row = {
+        "variable": name, "readings": n, "explained, %": 100 * explained, "typical deviation": typical,
+        "mean deviation": float(gap.mean()) if abs(gap.mean()) > 1e-6 * typical else 0.0,  # what a fit makes zero
+        "neighbours alike": neighbours, "beyond 3 sd": int((own["z"].abs() > SUSPICIOUS).sum()),
     }  # fmt: skip
-    size = percent(np.expm1(typical)) if kind == "log" and typical < 3 else number(typical, 2)
-    unit = (
-        " on the scale of square roots"
-        if kind == "sqrt"
-        else " in the logarithm"
-        if kind == "log" and typical >= 3
-        else ""
-    )
-    told: list[str] = []
-    against: list[str] = []
-    if n >= 3 and np.isfinite(explained):
-        how = "follows" if explained >= _FOLLOWS else "hardly follows"
-        share = f"{number(100 * explained, 3)} % of its variation" if explained > 0 else "no more than its mean would"
-        (told if explained >= _FOLLOWS else against).append(
-            f"{name}: the model {how} the readings: it explains {share}; a typical deviation is {size}{unit}."
-        )
-    if n >= _FEWEST and limit > 0 and neighbours > limit:
-        against.append(
-            f"{name}: deviations that follow each other are alike (correlation {neighbours:.2f}), so the misfit has a "
-            "pattern that errors of reading do not have: the model lacks something, and the standard errors are "
-            "too small."
-        )
-    return record, told, against
+    in_percent = kind == "log" and typical < 3
+    return {
+        "row": row, "name": name, "is_told": n >= 3 and bool(np.isfinite(explained)), "explained": explained,
+        "follows": explained >= _FOLLOWS, "neighbours": neighbours,
+        "typical": percent(np.expm1(typical)) if in_percent else number(typical, 2),
+        "unit": " on the scale of square roots" if kind == "sqrt"
+        else " in the logarithm" if kind == "log" and not in_percent else "",
+        "has_pattern": n >= _FEWEST and limit > 0 and neighbours > limit,
+    }  # fmt: skip
 
 
 def _neighbours(own: pd.DataFrame) -> tuple[float, float]:
@@ -189,19 +140,16 @@ def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:
                 ax.axhline(level, color="0.5", linestyle="--", linewidth=0.8)
             ax.axhline(0.0, color="0.7", linewidth=0.8)
             for k, (_, part) in enumerate(own.groupby(own["entity"].fillna(""), sort=False)):
-                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=f"C{k % 10}")
+                ax.plot(part["x"], part["z"], "o", markersize=3.5, color=f"C{k}")
             far = own[own["z"].abs() > SUSPICIOUS]
             ax.plot(far["x"], far["z"], "o", markersize=9, markerfacecolor="none", markeredgecolor="C3")
             top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))
             ax.set(xlabel=found.x_name, ylabel="deviation, sd", ylim=(-top, top), title=name)
             ax.title.set_fontsize("medium")
 
-    texts = [
-        f"Deviations of the readings of {n} from the model over {found.x_name}, in standard deviations." for n in shown
-    ]
     return drawn(
-        "fit", draw, texts, panels=len(groups),
-        caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies "
-            "beyond is "
-        f"ringed. Points should scatter without a pattern. {said}",
+        draw, [f"Deviations of the readings of {n} from the model over {found.x_name}, in standard deviations."
+               for n in shown], panels=len(groups),
+        caption="Points above zero: read more than the model says. Dashed: three standard deviations; what lies beyond "
+        f"is ringed. Points should scatter without a pattern. {said}",
     )  # fmt: skip

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
-from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.report.page import Draft
+from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
 from fmepy.workflow.report.words import short
-from fmepy.workflow.steps import profile as profiles
 from fmepy.workflow.steps.base import FITS, best_fit
 from fmepy.workflow.steps.scale import natural
-from fmepy.workflow.task import Task
 
-Drawn = TypeVar("Drawn")
+if TYPE_CHECKING:
+    from fmepy.workflow.file.prepared import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +29,7 @@ class Findings:
     results : mapping of str to result
         By step.
     record : mapping
-        What ``run.json`` holds (`fmepy.workflow.record`).
+        What ``run.json`` holds (`fmepy.workflow.runner`).
     tables : mapping of str to DataFrame
         What is written, by the name of the file.
     doubts : list of (str, str)
@@ -45,10 +42,6 @@ class Findings:
     record: Mapping[str, Any]
     tables: Mapping[str, pd.DataFrame]
     doubts: list[tuple[str, str]] = field(default_factory=list)
-
-    def doubt(self, section: str, sentence: str) -> None:
-        """Keep a sentence for the first section."""
-        self.doubts.append((section, sentence))
 
     @cached_property
     def fit(self) -> ModFit | None:
@@ -67,26 +60,13 @@ class Findings:
         values = natural(self.task, self.task.start if self.fit is None else self.fit.par)
         return {str(name): float(value) for name, value in values.items()}
 
-    @property
-    def at(self) -> str:
-        """Where `par` is, in words."""
-        return "at the start values" if self.fit is None else "at the best fit"
-
-    def natural_profile(self, profile: Profile) -> Profile:
-        """Return profiles on the natural scale; there they have no quadratic approximation."""
-        if not self.task.scale:
-            return profile
-        frame, errors = profile.frame.copy(), profile.standard_error.copy()
-        own = profiles.tables(self.task, profile)["profile.csv"]
-        frame["value"] = own["value"].to_numpy()
-        errors[[n for n in errors.index if n in self.task.scale]] = np.nan
-        intervals = profiles.intervals(self.task, profile).set_index("parameter")
-        verdicts = pd.Series(profiles.sentences(self.task, profile))
-        return replace(profile, frame=frame, intervals=intervals, standard_error=errors, verdicts=verdicts)
+    def of_parameter(self, texts: Mapping[str, str], name: str) -> str:
+        """Return the unit or the description of a parameter, of a local one that of all entities."""
+        return texts.get(name) or texts.get(name.split("[")[0], "")
 
     def label(self, name: str) -> str:
         """Return a parameter's name with its unit, as an axis bears it."""
-        unit = self.task.units.get(name) or self.task.units.get(name.split("[")[0], "")
+        unit = self.of_parameter(self.task.units, name)
         return f"{short(name, 28)}, {short(unit, 20)}" if unit else name
 
     def step(self, name: str) -> Mapping[str, Any]:
@@ -134,18 +114,15 @@ class Findings:
         except Exception:  # a report is written of what failed, too
             return None if done is None else done.result
 
-
-def attempt(draft: Draft, what: str, make: Callable[[], Any]) -> None:
-    """Add what `make` returns to a section, or say why it could not be made: no picture is worth a report."""
-    try:
-        draft.add(make())
-    except Exception as error:
-        draft.say(f"{what} could not be drawn: {error}", tone="small")
-
-
-def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[Drawn], str]:
-    """Return the names that are drawn, and what is said of the others: how many, and the file that holds them all."""
-    if len(names) <= most:
-        return list(names), ""
-    rest = f"; the numbers of all are in {file}" if file else ""
-    return list(names[:most]), f"Drawn are the first {most} of {len(names):,}{rest}."
+    def filtered_pictures(self) -> Pictures:
+        """Return pictures of the states and outputs of a filter, with bands and data."""
+        flt = self.filtered
+        kind = "smoothed" if flt.smooth else "filtered"
+        known = [str(c) for c in getattr(flt, kind).columns if c not in ("time", flt.entity_column)]
+        shown, rest = first_few([n for n in known if n not in flt.measured_states], MOST_PANELS)
+        return drawn(
+            lambda axes: flt.plot(shown, kind, axes=axes),
+            [f"{n} over {flt.xlabel}: readings, and the course that the filter finds." for n in shown],
+            caption="Points: readings. Line and band: what model and data together say, and how surely"
+            f"{'' if flt.smooth else ', from the data until then'}. Rings: readings that are suspected. {rest}",
+        )  # fmt: skip

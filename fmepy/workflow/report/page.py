@@ -1,175 +1,100 @@
-"""What a page of the report is made of: sections of blocks. The template knows how each of them looks.
+"""The report of a calibration: one HTML file that anybody can open, and that asks nothing of a network.
 
-Texts here are plain: the template escapes them. The one thing that is markup already is the SVG of a picture, which
-`pictures` has written element by element.
+`render` writes it. Words stand in ``templates`` (Jinja2), what they need is made from the results themselves: for the
+sections of steps by the steps (`Step.facts`), for the others in `overview`. Everything from a user's file is escaped by
+the templates, pictures are images, and the page allows no script but its own, by its hash. The same results give the
+same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
+import pandas as pd
+from markupsafe import Markup
 
-
-@dataclass(frozen=True)
-class Text:
-    """A paragraph; `tone` is "", "good", "bad" or "small"."""
-
-    text: str
-    tone: str = ""
-    kind: str = "text"
-
-
-@dataclass(frozen=True)
-class Bullets:
-    """Sentences one below another."""
-
-    items: tuple[str, ...]
-    tone: str = ""
-    kind: str = "bullets"
+from fmepy import __version__
+from fmepy.workflow.file.prepared import Task
+from fmepy.workflow.report import overview
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.sections import Section, environment, written
+from fmepy.workflow.report.words import many, paragraphs, readable
+from fmepy.workflow.steps.base import Step
+from fmepy.workflow.steps.registry import STEPS
 
 
-@dataclass(frozen=True)
-class Links:
-    """Sentences one below another, each behind a link to the section that says more."""
+def render(
+    task: Task,
+    results: Mapping[str, Any],
+    record: Mapping[str, Any],
+    warnings: Sequence[str],
+    tables: Mapping[str, pd.DataFrame],
+) -> str:
+    """Return the report as HTML.
 
-    items: tuple[tuple[str, str], ...]
-    kind: str = "links"
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading inside a section."""
-
-    text: str
-    kind: str = "heading"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell of a table: what it shows, and what it is sorted by where that is a number."""
-
-    text: str
-    key: str = ""
-    tone: str = ""
-    link: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table that sorts.
-
-    Attributes
+    Parameters
     ----------
-    caption : str
-    columns : tuple of (str, bool)
-        Heads, and whether the column holds numbers.
-    rows : tuple of tuple of Cell
-    note : str
-        What is to be said below it: rows left out.
+    task : Task
+    results : mapping of str to result
+        Of the steps that ran, by name.
+    record : mapping
+        What ``run.json`` holds, see `fmepy.workflow.runner`. Dates and durations, and nothing else of the page, come
+        from it.
+    warnings : sequence of str
+        What a reader must know, the gravest first.
+    tables : mapping of str to DataFrame
+        What the steps wrote, by the name of the file.
+
+    Returns
+    -------
+    str
+        A whole page; sections ``warnings task data``, one of each step that ran, ``reproduce``.
     """
-
-    caption: str
-    columns: tuple[tuple[str, bool], ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""
-    kind: str = "table"
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture as SVG, with a line below it."""
-
-    svg: Markup
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Pictures beside each other; `wide` ones have a line of their own."""
-
-    pictures: tuple[Picture, ...]
-    caption: str = ""
-    wide: bool = False
-    kind: str = "pictures"
-
-
-@dataclass(frozen=True)
-class Code:
-    """A text as it was written."""
-
-    text: str
-    label: str = ""
-    kind: str = "code"
+    found = Findings(task, results, record, tables)
+    sections = [
+        written("task", "What was asked", "task.html", found, overview.task_facts(found)),
+        written("data", "Data and model, side by side", "data.html", found, overview.data_facts(found)),
+    ]
+    for name, step in STEPS.items():
+        if results.get(name) is not None:
+            sections.append(_of_step(step, found))
+        elif found.step(name).get("state") in ("failed", "interrupted"):
+            one = written(name, name, "unfinished.html", found, {"step": found.step(name)})
+            sections.append(replace(one, is_step=True))
+    facts = overview.warnings_facts(found, warnings)  # after the others: they doubt
+    n = len(facts["warnings"]) + len(found.doubts) + (0 if facts["warnings"] else len(facts["failed"]))
+    title = f"Before you rely on this: {many(max(n, 1), 'warning')}" if facts["is_bad"] else "No warnings"
+    tone = "bad" if facts["is_bad"] else "good"
+    first = written("warnings", title, "warnings.html", found, facts, tone)
+    last = written("reproduce", "How to make the same again", "reproduce.html", found, overview.reproduce_facts(found))
+    js = files(__package__).joinpath("templates", "report.js").read_text(encoding="utf-8")
+    js_hash = "sha256-" + base64.b64encode(hashlib.sha256(js.encode()).digest()).decode("ascii")
+    page = environment().get_template("page.html").render(
+        title=" ".join(task.case.title.split()) or task.case.file.stem, description=paragraphs(task.case.description),
+        sections=[first, *sections, last], version=__version__, js=Markup(js), js_hash=js_hash,
+        date=str(record.get("started") or "")[:10],
+    )  # fmt: skip
+    return readable(page)
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Terms and what they are."""
-
-    pairs: tuple[tuple[str, str], ...]
-    kind: str = "facts"
-
-
-@dataclass(frozen=True)
-class Folded:
-    """Blocks that are shown when asked for (and in print)."""
-
-    summary: str
-    blocks: tuple[Block, ...]
-    kind: str = "folded"
-
-
-Block = Text | Bullets | Links | Heading | Table | Pictures | Code | Facts | Folded
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the page; `name` is its id."""
-
-    name: str
-    title: str
-    blocks: tuple[Block, ...]
-    tone: str = ""
-
-
-@dataclass
-class Draft:
-    """Blocks as they come, for a section or a folded part of one."""
-
-    blocks: list[Block] = field(default_factory=list)
-
-    def say(self, *sentences: str, tone: str = "") -> None:
-        """Add a paragraph of the sentences that are not empty."""
-        text = " ".join(s for s in sentences if s)
-        if text:
-            self.blocks.append(Text(text, tone))
-
-    def list(self, sentences: Iterable[str], tone: str = "", most: int = 100) -> None:
-        """Add sentences as a list, of very many the first and how many there are."""
-        told = [s for s in sentences if s]
-        if len(told) > most:
-            told = [*told[:most], f"and {len(told) - most} more, all of them in run.json"]
-        if told:
-            self.blocks.append(Bullets(tuple(told), tone))
-
-    def links(self, items: Iterable[tuple[str, str]]) -> None:
-        """Add sentences, each behind the name of the section that says more."""
-        self.blocks.append(Links(tuple(items)))
-
-    def add(self, *blocks: Block | None) -> None:
-        """Add blocks, those that there are."""
-        self.blocks += [b for b in blocks if b is not None]
-
-    def head(self, text: str) -> None:
-        """Add a heading."""
-        self.blocks.append(Heading(text))
-
-    def fold(self, summary: str, blocks: Sequence[Block | None]) -> None:
-        """Add blocks that are shown when asked for."""
-        kept = tuple(b for b in blocks if b is not None)
-        if kept:
-            self.blocks.append(Folded(summary, kept))
+def _of_step(step: Step, found: Findings) -> Section:
+    """Return the section of a step; of one that cannot be told, why; of one that failed, first of all that."""
+    name, record, before = step.name, found.step(step.name), list(found.doubts)
+    result = found.results[name]
+    try:
+        facts = {"result": result, "step": record, "tables": found.tables, **step.facts(found, result)}
+        section = written(name, step.title or name, step.template, found, facts)
+        if found.has_failed(name):
+            found.doubts[:] = before  # what a result says of the data and the model that counts as none
+            failed = Markup('<p class="bad">{}</p>\n').format(record.get("error"))
+            section = replace(section, html=failed + section.html)
+    except Exception as error:  # results that were hours in the making are not left untold for one of them
+        found.doubts[:] = before
+        why = f"This section could not be written: {type(error).__name__}: {error}"
+        section = written(name, name, "broken.html", found, {"why": why, "verdict": record.get("verdict")})
+    return replace(section, is_step=True)

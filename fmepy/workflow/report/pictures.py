@@ -1,12 +1,9 @@
-"""Pictures of the report: matplotlib's SVG, written into the page so that it follows the page's colours.
+"""Pictures of the report: matplotlib's SVG as images inside the page, on white.
 
 Each panel is a picture of its own, so that they stand beside each other on a wide screen and below each other, with
-letters that can be read, on a narrow one. Texts stay texts, in the page's font. Colours are those of the page's style
-sheet (``--c0`` ... for matplotlib's cycle, ``--g0`` ... for greys), so that dark pages have dark pictures. Nothing
-depends on the clock, on a user's settings of matplotlib, or on chance: the same results give the same bytes.
-
-What matplotlib wrote is parsed and written again, element by element: names of a file reach the page as escaped text,
-and neither as mark-up nor as formulas.
+letters that can be read, on a narrow one. Nothing depends on the clock, on a user's settings of matplotlib, or on
+chance: the same results give the same bytes. An image runs no script and asks nothing of a network, whatever names of a
+file it shows; they are written as text, never as formulas.
 """
 
 from __future__ import annotations
@@ -14,15 +11,14 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import numpy as np
-from markupsafe import Markup
 
-from fmepy.workflow.report.page import Picture, Pictures
 from fmepy.workflow.report.words import readable, short
 
 if TYPE_CHECKING:
@@ -30,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+Drawn = TypeVar("Drawn")
 MOST_PANELS = 24
 MOST_POINTS = 1500
 PANEL, PAIR, SINGLE = (3.5, 2.6), (4.6, 3.0), (5.8, 3.2)
@@ -39,24 +36,36 @@ _MOST_LETTERS = 60
 _TICKS = 5
 _MOST_TICK = 24
 _LETTER = 0.075  # inches
-_CYCLE = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
 _STYLE = {
     "svg.hashsalt": "fmepy", "svg.fonttype": "none", "text.parse_math": False, "font.family": "DejaVu Sans",
-    "figure.facecolor": "none", "axes.facecolor": "none", "savefig.facecolor": "none", "font.size": 9.5,
+    "font.size": 9.5,
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "0.5", "axes.linewidth": 0.8,
     "xtick.color": "0.4", "ytick.color": "0.4", "xtick.labelcolor": "0.2", "ytick.labelcolor": "0.2",
     "axes.labelcolor": "0.1", "text.color": "0.1", "path.simplify": True, "legend.frameon": False,
 }  # fmt: skip
-_COLOURS = {colour: f"var(--c{k})" for k, colour in enumerate(_CYCLE)}
-_NUMBER = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
-_COLOUR = re.compile(r"#[0-9a-f]{6}")
-_REFERRED = re.compile(r"url\(#([^)]+)\)")
-_HREF = "{http://www.w3.org/1999/xlink}href"
-_ROUNDED = {"d", "x", "y", "width", "height", "transform", "points", "x1", "x2", "y1", "y2", "cx", "cy", "r"}
+_NUMBER = re.compile(r"(?<=[ MLQCHV,(\"])-?\d+\.\d{3,}(?=[ \",)\n])")
+_SAFE = " !$'()*+,-./:;=?@[]_|~"  # what an attribute between double quotes, and an address, may hold as it is
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture: the address of an image, what it shows in words, and a line below it."""
+
+    source: str
+    text: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures beside each other; `is_wide` ones have a line of their own."""
+
+    pictures: tuple[Picture, ...]
+    caption: str = ""
+    is_wide: bool = False
 
 
 def drawn(
-    name: str,
     draw: Callable[[Any], Any],
     texts: Sequence[str],
     *,
@@ -70,8 +79,6 @@ def drawn(
 
     Parameters
     ----------
-    name : str
-        Names the pictures; once in a page.
     draw : callable
         Gets an array of Axes, one a panel, and draws on them.
     texts : sequence of str
@@ -99,9 +106,46 @@ def drawn(
             thinned = _thinned(ax) or thinned
             if finish is not None:
                 finish(ax, k)
-            below = captions[k] if k < len(captions) else ""
-            out.append(Picture(_inlined(_svg_of(ax), f"{name}-{k + 1}", text), below))
-    return Pictures(tuple(out), f"{caption} {thinned}".strip(), wide=len(out) == 1)
+            out.append(Picture(_image(_svg_of(ax)), readable(text), captions[k] if k < len(captions) else ""))
+    return Pictures(tuple(out), f"{caption} {thinned}".strip(), is_wide=len(out) == 1)
+
+
+def drawn_parts(
+    parts: Mapping[str, Any], by: str | None, draw: Callable[[Any, str, Any, str], Any], text: str, file: str
+) -> Pictures:
+    """Return a picture for each variable of each entity.
+
+    Parameters
+    ----------
+    parts : mapping of str to result with ``var``
+        By entity; one of the name "" where there are none.
+    by : str or None
+        The column of the entities.
+    draw : callable of (Axes, entity, part, variable)
+    text : str
+        What a panel shows, with ``{}`` for its title.
+    file : str
+        That holds the numbers of all.
+    """
+    panels = [(label, part, name) for label, part in parts.items() for name in part.var]
+    shown, rest = first_few(panels, MOST_PANELS, file)
+    titles = [f"{by} {label}: {name}" if len(parts) > 1 else name for label, _, name in shown]
+
+    def draw_all(axes: Any) -> None:
+        for ax, panel in zip(axes, shown, strict=False):
+            draw(ax, *panel)
+
+    return drawn(
+        draw_all, [text.replace("{}", t, 1) for t in titles], captions=titles if len(parts) > 1 else [], caption=rest
+    )
+
+
+def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[Drawn], str]:
+    """Return the names that are drawn, and what is said of the others: how many, and the file that holds them all."""
+    if len(names) <= most:
+        return list(names), ""
+    rest = f"; the numbers of all are in {file}" if file else ""
+    return list(names[:most]), f"Drawn are the first {most} of {len(names):,}{rest}."
 
 
 @contextmanager
@@ -109,7 +153,9 @@ def _our_style() -> Iterator[None]:
     import matplotlib.style
     from cycler import cycler
 
-    ours = {**_STYLE, "axes.prop_cycle": cycler(color=_CYCLE)}
+    from fmepy.plotting.axes import COLORS
+
+    ours = {**_STYLE, "axes.prop_cycle": cycler(color=COLORS)}
     with matplotlib.style.context(["default", ours]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # the reader's font has it
         yield
@@ -155,24 +201,14 @@ def _fewer_ticks(ax: Axes, width: float) -> None:
 
 def _plain_labels(axis: Any) -> None:
     """Let ticks be labelled with plain numbers, not formulas, and with names of a length that fits."""
-    from matplotlib.ticker import FixedLocator, Formatter, LogFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogFormatter
 
-    class Plain(Formatter):
+    class Plain(FuncFormatter):
         """The numbers of a logarithmic axis, written out, where it would write them."""
 
         def __init__(self, inner: LogFormatter) -> None:
-            self.inner = inner
-
-        def set_axis(self, axis: Any) -> None:
-            super().set_axis(axis)
-            self.inner.set_axis(axis)
-
-        def set_locs(self, locs: Any) -> None:
-            super().set_locs(locs)
-            self.inner.set_locs(locs)
-
-        def __call__(self, x: float, pos: Any = None) -> str:
-            return f"{x:g}" if self.inner(x, pos) else ""
+            super().__init__(lambda x, pos: f"{x:g}" if inner(x, pos) else "")
+            self.set_locs = inner.set_locs  # type: ignore[method-assign]    # which chooses what is written
 
     for kind in ("major", "minor"):
         formatter = getattr(axis, f"get_{kind}_formatter")()
@@ -184,66 +220,16 @@ def _plain_labels(axis: Any) -> None:
             axis.set_ticklabels([short(text, _MOST_TICK) for text in texts])
 
 
-def _inlined(svg: str, name: str, text: str) -> Markup:
-    """Return an SVG as it stands in a page."""
-    root = ElementTree.fromstring(svg.encode("utf-8"))
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag.endswith(("}metadata", "}style")):  # a style sheet in it would be that of the whole page
-                parent.remove(child)
-    referred = {r for e in root.iter() for v in e.attrib.values() for r in _REFERRED.findall(v)}
-    referred |= {e.attrib[_HREF].removeprefix("#") for e in root.iter() if _HREF in e.attrib}
-    for element in root.iter():
-        element.tag = element.tag.split("}")[-1]
-        element.attrib = _attributes(element.attrib, name, referred)
-    width = float(root.attrib.get("viewBox", "0 0 300 200").split()[2]) * 4 / 3
-    root.attrib = {
-        "viewBox": root.attrib["viewBox"], "class": "picture", "role": "img", "aria-labelledby": f"{name}-title",
-        "style": f"max-width:{width:.0f}px",
-    }  # fmt: skip
-    title = ElementTree.Element("title", {"id": f"{name}-title"})
-    title.text = readable(text)
-    root.insert(0, title)
-    return Markup(ElementTree.tostring(root, encoding="unicode"))  # written element by element
-
-
-def _attributes(given: dict[str, str], name: str, referred: set[str]) -> dict[str, str]:
-    out = {}
-    for key, value in given.items():
-        key = key.split("}")[-1]  # xlink:href is href
-        if key == "id":
-            if value in referred:
-                out[key] = f"{name}-{value}"
-            continue
-        if key == "href" and value.startswith("#"):
-            value = f"#{name}-{value[1:]}"
-        elif key in _ROUNDED:
-            value = _NUMBER.sub(_rounded, value)
-        elif key in ("style", "clip-path", "fill", "stroke"):
-            value = _REFERRED.sub(lambda m: f"url(#{name}-{m[1]})", _COLOUR.sub(_page_colour, value))
-            value = re.sub(r"font: [\d.]+px [^;]*", lambda m: _font(m[0]), value)
-        out[key] = value
-    return out
-
-
-def _font(declared: str) -> str:
-    """Return a font's size alone; its family is the page's."""
-    size = re.search(r"[\d.]+px", declared)
-    return f"font-size: {size[0] if size else '10px'}"
+def _image(svg: str) -> str:
+    """Return an SVG as an address: lengths to a hundredth of a point, without what comes before the element."""
+    lines = svg[svg.index("<svg") :].split("\n")  # texts stand on lines of their own
+    short = (_NUMBER.sub(_rounded, line) if "<text" not in line else line for line in lines)
+    return "data:image/svg+xml," + quote("\n".join(short), safe=_SAFE)
 
 
 def _rounded(found: re.Match[str]) -> str:
     text = f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
-
-
-def _page_colour(found: re.Match[str]) -> str:
-    colour = found[0]
-    if colour in _COLOURS:
-        return _COLOURS[colour]
-    if colour[1:3] == colour[3:5] == colour[5:7]:
-        return f"var(--g{round(int(colour[1:3], 16) / 25.5)})"
-    return colour
 
 
 def _thinned(ax: Axes) -> str:

@@ -4,18 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.workflow.report.page import Cell, Table
 from fmepy.workflow.report.words import number
 
 MOST_ROWS = 60
 MOST_COLUMNS = 24
+_MOST_CORRELATED = 20
 _MOST_LETTERS = 300
 Tone = Callable[[Mapping[Any, Any], str], str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table: what it shows, what it is sorted by where that is a number, its tone, and where it links."""
+
+    text: str
+    key: str = ""
+    tone: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that sorts.
+
+    Attributes
+    ----------
+    caption : str
+    columns : tuple of (str, bool)
+        Heads, and whether the column holds numbers.
+    rows : tuple of tuple of Cell
+    note : str
+        What is to be said below it: rows left out.
+    """
+
+    caption: str
+    columns: tuple[tuple[str, bool], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
 
 
 def table_of(
@@ -60,6 +91,20 @@ def table_of(
     heads = heads or {}
     told = tuple((heads.get(name, name), kind) for name, kind in zip(columns, kinds, strict=False))
     return Table(caption, told, tuple(map(tuple, rows)), _note(frame, most, file))
+
+
+def correlations(frame: pd.DataFrame, caption: str, alike: float = math.inf) -> Table | None:
+    """Return a matrix of correlations, those beyond `alike` in red; None of one parameter, of very many, of nothing."""
+    if not 1 < len(frame) <= _MOST_CORRELATED or not np.isfinite(frame.to_numpy()).any():
+        return None
+    own = [str(c) for c in frame.columns]
+    shown = frame.round(3).set_axis(own, axis=1).reset_index(drop=True)
+    shown.insert(0, "parameter", own, allow_duplicates=True)
+
+    def tone(row: Mapping[Any, Any], column: str) -> str:
+        return "bad" if column not in ("parameter", row["parameter"]) and abs(row[column]) > alike else ""
+
+    return table_of(shown, caption, tone=tone)
 
 
 def _note(frame: pd.DataFrame, most: int, file: str) -> str:

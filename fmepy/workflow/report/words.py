@@ -49,15 +49,15 @@ def percent(share: float) -> str:
     return "more than 1000 %" if share > 1000 else f"{number(share, 2)} %"
 
 
-def count(n: int, one: str, many: str | None = None) -> str:
+def many(n: int, one: str = "", more: str = "") -> str:
     """Return how many of something.
 
     Examples
     --------
-    >>> count(1, "reading"), count(2500, "reading"), count(0, "datum", "data")
-    ('1 reading', '2,500 readings', '0 data')
+    >>> many(1, "reading"), many(2500, "reading"), many(0, "datum", "data"), many(1e4)
+    ('1 reading', '2,500 readings', '0 data', '10,000')
     """
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
+    return f"{int(n):,} {one if n == 1 else more or one + 's'}" if one else f"{int(n):,}"
 
 
 def names(given: Iterable[object], most: int = MOST_NAMES) -> str:
@@ -68,10 +68,11 @@ def names(given: Iterable[object], most: int = MOST_NAMES) -> str:
     >>> names(["a"]), names(["a", "b", "c"]), names("abcd", most=2)
     ('a', 'a, b and c', 'a, b and 2 more')
     """
-    told = [str(name) for name in given]
-    if len(told) > most:
-        return f"{', '.join(told[:most])} and {len(told) - most} more"
-    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}" if told else "none"
+    all_of_them = [str(name) for name in given]
+    *first, last = all_of_them or ["none"]
+    if len(all_of_them) > most:
+        first, last = all_of_them[:most], f"{len(all_of_them) - most} more"
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def have(given: Sequence[object], one: str, many: str) -> str:

@@ -1,24 +1,32 @@
-"""What a step of a calibration is: a module with a name, what it needs, and what it makes.
+"""What a step of a calibration is: everything that the file, the run and the report need of it, in one class.
 
 A step gets a task (a model and a cost, ready), its arguments as the file gives them, and the results of the steps
-before it. It calls one of fmepy's functions and returns what that returns, or a small `Saved` dataclass around it
-(`fmepy.workflow.steps.results`), so that the same object is there whether the step ran now or was kept.
+before it. It calls one of fmepy's functions and returns what that returns, or a small `Saved` dataclass around it, so
+that the same object is there whether the step ran now or was kept.
+
+A new step is a file with a class, and a line in `fmepy.workflow.steps.registry`; from outside
+``STEPS["name"] = MyStep()``. What a file may hold, the schema, the order, what is kept, the attributes of `Calibration`
+and the page are made of what stands there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from fmepy.fitting.result import ModFit
+from fmepy.workflow.file.signatures import Key
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.toml import Section
+    from fmepy.workflow.report.findings import Findings
 
 Results = Mapping[str, Any]
 """What the steps before gave, by name."""
@@ -31,7 +39,7 @@ _TIE = 1e-4  # in -2 log L: of two fits that near the one that converged is take
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Doing:
+class RunOptions:
     """How a step is run; nothing of it changes what comes out, but the seed.
 
     Attributes
@@ -56,44 +64,112 @@ class Doing:
     remember: Callable[[str], object]
 
 
-class Step(Protocol):
-    """A step: a module of this room with these names.
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What ``[require]`` may demand of the result of a step.
 
     Attributes
     ----------
-    NAME : str
-        As in the file, and in the report.
+    key : Key
+        Of the file.
+    value : callable of the result
+        The number that is compared.
+    says : str
+        With ``{:.4g}`` for that number: "the largest R-hat is {:.4g}".
+    at_least : bool
+        Whether the number must be as large as what the file says, rather than as small.
     """
 
-    NAME: str
+    key: Key
+    value: Callable[[Any], float]
+    says: str
+    at_least: bool = False
+
+
+class Step:
+    """A step: what a subclass leaves out is as here.
+
+    Attributes
+    ----------
+    name : str
+        The section of the file, the attribute of `Calibration`, the section of the report.
+    says : str
+        A sentence on it, for editors and the schema.
+    purpose : str
+        What it is for, in the report's first table.
+    title : str
+        Of its section in the report.
+    template : str
+        The words of that section, in Jinja2: a file of ``report/templates``, or the text itself. They get `facts`, and
+        ``result``, ``step`` (its record), ``tables``; for what else, see `fmepy.workflow.report.sections`.
+    keys : mapping of str to Key
+        What its section of the file may hold.
+    requirements : mapping of str to Requirement
+        What ``[require]`` may demand of it.
+    takes : tuple of str
+        The steps whose results it needs; "fit" is any of `FITS`.
+    welcomes : tuple of str
+        The steps whose results it takes where they are there, and can do without.
+    unit : str
+        What its progress counts.
+    advice : str
+        What to do where most of its runs fail.
+    """
+
+    name: str
+    says: str
+    purpose = ""
+    title = ""
+    template = "step.html"
+    takes: tuple[str, ...] = ()
+    welcomes: tuple[str, ...] = ()
+    unit = "run"
+    advice = "Begin where the model runs, and keep out the rest by bounds"
+    requirements: ClassVar[Mapping[str, Requirement]] = {}
+
+    @cached_property
+    def keys(self) -> Mapping[str, Key]:
+        """What its section of the file may hold."""
+        return {}
+
+    def read(self, section: Section, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments, checked by themselves and completed; ArgumentError with the line."""
+        return arguments
 
     def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the steps whose results it takes; "fit" is any of `FITS`."""
-        ...
+        """Return the steps whose results it needs, where that depends on its arguments; by default `takes`."""
+        return self.takes
+
+    def files(self, arguments: Mapping[str, Any]) -> Sequence[str]:
+        """Return the files that its arguments name, which count from where the TOML file is."""
+        return ()
 
     def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
         """Return in words how much there is to run, for ``fmepy check``: "8 starts"."""
-        ...
+        return ""
 
     def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
         """Refuse what the model or the cost cannot do, before anything runs; ArgumentError with the line."""
-        ...
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Any:
+    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Any:
         """Return the result: something with ``save``."""
-        ...
+        raise NotImplementedError
 
     def tables(self, task: Task, result: Any) -> Tables:
         """Return what is written."""
-        ...
+        return {}
 
     def verdict(self, task: Task, result: Any) -> str:
         """Return what came of it, in a sentence or two, for run.json and the report."""
-        ...
+        return ""
 
     def failed_runs(self, result: Any) -> tuple[int, int, str]:
-        """Return how many of its runs failed, of how many, and the first one's message."""
-        ...
+        """Return how many of its runs failed, of how many, and the message of one of them."""
+        return 0, 0, ""
+
+    def facts(self, found: Findings, result: Any) -> Mapping[str, Any]:
+        """Return what the template of its section needs: numbers, names, tables, functions that draw a picture."""
+        return {}
 
 
 def best_fit(done: Results) -> ModFit:

@@ -3,74 +3,150 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fmepy.fimlof.cost import FimlofCost
-from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
-from fmepy.workflow.steps.results import Filtering
+from fmepy.fimlof.forecasting import Forecast
+from fmepy.fimlof.result import FilterResult
+from fmepy.journal.saving import Saved
+from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
+from fmepy.workflow.report.tables import table_of
+from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
-NAME = "filter"
-
-
-def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fit."""
-    return ("fit",)
+_DIAGNOSED = 4  # variables whose four pictures are drawn
 
 
-def size(task: Task, arguments: Mapping[str, Any]) -> str:
-    """Return how much there is to run."""
-    steps = arguments.get("steps")
-    return "1 pass over the data" + (f", {steps} steps beyond them" if steps else "")
+@dataclass(frozen=True, slots=True, eq=False)
+class Filtering(Saved):
+    """A filter run at the estimates, and what it expects beyond the data.
+
+    Attributes
+    ----------
+    result : FilterResult
+    forecast : Forecast or None
+        None where it was not asked for.
+    """
+
+    result: FilterResult
+    forecast: Forecast | None
 
 
-def check(task: Task, arguments: Mapping[str, Any]) -> None:
-    """Refuse a cost that is no filter."""
-    if not isinstance(task.cost, FimlofCost):
-        raise task.case.section.error(
-            (NAME,), '`filter` is the filter of a cost of kind = "fimlof"; this cost is another one.'
+class FilterStep(Step):
+    """The filter of a FIMLOF cost at the estimates."""
+
+    name = "filter"
+    says = "What a filter says of every reading (costs by FIMLOF)."
+    purpose = "Follow the data with a Kalman filter, reading by reading, and test what it could not predict"
+    title = "The filter: reading by reading"
+    template = "filter.html"
+    takes = ("fit",)
+    advice = "Take other parameters"
+    keys: ClassVar[Mapping[str, Key]] = {
+        "smooth": Key(FLAG, "Whether states are also smoothed; without it true."),
+        "steps": Key(**COUNT, says="The number of steps of a forecast after the data; without it none."),
+        "level": Key((float,), "Of the forecast's bands; without it 0.95.", **INSIDE),
+        "max_lag": Key(**COUNT, says="The number of lags of the innovations' correlations; without it 10."),
+    }
+
+    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+        steps = arguments.get("steps")
+        return "1 pass over the data" + (f", {steps} steps beyond them" if steps else "")
+
+    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+        if not isinstance(task.cost, FimlofCost):
+            raise task.case.section.error(
+                (self.name,), '`filter` is the filter of a cost of kind = "fimlof"; this cost is another one.'
+            )
+
+    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Filtering:
+        fit = best_fit(done)
+        result = task.cost.filter(natural(task, fit.par), smooth=arguments.get("smooth", True))
+        if result.failure is not None:
+            options.remember(f"The filter broke down at the estimates: {result.failure}")
+        steps, forecast = arguments.get("steps"), None
+        if steps and result.failure is None:
+            C, told = known_covariance(task, fit)
+            if told:
+                options.remember(f"In the bands of the forecast {told}.")
+            level = {"level": arguments["level"]} if "level" in arguments else {}
+            forecast = result.forecast(steps, parm_cov=C, **level)
+        return Filtering(result, forecast)
+
+    def tables(self, task: Task, result: Filtering) -> Tables:
+        found = {"filter.csv": result.result.residuals}
+        return found | ({} if result.forecast is None else {"forecast.csv": result.forecast.frame})
+
+    def verdict(self, task: Task, result: Filtering) -> str:
+        flt = result.result
+        if flt.failure is not None:
+            return f"The filter broke down: {flt.failure}"
+        flags, jumps = int(flt.residuals["flag"].sum()), int(flt.shocks["flag"].sum())
+        return (
+            f"{flt.nobs} readings, log-likelihood {flt.loglik:.6g}, sum of squared standardised innovations "
+            f"{flt.sumsq:.4g}; {flags} suspected {'reading' if flags == 1 else 'readings'}, {jumps} "
+            f"{'jump' if jumps == 1 else 'jumps'} of states."
         )
 
+    def failed_runs(self, result: Filtering) -> tuple[int, int, str]:
+        why = result.result.failure
+        return int(why is not None), 1, why or ""
 
-def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Filtering:
-    """Return the filter at the estimates, and a forecast where one is asked for."""
-    fit = best_fit(done)
-    result = task.cost.filter(natural(task, fit.par), smooth=arguments.get("smooth", True))
-    if result.failure is not None:
-        doing.remember(f"The filter broke down at the estimates: {result.failure}")
-    steps, forecast = arguments.get("steps"), None
-    if steps and result.failure is None:
-        C, told = known_covariance(task, fit)
-        if told:
-            doing.remember(f"In the bands of the forecast {told}.")
-        level = {"level": arguments["level"]} if "level" in arguments else {}
-        forecast = result.forecast(steps, parm_cov=C, **level)
-    return Filtering(result, forecast)
-
-
-def tables(task: Task, result: Filtering) -> Tables:
-    """Return filter.csv, a row a reading, and forecast.csv where there is one."""
-    found = {"filter.csv": result.result.residuals}
-    return found | ({} if result.forecast is None else {"forecast.csv": result.forecast.frame})
-
-
-def verdict(task: Task, result: Filtering) -> str:
-    """Return how well data and model agree."""
-    flt = result.result
-    if flt.failure is not None:
-        return f"The filter broke down: {flt.failure}"
-    flags, jumps = int(flt.residuals["flag"].sum()), int(flt.shocks["flag"].sum())
-    return (
-        f"{flt.nobs} readings, log-likelihood {flt.loglik:.6g}, sum of squared standardised innovations "
-        f"{flt.sumsq:.4g}; {flags} suspected {'reading' if flags == 1 else 'readings'}, {jumps} "
-        f"{'jump' if jumps == 1 else 'jumps'} of states."
-    )
+    def facts(self, found: Findings, result: Filtering) -> Mapping[str, Any]:
+        flt = found.filtered
+        flagged = flt.residuals[flt.residuals["flag"].astype(bool)]
+        columns = (flt.entity_column, "name", "x", "obs", "mod", "sd", "standardized", "AUXM")
+        heads = {"name": "variable", "x": flt.xlabel, "obs": "read", "mod": "predicted"}
+        heads |= {"standardized": "innovation, sd", "AUXM": "from all other data, sd"}
+        summary = flt.summary([k for k in found.par if k in flt.parms.index])
+        forecast: Any = result.forecast
+        if forecast is not None:
+            known = [n for n in map(str, forecast.frame["name"].unique()) if n not in flt.measured_states]
+        return {
+            "flt": flt, "summary": summary, "flags": len(flagged), "forecast": forecast,
+            "states": flt.smooth and found.filtered_pictures, "innovations": lambda: _innovations(flt),
+            "variables": table_of(
+                summary.frame.reset_index(names="variable"), "Innovations by variable",
+                heads={"n": "readings", "mean_square": "mean square (1 is right)", "rho": "correlation of neighbours",
+                       "limit": "its limit", "time_constant": "time constant", "p_normal": "p, normal"},
+            ) if len(summary.frame) else None,
+            "suspected": table_of(flagged[[c for c in columns if c in flagged]], "Suspected readings", heads=heads,
+                                  file="filter.csv") if len(flagged) else None,
+            "diagnostics": lambda: _diagnostics(flt),
+            "taken_as_known": known_covariance(found.task, found.fit)[1] if found.fit is not None else "",
+            "forecasts": forecast is not None and (lambda: _forecasts(forecast, known)),
+            "expected": None if forecast is None else table_of(
+                forecast.frame[forecast.frame["name"].isin(known)], "Forecast", file="forecast.csv", most=30),
+        }  # fmt: skip
 
 
-def failed_runs(result: Filtering) -> tuple[int, int, str]:
-    """Return whether its one run failed, and why."""
-    why = result.result.failure
-    return int(why is not None), 1, why or ""
+def _innovations(flt: Any) -> Pictures:
+    names, rest = first_few(list(flt.variables), MOST_PANELS, "filter.csv")
+    return drawn(
+        lambda axes: flt.plot_innovations(names, axes=axes),
+        [f"What the filter could not predict of {n}, in standard deviations, over {flt.xlabel}." for n in names],
+        caption=f"What each reading had that the filter did not predict, in standard deviations. {rest}",
+    )  # fmt: skip
+
+
+def _diagnostics(flt: Any) -> Pictures:
+    names, rest = first_few(list(flt.variables), _DIAGNOSED)
+    kinds = ("innovations over time", "their correlations by lag", "their quantiles beside the normal ones",
+             "cumulative periodogram")  # fmt: skip
+    texts = [f"{name}: {kind}" for name in names for kind in kinds]
+    return drawn(
+        lambda axes: flt.plot_diagnostics(names, axes=axes), [f"{t}." for t in texts], size=(3.6, 2.7), captions=texts,
+        caption=f"White noise keeps within the dashed lines in all of them. {rest}",
+    )  # fmt: skip
+
+
+def _forecasts(forecast: Any, known: list[str]) -> Pictures:
+    names, rest = first_few(known, MOST_PANELS)
+    texts = [f"Forecast of {name} with its bands, after the last readings." for name in names]
+    return drawn(lambda axes: forecast.plot(names, axes=axes), texts, caption=rest)

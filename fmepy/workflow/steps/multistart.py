@@ -3,60 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from fmepy.fitting.modfit import modFit
 from fmepy.fitting.result import ModFit
-from fmepy.workflow.steps.base import Doing, Results, Tables
-from fmepy.workflow.steps.fit import bounded
+from fmepy.workflow.file.signatures import COUNT, Key
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import Pictures, drawn
+from fmepy.workflow.report.tables import table_of
+from fmepy.workflow.steps.base import Results, RunOptions, Tables
+from fmepy.workflow.steps.fit import FitStep, best_facts, bounded
 from fmepy.workflow.steps.scale import natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.toml import Section
 
-NAME = "multistart"
 STARTS = 8
+"""Of a section that says no number."""
+_MISSED = 0.1  # chance of another optimum above which a reader is warned
 
 
-def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return nothing: it draws its starts itself."""
-    return ()
+class MultistartStep(FitStep):
+    """The best fit of several starts, and where the others came to."""
+
+    name = "multistart"
+    says = "The same search from many starts."
+    purpose = "Search again from many other starting points, lest a better fit was missed"
+    title = "Was the best fit found?"
+    template = "multistart.html"
+    unit = "start"
+
+    @cached_property
+    def keys(self) -> Mapping[str, Key]:
+        says = f"The number of starts, that of the file among them; without it {STARTS}."
+        return {"starts": Key(**{**COUNT, "least": 2}, says=says), **FitStep().keys}
+
+    def read(self, section: Section, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"starts": STARTS, **arguments}
+
+    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+        return f"{arguments['starts']} starts"
+
+    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModFit:
+        how = {"seed": options.seed, "executor": options.executor, "progress": options.progress}
+        return modFit(
+            task.scaled_cost, task.start, **bounded(task), **arguments, **how, checkpoint=options.checkpoint
+        )  # fmt: skip
+
+    def tables(self, task: Task, result: ModFit) -> Tables:
+        many: Any = result.multistart
+        return {
+            "starts.csv": _natural_columns(task, result, result.starts),
+            "optima.csv": _natural_columns(task, result, many.optima),
+        }
+
+    def verdict(self, task: Task, result: ModFit) -> str:
+        many: Any = result.multistart
+        w = len(many.optima)
+        if not w:
+            return f"None of {len(many.starts)} starts converged."
+        return (
+            f"{many.reached} of {len(many.starts)} starts reached the best value ({many.label} "
+            f"{result.minimised:.6g}); {w} {'optimum was' if w == 1 else 'optima were'} found, and the chance that a "
+            f"further start finds another one is about {many.missed:.2g}."
+        )
+
+    def failed_runs(self, result: ModFit) -> tuple[int, int, str]:
+        """Return how many starts came to no result, where that is the larger share, else how many runs failed."""
+        gone = result.starts[result.starts["value"].isna()]
+        n, of = len(gone), len(result.starts)
+        if n * max(result.evaluations, 1) > result.failures * of:
+            return n, of, str(gone["message"].iloc[0])
+        return super().failed_runs(result)
+
+    def facts(self, found: Findings, result: ModFit) -> Mapping[str, Any]:
+        many: Any = result.multistart
+        own = {} if found.results.get("fit") is not None or found.fit is None else best_facts(found, self.name)
+        optima, starts = found.tables.get("optima.csv"), found.tables.get("starts.csv")
+        return {
+            "many": many, "MISSED": _MISSED, "is_alone": bool(own),
+            "nowhere": len(many.starts) - int((many.starts["optimum"] > 0).sum()),
+            "sentences": [item for part in many.shown() for item in getattr(part, "items", ())],
+            "course": lambda: _course(found, result),
+            "optima": None if optima is None or not len(optima) else table_of(
+                optima, "The optima that were found, the best first", file="optima.csv", most=12),
+            "starts": None if starts is None or not len(starts) else table_of(
+                starts, "Every start, and where its search ended", file="starts.csv"),
+            **own,
+        }  # fmt: skip
 
 
-def size(task: Task, arguments: Mapping[str, Any]) -> str:
-    """Return how much there is to run."""
-    return f"{arguments.get('starts', STARTS)} starts"
-
-
-def check(task: Task, arguments: Mapping[str, Any]) -> None:
-    """Refuse nothing."""
-
-
-def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> ModFit:
-    """Return the best fit of several starts, on the scale of the task."""
-    words: dict[str, Any] = {"starts": STARTS, **arguments}
-    if words["starts"] == 1:  # which is the fit from the start, and keeps nothing
-        return modFit(task.scaled_cost, task.start, **bounded(task), **words, seed=doing.seed)
-    return modFit(
-        task.scaled_cost, task.start, **bounded(task), **words, seed=doing.seed, executor=doing.executor,
-        progress=doing.progress, checkpoint=doing.checkpoint,
-    )  # fmt: skip
-
-
-def tables(task: Task, result: ModFit) -> Tables:
-    """Return starts.csv, a row a start, and optima.csv, a row an optimum."""
-    optima = pd.DataFrame() if result.multistart is None else result.multistart.optima
-    if result.multistart is None:
-        optima = result.starts[["optimum", "value", *map(str, result.par.index)]].assign(count=1)
-    return {
-        "starts.csv": natural_columns(task, result, result.starts),
-        "optima.csv": natural_columns(task, result, optima),
-    }
-
-
-def natural_columns(task: Task, fit: ModFit, table: pd.DataFrame) -> pd.DataFrame:
+def _natural_columns(task: Task, fit: ModFit, table: pd.DataFrame) -> pd.DataFrame:
     """Return a table whose columns of parameters are on their own scale."""
     names = [str(n) for n in fit.par.index]
     out = table.copy()
@@ -64,25 +107,24 @@ def natural_columns(task: Task, fit: ModFit, table: pd.DataFrame) -> pd.DataFram
     return out
 
 
-def verdict(task: Task, result: ModFit) -> str:
-    """Return how many starts came to the best optimum."""
-    many = result.multistart
-    if many is None:
-        return "One start alone says nothing of other optima."
-    w = len(many.optima)
-    if not w:
-        return f"None of {len(many.starts)} starts converged."
-    return (
-        f"{many.reached} of {len(many.starts)} starts reached the best value ({many.label} {result.minimised:.6g}); "
-        f"{w} {'optimum was' if w == 1 else 'optima were'} found, and the chance that a further start finds another "
-        f"one is about {many.missed:.2g}."
-    )
+def _course(found: Findings, fit: Any) -> Pictures:
+    """Return how good each search became, and where it ended, with the parameters on their own scale."""
+    task, many = found.task, fit.multistart
+    own: Any = many
+    if task.scale:
+        lower, upper = (natural(task, end).where(np.isfinite(end), end) for end in (many.lower, many.upper))
+        scales = {name: "log" if task.scale.get(name) == "log" else how for name, how in many.scales.items()}
+        starts = _natural_columns(task, fit, many.starts)
+        own = replace(many, starts=starts, lower=lower, upper=upper, scales=scales)
 
+    def draw(axes: Any) -> None:
+        many.plot("waterfall", ax=axes[0])
+        own.plot("parameters", ax=axes[1])
 
-def failed_runs(result: ModFit) -> tuple[int, int, str]:
-    """Return how many starts came to no result, where that is the larger share, else how many runs failed."""
-    gone = result.starts[result.starts["value"].isna()]
-    n, of = len(gone), len(result.starts)
-    if n * max(result.evaluations, 1) > result.failures * of:
-        return n, of, str(gone["message"].iloc[0])
-    return result.failures, result.evaluations, result.first_failure
+    return drawn(
+        draw,
+        [f"Values of {len(many.starts)} searches in rising order; {many.reached} of them are at the lowest step.",
+         "Parameters at which the searches ended, each on its own scale, coloured by optimum."],
+        captions=["How good each search became, the best first: each step is an optimum.",
+                  "Where each search ended: lines that lie together came to the same place."],
+    )  # fmt: skip

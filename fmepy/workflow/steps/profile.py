@@ -3,67 +3,142 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
+from fmepy.fitting.methods.registry import METHODS
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.profiles import profile
-from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
-from fmepy.workflow.steps.scale import check_named, natural
+from fmepy.workflow.file.signatures import COUNT, INSIDE, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, drawn, first_few
+from fmepy.workflow.report.tables import table_of
+from fmepy.workflow.report.words import names, short
+from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
+from fmepy.workflow.steps.scale import at_natural_end, check_method, check_named, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
-NAME = "profile"
 _HEAD = ["parameter", "value", "cost", "ratio", "root"]
+_KINDS = {
+    "identifiable": "well determined", "one-sided": "bounded on one side only", "flat": "not determined by the data",
+    "at a bound": "cut off by a bound", "better optimum": "a better fit was met on the way", "unfinished": "unfinished",
+}  # fmt: skip
 
 
-def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fit."""
-    return ("fit",)
+class ProfileStep(Step):
+    """Profile likelihoods, and intervals by them."""
+
+    name = "profile"
+    says = "Profile likelihoods, and intervals by them."
+    purpose = "Move each parameter away from its best value, fit the others again, and see how soon the fit suffers"
+    title = "How well each parameter is determined"
+    template = "profile.html"
+    takes = ("fit",)
+    unit = "side"
+
+    @cached_property
+    def keys(self) -> Mapping[str, Key]:
+        return arguments_of(
+            profile, (*NO_FILE, "fit"), method={"kinds": (str,), "choices": tuple(METHODS)}, which=NAMES, level=INSIDE,
+            num={**COUNT, "least": 5}, prediction={"kinds": (list,)},
+        )  # fmt: skip
+
+    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+        which = arguments.get("which", list(task.start.index))
+        n = 1 if isinstance(which, str) else len(which)
+        return f"{n} {'profile' if n == 1 else 'profiles'}"
+
+    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+        check_method(task, self.name, arguments)
+        check_named(task, self.name, "which", arguments.get("which"), task.start.index)
+
+    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Profile:
+        words = dict(arguments)
+        if (asked := words.get("prediction")) is not None:  # TOML has no tuples
+            words["prediction"] = [tuple(a) for a in asked] if isinstance(asked[0], list) else tuple(asked)
+        found = profile(
+            task.scaled_cost, best_fit(done), **words, prior=task.fit_prior, executor=options.executor,
+            progress=options.progress, checkpoint=options.checkpoint,
+        )  # fmt: skip
+        if found.message:
+            options.remember(found.message)
+        return found
+
+    def tables(self, task: Task, result: Profile) -> Tables:
+        frame = result.frame.copy()
+        names = [str(n) for n in result.par.index]
+        frame = frame.set_axis([*_HEAD, *(n if n not in _HEAD else f"{n}_" for n in names)], axis=1)
+        values = natural(task, frame.iloc[:, len(_HEAD) :].set_axis(names, axis=1))
+        frame = pd.concat([frame.iloc[:, : len(_HEAD)], values.set_axis(frame.columns[len(_HEAD) :], axis=1)], axis=1)
+        for name in frame["parameter"].unique():
+            mine = frame["parameter"] == name
+            frame.loc[mine, "value"] = natural(task, frame.loc[mine, ["value"]].set_axis([name], axis=1)).iloc[:, 0]
+        return {"profile.csv": frame, "intervals.csv": _intervals(task, result)}
+
+    def verdict(self, task: Task, result: Profile) -> str:
+        words = result.verdicts.map(lambda said: str(said).split(":")[0])
+        groups = [f"{word} ({', '.join(map(str, words.index[words == word]))})" for word in dict.fromkeys(words)]
+        return f"{len(words)} {'profile' if len(words) == 1 else 'profiles'}: {'; '.join(groups)}."
+
+    def failed_runs(self, result: Profile) -> tuple[int, int, str]:
+        n = len(result.failures)
+        return n, n + len(result.frame), str(result.failures["message"].iloc[0]) if n else ""
+
+    def facts(self, found: Findings, result: Profile) -> Mapping[str, Any]:
+        own = self._natural(found.task, result)
+        kinds = {str(name): _kind(str(verdict)) for name, verdict in own.verdicts[own.intervals.index].items()}
+        groups: dict[str, list[str]] = {}
+        for name, kind in kinds.items():
+            groups.setdefault(kind, []).append(name)
+        ends = set() if found.fit is None else set(at_natural_end(found.task, found.fit))
+        frame = own.intervals.reset_index(names="parameter").drop(columns="level")
+        frame["parameter"] = list(kinds)
+        frame["verdict"] = [_KINDS.get(kind, kind) for kind in kinds.values()]
+        if any(units := [found.task.units.get(n, "") for n in kinds]):
+            frame.insert(1, "unit", units)
+        shown, rest = first_few(list(kinds), MOST_PANELS, "profile.csv")
+        return {
+            "profile": own, "what": "prediction" if own.predicted is not None else "parameter",
+            "groups": [  # what is cut off where it ends by nature is well enough known
+                (f"{_KINDS.get(kind, kind).capitalize()}: {names(members, 20)}.",
+                 kind != "identifiable" and not (kind == "at a bound" and ends.issuperset(members)))
+                for kind, members in groups.items()],
+            "table": table_of(
+                frame, f"Intervals of {100 * own.level:g} %", file="intervals.csv",
+                tone=lambda row, c: "bad" * (c == "verdict" and row["verdict"] != _KINDS["identifiable"])),
+            "curves": lambda: drawn(
+                lambda axes: own.plot(shown, axes=axes, legpos=None),
+                [f"Profile of {n}: how much worse the best fit becomes as {n} is held at other values; it is "
+                 f"{_KINDS.get(kinds[n], kinds[n])}." for n in shown],
+                finish=lambda ax, k: ax.set_xlabel(found.label(shown[k])),
+                caption="The lower the line with points, the better the fit; the dot is the best one. Where the line "
+                "crosses the dashed one the interval ends (red); where it does not reach it, the interval is open. "
+                f"Grey: what the curvature at the best fit alone would say. {rest}"),
+            "sentences": [f"{name}: {own.verdicts[name]}" for name in kinds],
+        }  # fmt: skip
+
+    def _natural(self, task: Task, result: Profile) -> Profile:
+        """Return profiles on the parameters' own scale; there they have no quadratic approximation."""
+        if not task.scale:
+            return result
+        frame, errors = result.frame.copy(), result.standard_error.copy()
+        frame["value"] = self.tables(task, result)["profile.csv"]["value"].to_numpy()
+        errors[[n for n in errors.index if n in task.scale]] = np.nan
+        intervals, verdicts = _intervals(task, result), {}
+        for row, (name, said) in zip(intervals.to_dict("records"), result.verdicts.items(), strict=True):
+            ends = f"{row['estimate']:.5g}, {100 * row['level']:g} % between {row['lower']:.5g} and {row['upper']:.5g}"
+            verdicts[str(name)] = f"{str(said).split(':')[0]}: {ends}." if task.scale.get(str(name)) else str(said)
+        return replace(result, frame=frame, intervals=intervals.set_index("parameter"), standard_error=errors,
+                       verdicts=pd.Series(verdicts))  # fmt: skip
 
 
-def size(task: Task, arguments: Mapping[str, Any]) -> str:
-    """Return how much there is to run."""
-    which = arguments.get("which", list(task.start.index))
-    n = 1 if isinstance(which, str) else len(which)
-    return f"{n} {'profile' if n == 1 else 'profiles'}"
-
-
-def check(task: Task, arguments: Mapping[str, Any]) -> None:
-    """Refuse parameters that are not fitted."""
-    check_named(task, NAME, "which", arguments.get("which"), task.start.index)
-
-
-def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Profile:
-    """Return the profiles, on the scale of the task."""
-    words = dict(arguments)
-    if (asked := words.get("prediction")) is not None:  # TOML has no tuples
-        words["prediction"] = [tuple(a) for a in asked] if isinstance(asked[0], list) else tuple(asked)
-    found = profile(
-        task.scaled_cost, best_fit(done), **words, prior=task.fit_prior, executor=doing.executor,
-        progress=doing.progress, checkpoint=doing.checkpoint,
-    )  # fmt: skip
-    if found.message:
-        doing.remember(found.message)
-    return found
-
-
-def tables(task: Task, result: Profile) -> Tables:
-    """Return profile.csv, a row a value, and intervals.csv, a row a parameter."""
-    frame = result.frame.copy()
-    names = [str(n) for n in result.par.index]
-    frame = frame.set_axis([*_HEAD, *(n if n not in _HEAD else f"{n}_" for n in names)], axis=1)
-    values = natural(task, frame.iloc[:, len(_HEAD) :].set_axis(names, axis=1))
-    frame = pd.concat([frame.iloc[:, : len(_HEAD)], values.set_axis(frame.columns[len(_HEAD) :], axis=1)], axis=1)
-    for name in frame["parameter"].unique():
-        mine = frame["parameter"] == name
-        frame.loc[mine, "value"] = natural(task, frame.loc[mine, ["value"]].set_axis([name], axis=1)).iloc[:, 0]
-    return {"profile.csv": frame, "intervals.csv": intervals(task, result)}
-
-
-def intervals(task: Task, result: Profile) -> pd.DataFrame:
+def _intervals(task: Task, result: Profile) -> pd.DataFrame:
     """Return the intervals on the parameters' own scale: parameter, estimate, lower, upper, level."""
     out = result.intervals.rename_axis("parameter").reset_index()
     for column in ("estimate", "lower", "upper"):
@@ -71,25 +146,5 @@ def intervals(task: Task, result: Profile) -> pd.DataFrame:
     return out
 
 
-def sentences(task: Task, result: Profile) -> dict[str, str]:
-    """Return the sentence on every parameter, its numbers on the parameter's own scale."""
-    own = intervals(task, result).to_dict("records")
-    out = {}
-    for row, (name, said) in zip(own, result.verdicts.items(), strict=True):
-        word = str(said).split(":")[0]
-        ends = f"{row['estimate']:.5g}, {100 * row['level']:g} % between {row['lower']:.5g} and {row['upper']:.5g}"
-        out[str(name)] = f"{word}: {ends}." if task.scale.get(str(name)) else str(said)
-    return out
-
-
-def verdict(task: Task, result: Profile) -> str:
-    """Return which parameters have an interval."""
-    words = result.verdicts.map(lambda said: str(said).split(":")[0])
-    groups = [f"{word} ({', '.join(map(str, words.index[words == word]))})" for word in dict.fromkeys(words)]
-    return f"{len(words)} {'profile' if len(words) == 1 else 'profiles'}: {'; '.join(groups)}."
-
-
-def failed_runs(result: Profile) -> tuple[int, int, str]:
-    """Return how many fits at other values failed, of how many, and the first one's message."""
-    n = len(result.failures)
-    return n, n + len(result.frame), str(result.failures["message"].iloc[0]) if n else ""
+def _kind(verdict: str) -> str:
+    return next((kind for kind in _KINDS if verdict.startswith(kind)), short(verdict.split(":")[0].split(",")[0], 60))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,78 +13,153 @@ import pandas as pd
 from fmepy.costs.user_function import is_model
 from fmepy.errors import ArgumentError
 from fmepy.fitting.reading import SCALES, sds_of_draws, transforms
+from fmepy.journal.saving import Saved
 from fmepy.mcmc.result import ModMCMC
 from fmepy.montecarlo.ranges import PREDICTION, RangeSummary, SensRange, sensRange
-from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
-from fmepy.workflow.steps.results import Bands
+from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import Pictures, drawn_parts
+from fmepy.workflow.report.tables import table_of
+from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
 from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
-NAME = "ranges"
 NUM = 100
 _DRAWN = ("parRange", "parMean")
+_BAND = 0.9
 
 
-def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the chain, and the fit it began at, unless the file says itself how parameters are drawn."""
-    return () if any(k in arguments for k in _DRAWN) else ("fit", "sample")
+@dataclass(frozen=True, slots=True, eq=False)
+class Bands(Saved):
+    """Bands of the model's variables.
+
+    Attributes
+    ----------
+    parts : dict of str to RangeSummary
+        By entity, as text; one of the name "" where there are none.
+    by : str or None
+        The column of the entities.
+    num, failures : int
+        Parameter sets of each part, and runs that failed, of all of them.
+    source : str
+        What the sets are: "the chain", or "ranges" that the file gives.
+    interrupted : bool
+    first_failure : str
+        The message of the first run that failed.
+    """
+
+    parts: dict[str, RangeSummary]
+    by: str | None
+    num: int
+    failures: int
+    source: str
+    interrupted: bool = False
+    first_failure: str = ""
 
 
-def size(task: Task, arguments: Mapping[str, Any]) -> str:
-    """Return how much there is to run."""
-    return f"{arguments.get('num', NUM)} runs" + (" of each entity" if models(task)[0] is not None else "")
+class RangesStep(Step):
+    """Bands over the draws of the chain, or over ranges."""
 
+    name = "ranges"
+    says = "What the model says, with the uncertainty of the parameters."
+    purpose = "Run the model at many plausible parameter values, and see how far its curves spread"
+    title = "How far the model's curves spread"
+    template = "ranges.html"
+    welcomes = ("fit",)
+    advice = "Take narrower ranges of the parameters"
 
-def check(task: Task, arguments: Mapping[str, Any]) -> None:
-    """Refuse a function of the user's, which is a cost without a model, and errors without a chain."""
-    if task.model is None:
-        raise task.case.section.error(
-            (NAME,),
-            "`ranges` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead, or "
-            "add [data] and [cost] to a function that returns a table.",
-        )
-    if is_model(task.model):
-        check_named(task, NAME, "sensvar", arguments.get("sensvar"), task.model.var_names)
-        for key in _DRAWN:
-            check_named(task, NAME, key, arguments.get(key), task.model.parms.index)
-    if arguments.get("with_error") and not needs(arguments):
-        raise task.case.section.error(
-            (NAME, "with_error"), "`with_error` adds the noise that the chain found; with parRange or parMean there is "
-            "none. Leave one of them out.",
+    @cached_property
+    def keys(self) -> Mapping[str, Key]:
+        boxes = {"kinds": (dict,), "of": Key((list,), items=Key((float,)))}
+        keys = arguments_of(
+            sensRange, (*NO_FILE, "func", "parms", "parInput", "keep", "map"), num=COUNT, sensvar=NAMES, parRange=boxes,
+            parMean={"kinds": (dict,), "of": Key((float,))}, parCovar={"kinds": (float, list)},
         )  # fmt: skip
+        return {**keys, "with_error": Key(FLAG, "Whether ranges are also of readings, with their errors.")}
 
+    def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the chain, and the fit it began at, unless the file says itself how parameters are drawn."""
+        return () if any(k in arguments for k in _DRAWN) else ("fit", "sample")
 
-def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Bands:
-    """Return the bands, of each entity where there are any."""
-    words = {k: v for k, v in arguments.items() if k != "with_error"}
-    words.setdefault("num", NUM)
-    chain: ModMCMC | None = done["sample"] if needs(arguments) else None
-    draws = None if chain is None else natural_chain(task, chain)
-    by, of_entities = models(task)
-    parts: dict[str, RangeSummary] = {}
-    failures, num, interrupted, first, rng = 0, 0, False, "", np.random.default_rng([doing.seed, 1])
-    for k, (label, model) in enumerate(of_entities.items()):
-        parms = None if chain is not None or "fit" not in done else _values(task, model, done)
-        if not is_model(model):
-            parms = {**model.parms, **(parms or {})}
-        runs = sensRange(
-            model, parms, parInput=draws, seed=doing.seed, executor=doing.executor,
-            progress=_part(doing.progress, k, len(of_entities)), checkpoint=doing.checkpoint / f"part-{k}", **words,
-        )  # fmt: skip
-        if chain is not None and arguments.get("with_error"):
-            runs = _with_error(task, runs, chain, model, done, rng)
-        parts[label] = runs.summary()
-        failures, num, interrupted = failures + len(runs.failures), len(runs.pars), interrupted or runs.interrupted
-        first = first or next(map(str, runs.failures["message"]), "")
-        if interrupted:
-            break
-    if failures:
-        doing.remember(
-            f"{failures} of {num * len(parts)} runs of `ranges` failed, and are not in the bands; the first: {first}"
-        )
-    return Bands(parts, by, num, failures, "ranges" if chain is None else "the chain", interrupted, first)
+    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+        return f"{arguments.get('num', NUM)} runs" + (" of each entity" if models(task)[0] is not None else "")
+
+    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+        """Refuse a function of the user's, which is a cost without a model, and errors without a chain."""
+        if task.model is None:
+            raise task.case.section.error(
+                (self.name,),
+                "`ranges` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead, or "
+                "add [data] and [cost] to a function that returns a table.",
+            )
+        if is_model(task.model):
+            check_named(task, self.name, "sensvar", arguments.get("sensvar"), task.model.var_names)
+            for key in _DRAWN:
+                check_named(task, self.name, key, arguments.get(key), task.model.parms.index)
+        if arguments.get("with_error") and not self.needs(arguments):
+            raise task.case.section.error(
+                (self.name, "with_error"), "`with_error` adds the noise that the chain found; with parRange or parMean "
+                "there is none. Leave one of them out.",
+            )  # fmt: skip
+
+    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Bands:
+        words = {"num": NUM} | {k: v for k, v in arguments.items() if k != "with_error"}
+        chain: ModMCMC | None = done["sample"] if self.needs(arguments) else None
+        draws = None if chain is None else natural_chain(task, chain)
+        by, of_entities = models(task)
+        parts: dict[str, RangeSummary] = {}
+        failures, num, interrupted, first, rng = 0, 0, False, "", np.random.default_rng([options.seed, 1])
+        for k, (label, model) in enumerate(of_entities.items()):
+            parms = None if chain is not None or "fit" not in done else _values(task, model, done)
+            if not is_model(model):
+                parms = {**model.parms, **(parms or {})}
+            runs = sensRange(
+                model, parms, parInput=draws, seed=options.seed, executor=options.executor,
+                progress=_part(options.progress, k, len(of_entities)), checkpoint=options.checkpoint / f"part-{k}",
+                **words,
+            )  # fmt: skip
+            if chain is not None and arguments.get("with_error"):
+                runs = _with_error(task, runs, chain, model, done, rng)
+            parts[label] = runs.summary()
+            failures, num, interrupted = failures + len(runs.failures), len(runs.pars), interrupted or runs.interrupted
+            first = first or next(map(str, runs.failures["message"]), "")
+            if interrupted:
+                break
+        if failures:
+            options.remember(
+                f"{failures} of {num * len(parts)} runs of `ranges` failed, and are not in the bands; the first: "
+                f"{first}"
+            )
+        return Bands(parts, by, num, failures, "ranges" if chain is None else "the chain", interrupted, first)
+
+    def tables(self, task: Task, result: Bands) -> Tables:
+        return {"ranges.csv": with_parts({k: part.frame for k, part in result.parts.items()}, result.by)}
+
+    def verdict(self, task: Task, result: Bands) -> str:
+        kinds = {part.kind for part in result.parts.values()}
+        what = "where the next reading will be" if PREDICTION in kinds else "where the curve is"
+        of = f" of each of {len(result.parts)} entities" if result.by is not None else ""
+        failed = f"; {result.failures} runs failed" if result.failures else ""
+        source = "draws of the chain" if result.source == "the chain" else "parameter sets from the ranges of the file"
+        return f"Bands over {result.num} {source}{of}: {what}{failed}."
+
+    def failed_runs(self, result: Bands) -> tuple[int, int, str]:
+        return result.failures, result.num * len(result.parts), result.first_failure
+
+    def facts(self, found: Findings, result: Bands) -> Mapping[str, Any]:
+        noisy = list(dict.fromkeys(name for part in result.parts.values() for name in part.predicted))
+        inside, total = _coverage(found, result)
+        table = found.tables.get("ranges.csv")
+        return {
+            "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
+            "others": any(name not in noisy for part in result.parts.values() for name in part.var),
+            "inside": inside, "total": total, "BAND": _BAND, "spread": np.sqrt(_BAND * (1 - _BAND) / max(total, 1)),
+            "bands": lambda: _bands(found, result),
+            "table": None if table is None else table_of(
+                table, "Bands: mean, sd, extremes and quantiles of the curves", file="ranges.csv"),
+        }  # fmt: skip
 
 
 def _values(task: Task, model: Any, done: Results) -> dict[str, float]:
@@ -107,8 +183,8 @@ def _with_error(
         sds = sds_of_draws(chain.pars.iloc[rows], sig, chain.noise, model, runs.x_name, runs.x, variables, Y)
     except ArgumentError as error:
         raise task.case.section.error(
-            (NAME, "with_error"), "`with_error` needs the noise of readings: give `wvar0` in sample, so that variances "
-            f"are sampled, or measurement_noise in cost. ({error})",
+            ("ranges", "with_error"), "`with_error` needs the noise of readings: give `wvar0` in sample, so that "
+            f"variances are sampled, or measurement_noise in cost. ({error})",
         ) from error  # fmt: skip
     scales = transforms(best_fit(done)) if chain.noise is None else chain.noise.scales
     values = runs.values.copy()
@@ -123,21 +199,45 @@ def _with_error(
     return replace(runs, values=values, frame=frame, kind=PREDICTION, predicted=tuple(noisy))
 
 
-def tables(task: Task, result: Bands) -> Tables:
-    """Return ranges.csv: [entity,] x, var, mean, sd, extremes, quantiles, and how many runs."""
-    return {"ranges.csv": with_parts({k: part.frame for k, part in result.parts.items()}, result.by)}
+# --- in the report
 
 
-def verdict(task: Task, result: Bands) -> str:
-    """Return what the bands say."""
-    kinds = {part.kind for part in result.parts.values()}
-    what = "where the next reading will be" if PREDICTION in kinds else "where the curve is"
-    of = f" of each of {len(result.parts)} entities" if result.by is not None else ""
-    failed = f"; {result.failures} runs failed" if result.failures else ""
-    source = "draws of the chain" if result.source == "the chain" else "parameter sets from the ranges of the file"
-    return f"Bands over {result.num} {source}{of}: {what}{failed}."
+def _bands(found: Findings, result: Bands) -> Pictures:
+    first = next(iter(result.parts.values()))
+
+    def draw(ax: Any, label: str, part: RangeSummary, name: str) -> None:
+        seen = _readings(found, label or None, name, part)
+        is_first = part is first and name == part.var[0]
+        part.plot(which=[name], quant=True, obs=seen, axes=[ax], legpos="above" if is_first else None)
+        if len(part.frame[part.frame["var"] == name]) > 1:
+            ax.set_xlabel(found.x_name)
+
+    text = f"Bands of {{}} over {found.x_name}, with the readings as points."
+    return drawn_parts(result.parts, result.by, draw, text, "ranges.csv")
 
 
-def failed_runs(result: Bands) -> tuple[int, int, str]:
-    """Return how many runs failed, of how many, and the first one's message."""
-    return result.failures, result.num * len(result.parts), result.first_failure
+def _readings(found: Findings, label: str | None, name: str, part: RangeSummary) -> pd.DataFrame | None:
+    seen = found.readings
+    if seen is None or len(part.frame[part.frame["var"] == name]) < 2:
+        return None
+    mine = seen[(seen["name"].map(str) == name) & (True if label is None else seen["entity"].map(str) == label)]
+    return mine[["name", "x", "obs"]].assign(name=name).reset_index(drop=True) if len(mine) else None
+
+
+def _coverage(found: Findings, result: Bands) -> tuple[int, int]:
+    """Return how many of the readings lie within the band that nine of ten should lie in, and of how many."""
+    inside = total = 0
+    for label, part in result.parts.items():
+        for name in part.predicted:
+            seen = _readings(found, label or None, name, part)
+            rows = part.frame[part.frame["var"] == name].sort_values("x")
+            x = rows["x"].to_numpy(dtype=float)
+            if seen is None or len(x) < 2:
+                continue
+            at = seen["x"].to_numpy(dtype=float)
+            slack = 1e-9 * max(abs(x[0]), abs(x[-1]))
+            own, obs = (at >= x[0] - slack) & (at <= x[-1] + slack), seen["obs"].to_numpy(dtype=float)
+            low, high = (np.interp(at, x, rows[q].to_numpy(dtype=float)) for q in ("q05", "q95"))
+            inside += int(((obs >= low) & (obs <= high))[own].sum())
+            total += int(own.sum())
+    return inside, total

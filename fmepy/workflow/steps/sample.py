@@ -5,74 +5,161 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from fmepy.fitting.result import ModFit
+from fmepy.journal.folder import HEADER
+from fmepy.mcmc.arguments import as_control
+from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
-from fmepy.parallel.folder import HEADER
-from fmepy.workflow.steps.base import Doing, Results, Tables, best_fit
-from fmepy.workflow.steps.scale import natural_chain
+from fmepy.workflow.file.signatures import COUNT, NO_FILE, Key, arguments_of
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, Pictures, drawn, first_few
+from fmepy.workflow.report.tables import correlations, table_of
+from fmepy.workflow.steps.base import Requirement, Results, RunOptions, Step, Tables, best_fit
+from fmepy.workflow.steps.scale import natural_chain, with_line
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.toml import Section
 
-NAME = "sample"
 NITER = 1000
 _RHAT, _ESS = 1.01, 400
 _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of its box, else of its size
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
+_MOST_DRAWN = 400  # draws of a chain in the picture of its course
+_ALIKE = 0.95
+_ADVICE = (
+    ", drop the beginning (burninlength, or remove here), or start from a fit and jump with its covariance (p=fit.par, "
+    "jump=fit.cov_scaled)."
+)  # which it does
 
 
-def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fit, at which it starts."""
-    return ("fit",)
+class SampleStep(Step):
+    """Chains from the fit."""
 
+    name = "sample"
+    says = "Chains: the distribution of the parameters after the data."
+    purpose = "Draw parameter values that are plausible given the data (Markov chain Monte Carlo)"
+    title = "Which values are plausible"
+    template = "sample.html"
+    takes = ("fit",)
+    unit = "iteration"
+    requirements: ClassVar[Mapping[str, Requirement]] = {
+        "rhat": Requirement(
+            Key((float,), "The largest R-hat of the chains' parameters.", least=1, open=True),
+            lambda chain: worst(chain.diagnostics(), "rhat"), "the largest R-hat is {:.4g}"),
+        "ess": Requirement(
+            Key((float,), "The smallest effective number of draws of a parameter.", least=0, open=True),
+            lambda chain: worst(chain.diagnostics(), "ess_bulk"), "the least effective sample is {:.4g}",
+            at_least=True),
+    }  # fmt: skip
 
-def size(task: Task, arguments: Mapping[str, Any]) -> str:
-    """Return how much there is to run."""
-    n = arguments.get("chains", 1)
-    return f"{n} {'chain' if n == 1 else 'chains'} of {arguments.get('niter', NITER)} iterations"
+    @cached_property
+    def keys(self) -> Mapping[str, Key]:
+        numbers = {"kinds": (float, list), "items": Key((float,))}
+        return arguments_of(
+            modMCMC, (*NO_FILE, "checkpoint_every"), method={"choices": tuple(SAMPLERS)},
+            jump={"kinds": (float, list, dict)}, wvar0=numbers, n0=numbers, burninlength={**COUNT, "least": 0},
+            covscale={"least": 0, "open": True},
+            **dict.fromkeys(("niter", "outputlength", "updatecov", "ntrydr", "chains"), COUNT),
+        )  # fmt: skip
 
+    def read(self, section: Section, arguments: dict[str, Any]) -> dict[str, Any]:
+        niter, burnin = arguments.get("niter", NITER), arguments.get("burninlength", 0)
+        if burnin >= niter:
+            raise section.error(
+                "burninlength",
+                f"`burninlength` = {burnin} leaves nothing of {niter} iterations; niter includes the burn-in.",
+            )
+        return arguments
 
-def check(task: Task, arguments: Mapping[str, Any]) -> None:
-    """Refuse nothing."""
+    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+        n = arguments.get("chains", 1)
+        return f"{n} {'chain' if n == 1 else 'chains'} of {arguments.get('niter', NITER)} iterations"
 
+    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+        if "control" in arguments:
+            given = (arguments["control"], arguments.get("method", "dram"), len(task.start))
+            with_line(task, (self.name, "control"), as_control, *given)
 
-def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> ModMCMC:
-    """Return the chain, on the scale of the task."""
-    fit = best_fit(done)
-    words: dict[str, Any] = {"niter": NITER, **_from_fit(task, fit, arguments, doing), **arguments}
-    how = {"executor": doing.executor, "progress": doing.progress, "prior": task.chain_prior}
-    n = words.get("chains", 1)
-    with _watched(doing, n, n * words["niter"]) if doing.executor is not None and n > 1 else nullcontext():
-        if (doing.checkpoint / HEADER).exists():
-            chain = resume_mcmc(task.scaled_cost, doing.checkpoint, **how)
-        else:
-            chain = modMCMC(
-                task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(), seed=doing.seed,
-                checkpoint=doing.checkpoint, checkpoint_every=doing.every, **how, **words,
-            )  # fmt: skip
-    if chain.message:
-        doing.remember(chain.message)
-    return chain
+    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModMCMC:
+        fit = best_fit(done)
+        words: dict[str, Any] = {"niter": NITER, **_from_fit(task, fit, arguments, options), **arguments}
+        how = {"executor": options.executor, "progress": options.progress, "prior": task.chain_prior}
+        n = words.get("chains", 1)
+        with _watched(options, n, n * words["niter"]) if options.executor is not None and n > 1 else nullcontext():
+            if (options.checkpoint / HEADER).exists():
+                chain = resume_mcmc(task.scaled_cost, options.checkpoint, **how)
+            else:
+                chain = modMCMC(
+                    task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(),
+                    seed=options.seed, checkpoint=options.checkpoint, checkpoint_every=options.every, **how, **words,
+                )  # fmt: skip
+        if chain.message:
+            options.remember(chain.message)
+        return chain
+
+    def tables(self, task: Task, result: ModMCMC) -> Tables:
+        own = natural_chain(task, result)
+        trust = own.diagnostics()[["rhat", "ess_bulk", "ess_tail", "mcse"]]
+        summary = own.summary().frame.T.join(trust).rename_axis("parameter").reset_index()
+        return {"sample.csv": own.pars.reset_index(), "sample_summary.csv": summary}
+
+    def verdict(self, task: Task, result: ModMCMC) -> str:
+        found = result.diagnostics()
+        rhat, ess = worst(found, "rhat"), worst(found, "ess_bulk")
+        ok = rhat <= _RHAT and ess >= _ESS
+        n = len(result.chains)
+        return (
+            f"{n} {'chain' if n == 1 else 'chains'} of {result.n_draw} draws; the largest R-hat is {rhat:.4g}, the "
+            f"least effective sample {ess:.4g}: "
+            f"{'they can be trusted' if ok else 'too few draws, or chains that disagree'}."
+        )
+
+    def failed_runs(self, result: ModMCMC) -> tuple[int, int, str]:
+        return result.failures, int(result.iterations.sum() + result.count["dr_steps"].sum()), result.last_failure
+
+    def facts(self, found: Findings, result: ModMCMC) -> Mapping[str, Any]:
+        chain = natural_chain(found.task, result)
+        summary, own = chain.summary(), [str(c) for c in chain.pars.columns]
+        shown, rest = first_few(own, MOST_PANELS, "sample.csv")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            R = np.corrcoef(chain.pars.to_numpy(dtype=float), rowvar=False).reshape(len(own), len(own))
+        pairs = [(abs(R[i, j]), j, i) for i in range(len(R)) for j in range(i) if abs(R[i, j]) > _ALIKE]
+        return {
+            "chain": chain,
+            "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
+            "alike": [f"{own[j]} and {own[i]} (correlation {R[i, j]:.2f})" for _, j, i in sorted(pairs, reverse=True)],
+            "summary": table_of(_summary(found, summary), "Plausible values, and how well the sample tells them",
+                                file="sample_summary.csv", most=200, tone=_tone),
+            "histograms": lambda: drawn(
+                lambda axes: chain.hist(which=shown, axes=axes), [f"Distribution of {n} in the sample." for n in shown],
+                finish=lambda ax, k: ax.set_xlabel(found.label(shown[k])), size=(3.4, 2.3),
+                caption=f"How often each value was drawn: the wider, the less the data say of the parameter. {rest}"),
+            "courses": lambda: _courses(found, chain, shown),
+            "correlations": correlations(chain.pars.corr().set_axis(own, axis=1), "Correlations of the draws"),
+        }  # fmt: skip
 
 
 @contextmanager
-def _watched(doing: Doing, chains: int, total: int) -> Iterator[None]:
+def _watched(options: RunOptions, chains: int, total: int) -> Iterator[None]:
     """Tell how far chains in other processes are, by the parts of their checkpoints."""
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(_LOOK):
-            parts = sum(1 for _ in doing.checkpoint.glob("chain-*.part-*.npz"))
-            doing.progress(min(max(parts - chains, 0) * doing.every, total), total)
+            parts = sum(1 for _ in options.checkpoint.glob("chain-*.part-*.npz"))
+            options.progress(min(max(parts - chains, 0) * options.every, total), total)
 
     thread = threading.Thread(target=watch, daemon=True)
-    if callable(doing.progress):
+    if callable(options.progress):
         thread.start()
     try:
         yield
@@ -82,7 +169,7 @@ def _watched(doing: Doing, chains: int, total: int) -> Iterator[None]:
             thread.join()
 
 
-def _from_fit(task: Task, fit: ModFit, arguments: Mapping[str, Any], doing: Doing) -> dict[str, Any]:
+def _from_fit(task: Task, fit: ModFit, arguments: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
     """Return the proposal and the variance of the residuals that the fit gives."""
     words: dict[str, Any] = {}
     covariance = fit.cov_scaled
@@ -98,36 +185,11 @@ def _from_fit(task: Task, fit: ModFit, arguments: Mapping[str, Any], doing: Doin
         if known.any():
             size = "a hundredth of the bounds" if np.isfinite(box[~known]).all() else "a size of its own"
             size += f" for {'it' if sum(~known) == 1 else 'them'}"
-        doing.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {size}.")
+        options.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {size}.")
     weighted = fit.cost is not None and not np.allclose(fit.cost.residuals["weight"].to_numpy(dtype=float), 1.0)
     if not fit.is_scalar and not (fit.with_prior and weighted):  # with a prior errors that are given are the errors
         words["var0"] = fit.ms if fit.cost is None else fit.var_ms_unweighted
     return words
-
-
-def tables(task: Task, result: ModMCMC) -> Tables:
-    """Return sample.csv, a row a draw, and sample_summary.csv, a row a parameter."""
-    own = natural_chain(task, result)
-    return {"sample.csv": own.pars.reset_index(), "sample_summary.csv": _summary(own)}
-
-
-def _summary(chain: ModMCMC) -> pd.DataFrame:
-    """Return a row a parameter, and a sampled variance: mean, quantiles, and how far they can be trusted."""
-    whole = chain.summary().frame.T
-    trust = chain.diagnostics()[["rhat", "ess_bulk", "ess_tail", "mcse"]]
-    return whole.join(trust).rename_axis("parameter").reset_index()
-
-
-def verdict(task: Task, result: ModMCMC) -> str:
-    """Return whether the chains can be trusted."""
-    found = result.diagnostics()
-    rhat, ess = worst(found, "rhat"), worst(found, "ess_bulk")
-    ok = rhat <= _RHAT and ess >= _ESS
-    n = len(result.chains)
-    return (
-        f"{n} {'chain' if n == 1 else 'chains'} of {result.n_draw} draws; the largest R-hat is {rhat:.4g}, the least "
-        f"effective sample {ess:.4g}: {'they can be trusted' if ok else 'too few draws, or chains that disagree'}."
-    )
 
 
 def worst(diagnostics: pd.DataFrame, what: str) -> float:
@@ -138,6 +200,39 @@ def worst(diagnostics: pd.DataFrame, what: str) -> float:
     return float(values.max() if what == "rhat" else values.min())
 
 
-def failed_runs(result: ModMCMC) -> tuple[int, int, str]:
-    """Return how many proposals failed, of how many, and the last one's message."""
-    return result.failures, int(result.iterations.sum() + result.count["dr_steps"].sum()), result.last_failure
+# --- in the report
+
+
+def _summary(found: Findings, summary: Any) -> pd.DataFrame:
+    wide, trust = summary.frame.T, summary.diagnostics
+    out = pd.DataFrame({"parameter": [str(n) for n in wide.index]})
+    if any(units := [found.of_parameter(found.task.units, n) for n in out["parameter"]]):
+        out["unit"] = units
+    for column, head in (("mean", "mean"), ("sd", "sd"), ("2.5%", "2.5 %"), ("50%", "median"), ("97.5%", "97.5 %")):
+        out[head] = wide[column].to_numpy(dtype=float)
+    for column, head in (("rhat", "R-hat"), ("ess_bulk", "effective draws")):
+        if column in trust:
+            out[head] = trust[column].to_numpy(dtype=float)
+    return out.round({"effective draws": 0})
+
+
+def _tone(row: Any, column: str) -> str:
+    is_bad = (column == "R-hat" and not row[column] <= _RHAT) or (
+        column == "effective draws" and not row[column] >= _ESS
+    )
+    return "bad" if is_bad else ""
+
+
+def _courses(found: Findings, chain: ModMCMC, shown: list[str]) -> Pictures:
+    step = max(1, -(-chain.n_draw // _MOST_DRAWN))
+    few = chain.pars.groupby(level=0, sort=False).cumcount().to_numpy() % step == 0
+    thin = replace(
+        chain, pars=chain.pars[few], SS=chain.SS[few], sig=None if chain.sig is None else chain.sig[few],
+        prior=chain.prior[few], log_posterior=chain.log_posterior[few],
+    )  # fmt: skip
+    return drawn(
+        lambda axes: thin.plot(which=shown, axes=axes), [f"Values of {name} along each chain." for name in shown],
+        size=(PANEL[0], 2.4), finish=lambda ax, k: ax.set_ylabel(found.label(shown[k])),
+        caption="Chains that can be trusted look alike, and like noise without a trend."
+        + (f" One draw in {step} is drawn." if step > 1 else ""),
+    )  # fmt: skip

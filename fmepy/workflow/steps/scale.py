@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.mapped import transformed
-from fmepy.errors import did_you_mean, listed
+from fmepy.costs.base import Cost
+from fmepy.costs.user_function import as_objective
+from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.fitting.control import filled
+from fmepy.fitting.methods.registry import METHODS
+from fmepy.fitting.modfit import method_for
 from fmepy.fitting.result import ModFit
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.entities import entity_text, split_local
 from fmepy.parameters.maps import Elementwise
+from fmepy.parameters.named import as_prior
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
 LEVEL = 0.95
 """Of the intervals of estimates in the report."""
@@ -124,12 +129,6 @@ def models(task: Task) -> tuple[str | None, dict[str, Any]]:
     return str(task.cost.entity), {entity_text(label): task.cost.model_of(label) for label in labels}
 
 
-def scaled(task: Task, model: Any) -> Any:
-    """Return a model as a function of the parameters on the scale on which they are fitted."""
-    kinds = {name: kind for name, kind in task.scale.items() if name in model.parms.index}
-    return transformed(model, kinds) if kinds else model
-
-
 def check_named(task: Task, step: str, key: str, given: Any, known: Iterable[Any]) -> None:
     """Refuse names in an argument of a step that nobody bears, with the line and the nearest; positions may stand."""
     names = [given] if isinstance(given, str) else list(given or ())
@@ -150,3 +149,35 @@ def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:
         tables.append(table.reset_index(drop=True))
         tables[-1].insert(0, by, label, allow_duplicates=True)
     return pd.concat(tables, ignore_index=True)
+
+
+# --- what several steps check before anything runs
+
+
+def check_method(task: Task, step: str, arguments: Mapping[str, Any]) -> None:
+    """Refuse a method that does not suit the cost or the priors, and settings that it does not know.
+
+    What a function f(p) returns is not known before it is called; of such a cost the settings alone are looked at.
+    """
+    method = arguments.get("method")
+    if isinstance(task.scaled_cost, Cost):
+        objective = as_objective(task.scaled_cost, task.start)
+        known = as_prior(task.fit_prior, objective.parameters)
+        method = with_line(task, (step, "method"), method_for, method, objective, known)
+    method = method or "Marq"
+    if "control" in arguments:
+        words = METHODS[method]
+        with_line(task, (step, "control"), filled, arguments["control"], words.control, words.aliases, method)
+    for name in task.start.index if METHODS[method].box else ():
+        if not (abs(task.lower[name]) < float("inf") and abs(task.upper[name]) < float("inf")):
+            raise task.case.section.error(
+                (step, "method"), f"the method {method!r} searches a box; {name!r} needs `lower` and `upper`."
+            )
+
+
+def with_line(task: Task, key: tuple[str, str], check: Callable[..., Any], *given: Any) -> Any:
+    """Return what a check returns; its error bears the line of a key of the file."""
+    try:
+        return check(*given)
+    except ArgumentError as error:
+        raise task.case.section.error(key, str(error)) from None

@@ -3,63 +3,144 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.user_function import is_ours
 from fmepy.errors import ArgumentError
-from fmepy.sensitivity.collin import collin
-from fmepy.sensitivity.sensfun import sensFun
-from fmepy.workflow.steps.base import Doing, Results, Tables
-from fmepy.workflow.steps.results import Screened
+from fmepy.journal.saving import Saved
+from fmepy.sensitivity.collin import Collin, collin
+from fmepy.sensitivity.identifiability import identifiability
+from fmepy.sensitivity.sensfun import SensFun, sensFun
+from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arguments_of
+from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.pictures import MOST_PANELS, SINGLE, Pictures, drawn, first_few
+from fmepy.workflow.report.tables import Table, table_of
+from fmepy.workflow.report.words import names
+from fmepy.workflow.steps.base import Requirement, Results, RunOptions, Step, Tables
 from fmepy.workflow.steps.scale import check_named, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.task import Task
+    from fmepy.workflow.file.prepared import Task
 
-NAME = "screen"
 _OF_COLLIN = ("parset", "N", "which", "maxcomb")
-_HIGH = 20.0  # above, a set of parameters is held to be unidentifiable (5 to 20 in the literature)
+APART, DOUBTFUL = 20.0, 10.0
+"""Collinearity above which parameters cannot be told apart, and from which that is doubtful (Brun et al. 2001)."""
+_MOST_LINES, _MOST_BARS = 12, 40
 
 
-def needs(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return nothing: it looks at the start."""
-    return ()
+@dataclass(frozen=True, slots=True, eq=False)
+class Screened(Saved):
+    """What the data say of the parameters at their start.
+
+    Attributes
+    ----------
+    sensitivities : SensFun
+        Of the model at the data, to the fitted parameters on the natural scale.
+    collinearity : Collin or None
+        Of sets of parameters; None where it was not asked for.
+    together : float
+        Collinearity of all fitted parameters; 1 of a single one.
+    """
+
+    sensitivities: SensFun
+    collinearity: Collin | None
+    together: float
 
 
-def size(task: Task, arguments: Mapping[str, Any]) -> str:
-    """Return how much there is to run."""
-    return f"sensitivities to {len(task.start)} parameters"
+class ScreenStep(Step):
+    """Sensitivities at the start, and the collinearity of sets of parameters."""
 
+    name = "screen"
+    says = "Sensitivities, and which parameters the data can tell apart."
+    purpose = "See which parameters the data respond to, and which of them can be told apart"
+    title = "What the data can tell apart"
+    template = "screen.html"
+    requirements: ClassVar[Mapping[str, Requirement]] = {
+        "max_collinearity": Requirement(
+            Key((float,), "The largest collinearity of all fitted parameters together.", least=1, open=True),
+            lambda result: float(result.together), "the fitted parameters together have a collinearity of {:.4g}",
+        )
+    }  # fmt: skip
 
-def check(task: Task, arguments: Mapping[str, Any]) -> None:
-    """Refuse unknown parameters, and what a cost decides by itself."""
-    for key in ("sensvar", "map"):
-        if key in arguments and is_ours(task.cost):
-            raise task.case.section.error(
-                (NAME, key), f"`{key}` chooses columns of a model; the cost has its own, the data's. Leave it out."
-            )
-    for key in ("senspar", "parset"):
-        check_named(task, NAME, key, arguments.get(key), task.start.index)
+    @cached_property
+    def keys(self) -> Mapping[str, Key]:
+        return {
+            "collin": Key(FLAG, "Whether the collinearity of sets of parameters is looked at; without it true."),
+            **arguments_of(sensFun, (*NO_FILE, "func", "parms", "map"), sensvar=NAMES, senspar=NAMES,
+                           tiny={"least": 0, "open": True}),
+            **arguments_of(collin, (*NO_FILE, "sensfun"), parset=NAMES, which=NAMES,
+                           N={"kinds": (int, list), "items": Key(**COUNT)}),
+        }  # fmt: skip
 
+    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+        return f"sensitivities to {len(task.start)} parameters"
 
-def run(task: Task, arguments: Mapping[str, Any], done: Results, doing: Doing) -> Screened:
-    """Return sensitivities at the start, and the collinearity of sets of parameters."""
-    words = {k: v for k, v in arguments.items() if k != "collin" and k not in _OF_COLLIN}
-    own = natural(task, task.start)
-    start, f = dict(zip(map(str, own.index), own.tolist(), strict=True)), task.cost
-    if not is_ours(f):
-        f, words = _as_table(f, start, words)
-    low, high = natural(task, task.lower).to_dict(), natural(task, task.upper).to_dict()
-    sens = sensFun(f, start, lower=low, upper=high, executor=doing.executor, progress=doing.progress, **words)
-    names = list(sens.names)
-    together = collin(sens, names).value if len(names) > 1 else 1.0
-    sets = None
-    if arguments.get("collin", True) and len(names) > 1:
-        sets = collin(sens, **{k: arguments[k] for k in _OF_COLLIN if k in arguments})
-    return Screened(sens, sets, together)
+    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+        for key in ("sensvar", "map"):
+            if key in arguments and is_ours(task.cost):
+                raise task.case.section.error(
+                    (self.name, key), f"`{key}` chooses columns of a model; the cost has its own, the data's. Leave it "
+                    "out.")  # fmt: skip
+        for key in ("senspar", "parset"):
+            check_named(task, self.name, key, arguments.get(key), task.start.index)
+
+    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Screened:
+        words = {k: v for k, v in arguments.items() if k != "collin" and k not in _OF_COLLIN}
+        own = natural(task, task.start)
+        start, f = dict(zip(map(str, own.index), own.tolist(), strict=True)), task.cost
+        if not is_ours(f):
+            f, words = _as_table(f, start, words)
+        low, high = natural(task, task.lower).to_dict(), natural(task, task.upper).to_dict()
+        how = {"executor": options.executor, "progress": options.progress, "checkpoint": options.checkpoint}
+        sens = sensFun(f, start, lower=low, upper=high, **how, **words)
+        together = collin(sens, list(sens.names)).value if len(sens.names) > 1 else 1.0
+        sets = None
+        if arguments.get("collin", True) and len(sens.names) > 1:
+            sets = collin(sens, **{k: arguments[k] for k in _OF_COLLIN if k in arguments})
+        return Screened(sens, sets, together)
+
+    def tables(self, task: Task, result: Screened) -> Tables:
+        ranks = result.sensitivities.summary().frame.rename_axis("parameter").reset_index()
+        return {"screen.csv": ranks} | (
+            {} if result.collinearity is None else {"collin.csv": result.collinearity.frame}
+        )
+
+    def verdict(self, task: Task, result: Screened) -> str:
+        ranks = result.sensitivities.summary().frame
+        silent = [str(name) for name in ranks.index[ranks["L2"].to_numpy(dtype=float) == 0]]
+        if silent:
+            return f"The data do not respond to {', '.join(silent)} at the start: no fit can find it."
+        n, g = len(ranks), result.together
+        if n == 1:
+            return "One parameter is fitted, to which the data respond."
+        size = f"a collinearity of {g:.3g}" if np.isfinite(g) else "an infinite collinearity"
+        said = "these data cannot tell them apart" if g > APART else "these data can tell them apart"
+        return f"The {n} fitted parameters together have {size} (to be estimated together, at most {APART:g}): {said}."
+
+    def facts(self, found: Findings, result: Screened) -> Mapping[str, Any]:
+        sens = result.sensitivities
+        strength = pd.Series(sens.summary().frame["L2"].to_numpy(dtype=float), index=[str(n) for n in sens.names])
+        live = strength[strength > 0]
+        table = pd.DataFrame({"parameter": strength.index, "importance": strength.to_numpy()})
+        few = found.readings is None or not found.readings["entity"].notna().any()
+        combinations, largest = ([], ()) if result.together < APART else _not_told_apart(sens)
+        return {
+            "dead": [str(n) for n in strength.index[~(strength > 0)]], "live": live, "n": len(sens.names),
+            "together": float(result.together), "APART": APART, "DOUBTFUL": DOUBTFUL,
+            "combinations": combinations, "largest": largest,
+            "importance": len(strength) <= _MOST_BARS and (lambda: _importance(sens)),
+            "courses": few and len(strength) <= _MOST_LINES and (lambda: _courses(sens, found.x_name)),
+            "table": table_of(
+                table.sort_values("importance", ascending=False, kind="stable"),
+                "Importance of each parameter: the mean relative response of the readings (L2)", file="screen.csv"),
+            "sets": [] if result.collinearity is None else _sets(result.collinearity.frame),
+        }  # fmt: skip
 
 
 def _as_table(f: Any, start: dict[str, float], words: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -76,26 +157,57 @@ def _as_table(f: Any, start: dict[str, float], words: dict[str, Any]) -> tuple[A
     return (lambda p: {"x": x, "residual": np.asarray(f(p), dtype=float)}), {"varscale": 1.0, **words}
 
 
-def tables(task: Task, result: Screened) -> Tables:
-    """Return screen.csv, a row a parameter, and collin.csv, a row a set of them."""
-    ranks = result.sensitivities.summary().frame.rename_axis("parameter").reset_index()
-    return {"screen.csv": ranks} | ({} if result.collinearity is None else {"collin.csv": result.collinearity.frame})
+def _not_told_apart(sens: SensFun) -> tuple[list[str], Any]:
+    """Return the combinations of parameters that are not determined, and the largest sets of them that are."""
+    if len(sens.names) < 2:
+        return [], ()
+    try:
+        found = identifiability(sens)
+    except Exception:  # a report needs it not
+        return [], ()
+    return list(found.told()[:3]), found.largest
 
 
-def verdict(task: Task, result: Screened) -> str:
-    """Return whether the data can tell the parameters apart."""
-    ranks = result.sensitivities.summary().frame
-    silent = [str(name) for name in ranks.index[ranks["L2"].to_numpy(dtype=float) == 0]]
-    if silent:
-        return f"The data do not respond to {', '.join(silent)} at the start: no fit can find it."
-    n, g = len(ranks), result.together
-    if n == 1:
-        return "One parameter is fitted, to which the data respond."
-    size = f"a collinearity of {g:.3g}" if np.isfinite(g) else "an infinite collinearity"
-    said = "these data cannot tell them apart" if g > _HIGH else "these data can tell them apart"
-    return f"The {n} fitted parameters together have {size} (to be estimated together, at most {_HIGH:g}): {said}."
+def _importance(sens: SensFun) -> Pictures:
+    from fmepy.plotting.sensitivity import plot_ranking
+
+    return drawn(
+        lambda axes: plot_ranking(sens, ax=axes[0], xlabel="importance (L2)"),
+        [f"Bars: the importance of {names(sens.names)} for the readings, the largest on top."],
+        size=(SINGLE[0], 1.3 + 0.26 * len(sens.names)),
+        caption="Importance: how strongly the readings respond to a relative change of the parameter.",
+    )  # fmt: skip
 
 
-def failed_runs(result: Screened) -> tuple[int, int, str]:
-    """Return that none failed: there is no sensitivity without its runs."""
-    return 0, 0, ""
+def _courses(sens: SensFun, x: str) -> Pictures:
+    shown, rest = first_few(list(sens.var), MOST_PANELS)
+    return drawn(
+        lambda axes: sens.plot(shown, axes=axes),
+        [f"Sensitivity of {name} to each parameter over {x}." for name in shown],
+        finish=lambda ax, k: ax.set_xlabel(x),
+        caption="Relative change of a variable for a relative change of each parameter. Lines of the same shape belong "
+        f"to parameters that cannot be told apart there. {rest}",
+    )  # fmt: skip
+
+
+def _sets(frame: pd.DataFrame) -> list[Table]:
+    """Return the pairs that are hardest to tell apart, and the largest sets that can be told apart."""
+    parameters = frame.columns[:-2]
+    sets = [", ".join(str(p) for p in parameters[row]) for row in frame[parameters].to_numpy(dtype=bool)]
+    table = pd.DataFrame({"parameters": sets, "how many": frame.iloc[:, -2], "collinearity": frame.iloc[:, -1]})
+
+    def tone(row: Any, column: str) -> str:
+        return "bad" if column == "collinearity" and not row["collinearity"] < APART else ""
+
+    pairs = table[table["how many"] == 2].sort_values("collinearity", ascending=False, kind="stable")
+    good = table[table["collinearity"] < APART].sort_values(
+        ["how many", "collinearity"], ascending=[False, True], kind="stable"
+    )
+    out = []
+    if len(pairs):
+        caption = "Pairs of parameters, those that are hardest to tell apart first"
+        out.append(table_of(pairs.drop(columns="how many"), caption, file="collin.csv", most=12, tone=tone))
+    if len(good) and len(parameters) > 2:
+        caption = f"Largest sets that can be told apart (collinearity below {APART:g})"
+        out.append(table_of(good, caption, file="collin.csv", most=12))
+    return out

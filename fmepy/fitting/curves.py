@@ -1,0 +1,119 @@
+"""Fitted curves with their bands, beside the data: what a picture of a fit shows above the residuals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import FmepyError
+from fmepy.fitting.lmfit_result import lmfit_at
+from fmepy.fitting.predict import predict
+from fmepy.journal.encoding import Gone
+
+if TYPE_CHECKING:
+    from fmepy.fitting.result import ModFit
+
+_MOST = 12  # entities; `cost.plot(fit.par)` draws all
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FittedPanel:
+    """Curves and data of one panel: of a variable, or of all variables of an entity.
+
+    Attributes
+    ----------
+    title : str
+        The entity; empty where there is none.
+    x_name : str
+    curves : DataFrame
+        Columns x, var, fit, lower, upper; ends of a band that is not known are NaN.
+    seen : DataFrame
+        Columns name, x, obs, and censored where some readings are limits.
+    on_log : bool
+        The data were compared as logarithms.
+    band : str
+        What the band contains.
+    """
+
+    title: str
+    x_name: str
+    curves: pd.DataFrame
+    seen: pd.DataFrame
+    on_log: bool
+    band: str
+
+
+def fitted_panels(fit: ModFit) -> list[FittedPanel]:
+    """Return what can be drawn of a fit beside its residuals: nothing of a function, or of a result from a file."""
+    out: list[FittedPanel] = []
+    for part in () if isinstance(fit.source, Gone) else getattr(fit.source, "parts", (fit.source,)):
+        with suppress(FmepyError):  # what cannot be run is left out: residuals are drawn in any case
+            if hasattr(part, "readings") and part.x is not None:
+                out += list(_of_runs(fit, part))
+            elif hasattr(part, "filter"):
+                out += list(_of_filter(fit, part))
+    return out
+
+
+def _of_runs(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
+    """Yield the panels of a cost by simulation: one a variable, or one an entity."""
+    names, seen = list(cost.comparison.group_names), cost.readings
+    on_log = len(cost.comparison.scale.log) == len(cost.comparison)
+    labels = (None,) if cost.experiments is None else cost.experiments.column.labels
+    for label in labels[:_MOST]:
+        models = [cost.predictor] if cost.cases is None else list(cost.runs_of(label).values())
+        tables = [_curve(fit, model, names) for model in models]
+        gap = pd.DataFrame({"var": names})  # between the runs of one entity
+        curves = pd.concat([t for table in tables for t in (table, gap)][:-1], ignore_index=True)
+        if label is not None:
+            mine = seen[seen["entity"].map(str) == str(label)]
+            yield FittedPanel(f"{cost.entity} {label}", cost.x, curves, mine, on_log, "95 %")
+            continue
+        for name in names:
+            rows = curves[curves["var"] == name], seen[seen["name"] == name]
+            yield FittedPanel("", cost.x, *rows, on_log, "95 % of the model's value")
+
+
+def _curve(fit: ModFit, model: Any, names: list[str]) -> pd.DataFrame:
+    try:
+        table = predict(model, fit).frame
+    except FmepyError:  # no band: nothing that the model has was fitted, a parameter is tied, its sensitivities fail
+        table = model(_values(fit, model) or None)
+        table = table.melt(table.columns[0], var_name="var", value_name="fit").assign(lower=np.nan, upper=np.nan)
+    return table[table["var"].isin(names)].rename(columns={table.columns[0]: "x"})
+
+
+def _values(fit: ModFit, thing: Any) -> dict[str, float]:
+    """Return the fitted values of the parameters of a model or cost, with those that lmfit fixes or ties."""
+    values: dict[Any, float] = (
+        fit.par.to_dict() if fit.tied is None else {k: float(q.value) for k, q in lmfit_at(fit).items()}
+    )
+    return {k: v for k, v in values.items() if k in thing.parms.index}
+
+
+def _of_filter(fit: ModFit, cost: Any) -> Iterator[FittedPanel]:
+    """Yield the smoothed states and outputs of a filter, one a variable, or one an entity."""
+    flt = cost.filter(_values(fit, cost))
+    if flt.failure is not None:
+        return
+    fine, seen = flt.drawn_through(), flt.data_as_given
+    tables = [t.set_index("time") for t in (fine.smoothed, *fine.limits())]
+    names = list(dict.fromkeys(n for n in seen["name"] if n in tables[0].columns))
+    columns = [t[names].melt(ignore_index=False, var_name="var") for t in tables]
+    curves = columns[0].rename(columns={"value": "fit"}).rename_axis("x").reset_index()
+    curves = curves.assign(lower=columns[1]["value"].to_numpy(), upper=columns[2]["value"].to_numpy())
+    entity = flt.entity_column
+    of = np.full(len(curves), "") if entity is None else np.tile(fine.smoothed[entity].map(str), len(names))
+    for label in flt.entities[:_MOST]:
+        if label is not None:
+            mine = curves[of == str(label)], flt.rows_of(seen, label)
+            yield FittedPanel(f"{entity} {label}", flt.xlabel, *mine, False, "95 %")
+            continue
+        for name in names:
+            rows = curves[curves["var"] == name], seen[seen["name"] == name]
+            yield FittedPanel("", flt.xlabel, *rows, False, "95 % of the state")

@@ -1,0 +1,40 @@
+"""The outcome of one search in plain numbers: it travels from workers and is kept in checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fmepy.journal.encoding import Stored
+from fmepy.types import BoolVector, Matrix, Vector
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchRecord(Stored):
+    """Where a search ended, and what is said of it; see `fmepy.fitting.result.ModFit` for the words.
+
+    Attributes
+    ----------
+    theta : ndarray, shape (n_par,)
+    value : float
+        What was minimised, a prior's part included.
+    deviance : float
+        That of the data alone: the sum of squares, or -2 log L.
+    """
+
+    theta: Vector
+    value: float
+    deviance: float
+    at_bound: BoolVector
+    curvature: Matrix | None
+    rank: int
+    gradient: float
+    converged: bool
+    message: str
+    iterations: int
+    engine: str
+    trace: Vector
+    evaluations: int
+    retries: int
+    failures: int
+    interrupted: bool
+    first_failure: str = ""

@@ -1,0 +1,100 @@
+"""Ticks of every picture: no offsets, whole numbers for years and counts, labels that keep apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import rcParams
+from matplotlib.font_manager import FontProperties
+from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LARGE = 1000.0  # such as years: fractions of them are of no use as long as there are whole numbers
+_LETTER = 0.65  # of the size of a font
+
+
+class PlainNumbers(ScalarFormatter):
+    """Numbers in full, "1.5e6" where they are very large or small: nothing stands beside the axis."""
+
+    def __init__(self) -> None:
+        super().__init__(useOffset=False, useMathText=False)
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """Return the label of a tick."""
+        power = super().get_offset().removeprefix("1")  # such as "1e6"
+        return super().__call__(x, pos) + (power if x else "")
+
+    def get_offset(self) -> str:
+        """Return nothing: the tick labels say it all."""
+        return ""
+
+
+class RoomyLocator(MaxNLocator):
+    """As many ticks of a horizontal axis as there is room for their labels; whole numbers where the data are."""
+
+    def __init__(self) -> None:
+        self.most = 9
+        super().__init__(nbins=self.most, steps=[1, 2, 2.5, 5, 10])
+
+    def set_params(self, **kwargs: Any) -> None:
+        """Take matplotlib's settings, of which `nbins` is the most there may be."""
+        self.most = kwargs.get("nbins", self.most) if kwargs.get("nbins") != "auto" else 9
+        super().set_params(**kwargs)
+
+    def __call__(self) -> Any:
+        """Return the places of the ticks."""
+        axis: Any = self.axis
+        low, high = sorted(map(float, axis.get_view_interval()))
+        whole = min(abs(low), abs(high)) >= _LARGE or _holds_whole_numbers(axis.axes)
+        wanted = axis.get_tick_params().get("labelsize", rcParams["xtick.labelsize"])
+        size = FontProperties(size=wanted).get_size_in_points()
+        width = axis.axes.bbox.width * 72 / axis.axes.figure.figure.dpi
+        for n in range(self.most, 0, -1):
+            super().set_params(nbins=n, integer=whole)
+            ticks = np.asarray(super().__call__())
+            shown = ticks[(ticks >= low) & (ticks <= high)]
+            if len(shown) < 2:
+                return ticks
+            letters = max(map(len, axis.get_major_formatter().format_ticks(shown)))
+            if (letters * _LETTER + 0.8) * size < width * (shown[1] - shown[0]) / (high - low):
+                return ticks
+        return shown[len(shown) // 2 :][:1]
+
+
+class PlainLogLocator(LogLocator):
+    """Powers of ten; over few of them 1, 2, 5, and within one what a linear axis has: each has its label."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Return the places of the ticks."""
+        low, high = sorted((float(vmin), float(vmax)))
+        decades = np.log10(high / low) if low > 0 else np.inf
+        if decades < 0.7:
+            return MaxNLocator(5).tick_values(low, high)
+        self.set_params(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,))
+        return super().tick_values(vmin, vmax)
+
+
+def _plain(value: float, _: Any = None) -> str:
+    return f"{value:.10g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+
+
+def _holds_whole_numbers(ax: Axes) -> bool:
+    lines = [line for line in ax.lines if line.get_transform().contains_branch_seperately(ax.transData)[0]]
+    values = [np.asarray(line.get_xdata(orig=False), dtype=float) for line in lines]
+    return bool(values) and all((v[np.isfinite(v)] % 1 == 0).all() for v in values)
+
+
+def tidy_ticks(ax: Axes) -> None:
+    """Give the axes of a panel these ticks, where nobody has set others."""
+    for axis in (ax.xaxis, ax.yaxis):
+        if type(axis.get_major_formatter()) is ScalarFormatter:
+            axis.set_major_formatter(PlainNumbers())
+        if type(axis.get_major_locator()) is LogLocator:
+            axis.set_major_locator(PlainLogLocator())
+            axis.set_major_formatter(FuncFormatter(_plain))
+            axis.set_minor_formatter(NullFormatter())
+    if type(ax.xaxis.get_major_locator()) is AutoLocator:
+        ax.xaxis.set_major_locator(RoomyLocator())

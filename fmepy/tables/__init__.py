@@ -1,0 +1,1 @@
+"""Tables of users: frames, text files, SQLite; each cell with its place."""

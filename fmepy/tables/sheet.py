@@ -1,0 +1,174 @@
+"""A table of a user's, wherever it comes from: columns of cells, of which each row knows its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import DataError, did_you_mean, listed, repeated
+from fmepy.types import Vector
+
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+"""A number as text; neither 1_000 nor inf is one."""
+COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2}(:\d{2})?")
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """A table and where it came from.
+
+    Attributes
+    ----------
+    label : str
+        What messages call it: a file as the user named it, a table in it.
+    stem : str
+        The name of the file or table.
+    frame : DataFrame
+        Its index is the line of the file, or the number of the row. Missing cells are None or NaN.
+    header : int
+        The line of the names of the columns in a text file; 0 of other tables.
+    notes : tuple of str
+        How the file was read, where its description does not say.
+    """
+
+    label: str
+    stem: str
+    frame: pd.DataFrame
+    header: int = 0
+    notes: tuple[str, ...] = ()
+
+    def place(self, line: int | None = None) -> str:
+        """Return the words that open a message about a row (its label in `frame`), by default about the header."""
+        if self.header:
+            return f"{self.label}:{self.header if line is None else line}"
+        return self.label if line is None else f"{self.label}, row {line}"
+
+    def error(self, message: str, line: int | None = None) -> DataError:
+        """Return the error about a row, by default about the header."""
+        return DataError(f"{self.place(line)}: {message}")
+
+    @property
+    def path(self) -> Path:
+        """The file, as its label names it."""
+        return Path(self.label)
+
+    @property
+    def lines(self) -> list[int]:
+        """The line or number of every row."""
+        return [int(line) for line in self.frame.index.tolist()]
+
+    def numbers(self, name: str, *, missing: bool = True, hint: str = "") -> pd.Series[float]:
+        """Return a column as numbers, NaN where a cell is missing.
+
+        Raises
+        ------
+        DataError
+            A cell is no number, or infinite, or missing where it must not be; with its place.
+        """
+        column = self.frame[name]
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
+            plain = column.to_numpy(dtype=float)
+            if np.isfinite(plain).all() or (missing and not np.isinf(plain).any()):
+                return column.astype(float)
+        values = np.full(len(column), np.nan)
+        for i, (line, cell) in enumerate(zip(self.lines, column.tolist(), strict=True)):
+            if not _is_missing(cell):
+                values[i] = self._number(cell, name, line, hint)
+            elif not missing:
+                raise self.error(f"the value in column {name!r} is missing.{hint}", line)
+        return pd.Series(values, column.index, name=name)
+
+    def _number(self, cell: Any, name: str, line: int, hint: str) -> float:
+        is_text = isinstance(cell, str)
+        try:
+            if isinstance(cell, bool | np.bool_ | bytes) or (is_text and not NUMBER.fullmatch(cell.strip())):
+                raise ValueError
+            value = float(cell)
+        except (TypeError, ValueError, OverflowError):
+            why = ""
+            if is_text and _DATE.fullmatch(cell):
+                why = " Write dates as numbers, such as days since the first."
+            elif is_text and COMMA.fullmatch(cell):
+                why = " A decimal point is written '.', or a comma in all cells of a file."
+            raise self.error(f"{_cut(cell)} in column {name!r} is no number.{why}{hint}", line) from None
+        if not np.isfinite(value):
+            raise self.error(f"{_cut(cell)} in column {name!r}; where there is no datum, leave the cell empty.", line)
+        return value
+
+    def times(self, name: str = "time") -> Vector:
+        """Return a column of numbers that increase, none missing.
+
+        Raises
+        ------
+        DataError
+            What `numbers` refuses; a time that is missing, or not after the one before.
+        """
+        times: Vector = np.array(self.numbers(name, missing=False), dtype=float)
+        back = np.flatnonzero(np.diff(times) <= 0)
+        if len(back):
+            i = int(back[0]) + 1
+            how = "is there twice" if times[i] == times[i - 1] else f"comes after {times[i - 1]:g}"
+            said = f"time {times[i]:g} {how}; times must increase. Sort them, and keep each once."
+            raise self.error(said, self.lines[i])
+        return times
+
+    def check_columns(self, known: Sequence[str], needed: Sequence[str] = ()) -> None:
+        """Raise a DataError for a column that is not known, or for one that is missing."""
+        for name in self.frame.columns:
+            if name not in known:
+                raise DataError(
+                    f"{self.label}: there is no meaning in column {name!r}.{did_you_mean(name, known)} It may have "
+                    f"{listed(known)}."
+                )
+        for name in needed:
+            if name not in self.frame.columns:
+                raise DataError(f"{self.label}: the column {name!r} is missing.")
+
+    def texts(self, name: str) -> list[str]:
+        """Return a column as texts, "" where a cell is missing or there is no such column."""
+        if name not in self.frame.columns:
+            return [""] * len(self.frame)
+        return [_text(cell) for cell in self.frame[name].tolist()]
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or cell is pd.NA or bool(cell != cell)
+
+
+def _text(cell: Any) -> str:
+    if _is_missing(cell):
+        return ""
+    return f"{cell:.15g}" if isinstance(cell, float) else str(cell).strip()
+
+
+def _cut(cell: Any) -> str:
+    said = repr(cell)
+    return said if len(said) <= 60 else f"{said[:57]}..."
+
+
+def column_names(head: Sequence[Any], place: str) -> list[str]:
+    """Return the names of columns, none empty and none there twice."""
+    names = ["" if name is None else str(name).strip() for name in head]
+    if "" in names:
+        raise DataError(
+            f"{place}: a column has no name. Name it, or take it out (row numbers: R's row.names = FALSE, pandas' "
+            "index=False)."
+        )
+    if twice := repeated(names):
+        raise DataError(f"{place}: there are two columns {twice[0]!r}; name them apart.")
+    return names
+
+
+def frame_sheet(frame: pd.DataFrame, label: str) -> Sheet:
+    """Return a DataFrame as a sheet, whose rows are numbered from 0. An index called time is a column."""
+    if frame.index.name == "time" and "time" not in frame.columns:
+        frame = frame.reset_index()
+    names = column_names(frame.columns.tolist(), label)
+    return Sheet(label, "value", frame.set_axis(names, axis=1).set_axis(range(len(frame)), axis=0))

@@ -1,0 +1,94 @@
+"""Which steps run, on which results of others, and what makes the result of a step another one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fmepy import __version__
+from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.workflow.file.parsed import Case
+from fmepy.workflow.steps.base import FITS
+from fmepy.workflow.steps.registry import STEPS
+
+_PACKAGES = ("numpy", "scipy", "pandas", "llvmlite", "nlopt", "lmfit", "emcee", "matplotlib")
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of what computes."""
+    found = {"fmepy": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def chosen(case: Case, asked: Iterable[str] | None) -> list[str]:
+    """Return the steps to be run or kept, in order: those that are asked for and what they need of the file.
+
+    Raises
+    ------
+    ArgumentError
+        A step that there is not, or that the file does not have.
+    """
+    names = list(case.steps) if asked is None else [str(name).strip() for name in asked]
+    if asked is not None and not any(names):
+        raise ArgumentError(f"no step is named; the steps of {case.file} are {listed(case.steps)}.")
+    for name in names:
+        if name not in STEPS:
+            raise ArgumentError(f"there is no step {name!r}.{did_you_mean(name, STEPS)} Steps are {listed(STEPS)}.")
+        if name not in case.steps:
+            raise ArgumentError(
+                f"{case.file} has no step {name!r}; it has {listed(case.steps)}. Add a line `{name} = {{}}` to it."
+            )
+    wanted = set(names)
+    for name in reversed(STEPS):  # a step needs earlier ones only
+        if name in wanted:
+            for need in STEPS[name].needs(case.steps[name]):
+                ways = _ways(need)
+                if not wanted & set(ways):
+                    wanted |= set([way for way in ways if way in case.steps][:1])
+    return [name for name in STEPS if name in wanted]
+
+
+def _ways(need: str) -> Sequence[str]:
+    return FITS if need == "fit" else (need,)
+
+
+def providers(case: Case, name: str, arguments: Mapping[str, Any], there: Callable[[str], bool]) -> list[str]:
+    """Return the steps whose results a step takes, of those that are there.
+
+    A result of a step that the file does not have is taken only where the file has none that would do.
+
+    Raises
+    ------
+    ArgumentError
+        One that it needs is not there.
+    """
+    out = []
+    for need in STEPS[name].needs(arguments):
+        ways = _ways(need)
+        found = [w for w in ways if w in case.steps and there(w)]
+        found = found or [w for w in ways if w not in case.steps and there(w)]
+        if not found:
+            raise case.section.error(
+                name,
+                f"the step {name!r} needs the step {need!r}, which is neither in the file nor done. Add a line "
+                f"`{need} = {{}}` to the file.",
+            )
+        out += found
+    welcome = [w for w in STEPS[name].welcomes if w in case.steps and w not in out]
+    return out + [w for w in welcome if there(w)]
+
+
+def digest(value: Any) -> str:
+    """Return the sha256 of plain values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()

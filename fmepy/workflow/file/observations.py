@@ -1,0 +1,122 @@
+"""The observations of a file: columns found, numbers checked, and what else was seen in them, told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import did_you_mean, listed
+from fmepy.tables.sheet import Sheet
+from fmepy.workflow.file.data_file import column_of, read_beside
+from fmepy.workflow.file.parsed import Case
+
+
+def read_data(case: Case) -> Sheet | None:
+    """Return the table that the section ``data`` names, None where there is none."""
+    if "data" not in case.content:
+        return None
+    said = case.content["data"]
+    how = {k: said[k] for k in ("separator", "decimal", "encoding") if k in said}
+    table = case.section.table("data")
+    if len(how.get("separator", ",")) != 1:
+        raise table.error(
+            "separator", f"`separator` must be one character, such as ';' or '\\t'; got {how['separator']!r}."
+        )
+    return read_beside(table, "file", said["file"], **how)
+
+
+def observed(
+    case: Case, file: Sheet, variables: Iterable[str], *, at: float | None = None
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the observations, numbers as numbers, and the arguments of a cost that name their columns.
+
+    Parameters
+    ----------
+    case : Case
+    file : Sheet
+    variables : iterable of str
+        Of the model; none where they are not known before it runs.
+    at : float, optional
+        The time of a steady state, whose observations need none.
+
+    Raises
+    ------
+    ArgumentError
+        A column that is not there (at the line of the TOML file), a cell that is no number or a variable that the model
+        does not have (at the line of the data file).
+    """
+    said, table = case.content["data"], case.section.table("data")
+    words: dict[str, Any] = {k: said[k] for k in ("y", "err", "entity", "censored") if k in said}
+    words["x"] = said.get("x", "time")
+    columns = list(file.frame.columns)
+    if "x" not in said and "time" not in columns:
+        if at is None:
+            raise table.error((), f"there is no column 'time' in {file.path.name}; name that of the times by `x`. "
+                              f"It has {listed(columns)}.")  # fmt: skip
+        words["x"] = None  # of a steady state: see below
+    marks = words.get("censored", [])
+    named = [(k, words[k]) for k in ("x", "y", "err", "entity") if words.get(k) is not None]
+    named += [("censored", c) for c in (marks.values() if isinstance(marks, dict) else [marks] if marks else [])]
+    for key, name in named:
+        column_of(file, name, lambda text, key=key: table.error(key, text))  # type: ignore[misc]
+    texts = {words.get("entity"), *(c for k, c in named if k == "censored"), *_of_rows(case)}
+    known = [str(v) for v in variables]
+    frame = file.frame.copy()
+    if "y" in words:
+        first = columns[0]
+        if first in (c for _, c in named):
+            raise file.error(
+                f"the first column of a long table names the variables; it is {first!r}, which is named otherwise."
+            )
+        for line, name in zip(file.lines, frame[first].tolist(), strict=True):
+            if known and str(name) not in known:
+                near = did_you_mean(name, known)
+                why = f"{str(name)!r} in column {first!r} is no variable of the model.{near} It has {listed(known)}."
+                raise file.error(why + _say_outputs(case, str(name)), line)
+        numbers = [words[k] for k in ("x", "y", "err") if words.get(k)]
+    else:
+        numbers = [c for c in columns if c not in texts]
+        readings = [c for c in numbers if c not in (words["x"], words.get("err"))]
+        for name in readings:
+            if known and name not in known:
+                raise file.error(f"the column {name!r} is no variable of the model.{did_you_mean(name, known)} It has "
+                                 f"{listed(known)}.{_say_outputs(case, name)} Take columns out that are no "
+                                 "observations; of a long table name that of the values by `y`.")  # fmt: skip
+        if not readings:
+            raise file.error("there is no column of observations beside the others.")
+    for name in numbers:
+        frame[name] = file.numbers(name, missing=name != words["x"])
+    if words["x"] is None:  # every row is a reading of it, at the one time that there is
+        frame["time"] = at
+        words["x"] = "time"
+    return frame, words
+
+
+def _say_outputs(case: Case, name: str) -> str:
+    """Return how a model says what a variable of the data measures."""
+    key = name if name.isidentifier() else f'"{name}"'
+    ways = {
+        "equations": f' If it measures something of the model, say what, in [model]: outputs = {{ {key} = "..." }}.',
+        "python": " If it measures something of the model, give that `outputs`, or a column of this name.",
+    }
+    return next((way for kind, way in ways.items() if kind in case.content["model"]), "")
+
+
+def _of_rows(case: Case) -> list[str]:
+    """Return the columns that name parameters by row."""
+    given = case.content.get("cost", {}).get("noise_parms", [])
+    return [given] if isinstance(given, str) else list(given.values() if isinstance(given, dict) else given)
+
+
+def replicates(frame: pd.DataFrame, words: dict[str, Any], file: Sheet) -> list[str]:
+    """Return a sentence about rows of the same time, of the same variable and entity; nothing where there are none."""
+    if words["x"] is None:
+        return []
+    by = [words["x"], *([words["entity"]] if "entity" in words else []), *([frame.columns[0]] if "y" in words else [])]
+    n = int(np.count_nonzero(frame.duplicated(by)))
+    if not n:
+        return []
+    return [f"{file.path.name}: {n} of {len(frame)} rows are replicates, of a time that an earlier row has."]

@@ -1,0 +1,177 @@
+"""What a calibration file says, checked: nothing of it is run or imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fmepy.errors import listed
+from fmepy.workflow.file.checked import checked, refuse_of_other_kinds
+from fmepy.workflow.file.keys import SOURCES, cost_keys, file_keys, model_keys
+from fmepy.workflow.file.toml import Section
+from fmepy.workflow.steps.registry import STEPS
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the file.
+
+    Attributes
+    ----------
+    name : str
+    start : float
+        Its value where it is fixed, else where the search begins; of the natural scale, as are the bounds.
+    fitted : bool
+        A table in the file is fitted, a plain number is fixed.
+    lower, upper : float
+        Bounds; minus and plus infinity where there is none.
+    scale : {"", "log", "logit"}
+        The scale on which it is fitted and sampled; "" is its own.
+    prior : mapping or None
+        ``dist`` and the arguments of that distribution of scipy.stats, of the natural value.
+    description, unit : str
+        Of the report alone.
+    """
+
+    name: str
+    start: float
+    fitted: bool
+    lower: float = -float("inf")
+    upper: float = float("inf")
+    scale: str = ""
+    prior: Mapping[str, Any] | None = None
+    description: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A calibration file, checked against what a file may hold (`keys`).
+
+    Attributes
+    ----------
+    section : Section
+        The file with the lines of its keys; ``case.section.error(("fit", "method"), "...")`` makes the message
+        ``file.toml:7: ...``.
+    title, description : str
+        Of the report alone.
+    parameters : mapping of str to Parameter
+        In the order of the file.
+    steps : mapping of str to mapping
+        The sections of steps that are in the file, in the order in which steps run; each holds the arguments that
+        the file gives, by the names of the functions that they go to.
+    require : mapping
+        ``converged``, ``failures``, ``rhat``, ``max_collinearity``, ``ess``: those that the file demands.
+    run : mapping
+        ``seed``, ``executor``, ``output``, ``checkpoint_every``: those that the file gives.
+    content : mapping
+        The whole file as plain values, numbers as their keys want them.
+    """
+
+    section: Section
+    title: str
+    description: str
+    parameters: Mapping[str, Parameter]
+    steps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    require: Mapping[str, Any] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def file(self) -> Path:
+        """The TOML file."""
+        return self.section.file
+
+    @property
+    def fitted(self) -> list[str]:
+        """Names of the parameters that are fitted, in the order of the file."""
+        return [p.name for p in self.parameters.values() if p.fitted]
+
+
+def read_case(path: str | Path) -> Case:
+    """Return what a file says.
+
+    Raises
+    ------
+    ArgumentError
+        It cannot be read; a mistake in it, with its line.
+    """
+    section = Section.read(path)
+    said = checked(section, file_keys())
+    _check_model(section.table("model"))
+    kind = said.get("cost", {}).get("kind", "simulation")
+    refuse_of_other_kinds(section.table("cost"), cost_keys(), kind, f"a cost of the kind {kind!r}")
+    checked(section.table("cost"), cost_keys()[kind])
+    steps = {name: step.read(section.table(name), said[name]) for name, step in STEPS.items() if name in said}
+    given = section.table("parameters")
+    parameters = {name: _parameter(given, name, value) for name, value in said.get("parameters", {}).items()}
+    if not parameters and "python" not in said["model"]:
+        raise section.error(("parameters",), "the table [parameters] is missing or empty: name = 1.0 is fixed, "
+                            "name = { start = 1.0 } is fitted.")  # fmt: skip
+    return Case(
+        section=section, content=said, title=said.get("title", ""), description=said.get("description", ""),
+        parameters=parameters, steps=steps, require=said.get("require", {}), run=said.get("run", {}),
+    )  # fmt: skip
+
+
+def _check_model(section: Section) -> None:
+    """Refuse a model of no source or of two, and what is no matter of its kind."""
+    sources = [s for s in SOURCES if s in section.data]
+    if not sources:
+        raise section.error((), f"the section [model] needs one of {listed(SOURCES)}.")
+    if len(sources) > 1:
+        raise section.error(sources[1], f"the section [model] holds {listed(sources)}; it is made of one of them.")
+    kind = model_kind(section)
+    refuse_of_other_kinds(section, model_keys(), kind, f"a model of {sources[0]}" + f" (kind {kind!r})" * (
+        sources[0] == "equations"))  # fmt: skip
+    checked(section, model_keys()[kind])
+
+
+def model_kind(section: Section) -> str:
+    """Return the kind of the model that a section holds: ode, difference, steady, modules, python."""
+    source = next(s for s in SOURCES if s in section.data)
+    if source != "equations":
+        return source
+    default = "difference" if re.search(r"^\s*next\s*\(", str(section.data[source]), re.MULTILINE) else "ode"
+    return str(section.data.get("kind", default))
+
+
+def _parameter(section: Section, name: str, value: Any) -> Parameter:
+    """Return one parameter, checked by itself."""
+    if not name.strip():
+        raise section.error(name, "a parameter needs a name.")
+    if isinstance(value, float):
+        if not np.isfinite(value):
+            raise section.error(name, f"{name!r} is {value}; a finite number is needed.")
+        return Parameter(name, value, fitted=False)
+    table = section.table(name)
+    p = Parameter(
+        name, fitted=True, **{k: v for k, v in value.items() if k in Parameter.__dataclass_fields__}
+    )  # fmt: skip
+    if not np.isfinite(p.start):
+        raise table.error("start", f"`start` of {name!r} is {p.start}; a finite number is needed.")
+    for key in ("lower", "upper"):
+        if np.isnan(getattr(p, key)):
+            raise table.error(key, f"`{key}` of {name!r} is nan; leave it out where there is no bound.")
+    if not p.lower < p.upper:
+        raise table.error("lower", f"`lower` of {name!r} is {p.lower:g}, `upper` {p.upper:g}: it must be below. "
+                          f"(A parameter that is fixed is a number: {name} = {p.start:g}.)")  # fmt: skip
+    if not p.lower <= p.start <= p.upper:
+        raise table.error(
+            "start", f"`start` of {name!r} is {p.start:g}, outside its bounds {p.lower:g} to {p.upper:g}."
+        )
+    least, most = {"": (-np.inf, np.inf), "log": (0.0, np.inf), "logit": (0.0, 1.0)}[p.scale]
+    said = "above 0" if p.scale == "log" else "between 0 and 1"
+    if not (least < p.start < most or not p.scale):
+        raise table.error("start", f"`start` of {name!r} is {p.start:g}; on the scale {p.scale!r} it must be {said}.")
+    for key in ("lower", "upper"):
+        if key in value and not least <= value[key] <= most:
+            raise table.error(
+                key, f"`{key}` of {name!r} is {value[key]:g}; on the scale {p.scale!r} values are {said}."
+            )
+    return p

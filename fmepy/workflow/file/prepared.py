@@ -1,0 +1,301 @@
+"""What a calibration file describes, ready to be worked on: data read, model and cost built."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fmepy.costs.base import Cost
+from fmepy.costs.mapped import transformed
+from fmepy.costs.prediction import PredictionErrorCost
+from fmepy.costs.simulation import SimulationCost
+from fmepy.errors import ArgumentError, did_you_mean
+from fmepy.fimlof.cost import FimlofCost
+from fmepy.journal.files import file_digest
+from fmepy.models.steady import SteadyModel
+from fmepy.parameters.entities import split_local
+from fmepy.tables.sheet import Sheet
+from fmepy.workflow.file.error_lines import placed
+from fmepy.workflow.file.functions import FunctionModel, WithFixed, table_cost
+from fmepy.workflow.file.observations import observed, read_data, replicates
+from fmepy.workflow.file.parsed import Case, Parameter
+from fmepy.workflow.file.priors import on_scale, priors_on, read_prior
+from fmepy.workflow.file.sources import Source, read_rows, read_source, words_in
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Data, model, cost and parameters of a file.
+
+    Attributes
+    ----------
+    case : Case
+        What the file says.
+    data : DataFrame
+        The observations as read, numbers as numbers.
+    notes : tuple of str
+        What reading found (separator, encoding, decimal comma, replicates ...), for stderr and the report.
+    model : Model or callable or None
+        On the natural scale; None where the file names a Python function that is a cost already.
+    cost : Cost or callable
+        On the natural scale: a SimulationCost, PredictionErrorCost, FimlofCost, or the file's function ``f(p)``.
+    scale : mapping of str to str
+        The fitted parameters that are fitted on another scale: "log" or "logit" by name.
+    scaled_cost
+        `fmepy.transformed` of it; the same object where `scale` is empty.
+    start, lower, upper : Series
+        Of the fitted parameters, on the scale on which they are fitted.
+    fit_prior : mapping of str to callable or distribution, or None
+        For `modFit(prior=)`: densities of the natural values, at the scaled ones.
+    chain_prior : mapping or callable, or None
+        For `modMCMC(prior=)`: with the Jacobian of the scale, so that the prior is that of the natural value.
+    units, descriptions : mapping of str to str
+        By parameter, where the file says them.
+    inputs : mapping of str to str
+        ``model``, ``data``, ``cost``, ``parameters``: the sha256 of what each part says and of the files that it
+        names. Titles, descriptions and units are in none of them.
+    written : mapping of str to str
+        By "model" or "cost" the object of a Python file that it is, as ``file.py:object``.
+    """
+
+    case: Case
+    data: pd.DataFrame
+    notes: tuple[str, ...]
+    model: Any
+    cost: Any
+    scale: Mapping[str, str]
+    scaled_cost: Any
+    start: pd.Series[float]
+    lower: pd.Series[float]
+    upper: pd.Series[float]
+    fit_prior: Mapping[str, Any] | Callable[..., float] | None
+    chain_prior: Mapping[str, Any] | Callable[..., float] | None
+    units: Mapping[str, str]
+    descriptions: Mapping[str, str]
+    inputs: Mapping[str, str]
+    written: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_task(case: Case, *, python: bool = True) -> Task:
+    """Return the task of a file: read its data, build its model and cost; nothing is run.
+
+    Parameters
+    ----------
+    case : Case
+    python : bool
+        Whether a Python file may be imported.
+
+    Raises
+    ------
+    ArgumentError
+        A mistake in the file, or in one that it names, with its line.
+    """
+    conditions, table = _conditions(case)
+    source = read_source(case, python=python, conditions=conditions)
+    file = read_data(case)
+    notes = [line for read in ([file] if file else []) + source.tables for line in read.notes]
+    python = case.content["model"].get("python")
+    written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
+    if python is not None and "inputs" not in case.content["model"]:
+        notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
+    files = {"model": source.files, "data": [file.path] if file else [], "cost": [table.path] if table else []}
+    if table:
+        notes += table.notes
+    if source.cost is not None:
+        frame = pd.DataFrame() if file is None else file.frame.reset_index(drop=True)
+        cost = _cost_of_python(case, source)
+        source = replace(source, model=getattr(cost, "model", None))
+    else:
+        if file is None:
+            raise case.section.error(
+                (), 'the table [data] is missing: data = { file = "observations.csv", x = "time" }.'
+            )
+        model = source.model
+        known = () if isinstance(model, FunctionModel) else model.var_names
+        at = float(model.times[0]) if isinstance(model, SteadyModel) else None
+        frame, words = observed(case, file, known, at=at)
+        notes += replicates(frame, words, file)
+        if isinstance(model, FunctionModel):
+            cost = table_cost(case, model, frame, words)
+        else:
+            cost = _cost(case, model, file, frame, words, conditions, table)
+        frame = frame.reset_index(drop=True)
+    of = _fitted(case, source, cost, notes)
+    scale = {name: p.scale for name, p in of.items() if p.scale}
+    natural = {
+        n: read_prior(case.section.table("parameters").table(_in_file(case, n)), p) for n, p in of.items() if p.prior
+    }
+    start, lower, upper = (
+        pd.Series({n: getattr(p, k) for n, p in of.items()}, dtype=float) for k in ("start", "lower", "upper")
+    )
+    flat = [n for n in scale if n not in natural]
+    if flat and "sample" in case.steps:
+        notes.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
+    task = Task(
+        case=case, data=frame, notes=tuple(notes), model=source.model, cost=cost, scale=scale,
+        scaled_cost=transformed(cost, scale) if scale else cost,
+        start=_on(scale, start), lower=_on(scale, lower), upper=_on(scale, upper),
+        fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
+        units={n: p.unit for n, p in case.parameters.items() if p.unit},
+        descriptions={n: p.description for n, p in case.parameters.items() if p.description},
+        inputs=_hashes(case, files), written=written,
+    )  # fmt: skip
+    if not of and case.steps:
+        raise case.section.error(
+            "parameters", "nothing is fitted: a parameter that is a table, name = { start = 1.0 }, is."
+        )
+    return task
+
+
+def _conditions(case: Case) -> tuple[pd.DataFrame | None, Sheet | None]:
+    """Return the conditions, a row an entity, and the file that they come from."""
+    if "conditions" not in case.content:
+        return None, None
+    section = case.section
+    if "entity" not in case.content.get("data", {}):
+        raise section.error(
+            "conditions", "`conditions` need `entity` in [data]: the column that names the entity of a row."
+        )
+    rows, table = read_rows(section, "conditions")
+    if not rows:
+        raise section.error("conditions", "`conditions` hold no row.")
+    first = table.frame.columns[0] if table else next(iter(rows[0]), "")
+    for i, row in enumerate(rows):
+        if first not in row:
+            error = section.error(("conditions", i), f"the entity {first!r} is missing.")
+            raise table.error(f"the entity {first!r} is missing.", table.lines[i]) if table else error
+    frame = pd.DataFrame([{k: v if k == first else _number_or_name(v) for k, v in row.items()} for row in rows])
+    return frame.rename(columns={first: case.content["data"]["entity"]}), table
+
+
+def _number_or_name(cell: Any) -> Any:
+    """Return a cell of a column that holds numbers and names, a number as such."""
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def _cost(
+    case: Case,
+    model: Any,
+    file: Sheet,
+    frame: pd.DataFrame,
+    words: dict[str, Any],
+    conditions: pd.DataFrame | None,
+    table: Sheet | None,
+) -> Any:
+    """Return the cost of a model and observations; `table` is the file of the conditions, if any."""
+    said = {k: v for k, v in case.content.get("cost", {}).items() if k != "kind"}
+    kind = case.content.get("cost", {}).get("kind", "simulation")
+    if "entity_parms" in said and isinstance(said["entity_parms"], str):
+        said["entity_parms"] = [said["entity_parms"]]
+    make: Any = {"simulation": SimulationCost, "prediction_error": PredictionErrorCost, "fimlof": FimlofCost}[kind]
+    if "censored" in words and "censored" not in signature(make).parameters:
+        raise case.section.error(("data", "censored"), f"a cost of the kind {kind!r} takes no censored readings.")
+    of_model = set(model.parms.index)
+    own = {p.name: p.start for p in case.parameters.values() if p.name not in of_model}
+    given = {**said, **words, "parms": own or None, "conditions": conditions}
+    try:
+        with placed(case.section, "cost", "data", data=file, conditions=table):
+            return make(model, frame, **given)
+    except ArgumentError as error:
+        unused = re.search(r"\[parameters\]: '([^']+)' is used nowhere in the (cost|noise)\.", str(error))
+        if unused and unused[1] in own:
+            known = [*model.parms.index, *sorted(words_in(said))]
+            raise case.section.error(
+                ("parameters", unused[1]),
+                f"{unused[1]!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(unused[1], known)}",
+            ) from error
+        raise
+
+
+def _cost_of_python(case: Case, source: Source) -> Any:
+    """Return a cost or function of a Python file, its fixed parameters at the file's values."""
+    cost, section = source.cost, case.section
+    fixed = {p.name: p.start for p in case.parameters.values() if not p.fitted}
+    if not isinstance(cost, Cost):
+        if not case.fitted:
+            raise section.error("parameters", "[parameters] must say what the function is given, and where the search "
+                                "begins: name = { start = 1.0 }.")  # fmt: skip
+        return WithFixed(cost, fixed, section.beside(str(case.content["model"]["python"])).parent)
+    known = [str(n) for n in cost.parms.index]
+    changed = {k: v for k, v in fixed.items() if k in known and v != cost.parms[k]}
+    if not changed:
+        return cost
+    with placed(section, "model", "parameters"):
+        return cost.replace(model=source.model.replace(parms=changed))
+
+
+def _in_file(case: Case, name: str) -> str:
+    """Return the name in the file that a parameter of the cost has: its own, or that of all entities."""
+    return name if name in case.parameters else split_local(name)[0]
+
+
+def _fitted(case: Case, source: Source, cost: Any, notes: list[str]) -> dict[str, Parameter]:
+    """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
+    if not isinstance(cost, Cost):
+        return {p.name: p for p in case.parameters.values() if p.fitted}
+    known = [str(n) for n in cost.parms.index]
+    section, used = case.section, {*known, *(_in_file(case, n) for n in known)}
+    for p in case.parameters.values():
+        if p.name not in used:
+            fixed_by = [k for k in ("conditions",) if k in case.content and p.name in source.model.parms.index]
+            why = (
+                f"{p.name!r} is set by the conditions in every entity, so that nothing of it is left to "
+                f"{'fit' if p.fitted else 'say'}."
+                if fixed_by
+                else f"{p.name!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(p.name, known)}"
+            )
+            if p.fitted or not fixed_by:
+                raise section.error(("parameters", p.name), why)
+    of_model = set(source.model.parms.index) if case.parameters else set()
+    free = [n for n in known if _in_file(case, n) not in case.parameters and n not in of_model]
+    values, lowest, highest = cost.parms, cost.lower, cost.upper
+    if free and not case.parameters:
+        notes.append(f"There are no [parameters]: all {len(free)} are fitted, from the values that they have.")
+    elif free:
+        notes.append(f"Fitted, too: {', '.join(f'{n} from {values[n]:g}' for n in free)}.")
+    fitted = {}
+    for n in known:
+        said = case.parameters.get(_in_file(case, n), Parameter(n, float(values[n]), fitted=n in free))
+        if said.fitted:
+            start = float(values[n]) if n != said.name else said.start
+            lower, upper = max(said.lower, lowest[n]), min(said.upper, highest[n])
+            fitted[n] = replace(said, name=n, start=start, lower=float(lower), upper=float(upper))
+    order = {name: i for i, name in enumerate(case.parameters)}
+    return dict(sorted(fitted.items(), key=lambda item: order.get(_in_file(case, item[0]), len(order))))
+
+
+def _on(scale: Mapping[str, str], values: pd.Series[float]) -> pd.Series[float]:
+    """Return natural values on the scales."""
+    own = {str(n): float(v) for n, v in values.items()}
+    return pd.Series({n: float(on_scale(scale[n], v)) if n in scale else v for n, v in own.items()}, dtype=float)
+
+
+def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
+    """Return the sha256 of what each part says and of the bytes of its files."""
+    said = case.content
+    parts = {
+        "model": {k: said.get(k) for k in ("model", "events", "forcings")},
+        "data": said.get("data"),
+        "cost": {k: said.get(k) for k in ("cost", "conditions")},
+        "parameters": [
+            [p.name, p.start, p.fitted, p.lower, p.upper, p.scale, p.prior] for p in case.parameters.values()
+        ],
+    }
+    hashes = {}
+    for part, what in parts.items():
+        digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode())
+        for path in files.get(part, ()):
+            digest.update(file_digest(path).encode())
+        hashes[part] = digest.hexdigest()
+    return hashes

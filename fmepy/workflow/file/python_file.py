@@ -1,0 +1,118 @@
+"""A model, cost or function of a Python file of the user."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fmepy.errors import did_you_mean
+from fmepy.journal.files import MOST_TEXT, open_file
+from fmepy.workflow.file.toml import Section
+
+_INSTALLED = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2])
+_BESIDE: set[str] = set()
+"""Modules that the last file imported from its own folder."""
+
+
+def split_name(section: Section) -> tuple[Path, str]:
+    """Return file and object of the key ``python`` of a section [model]; nothing is imported."""
+    text = str(section.data["python"])
+    file, _, name = text.rpartition(":")
+    if not file.endswith(".py") or not name.isidentifier():
+        raise section.error(
+            "python", f"`python` = {text!r} must name a file and what is in it, such as 'model.py:model'."
+        )
+    path = section.beside(file)
+    try:
+        open_file(path, MOST_TEXT).close()
+    except FileNotFoundError:
+        beside = sorted(p.name for p in path.parent.glob("*.py")) if path.parent.is_dir() else []
+        raise section.error("python", f"there is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
+    except OSError as error:
+        raise section.error("python", f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
+    return path, name
+
+
+def read_python(section: Section) -> tuple[Any, list[Path]]:
+    """Return the object, and the files that it is made of: its own, and what that imports from its folder.
+
+    The folder is put on Python's path, as it is when a file is run. What a program that asks has imported of it is set
+    aside meanwhile: what is run, and what counts as an input, is what stands in the files now.
+
+    Raises
+    ------
+    ArgumentError
+        The file cannot be imported (with its line), or holds no such object.
+    """
+    import cloudpickle
+
+    path, name = split_name(section)
+    folder = path.parent.resolve()
+    theirs = {n: m for n, m in list(sys.modules.items()) if n not in _BESIDE and _is_beside(n, m, folder)}
+    for other in (*_BESIDE, *theirs):
+        sys.modules.pop(other, None)
+    _BESIDE.clear()
+    sys.path[:] = [str(folder), *(p for p in sys.path if p != str(folder))]
+    importlib.invalidate_caches()
+    try:
+        module = _imported(section, path)
+        beside = {n: m for n, m in list(sys.modules.items()) if m is not module and _is_beside(n, m, folder)}
+        for one in (module, *beside.values()):  # workers know no modules of these names
+            cloudpickle.register_pickle_by_value(one)
+        _BESIDE.update(beside.keys() - theirs.keys())
+    finally:
+        sys.modules.update(theirs)
+    if not hasattr(module, name):
+        public = [n for n in vars(module) if not n.startswith("_")]
+        raise section.error("python", f"{path.name} holds no {name!r}.{did_you_mean(name, public)}")
+    found = getattr(module, name)
+    if not callable(found):
+        raise section.error(
+            "python",
+            f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(found).__name__}.",
+        )
+    return found, sorted({path.resolve(), *map(_file_of, beside.values())})
+
+
+def _is_beside(name: str, module: Any, folder: Path) -> bool:
+    return name != "__main__" and isinstance(module, ModuleType) and is_own(_file_of(module), folder)
+
+
+def is_own(file: str | Path, folder: Path) -> bool:
+    """Tell whether a file is the user's: in a folder or below, and not of a library that lies there."""
+    path = Path(file)
+    if "site-packages" in path.parts or not path.is_file():
+        return False
+    above, of_folder = path.resolve().parents, (folder, *folder.parents)
+    return folder in above and not any(p in above and p not in of_folder for p in _INSTALLED)
+
+
+def _file_of(module: ModuleType) -> Path:
+    file = getattr(module, "__file__", None)
+    return Path(file).resolve() if isinstance(file, str) else Path()
+
+
+def _imported(section: Section, path: Path) -> ModuleType:
+    """Return the module of a file, made anew."""
+    spec = importlib.util.spec_from_file_location(f"_fmepy_case_{path.stem}", path)
+    assert spec is not None, "its suffix is .py"
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickles look there
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a file of the user does, sys.exit among it
+        line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+        for frame in traceback.extract_tb(error.__traceback__):
+            if Path(frame.filename) == path:
+                line = frame.lineno
+        where = f"{path}:{line}" if line else str(path)
+        said = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"
+        raise section.error("python", f"it cannot be imported: {where}: {said}") from None
+    return module

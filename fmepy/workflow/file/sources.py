@@ -1,0 +1,243 @@
+"""The model of a calibration file: equations, modules, or what a Python file holds; and its inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fmepy.costs.base import Cost
+from fmepy.errors import ModelTextError
+from fmepy.journal.files import open_file
+from fmepy.models.base import Model
+from fmepy.models.difference import DifferenceModel
+from fmepy.models.ode import OdeModel
+from fmepy.models.steady import SteadyModel
+from fmepy.tables.sheet import Sheet
+from fmepy.workflow.file.data_file import read_beside
+from fmepy.workflow.file.error_lines import placed
+from fmepy.workflow.file.functions import FunctionModel
+from fmepy.workflow.file.model_file import read_model, read_times
+from fmepy.workflow.file.parsed import Case, model_kind
+from fmepy.workflow.file.python_file import read_python, split_name
+from fmepy.workflow.file.toml import Section
+
+_MOST_FILES = 10_000
+_CLASSES = {"ode": OdeModel, "difference": DifferenceModel, "steady": SteadyModel}
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What the section ``model`` holds.
+
+    Attributes
+    ----------
+    model : Model or None
+    cost : Cost, callable or None
+        Where a Python file holds a cost, or a function and no section ``cost`` makes it a model.
+    files : list of Path
+        The files that it is made of, inputs among them.
+    tables : list of Sheet
+        Those of inputs that were read.
+    """
+
+    model: Any
+    cost: Any
+    files: list[Path]
+    tables: list[Sheet]
+
+
+def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = None) -> Source:
+    """Return the model of a file, with its parameters at the file's values.
+
+    What the conditions set in every entity needs no value of its own: the model has the first of theirs.
+
+    Raises
+    ------
+    ArgumentError
+        A mistake in it, with the line; Python that is not allowed, before anything is imported.
+    """
+    section = case.section.table("model")
+    kind = model_kind(section)
+    if kind == "python":
+        if not python:
+            split_name(section)
+            raise section.error(
+                "python", f"`python` = {section.data['python']!r} runs Python, which --no-python forbids."
+            )
+        return _of_python(case, section)
+    inputs, tables = _inputs(case.section)
+    values = {p.name: p.start for p in case.parameters.values()}
+    values = _set_by(conditions, values) | values
+    if kind == "modules":
+        for name in inputs:
+            raise case.section.error(name, f"`{name}` are of models of equations; modules take series from their data.")
+        with placed(case.section, "model"):
+            modular = read_model(section, constants=values)
+        return Source(modular, None, _files_of(section, "modules", "data"), [])
+    events = next((t for t in tables if isinstance(case.content.get("events"), dict)), None)  # events are read first
+    with placed(case.section, "model", rows=events):
+        model = _of_equations(case, section, kind, inputs, values)
+    return Source(model, None, [t.path for t in tables], tables)
+
+
+def _set_by(conditions: pd.DataFrame | None, values: Mapping[str, float]) -> dict[str, float]:
+    """Return the first value of what conditions set: a number, or that of the parameter that is named."""
+    found: dict[str, float] = {}
+    for name, column in ({} if conditions is None else conditions).items():
+        numbers = [values.get(cell) if isinstance(cell, str) else float(cell) for cell in column]
+        known = [x for x in numbers if x is not None and x == x]
+        found[str(name)] = known[0] if known else 1.0  # the cost refuses what is none of both
+    return found
+
+
+def _of_equations(
+    case: Case, section: Section, kind: str, inputs: dict[str, Any], values: Mapping[str, float]
+) -> Model:
+    """Return the model of equations; of the parameters it gets those whose names stand in it."""
+    words = {k: v for k, v in case.content["model"].items() if k not in ("equations", "kind")}
+    if "times" in words:
+        words["times"] = read_times(section)
+    if kind == "steady":
+        words.setdefault("state", None)
+    if "events" in inputs and kind != "ode":
+        raise case.section.error("events", f"a model of the kind {kind!r} has no events.")
+    if inputs and kind == "steady":
+        raise case.section.error("forcings", "a steady model has no forcings.")
+    text = case.content["model"]["equations"]
+    read = words_in(text, words, inputs.get("events"))
+    parms = {name: value for name, value in values.items() if name in read}
+    make: Any = _CLASSES[kind]
+    try:
+        model: Model = make(text, parms=parms, **words, **inputs)
+    except ModelTextError:
+        make(text, parms=values, **words, **inputs)  # the nearest name may be one that stands in [parameters] alone
+        raise
+    return model
+
+
+def words_in(*given: Any) -> set[str]:
+    """Return the names that stand in texts, and in the texts inside tables and lists."""
+    found: set[str] = set()
+    for value in given:
+        if isinstance(value, str):
+            found.update(re.findall(r"[^\W\d]\w*", re.sub(r"#[^\n]*", "", value)))
+        elif isinstance(value, Mapping):
+            found |= words_in(*value.values())
+        elif isinstance(value, list):
+            found |= words_in(*value)
+    return found
+
+
+def _of_python(case: Case, section: Section) -> Source:
+    for name in ("events", "forcings"):
+        if name in case.content:
+            raise case.section.error(name, f"`{name}` are of models of equations; a model of Python has its own.")
+    found, files = read_python(section)
+    files += _files_of(section, "inputs")
+    if not isinstance(found, Model):
+        if isinstance(found, type):
+            raise section.error("python", f"{section.data['python']!r} is a class; name a model made of it.")
+        if not isinstance(found, Cost) and "cost" in case.content:
+            starts = {p.name: p.start for p in case.parameters.values()}
+            return Source(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [])
+        for name in [k for k in ("cost", "conditions") if k in case.content]:
+            raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is of models. "
+                                     "What it is held against stands in its file.")  # fmt: skip
+        return Source(getattr(found, "model", None), found, files, [])
+    known = [str(n) for n in found.parms.index]
+    values = {p.name: p.start for p in case.parameters.values() if p.name in known}
+    with placed(case.section, "model", "parameters"):
+        return Source(found.replace(parms=values) if values else found, None, files, [])
+
+
+def _inputs(section: Section) -> tuple[dict[str, Any], list[Sheet]]:
+    """Return events and forcings, as models take them, and the tables that were read."""
+    inputs: dict[str, Any] = {}
+    tables = []
+    if "events" in section.data:
+        rows, table = read_rows(section, "events")
+        inputs["events"] = rows
+        tables += [table] if table else []
+    forcings = section.table("forcings")
+    for name in forcings.data:
+        one, table = _forcing(forcings.table(name), name)
+        inputs.setdefault("forcings", {})[name] = one
+        tables += [table] if table else []
+    return inputs, tables
+
+
+def read_rows(section: Section, key: str) -> tuple[list[dict[str, Any]], Sheet | None]:
+    """Return the rows of a table that is given in place or by a file; what is empty in a file is left out."""
+    given = section.data[key]
+    if isinstance(given, list):
+        for i, row in enumerate(given):
+            for name, value in row.items():
+                if not isinstance(value, (int, float, str)):
+                    raise section.error((key, i, name), f"`{name}` must be a number or a text; got {value!r}.")
+        return [dict(row) for row in given], None
+    table = read_beside(section, (key, "file"), given["file"])
+    cells = table.frame.astype(object).where(table.frame.notna(), None)
+    return [{str(k): v for k, v in row.items() if v is not None} for row in cells.to_dict("records")], table
+
+
+def _forcing(section: Section, name: str) -> tuple[Any, Sheet | None]:
+    """Return one forcing as models take it."""
+    given = section.data
+    how = given.get("interpolation", "linear")
+    if "file" in given:
+        for key in ("time", "value"):
+            if key in given:
+                raise section.error(key, f"the forcing {name!r} has a file; `{key}` is for one that is given in place.")
+        table = read_beside(section, "file", given["file"])
+        for key in ("time", "value"):
+            if key not in table.frame.columns:
+                raise table.error(f"a forcing needs the columns time and value; {key!r} is missing.")
+        numbers = {key: table.numbers(key, missing=False) for key in ("time", "value")}
+        others = [c for c in table.frame.columns if c not in numbers]
+        if others:  # the column of the entities
+            return (table.frame.assign(**numbers), how), table
+        return (table.times(), numbers["value"].to_numpy(), how), table
+    for key in ("time", "value"):
+        if key not in given:
+            raise section.error((), f"the forcing {name!r} needs `file`, or `time` and `value`; `{key}` is missing.")
+    times, values = given["time"], given["value"]
+    if len(times) != len(values):
+        raise section.error("value", f"the forcing {name!r} has {len(times)} times and {len(values)} values.")
+    _check_series(lambda i, said: section.error(("time", i), said), name, pd.Series(times, dtype=float))
+    return (times, values, how), None
+
+
+def _check_series(error: Any, name: str, times: pd.Series[float]) -> None:
+    back = times.diff().iloc[1:].le(0).to_numpy()
+    if back.any():
+        i = int(back.argmax()) + 1
+        raise error(i, f"the times of the forcing {name!r} must increase; {times.iloc[i]:g} comes after "
+                    f"{times.iloc[i - 1]:g}.")  # fmt: skip
+
+
+def _files_of(section: Section, *keys: str) -> list[Path]:
+    """Return all files that keys name: modules, a data base, inputs of Python; of folders all that is in them."""
+    files: list[Path] = []
+    for key in keys:
+        for i, name in enumerate(section.texts(key)):
+            path = section.beside(name)
+            if not path.exists():
+                raise section.error((key, i), f"there is no file or folder {str(path)!r}.")
+            found = islice((p for p in path.rglob("*") if p.is_file()), _MOST_FILES + 1) if path.is_dir() else [path]
+            files += sorted(found)
+            if len(files) > _MOST_FILES:
+                raise section.error(
+                    (key, i), f"{str(path)!r} holds more than {_MOST_FILES} files; name those it takes."
+                )
+            try:
+                for file in files:
+                    open_file(file, 1 << 63).close()
+            except OSError as error:
+                raise section.error((key, i), f"{str(file)!r} cannot be read: {error.strerror or error}.") from None
+    return files

@@ -1,0 +1,266 @@
+"""A TOML file that knows the line of each of its keys, so that every message about it can name the place.
+
+The standard library's ``tomllib`` reads the file and keeps no positions; a scanner over the same text, which is known
+to be valid by then, finds the lines.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.journal.files import MOST_TEXT, read_file
+
+Key = tuple[str | int, ...]
+"""Names of tables and keys from the outside to the inside, and positions in arrays."""
+
+_TOKEN = re.compile(
+    r"""(?P<skip>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)"""
+    r"""|(?P<string>\"{3}(?:\\.|[^\\])*?\"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n]++)*+"|'[^'\n]*')"""
+    r"""|(?P<mark>[\[\]{},=.])|(?P<word>[^\s\[\]{},=.\#"']+)""",
+    re.DOTALL,
+)
+_MOST_DEEP = 100
+_DEEP = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MOST_DEEP}}}")
+KINDS = {
+    str: "a text in quotes", bool: "true or false", int: "a whole number", float: "a number", list: "a list",
+    dict: "a table",
+}  # fmt: skip
+
+
+class Section:
+    """A table of a TOML file, with the lines of its keys.
+
+    Attributes
+    ----------
+    file : Path
+    data : dict
+        What it holds.
+    text : str
+        The text of the whole file.
+    """
+
+    def __init__(self, file: Path, data: dict[str, Any], scanner: _Scanner, path: Key = ()) -> None:
+        self.file, self.data, self._scanner, self._path = file, data, scanner, path
+        self.text = scanner.text
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Return a file.
+
+        Raises
+        ------
+        ArgumentError
+            There is none, it is too large, no UTF-8, or no TOML; with the line.
+        """
+        path = Path(path)
+        text = _text(path)
+        if deep := _DEEP.search(text):  # tomllib's time grows with the square of the depth
+            place = f"{path}:{text.count(chr(10), 0, deep.start()) + 1}"
+            raise ArgumentError(f"{place}: this is no key: it has more than {_MOST_DEEP} parts.")
+        try:
+            data, scanner = tomllib.loads(text), _Scanner(text)
+        except tomllib.TOMLDecodeError as error:
+            said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
+            line = (said and said[2]) or str(text.count("\n") + 1)
+            if re.match("Cannot|Duplicate", str(error)) and (twice := _Scanner(text).twice):
+                raise ArgumentError(f"{path}:{twice}") from None
+            raise ArgumentError(f"{path}:{line}: this is no TOML: {said[1] if said else error}.") from None
+        except (RecursionError, MemoryError, ValueError) as error:  # ValueError: a number of thousands of digits
+            why = error if isinstance(error, ValueError) else "brackets are nested too deeply, or a text is too long"
+            raise ArgumentError(f"{path}: this cannot be read: {why}.") from None
+        return cls(path, data, scanner)
+
+    @property
+    def name(self) -> str:
+        """What the table is called, from the outside to the inside."""
+        return ".".join(map(str, self._path))
+
+    def error(self, key: str | int | Key, message: str) -> ArgumentError:
+        """Return the error about a key, with file and line."""
+        inner = key if isinstance(key, tuple) else (key,)
+        line = self.line(inner)
+        return ArgumentError(f"{self.file}{f':{line}' if line else ''}: {message}")
+
+    def line(self, key: Key, line: int = 0) -> int:
+        """Return the line of a key (0: of none), or of the line `line`, from 1, of the text that is its value."""
+        where = (*self._path, *key)
+        if line and where in self._scanner.texts:
+            return self._scanner.texts[where] + line - 1
+        while where:
+            if where in self._scanner.lines:
+                return self._scanner.lines[where]
+            inside = [at for k, at in self._scanner.lines.items() if k[: len(where)] == where]
+            if inside:  # a whole that is written in parts, such as [[x]]: the first of them
+                return min(inside)
+            where = where[:-1]
+        return 0
+
+    def check(self, known: Iterable[str]) -> None:
+        """Refuse keys that are not known, naming the nearest."""
+        names = list(known)
+        for key in self.data:
+            if key not in names:
+                inside = f" in {self.name}" if self._path else ""
+                near = did_you_mean(key, names).strip().removeprefix("Did").removesuffix("?")
+                hint = f"; did{near}?" if near else f"; there are {listed(names)}"
+                raise self.error(key, f"unknown key {key!r}{inside}{hint}")
+
+    def texts(self, key: str) -> list[str]:
+        """Return a text or a list of texts as a list, an empty one where there is no such key."""
+        value = self.data.get(key, [])
+        return [value] if isinstance(value, str) else list(value)
+
+    def table(self, key: str) -> Section:
+        """Return a table inside this one, an empty one where there is none."""
+        return self.inside(key, self.data.get(key, {}))
+
+    def inside(self, key: str | int | Key, data: dict[str, Any]) -> Section:
+        """Return a table that stands at a key, or deeper."""
+        return Section(self.file, data, self._scanner, (*self._path, *(key if isinstance(key, tuple) else (key,))))
+
+    def beside(self, text: str) -> Path:
+        """Return a path of the file, which counts from where the file is."""
+        return self.file.parent / Path(text).expanduser()
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise ArgumentError(f"{path} is a folder; name the TOML file in it.")
+        raw = read_file(path, MOST_TEXT)
+    except FileNotFoundError:
+        folder = path.parent
+        beside = sorted(p.name for p in folder.glob("*.toml")) if folder.is_dir() else []
+        raise ArgumentError(f"There is no file {str(path)!r}.{did_you_mean(path.name, beside)}") from None
+    except ArgumentError:
+        raise
+    except OSError as error:
+        raise ArgumentError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from None
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise ArgumentError(f"{path}:{line}: this is no UTF-8 text; save the file as UTF-8.") from None
+
+
+class _Scanner:
+    """Finds the line of every key of a valid TOML text, and that in which a text of several lines begins.
+
+    Where a key stands twice it ends there, and `twice` says which.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.twice = ""
+        self._dotted: set[Key] = set()  # tables that keys such as a.b make
+        self._closed: set[Key] = set()  # keys with a value, and tables with a header
+        self.lines: dict[Key, int] = {}
+        self.texts: dict[Key, int] = {}
+        ends = [i for i, c in enumerate(text) if c == "\n"]
+        self._tokens = [
+            (m.lastgroup, m.group(), bisect_right(ends, m.start() - 1) + 1)
+            for m in _TOKEN.finditer(text)
+            if m.lastgroup != "skip"
+        ]
+        self._tokens.append(("end", "", len(ends) + 1))
+        self._at = 0
+        table: Key = ()
+        counts: dict[Key, int] = {}
+        while self._kind() != "end" and not self.twice:
+            if self._kind() == "newline":
+                self._at += 1
+            elif self._next() == "[":
+                table = self._header(counts)
+            else:
+                self._pair(table)
+
+    def _kind(self) -> str | None:
+        return self._tokens[self._at][0]
+
+    def _next(self) -> str:
+        return self._tokens[self._at][1]
+
+    def _header(self, counts: dict[Key, int]) -> Key:
+        """Read ``[a.b]`` or ``[[a.b]]`` and return the table that it opens."""
+        self._at += 1
+        is_array = self._next() == "["
+        self._at += is_array
+        line = self._tokens[self._at][2]
+        path: Key = ()
+        parts = self._key()
+        for n, part in enumerate(parts, 1):
+            path = (*path, part)
+            if path in counts and not (is_array and n == len(parts)):
+                path = (*path, counts[path])  # the last one of an array of tables is meant
+        if is_array:
+            counts[path] = counts.get(path, -1) + 1
+            path = (*path, counts[path])
+        self._close(path, line, f"the table [{'.'.join(parts)}]")
+        self.lines.setdefault(path, line)
+        self._at += 2 if is_array else 1
+        return path
+
+    def _close(self, path: Key, line: int, what: str) -> None:
+        """Note that what has this path is complete, or that it is here for the second time."""
+        if path in self._closed or path in self._dotted:
+            first = self.lines[path]
+            self.twice = self.twice or (
+                f"{line}: this is no TOML: {what} stands here for the second time, the first is in line {first}. Take "
+                "one of them out."
+            )
+        self._closed.add(path)
+
+    def _key(self) -> Sequence[str]:
+        """Read ``a``, ``"a b".c``; stop at what follows."""
+        parts = []
+        while self._kind() in ("word", "string") or self._next() == ".":
+            kind, text, _ = self._tokens[self._at]
+            if kind == "word":
+                parts.append(text)
+            elif kind == "string":
+                parts.append(next(iter(tomllib.loads(f"{text} = 0"))))
+            self._at += 1
+        return parts
+
+    def _pair(self, table: Key) -> None:
+        """Read ``key = value``."""
+        line = self._tokens[self._at][2]
+        parts = self._key()
+        path = (*table, *parts)
+        inside = ".".join(part for part in table if isinstance(part, str))
+        for n in range(len(table) + 1, len(path)):
+            if path[:n] in self._closed:
+                self._close(path[:n], line, f"the key {path[n - 1]!r}{f' in {inside}' if inside else ''}")
+            self._dotted.add(path[:n])
+        self._close(path, line, f"the key {'.'.join(parts)!r}{f' in {inside}' if inside else ''}")
+        for n in range(len(table) + 1, len(path) + 1):
+            self.lines.setdefault(path[:n], line)
+        self._at += 1  # =
+        self._value(path)
+
+    def _value(self, path: Key) -> None:
+        """Read a value, and note the lines of what is in it."""
+        self.lines.setdefault(path, self._tokens[self._at][2])
+        opened, i = self._next(), 0
+        if opened[:3] in ('"""', "'''"):  # a line break right after the opening is none of the text's
+            self.texts.setdefault(path, self._tokens[self._at][2] + (opened[3:4] == "\n"))
+        if opened not in ("[", "{") or self._kind() != "mark":
+            while self._kind() not in ("newline", "end") and self._next() not in (",", "]", "}"):
+                self._at += 1
+            return
+        self._at += 1
+        while self._next() not in ("]", "}") or self._kind() != "mark":
+            if self._kind() == "newline" or self._next() == ",":
+                self._at += 1
+            elif opened == "{":
+                self._pair(path)
+            else:
+                self._value((*path, i))
+                i += 1
+        self._at += 1

@@ -1,0 +1,443 @@
+"""One run of a calibration file: its steps in order, what is kept and what runs, and what is written.
+
+What ``run.json`` holds: what was asked, with what, and what came of it.
+
+Dates, durations, paths and the number of workers stand nowhere else but in the report::
+
+    {
+      "file": "/home/me/lynx.toml",  "output": "/home/me/lynx_report",
+      "command": "fmepy calibrate /home/me/lynx.toml --out ...",        # makes the same again
+      "title": "...", "description": "...",
+      "asked": {"fit": {"method": "Marq"}, ...},                        # steps in order, with their arguments
+      "require": {"converged": true},
+      "seed": 1, "workers": 4,
+      "versions": {"fmepy": "0.1.0", "python": "3.12.3", "numpy": ...},
+      "system": "Linux-6.1-x86_64",
+      "hashes": {"file": sha256, "model": ..., "data": ..., "cost": ..., "parameters": ...},
+      "started": "2026-01-31T02:00:00+00:00", "ended": ..., "seconds": 12.3,
+      "steps": {
+        "fit": {
+          "state": "done",              # done, failed, interrupted, not run
+          "kept": false,                # true: from an earlier run, as its inputs are the same
+          "inputs": sha256,             # of all that the result depends on
+          "started": ..., "seconds": 1.2,                               # of when it ran
+          "verdict": "The fit converged; ...", "warnings": ["..."],
+          "files": ["estimates.csv", ...],
+          "error": "..."                # where it failed; with a verdict: why its result counts as none
+        }, ...
+      },
+      "demands": [{"demand": "converged", "wanted": true, "found": true, "met": true, "said": "..."}],
+      "warnings": ["..."],              # all of them, demands that were missed first
+      "ok": true, "exit": 0
+    }
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fmepy.errors import ArgumentError, FmepyError, TooLargeError
+from fmepy.fitting.result import ModFit
+from fmepy.journal.files import file_digest
+from fmepy.workflow import dependencies
+from fmepy.workflow.display import Display, collected_warnings
+from fmepy.workflow.file.error_lines import placed_error
+from fmepy.workflow.file.functions import line_of
+from fmepy.workflow.file.prepared import Task
+from fmepy.workflow.folder import CalibrationFolder
+from fmepy.workflow.requirements import judged, unmet
+from fmepy.workflow.steps.base import FITS, RunOptions, Tables, best_fit
+from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
+from fmepy.workflow.steps.registry import STEPS
+
+_EVERY = 1000  # iterations of a chain between checkpoints
+FIT_FILE = "fit.json"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(eq=False, repr=False)
+class Runner:
+    """One run of a calibration file.
+
+    Attributes
+    ----------
+    names : list of str
+        The steps that are run or kept, in order.
+    command : str
+        What does the same from a terminal.
+    results : dict
+        By step, what it gave, and what was taken of earlier runs.
+    tables : dict of str to DataFrame
+        By file.
+    record : dict
+        What ``run.json`` holds, see the module's text.
+    warnings : list of str
+        What a reader should know first.
+    exit : int
+        The exit code.
+    reported : bool
+        Whether the report is written.
+    """
+
+    task: Task
+    names: list[str]
+    folder: CalibrationFolder
+    seed: int
+    executor: Any
+    resume: bool
+    command: str
+    results: dict[str, Any] = field(default_factory=dict)
+    tables: Tables = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    exit: int = 0
+    reported: bool = False
+
+    def __post_init__(self) -> None:
+        self.case = self.task.case
+        self._inputs: dict[str, str] = {}  # by step whose result is there
+        self._used: set[str] = set()  # steps whose results others took
+        self._kept: set[str] = set()  # steps of which an earlier run has a result of the same inputs
+        self._steps: dict[str, dict[str, Any]] = {}
+        self._stopped = ""  # why no further step is begun
+        self._unmet: dict[str, dict[str, str]] = {}  # by step why its result counts as none
+
+    def do(self, display: Display) -> None:
+        """Run what is not done yet, and write what it gives.
+
+        Raises
+        ------
+        ArgumentError
+            The folder is in use or cannot be written, or a step needs one that is neither in the file nor done.
+        KeyboardInterrupt
+            Ctrl-C; ``run.json`` says how far it came.
+        """
+        self._display, self._started = display, datetime.now(UTC)
+        with self.folder.held():
+            self._look_ahead()
+            for sentence in self.task.notes:
+                display.tell(sentence)
+            try:
+                for name in self.names:
+                    self._step(name)
+                self._end()
+            except KeyboardInterrupt:
+                display.close()
+                self.exit = 130
+                self._write_record()
+                raise
+
+    def files(self) -> tuple[Path, ...]:
+        """Return what there is to read."""
+        names = [file for step in self._steps.values() for file in step["files"]]
+        return tuple(self.folder.path / n for n in [*names, "report.html", "run.json"] if self.folder.has(n))
+
+    # --- what is there
+
+    def _look_ahead(self) -> None:
+        """See which steps will be kept, before anything runs; refuse those that miss what they need."""
+        known: dict[str, str] = {}
+        for name in STEPS:
+            record, in_file = self.folder.record(name), name in self.case.steps
+            if not in_file and record is None:
+                continue
+            try:
+                inputs = self._digest(name, self.case.steps[name] if in_file else (record or {})["arguments"], known,
+                                      known.__contains__)  # fmt: skip
+            except (ArgumentError, LookupError, TypeError):
+                if name in self.names:
+                    raise
+                continue
+            if record is not None and record.get("inputs") == inputs:
+                self._kept.add(name)
+            if name in self.names or name in self._kept:
+                known[name] = inputs
+        self._inputs = {name: known[name] for name in self._kept if name not in self.names}
+
+    def _digest(
+        self, name: str, arguments: Mapping[str, Any], known: Mapping[str, str], counts: Callable[[str], bool]
+    ) -> str:
+        """Return what stands for all that the result of a step depends on."""
+        taken = dependencies.providers(self.case, name, arguments, counts)
+        beside = self.case.section.beside
+        files = "".join(_sha(beside(file)) or "missing" for file in STEPS[name].files(arguments))
+        given = [self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files]
+        return dependencies.digest([dependencies.versions(), *given])
+
+    def _taken(self, name: str) -> dict[str, Any] | None:
+        """Return the results that a step takes; None where one that it needs has failed."""
+        try:
+            names = dependencies.providers(self.case, name, self.case.steps[name], self._counts)
+        except ArgumentError:
+            return None
+        self._used.update(names)
+        return {other: self._result(other) for other in names}
+
+    def _counts(self, name: str) -> bool:
+        """Tell whether a step has a result that others may take."""
+        return name in self._inputs and not self._why_not(name)
+
+    def _why_not(self, name: str) -> dict[str, str]:
+        if name not in self._unmet:
+            self._unmet[name] = unmet(self.case, name, self._result(name))
+        return self._unmet[name]
+
+    def best(self, names: list[str]) -> ModFit:
+        """Return the best fit of some steps, one that counts where there is one."""
+        return best_fit({name: self._result(name) for name in [n for n in names if self._counts(n)] or names})
+
+    def _result(self, name: str) -> Any:
+        if name not in self.results:
+            self.results[name] = self.folder.result(name)
+        return self.results[name]
+
+    # --- a step
+
+    def _step(self, name: str) -> None:
+        """Keep a step or run it; a failure is told, and ends those that need it."""
+        self._steps[name] = record = {
+            "state": "not run", "kept": False, "arguments": dict(self.case.steps[name]), "inputs": "",
+            "started": None, "seconds": 0.0, "verdict": "", "warnings": [], "files": [],
+            "error": self._stopped,
+        }  # fmt: skip
+        if self._stopped:
+            return
+        with collected_warnings(self._display.tell) as warnings:
+            try:
+                taken = self._taken(name)
+                if taken is None:
+                    needs = " and ".join(STEPS[name].needs(self.case.steps[name]))
+                    record["error"] = f"{name} needs {needs}, which failed."
+                    return
+                record["inputs"] = self._digest(name, self.case.steps[name], self._inputs, self._counts)
+                if not self._keeps(name, record):
+                    self._run(name, record, taken, warnings)
+                if name in FITS:
+                    self._settle_fit()
+            except KeyboardInterrupt:
+                record["state"] = "interrupted"
+                raise
+            except Exception as error:  # whatever a user's function does: a message, and no traceback
+                self._fails(name, record, error)
+            finally:
+                if not record["kept"]:
+                    record["warnings"] = list(warnings)
+        self._judge(name)
+
+    def _judge(self, name: str) -> None:
+        """Fail a step whose result counts as none; of two fits one that converged is enough, so the last is awaited."""
+        fits = [f for f in FITS if f in self.names]
+        if name in fits[:-1]:
+            return
+        names = [n for n in (fits if name in fits else [name]) if n in self.results and n in self._steps]
+        has_converged = any("converged" not in self._why_not(n) for n in names if n in FITS)
+        for n in names:
+            why = [said for demand, said in self._why_not(n).items() if demand != "converged" or not has_converged]
+            if why:
+                self._fails(n, self._steps[n], ArgumentError(f"{n} counts as failed: {' And '.join(why)}"))
+
+    def _keeps(self, name: str, record: dict[str, Any]) -> bool:
+        """Take the result of an earlier run, if there is one of the same inputs."""
+        there = self.folder.record(name)
+        if there is None or there.get("inputs") != record["inputs"]:
+            return False
+        try:
+            result = self._result(name)
+            tables = STEPS[name].tables(self.task, result)
+        except FmepyError as error:
+            self._display.tell(f"warning: what was kept of {name} cannot be used, it runs again: {error}")
+            self.results.pop(name, None)
+            return False
+        record.update({**there, "state": "done", "kept": True})
+        for file, table in tables.items():
+            if not self.folder.has(file):
+                self.folder.write_table(file, table)
+        self._took(name, record, tables)
+        self._display.kept(name, record["verdict"])
+        return True
+
+    def _run(self, name: str, record: dict[str, Any], taken: Mapping[str, Any], warnings: list[str]) -> None:
+        """Run a step, write its tables, and keep what it gives."""
+        step, arguments, display = STEPS[name], self.case.steps[name], self._display
+        checkpoint, goes_on, how = self.folder.begin(name, record["inputs"], resume=self.resume)
+        fits = {f: self.results[f] for f in FITS if f in taken}
+        display.begins(
+            name, step.size(self.task, arguments) + how, best_fit(fits).minimised if fits else None, step.unit
+        )
+        record["started"] = datetime.now(UTC).isoformat(timespec="seconds")
+
+        def remember(sentence: str) -> None:
+            warnings.append(sentence)
+            display.tell(f"warning: {sentence}")
+
+        every = self.case.run.get("checkpoint_every", _EVERY)
+        doing = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, remember)
+        try:
+            result = step.run(self.task, arguments, taken, doing)
+        except ArgumentError as error:
+            if not (goes_on and str(error).startswith(("`checkpoint`", "The checkpoint"))):
+                raise
+            display.tell(f"warning: the checkpoint of {name} cannot be used, it begins anew: {error}")
+            self.folder.begin(name, record["inputs"], resume=False)
+            result = step.run(self.task, arguments, taken, doing)
+        if getattr(result, "interrupted", False):
+            raise KeyboardInterrupt
+        tables = step.tables(self.task, result)
+        for file, table in tables.items():
+            self.folder.write_table(file, table)
+        record["state"], record["seconds"] = "done", round(display.seconds(), 3)
+        record["verdict"], record["warnings"] = step.verdict(self.task, result), list(warnings)
+        self.results[name] = result
+        self._took(name, record, tables)
+        self.folder.keep(name, result, record)
+        display.ends(f"done in {record['seconds']:.1f} s. {record['verdict']}")
+
+    def _took(self, name: str, record: dict[str, Any], tables: Tables) -> None:
+        self._inputs[name] = record["inputs"]
+        self.tables = {**self.tables, **tables}
+        record["files"] = list(tables)
+
+    def _settle_fit(self) -> None:
+        """Write the estimates of the best fit there is, unless they are written; wait for one that will be kept."""
+        if any(name in self._kept and name in self.names and name not in self._steps for name in FITS):
+            return
+        there = [name for name in FITS if name in self._inputs and name in self.case.steps]
+        best = self.best(there)
+        tables = best_tables(self.task, best)
+        files = [*tables, FIT_FILE]
+        self.tables.update(tables)
+        mark = dependencies.digest({name: self._inputs[name] for name in there})
+        if self.folder.mark() != mark or not self.folder.has(*files):
+            for file, table in tables.items():
+                self.folder.write_table(file, table)
+            try:
+                best.save(self.folder.path / FIT_FILE)
+                self.folder.note(FIT_FILE)
+            except TooLargeError:
+                files.remove(FIT_FILE)
+                (self.folder.path / FIT_FILE).unlink(missing_ok=True)  # of a fit before
+                self._display.tell(f"{FIT_FILE} is left out: with so many readings it is more than `fme.load` reads.")
+            self.folder.set_mark(mark)
+        first = self._steps[next(name for name in FITS if name in self._steps)]
+        first["files"] = list(dict.fromkeys([*files, *first["files"]]))
+
+    def _clear(self) -> None:
+        """Take away tables of earlier runs that are no results of the file as it stands; they come back with it."""
+        steps = [name for name in self._inputs if name in self.case.steps or name in self._used]
+        records = [self._steps.get(name) or self.folder.record(name) or {} for name in steps]
+        current = {file for record in records for file in record.get("files", ())}
+        fits = {name: self._inputs[name] for name in FITS if name in steps}
+        if fits and self.folder.mark() == dependencies.digest(fits):
+            current |= {*BEST_TABLES, FIT_FILE}
+        if gone := self.folder.take_away(current):
+            self._display.tell(f"Taken away, as no results of this file as it stands: {', '.join(gone)}.")
+
+    def _fails(self, name: str, record: dict[str, Any], error: Exception) -> None:
+        """Keep and tell why a step failed."""
+        self._display.close()
+        record["state"] = "failed"
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, OSError) and cause.errno in _FULL:
+            record["error"] = (
+                f"{name}: the disk is full ({cause.strerror}, {self.folder.path}). What was done before is kept: make "
+                f"room, then go on with\n  {self.command} --resume"
+            )
+            self._stopped = "not begun, as the disk is full."
+            self._display.tell(record["error"])
+            return
+        told = _said(error, self.case.file.parent)
+        if not told.startswith(f"{self.case.file}:"):
+            told = str(placed_error(self.case.section, (name,), ArgumentError(told)))
+        record["error"] = told
+        self._display.tell(f"{name} failed. {told}")
+
+    # --- the end
+
+    def _end(self) -> None:
+        """Judge what was demanded; write report and record."""
+        self._display.close()
+        demands = judged(self.case, self.results)
+        missed = [d for d in demands if d["met"] is False]
+        for d in missed:
+            self._display.tell(str(self.case.section.error(("require", d["demand"]), d["said"])))
+        failed = {name: step["error"] for name, step in self._steps.items() if step["state"] != "done"}
+        self.warnings = [f"Demanded and missed: {d['said']}" for d in missed]
+        for name, why in failed.items():
+            self.warnings.append(why if name in self.results else f"The step {name} has no result: {why}")
+        for name, step in self._steps.items():
+            self.warnings += [f"{name}: {w}" for w in step["warnings"] if w not in (step["error"] or "")]
+        self.exit = 1 if missed or failed else 0
+        if not self._stopped:
+            with suppress(OSError):  # of a file that another program holds
+                self._clear()
+        self._write_record(demands)
+        try:
+            from fmepy.workflow.report.page import render
+
+            told = {*self.names, *FITS} & {*self.case.steps}  # of fits the best counts, asked for now or not
+            results = {name: self.results[name] for name in STEPS if name in told and name in self.results}
+            html = render(self.task, results, self.record, self.warnings, self.tables)
+            self.folder.write_text("report.html", html)
+            self.reported = True
+        except OSError as error:
+            self.exit = 1
+            self._display.tell(f"The report cannot be written: {error.strerror or error}.")
+
+    def _write_record(self, demands: list[dict[str, Any]] | None = None) -> None:
+        """Write run.json; a disk that is full is told, and the exit code says so."""
+        case, ended = self.case, datetime.now(UTC)
+        self.record = _plain({
+            "file": case.file.resolve(), "output": self.folder.path.resolve(), "command": self.command,
+            "title": case.title, "description": case.description,
+            "asked": {name: dict(case.steps[name]) for name in self.names}, "require": case.require,
+            "seed": self.seed, "workers": self.executor if isinstance(self.executor, int) else 1,
+            "versions": dependencies.versions(), "system": platform.platform(),
+            "hashes": {"file": _sha(case.file), **self.task.inputs},
+            "started": self._started.isoformat(timespec="seconds"), "ended": ended.isoformat(timespec="seconds"),
+            "seconds": round((ended - self._started).total_seconds(), 3),
+            "steps": self._steps, "demands": demands or [], "warnings": self.warnings,
+            "ok": self.exit == 0, "exit": self.exit,
+        })  # fmt: skip
+        try:
+            self.folder.write_json(self.folder.path / "run.json", self.record)
+        except OSError as error:
+            self.exit = self.exit or 1
+            self._display.tell(f"{self.folder.path / 'run.json'} cannot be written: {error.strerror or error}.")
+
+
+def _said(error: BaseException, folder: Path) -> str:
+    """Return an error in words: fmepy's own as they are, others with their name; with the line of the user's file."""
+    text, where = str(error), line_of(error, folder)
+    if not isinstance(error, FmepyError):
+        text = ": ".join(part for part in (type(error).__name__, " ".join(text.split())) if part)
+    return f"{where}: {text}" if where and where not in text else text
+
+
+def _sha(file: Path) -> str:
+    try:
+        return file_digest(file)
+    except OSError:
+        return ""
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: texts in place of numbers that are not finite, and of what it does not know."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
