@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmepy.errors import SimulationError
+from fmepy.errors import ModelError, SimulationError
 from fmepy.models.simulated import BoundRuns
-from fmepy.types import Matrix, Vector
+from fmepy.types import Cube, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.dmi.model import ModularModel
     from fmepy.dmi.running import Run
+
+
+MOST_ELEMENTS = 3000
+"""Elements of all variables up to which a system's steps become equations for its sensitivities: some seconds' work."""
 
 
 class BoundModular(BoundRuns):
@@ -60,3 +65,36 @@ class BoundModular(BoundRuns):
         """Return Y, shape (n_time, n_var)."""
         rows: Matrix = self.run(theta).rows[:, self.columns]
         return rows
+
+    @cached_property
+    def _equations(self) -> Any:
+        """The steps of the system as difference equations with the same runs, bound; None where there are none."""
+        model = self._model
+        if len(self._program.columns) > MOST_ELEMENTS:
+            return None
+        try:
+            steps = model.compiled("difference")  # type: ignore[attr-defined]  # it is a ModularModel
+            known = set(map(str, steps.parms.index))
+            names = [k if k in known else f"{k}(0)" for k in self.names]
+            if not known >= set(names) or not set(self.var_names) <= set(steps.var_names):
+                return None
+            bound = steps.bind(names, times=np.unique([0, *self._keep]))
+            rows, order = np.isin(bound.times, self._keep), [steps.var_names.index(k) for k in self.var_names]
+            if not np.allclose(bound.simulate(self.theta0)[rows][:, order], self.simulate(self.theta0), rtol=1e-8):
+                return None
+        except (ModelError, SimulationError):
+            return None
+        return bound, rows, order
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]  # it is found out when it is asked for
+        """Whether sensitivities are exact: those of the system's difference equations."""
+        return self._equations is not None
+
+    def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
+        """Return Y and S, shape (n_time, n_var, n_par): exact where the steps are equations, else by differences."""
+        if self._equations is None:
+            return super().sensitivities(theta)
+        bound, rows, order = self._equations
+        _, S = bound.sensitivities(np.asarray(theta, dtype=float))
+        return self.simulate(theta), S[rows][:, order]

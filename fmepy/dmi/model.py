@@ -123,7 +123,8 @@ class ModularModel(SimulatedModel):
     Statements that need one another in a circle are executed again and again from the last step's values until none
     moves; ``out.attrs["convergence"]`` says how often.
 
-    **Sensitivities** are central differences of runs; of the equations (`compiled`) they are exact.
+    **Sensitivities** are exact where the steps are equations of their time alone (`compiled`); with loops, lags and
+    Python modules that cannot be traced they are central differences of runs.
 
     References
     ----------
