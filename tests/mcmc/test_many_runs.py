@@ -95,5 +95,6 @@ def test_a_header_of_an_older_version_is_read(tmp_path):
     file = Path(tmp_path) / "header.json"
     header = json.loads(file.read_text())
     header["runs"], header["problem"]["engine"] = 40, "numba"
+    del header["digest"]  # which older versions did not write
     file.write_text(json.dumps(header))
     pd.testing.assert_frame_equal(resume_mcmc(cost("explicit"), tmp_path, niter=40).pars, whole.pars)
