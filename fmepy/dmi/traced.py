@@ -1,6 +1,6 @@
 """A module that is a Python function -> statements, where it can be: it is called once with symbols.
 
-What comes out is what the function did (`models.definition.tracing`), as trees of `dmi.tree`, so that it is compiled
+What comes out is what the function did (`language.tracing`), as trees of `dmi.tree`, so that it is compiled
 and becomes equations as text does. What is used more than once becomes a hidden variable. A function is left as it is
 where it needs a number (an ``if`` on a value, ``math.exp``), where it may keep something between two calls, or does not
 give the same numbers in the end.

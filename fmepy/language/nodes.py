@@ -23,8 +23,6 @@ from weakref import WeakValueDictionary
 
 MOST_MERGED = 8
 """Terms of a sum inside a sum up to which they become terms of the outer one."""
-MOST_WRITTEN = 10_000
-"""Characters of a part up to which it is printed; of a longer one stands ``(...)``."""
 
 
 class Node:
@@ -117,12 +115,16 @@ class Node:
         return values_of([self], {})[0]
 
     def __str__(self) -> str:
+        from fmepy.language.printing import text_of
+
         return text_of(self)
 
     __repr__ = __str__
 
     def __reduce__(self) -> Any:
-        return _unpacked_one, (packed([self]),)
+        from fmepy.language.packing import packed, unpacked_one
+
+        return unpacked_one, (packed([self]),)
 
 
 class Number(Node):
@@ -143,7 +145,7 @@ class Symbol(Node):
 
     def __new__(cls, name: str) -> Symbol:
         """Return the symbol of a name; there is one."""
-        return _made(cls, "symbol", (), name)  # type: ignore[no-any-return]
+        return made(cls, "symbol", (), name)  # type: ignore[no-any-return]
 
 
 class Mode(Symbol):
@@ -160,7 +162,7 @@ class Shared(Node):
 
     def __new__(cls, name: str, value: Node) -> Any:
         """Return the node, or the value itself where it holds no symbol or is one."""
-        return _made(cls, "shared", (value,), name) if value.args and value.free_symbols else value
+        return made(cls, "shared", (value,), name) if value.args and value.free_symbols else value
 
     def rebuilt(self, parts: Sequence[Node]) -> Node:
         """Return such a node made of another value."""
@@ -182,7 +184,8 @@ _lock = threading.Lock()
 _NONE: frozenset[Symbol] = frozenset()
 
 
-def _made(kind: Any, word: str, args: tuple[Node, ...], content: Any = None) -> Any:
+def made(kind: Any, word: str, args: tuple[Node, ...], content: Any = None) -> Any:
+    """Return the one node of a kind, a word and parts; `content` is a name or a number."""
     key = (kind, word, content, *args)
     found = _nodes.get(key)
     if found is not None:
@@ -213,7 +216,7 @@ def number(value: float) -> Number:
     """Return the node of a number."""
     value = float(value)
     content = "nan" if value != value else value + 0.0  # a NaN does not equal itself, and -0 is 0 here
-    return _made(Number, "number", (), content)  # type: ignore[no-any-return]
+    return made(Number, "number", (), content)  # type: ignore[no-any-return]
 
 
 def as_node(value: Any) -> Node:
@@ -242,10 +245,10 @@ def add(*terms: Any) -> Node:
     parts = []
     for base, c in coefficients.items():
         if c != 0:
-            parts.append(number(c) if base is ONE else base if c == 1 else _made(Node, "*", (number(c), base)))
+            parts.append(number(c) if base is ONE else base if c == 1 else made(Node, "*", (number(c), base)))
     if not parts:
         return ZERO
-    return parts[0] if len(parts) == 1 else _made(Node, "+", tuple(parts))
+    return parts[0] if len(parts) == 1 else made(Node, "+", tuple(parts))
 
 
 def _split(term: Node) -> tuple[float, Node]:
@@ -277,8 +280,8 @@ def mul(*factors: Any) -> Node:
     parts = [base if n == 1 else power(base, number(n)) for base, n in powers.items() if n]
     if not parts:
         return number(coefficient)
-    rest = parts[0] if len(parts) == 1 else _made(Node, "*", tuple(parts))
-    return rest if coefficient == 1 else _made(Node, "*", (number(coefficient), rest))
+    rest = parts[0] if len(parts) == 1 else made(Node, "*", tuple(parts))
+    return rest if coefficient == 1 else made(Node, "*", (number(coefficient), rest))
 
 
 def power(x: Any, n: Any) -> Node:
@@ -298,7 +301,7 @@ def power(x: Any, n: Any) -> Node:
             return mul(MINUS_ONE, power(base.args[1], exponent))
     if base is ONE:
         return ONE
-    return _made(Node, "**", (base, exponent))  # type: ignore[no-any-return]
+    return made(Node, "**", (base, exponent))  # type: ignore[no-any-return]
 
 
 def _folded(function: Callable[..., float], args: Sequence[Node]) -> Number | None:
@@ -383,7 +386,7 @@ def call(name: str, *arguments: Any) -> Node:
         return _where(*args)
     if all(isinstance(a, Number) for a in args) and name != "lag" and (folded := _folded(function.value, args)):
         return folded
-    return _made(Node, name, args)  # type: ignore[no-any-return]
+    return made(Node, name, args)  # type: ignore[no-any-return]
 
 
 def _where(left: Node, right: Node, yes: Node, no: Node) -> Node:
@@ -393,7 +396,7 @@ def _where(left: Node, right: Node, yes: Node, no: Node) -> Node:
             return yes
         if left.value <= right.value:
             return no
-    return yes if yes is no else _made(Node, "where", (left, right, yes, no))
+    return yes if yes is no else made(Node, "where", (left, right, yes, no))
 
 
 def choose_above(left: Any, right: Any, yes: Any, no: Any) -> Node:
@@ -449,11 +452,6 @@ def nodes_in(expressions: Iterable[Node], *words: str) -> list[Node]:
     return [e for e in in_order(expressions) if e.word in words]
 
 
-def holds(expressions: Iterable[Node], *words: str) -> bool:
-    """Tell whether a node with one of some words stands in expressions."""
-    return bool(nodes_in(expressions, *words))
-
-
 def values_of(expressions: Sequence[Node], values: Mapping[Node, float]) -> list[float]:
     """Return the numbers that expressions are where symbols have values; NaN where there is none."""
     memo: dict[Node, float] = dict(values)
@@ -489,134 +487,3 @@ def shared(name: str, value: Any, size: int, most: int) -> tuple[Any, int]:
     if size <= most or isinstance(value, float):
         return value, size
     return Shared(name, value), 1
-
-
-# --- as text, and packed
-
-
-def text_of(e: Node) -> str:
-    """Return an expression as it is written in a text."""
-    written: dict[Node, _Text] = {}
-    for node in in_order([e], _Printed(written)):
-        text = _text(node, [written[a] for a in node.args] if node.word != "shared" else [])
-        written[node] = text if len(text.text) <= MOST_WRITTEN else _Text("(...)", 4)
-    return written[e].text
-
-
-class _Printed:
-    """What need not be looked into to print: the values of shared parts."""
-
-    def __init__(self, written: dict[Node, _Text]) -> None:
-        self._written = written
-
-    def __contains__(self, e: Any) -> bool:
-        if e.word == "shared" and e not in self._written:
-            self._written[e] = _Text(e.name, 4)
-        return e in self._written
-
-
-@dataclass(slots=True)
-class _Text:
-    """A part in print: its text, how firmly it holds together (1 sum, 2 product, 3 power, 4 whole), its factors."""
-
-    text: str
-    firmness: int
-    above: list[str] | None = None
-    below: list[str] | None = None
-
-    def within(self, firmness: int) -> str:
-        return self.text if self.firmness >= firmness else f"({self.text})"
-
-
-def _text(e: Node, parts: list[_Text]) -> _Text:
-    if isinstance(e, Number):
-        return _Text(_digits(e.value), 1 if e.value < 0 else 4)
-    if isinstance(e, Symbol | Shared):
-        return _Text(e.name, 4)
-    if e.word == "+":
-        text = parts[0].text
-        for part in parts[1:]:
-            text += f" - {part.text[1:]}" if part.text.startswith("-") else f" + {part.text}"
-        return _Text(text, 1)
-    if e.word == "*":
-        return _product(e, parts)
-    if e.word == "**":
-        return _power(e, *parts)
-    inside = [p.text for p in parts]
-    if e.word == "where":
-        left, right, yes, no = inside
-        return _Text(f"where({left} > {right}, {yes}, {no})", 4)
-    if e.word == "mod":
-        return _Text(f"({parts[0].within(4)} % {parts[1].within(4)})", 4)
-    return _Text(f"{e.word}({', '.join(inside)})", 4)
-
-
-def _product(e: Node, parts: list[_Text]) -> _Text:
-    above: list[str] = []
-    below: list[str] = []
-    for a, part in zip(e.args, parts, strict=True):
-        if isinstance(a, Number):
-            continue
-        if part.above is None or part.below is None:
-            above.append(part.within(2 if a.word != "*" else 3))
-        else:
-            above += part.above
-            below += part.below
-    first = e.args[0]
-    sign = ""
-    if isinstance(first, Number):
-        sign = "-" if first.value < 0 else ""
-        if abs(first.value) != 1 or not above:
-            above = [_digits(abs(first.value)), *above]
-    text = f"{sign}{'*'.join(above) or '1'}"
-    if below:
-        text += f"/{below[0]}" if len(below) == 1 else f"/({'*'.join(below)})"
-    return _Text(text, 1 if sign else 2, None if sign else above, None if sign else below)
-
-
-def _power(e: Node, base: _Text, exponent: _Text) -> _Text:
-    n = e.args[1]
-    if isinstance(n, Number) and n.value < 0:
-        text = _positive_power(base, -n.value)
-        return _Text(f"1/{text}", 2, [], [text])
-    if isinstance(n, Number):
-        return _Text(_positive_power(base, n.value), 4 if n.value == 0.5 else 3)
-    return _Text(f"{base.within(4)}**{exponent.within(4)}", 3)
-
-
-def _positive_power(base: _Text, n: float) -> str:
-    if n == 0.5:
-        return f"sqrt({base.text})"
-    return base.within(4) if n == 1 else f"{base.within(4)}**{_digits(n)}"
-
-
-def _digits(value: float) -> str:
-    """Return a number as a person writes it."""
-    if value == math.pi:
-        return "pi"
-    return str(int(value)) if value.is_integer() and abs(value) <= 1e15 else repr(value)
-
-
-def packed(expressions: Sequence[Node]) -> tuple[tuple[Any, ...], ...]:
-    """Return expressions as a table that holds every node once: what is pickled, however deep they are."""
-    order = in_order(expressions)
-    at = {e: i for i, e in enumerate(order)}
-    rows = tuple((type(e), e.word, _content(e), *(at[a] for a in e.args)) for e in order)
-    return (*rows, tuple(at[e] for e in expressions))
-
-
-def _content(e: Node) -> Any:
-    return e.value if isinstance(e, Number) else getattr(e, "name", None)
-
-
-def unpacked(table: tuple[tuple[Any, ...], ...]) -> list[Node]:
-    """Return the expressions of a packed table."""
-    nodes: list[Node] = []
-    for kind, word, content, *places in table[:-1]:
-        inside = tuple(nodes[i] for i in places)
-        nodes.append(number(content) if kind is Number else _made(kind, word, inside, content))
-    return [nodes[i] for i in table[-1]]
-
-
-def _unpacked_one(table: Any) -> Node:
-    return unpacked(table)[0]

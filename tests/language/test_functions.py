@@ -1,6 +1,7 @@
 """One table says what a function is: the same in a text, in numpy, in numbers, in machine code and in derivatives."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -113,3 +114,16 @@ def test_numbers_are_computed_and_nothing_else_is():
     assert call("max", 2, 3, 1) is number(3)
     assert call("log", -1).word == "log"  # which has no value; a run shows it
     assert math.isnan(values_of([call("log", -1) + x], {x: 1.0})[0])
+
+
+def test_the_page_on_functions_runs_as_printed():
+    text = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+    block = text.split("## A function of the language")[1].split("```python\n")[1].split("```")[0]
+    try:
+        names: dict = {}
+        exec(block, names)
+        Y, S = names["model"].bind(["k"]).sensitivities([3.0])
+        assert Y[-1, 0] > 0.1
+        assert S[-1, 0, 0] > 0
+    finally:
+        TABLE.pop("erf", None)

@@ -1,0 +1,115 @@
+"""Expressions as they are written in a text."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from fmepy.language.nodes import Node, Number, Shared, Symbol, in_order
+
+MOST_WRITTEN = 10_000
+"""Characters of a part up to which it is printed; of a longer one stands ``(...)``."""
+
+
+def text_of(e: Node) -> str:
+    """Return an expression as it is written in a text."""
+    written: dict[Node, _Text] = {}
+    for node in in_order([e], _Printed(written)):
+        text = _text(node, [written[a] for a in node.args] if node.word != "shared" else [])
+        written[node] = text if len(text.text) <= MOST_WRITTEN else _Text("(...)", 4)
+    return written[e].text
+
+
+class _Printed:
+    """What need not be looked into to print: the values of shared parts."""
+
+    def __init__(self, written: dict[Node, _Text]) -> None:
+        self._written = written
+
+    def __contains__(self, e: Any) -> bool:
+        if e.word == "shared" and e not in self._written:
+            self._written[e] = _Text(e.name, 4)
+        return e in self._written
+
+
+@dataclass(slots=True)
+class _Text:
+    """A part in print: its text, how firmly it holds together (1 sum, 2 product, 3 power, 4 whole), its factors."""
+
+    text: str
+    firmness: int
+    above: list[str] | None = None
+    below: list[str] | None = None
+
+    def within(self, firmness: int) -> str:
+        return self.text if self.firmness >= firmness else f"({self.text})"
+
+
+def _text(e: Node, parts: list[_Text]) -> _Text:
+    if isinstance(e, Number):
+        return _Text(_digits(e.value), 1 if e.value < 0 else 4)
+    if isinstance(e, Symbol | Shared):
+        return _Text(e.name, 4)
+    if e.word == "+":
+        text = parts[0].text
+        for part in parts[1:]:
+            text += f" - {part.text[1:]}" if part.text.startswith("-") else f" + {part.text}"
+        return _Text(text, 1)
+    if e.word == "*":
+        return _product(e, parts)
+    if e.word == "**":
+        return _power(e, *parts)
+    inside = [p.text for p in parts]
+    if e.word == "where":
+        left, right, yes, no = inside
+        return _Text(f"where({left} > {right}, {yes}, {no})", 4)
+    if e.word == "mod":
+        return _Text(f"({parts[0].within(4)} % {parts[1].within(4)})", 4)
+    return _Text(f"{e.word}({', '.join(inside)})", 4)
+
+
+def _product(e: Node, parts: list[_Text]) -> _Text:
+    above: list[str] = []
+    below: list[str] = []
+    for a, part in zip(e.args, parts, strict=True):
+        if isinstance(a, Number):
+            continue
+        if part.above is None or part.below is None:
+            above.append(part.within(2 if a.word != "*" else 3))
+        else:
+            above += part.above
+            below += part.below
+    first = e.args[0]
+    sign = ""
+    if isinstance(first, Number):
+        sign = "-" if first.value < 0 else ""
+        if abs(first.value) != 1 or not above:
+            above = [_digits(abs(first.value)), *above]
+    text = f"{sign}{'*'.join(above) or '1'}"
+    if below:
+        text += f"/{below[0]}" if len(below) == 1 else f"/({'*'.join(below)})"
+    return _Text(text, 1 if sign else 2, None if sign else above, None if sign else below)
+
+
+def _power(e: Node, base: _Text, exponent: _Text) -> _Text:
+    n = e.args[1]
+    if isinstance(n, Number) and n.value < 0:
+        text = _positive_power(base, -n.value)
+        return _Text(f"1/{text}", 2, [], [text])
+    if isinstance(n, Number):
+        return _Text(_positive_power(base, n.value), 4 if n.value == 0.5 else 3)
+    return _Text(f"{base.within(4)}**{exponent.within(4)}", 3)
+
+
+def _positive_power(base: _Text, n: float) -> str:
+    if n == 0.5:
+        return f"sqrt({base.text})"
+    return base.within(4) if n == 1 else f"{base.within(4)}**{_digits(n)}"
+
+
+def _digits(value: float) -> str:
+    """Return a number as a person writes it."""
+    if value == math.pi:
+        return "pi"
+    return str(int(value)) if value.is_integer() and abs(value) <= 1e15 else repr(value)
