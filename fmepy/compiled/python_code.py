@@ -118,7 +118,7 @@ def straight_line(
     >>> from fmepy.language.equations import symbol
     >>> x, k = symbol("x"), symbol("k")
     >>> straight_line([("a", x + (k * x) ** 2), ("b", 3 / (k * x) ** 2)], {x: "y0", k: "p0"})
-    ['c0 = (p0*y0)**2', 'a = y0 + c0', 'b = 3.0/c0']
+    ['c0 = p0*y0', 'a = y0 + c0**2', 'b = 3.0/c0**2']
     """
     return _Writer(names, temporaries, False).written(targets)
 

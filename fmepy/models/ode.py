@@ -203,7 +203,7 @@ class OdeModel(DynamicModel):
     1    10  12.9
     2    20  95.7
     >>> print(model.equations)
-    d(N)/dt = N*r*(1 - N/K)
+    d(N)/dt = r*N*(1 - N/K)
 
     A fast equilibrium beside a decay, as an algebraic equation: B = K A^2.
 

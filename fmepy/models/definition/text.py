@@ -179,7 +179,7 @@ def parse_model(text: str, *, kind: Literal["ode", "difference"] = "ode", where:
     >>> model.states, model.free_names
     (('Hare', 'Lynx'), ('r', 'e', 'm', 'a', 'Hare0'))
     >>> model.complete("rate")["Hare"]
-    -Hare*Lynx*a + Hare*r
+    r*Hare - a*Hare*Lynx
     """
     check_choice(kind, ("ode", "difference"), "kind")
     source = Source.of(text[: MAX_TEXT + 1] if isinstance(text, str) else "", where)
