@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import io
 import pkgutil
 import re
 import subprocess
 import sys
+import tokenize
 import types
 import zipfile
 from collections.abc import Iterator
@@ -374,3 +376,41 @@ def test_a_file_past_500_lines_has_a_reason():
     long = {name for name, code in sources().items() if len(code.splitlines()) > MOST_LINES}
     assert long >= set(LONG), "shorter now: take it out of LONG"
     assert not long - set(LONG), "split it along its ideas, or say in LONG which one idea it holds"
+
+
+# --- the size of rooms
+
+MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
+    "language": 1_710, "compiled": 3_860, "models": 8_520, "costs": 4_930, "filtering": 2_650, "fimlof": 3_940,
+    "fitting": 4_730, "mcmc": 2_350, "boundary": 2_300, "dmi": 4_460, "montecarlo sensitivity": 2_570,
+    "workflow": 4_850, "plotting": 1_780, "tables journal parallel results": 2_900, "parameters numerics root": 2_460,
+}  # fmt: skip
+SLACK = 100  # lines below which a figure follows its room down
+
+
+def lines_of_rooms() -> dict[str, int]:
+    """Return the lines of code of each group of rooms."""
+    sizes: dict[str, int] = {}
+    for name, code in sources().items():
+        tree = ast.parse(code)
+        lines = set[int]()
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type not in (tokenize.COMMENT, tokenize.ENDMARKER) and token.string.strip():
+                lines.update(range(token.start[0], token.end[0] + 1))
+        for n in ast.walk(tree):
+            if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
+                n
+            ):
+                lines.difference_update(range(n.body[0].lineno, n.body[0].end_lineno + 1))
+        room = name.split("/")[0] if "/" in name else "root"
+        group = next((g for g in MOST_OF_A_ROOM if room in g.split()), room)
+        sizes[group] = sizes.get(group, 0) + len(lines)
+    return sizes
+
+
+def test_rooms_keep_their_budgets():
+    sizes = lines_of_rooms()
+    assert set(sizes) == set(MOST_OF_A_ROOM), "a new room needs a figure"
+    over = {room: size for room, size in sizes.items() if size > MOST_OF_A_ROOM[room]}
+    assert not over, "a feature joins by taking lines out"
+    assert not {room: size for room, size in sizes.items() if size < MOST_OF_A_ROOM[room] - SLACK}, "lower the figures"
