@@ -9,7 +9,7 @@ import scipy.special
 
 import fmepy as fme
 from fmepy.compiled.python_code import scalar_function
-from fmepy.language.derivatives import derivative
+from fmepy.language.derivatives import are_equal, derivative, quotient
 from fmepy.language.equations import symbol
 from fmepy.language.functions import TABLE, Function, add_function, call, of_numpy
 from fmepy.language.nodes import number, values_of
@@ -127,3 +127,13 @@ def test_the_page_on_functions_runs_as_printed():
         assert S[-1, 0, 0] > 0
     finally:
         TABLE.pop("erf", None)
+
+
+def test_equal_expressions_are_equal_at_points_where_they_have_values():
+    x, k = symbol("x"), symbol("k")
+    assert are_equal((x + k) ** 2, x**2 + 2 * k * x + k**2)
+    assert not are_equal(x**2, x**3)
+    assert not are_equal(call("log", -x), call("log", -k))  # of no value anywhere, nothing is known
+    assert quotient(k * x + 3 * x, x) is k + 3
+    assert quotient(k * x + 3, x) is None
+    assert quotient(x**2, x) is None
