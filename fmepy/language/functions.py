@@ -152,8 +152,8 @@ _smooth("hypot", "hypot", lambda out, x, y: [x / out, y / out], least=2, in_text
 add_function(
     Function(
         "expit",
-        lambda x: 1 / (1 + math.exp(-x)),
-        lambda x: 1 / (1 + np.exp(-x)),
+        lambda x: math.exp(min(x, 0.0)) / (1 + math.exp(-abs(x))),
+        lambda x: np.exp(np.minimum(x, 0.0)) / (1 + np.exp(-np.abs(x))),
         lambda out, x: [out * (1 - out)],
         lambda part, x: part.binary("fdiv", "1.0", part.binary("fadd", "1.0", part.call("exp", part.negative(x)))),
         ("expit",),

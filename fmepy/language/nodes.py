@@ -275,8 +275,8 @@ def mul(*factors: Any) -> Node:
             powers[base] += n
         else:
             powers[base] = n
-    if coefficient == 0:
-        return ZERO
+    if coefficient == 0:  # but of what has no finite value, such as 1 / 0
+        return number(math.nan) if any(not base.free_symbols for base in powers) else ZERO
     parts = [base if n == 1 else power(base, number(n)) for base, n in powers.items() if n]
     if not parts:
         return number(coefficient)
@@ -384,6 +384,11 @@ def call(name: str, *arguments: Any) -> Node:
         return function.build(*args)
     if name == "where":
         return _where(*args)
+    if name in ("min", "max"):  # without bounds that bind nothing
+        endless = math.inf if name == "min" else -math.inf
+        args = tuple(a for a in args if not (isinstance(a, Number) and a.value == endless)) or args[:1]
+        if len(args) == 1:
+            return args[0]
     if all(isinstance(a, Number) for a in args) and name != "lag" and (folded := _folded(function.value, args)):
         return folded
     return made(Node, name, args)  # type: ignore[no-any-return]
@@ -463,23 +468,21 @@ def values_of(expressions: Sequence[Node], values: Mapping[Node, float]) -> list
 def _value(e: Node, x: list[float]) -> float:
     if isinstance(e, Number):
         return e.value
+    if e.word == "+":
+        total = x[0]
+        for v in x[1:]:
+            total += v
+        return total
+    if e.word in ("*", "shared"):
+        return math.prod(x)
     try:
-        if e.word == "+":
-            total = x[0]
-            for v in x[1:]:
-                total += v
-            return total
-        if e.word == "*":
-            return math.prod(x)
-        if e.word == "**":
-            return x[0] ** -1 if x[1] == -1 else math.pow(*x)
-        return x[0] if e.word == "shared" else float(TABLE[e.word].value(*x))
-    except ZeroDivisionError:
-        return math.inf if e.word == "**" else math.nan
-    except OverflowError:
-        return math.inf
-    except ValueError:
-        return math.nan
+        return math.pow(*x) if e.word == "**" else float(TABLE[e.word].value(*x))
+    except (ArithmeticError, ValueError):  # where floats raise, numpy has infinity or NaN
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            numbers = [np.float64(v) for v in x]
+            return float(np.power(*numbers) if e.word == "**" else TABLE[e.word].array(*numbers))
 
 
 def shared(name: str, value: Any, size: int, most: int) -> tuple[Any, int]:

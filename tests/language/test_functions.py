@@ -137,3 +137,21 @@ def test_equal_expressions_are_equal_at_points_where_they_have_values():
     assert quotient(k * x + 3 * x, x) is k + 3
     assert quotient(k * x + 3, x) is None
     assert quotient(x**2, x) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("sinh(x)", -math.inf), ("(1e200*x)**3", -math.inf), ("exp(x)", 0.0)],
+)
+def test_values_beyond_floating_point_are_those_of_numpy(text, expected):
+    x = symbol("x")
+    (found,) = values_of([parse_expression(text)], {x: -1000.0})
+    assert found == pytest.approx(expected, nan_ok=True)
+    assert values_of([call("expit", x)], {x: -1000.0}) == [0.0]
+    assert math.isnan(values_of([(x - x) / (x - x)], {x: 1.0})[0])
+
+
+def test_bounds_that_bind_nothing_go():
+    x = symbol("x")
+    assert call("min", x, math.inf) is x
+    assert call("max", -math.inf, x, 2) is call("max", x, 2)

@@ -103,9 +103,13 @@ def _crossings(system: System, p: tuple[float, ...], start: float, last: float) 
             times = _of_lines(g0, slope, edges, is_level)
         else:
             times = _of_curves(function, p, M, edges, is_level)
-        nearest = edges[np.clip(np.searchsorted(edges, times), 1, len(edges) - 1)]
+        behind = edges[np.clip(np.searchsorted(edges, times), 1, len(edges) - 1)]
         before = edges[np.clip(np.searchsorted(edges, times) - 1, 0, len(edges) - 1)]
-        times = times[(np.abs(times - nearest) > eps) & (np.abs(times - before) > eps)]
+        nearest = np.where(np.abs(times - before) < np.abs(times - behind), before, behind)
+        is_near = np.abs(times - nearest) <= eps
+        together = np.unique(nearest[is_near])  # with others: each gives sensitivities its jump
+        found += [(t, i) for t in together.tolist() if start < t < last]
+        times = times[~is_near]
         found += [(t, i) for t in times.tolist()]
         if len(found) > MOST_STOPS:
             raise _too_many(len(found))
@@ -126,7 +130,7 @@ def _of_lines(g0: Vector, slope: Vector, edges: Vector, is_level: bool) -> Vecto
     with np.errstate(all="ignore"):
         if not is_level:
             t = -g0 / slope
-            zeros: Vector = t[(t > a) & (t < b)]
+            zeros: Vector = t[(t > a) & (t <= b)]
             return zeros
         ends = np.array([g0 + slope * a, g0 + slope * b])
         low, high = np.ceil(ends.min(axis=0)), np.floor(ends.max(axis=0))
@@ -134,7 +138,7 @@ def _of_lines(g0: Vector, slope: Vector, edges: Vector, is_level: bool) -> Vecto
     if count.sum() > MOST_STOPS:
         raise _too_many(float(count.sum()))
     pieces = [(low[j] + np.arange(count[j]) - g0[j]) / slope[j] for j in np.flatnonzero(count)]
-    times = [t[(t > a[j]) & (t < b[j])] for j, t in zip(np.flatnonzero(count), pieces, strict=True)]
+    times = [t[(t > a[j]) & (t <= b[j])] for j, t in zip(np.flatnonzero(count), pieces, strict=True)]
     return np.concatenate(times) if times else np.empty(0)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.language.equations import Equations
-from fmepy.language.nodes import ZERO
+from fmepy.language.nodes import TABLE, ZERO, in_order
 from fmepy.models.definition.definition import Definition
 from fmepy.models.definition.values import ValueTable
 from fmepy.models.running.algebraic import Constraints
@@ -212,6 +212,10 @@ def problem_of(definition: Definition, names: tuple[str, ...], watches_switches:
     if definition.equations is None:
         return None if names and not has_slopes(definition) else Problem(definition, None, names)
     system = build_system(definition.equations, names, True, roots=definition.roots)
+    if names and any(
+        e.word in TABLE and TABLE[e.word].jumps and e.word != "where" for e in in_order(system.model_rates)
+    ):
+        return None  # a function that jumps and was not taken out: where it does, sensitivities would not
     if system.watched and not watches_switches:  # it goes through them as through anything else
         if names:
             return None

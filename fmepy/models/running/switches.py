@@ -120,6 +120,8 @@ class _Taker:
             return -self._floor(-parts[0])
         if e.word == "mod":
             return parts[0] - parts[1] * self._floor(parts[0] / parts[1])
+        if e.word == "rint":  # but for ties, which last for an instant
+            return self._floor(parts[0] + 0.5)
         if e.word == "log1p":
             return call("log", 1 + parts[0])  # which can be held at its border
         return e.rebuilt(parts) if parts else e
