@@ -481,7 +481,7 @@ def _value(e: Node, x: list[float]) -> float:
         import numpy as np
 
         with np.errstate(all="ignore"):
-            numbers = [np.float64(v) for v in x]
+            numbers: list[Any] = [np.float64(v) for v in x]
             return float(np.power(*numbers) if e.word == "**" else TABLE[e.word].array(*numbers))
 
 

@@ -84,6 +84,14 @@ def _modes(system: System, p: Any, times: Vector, n: int) -> Matrix:
     return M
 
 
+def within(starts: Vector, ends: Vector) -> Vector:
+    """Return a time within each interval at which its modes are read.
+
+    It is not the middle: what is symmetric, such as a sine between two of its zeros, may touch a whole number there.
+    """
+    return starts + 0.381966 * (ends - starts)
+
+
 def _state(g: Any, is_level: bool) -> Vector:
     state: Vector = np.nan_to_num(np.floor(g)) if is_level else np.where(np.greater(g, 0), 1.0, 0.0)
     return state
@@ -97,7 +105,7 @@ def _crossings(system: System, p: tuple[float, ...], start: float, last: float) 
     for k, (function, is_line) in enumerate(_functions(system)):
         i = system.planned[k]
         is_level = system.switches[i].is_level
-        M = _modes(system, p, 0.5 * (edges[1:] + edges[:-1]), k)
+        M = _modes(system, p, within(edges[:-1], edges[1:]), k)
         if is_line:
             g0, slope = (np.broadcast_to(v, len(edges) - 1) for v in function((0.0,), p, M))
             times = _of_lines(g0, slope, edges, is_level)

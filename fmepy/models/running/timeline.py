@@ -25,7 +25,7 @@ from fmepy.errors import SimulationError
 from fmepy.models.engines.base import Stepper
 from fmepy.models.running.events import Event, kinds_of
 from fmepy.models.running.forcings import Forcing, forcing_knots, forcing_lines, forcing_values
-from fmepy.models.running.planned import depends_on_parameters, planned_crossings, planned_modes
+from fmepy.models.running.planned import depends_on_parameters, planned_crossings, planned_modes, within
 from fmepy.models.running.root_run import NEAR, RootRun, so_far
 from fmepy.models.running.system import (
     InputLayout,
@@ -249,13 +249,18 @@ def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -
     return planned_crossings(system, p, timeline.start, float(timeline.rows[-1]))
 
 
+def _within(segments: Sequence[Segment]) -> Vector:
+    """Return the times at which the modes of segments are read."""
+    return within(np.array([s.start for s in segments]), np.array([s.end for s in segments]))
+
+
 def course_of(timeline: Timeline, system: System, events: Sequence[Event], p: Vector | None = None) -> Course | None:
     """Return what happens along every run, or at the parameters p; None where it depends on them and p is None."""
     if p is None and depends_on_parameters(system):
         return None
     at = np.zeros(system.layout.n_parameters) if p is None else p
     segments = timeline.segments(known_crossings(system, at, timeline))
-    modes = planned_modes(system, at, np.array([0.5 * (s.start + s.end) for s in segments])).T
+    modes = planned_modes(system, at, _within(segments)).T
     stretches = tuple(
         Stretch(s.start, s.times, s.rows.stop - s.rows.start, [*s.lines, s.start, *m])
         for s, m in zip(segments, modes, strict=True)
@@ -284,7 +289,7 @@ def _as_table(events: tuple[Event, ...]) -> tuple[IntVector, Vector]:
 class _Modes:
     """The modes of a run: read at the start of every segment, changed at crossings; and its root events.
 
-    Those of planned switches are read in the middle of a segment, where rounding cannot mislead, the others where the
+    Those of planned switches are read within a segment, where rounding cannot mislead, the others where the
     segment begins.
     """
 
@@ -315,9 +320,8 @@ class _Modes:
         """Set the modes of the planned switches in every segment."""
         self._end = segments[-1].end if segments else self._start
         if self.system.planned and segments:
-            middle = np.array([0.5 * (s.start + s.end) for s in segments])
             p = self.inputs[: self.system.layout.n_parameters]
-            self._planned = planned_modes(self.system, p, middle).T.tolist()
+            self._planned = planned_modes(self.system, p, _within(segments)).T.tolist()
 
     def _values(self, t: float, z: Vector) -> list[float]:
         return self._g(t, z.tolist(), self.inputs[: self._offsets].tolist())

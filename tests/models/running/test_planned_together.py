@@ -37,3 +37,13 @@ def test_jumps_of_numpys_functions_have_their_sensitivities(function):
     bound, h = model.bind(["b"]), 1e-3
     differences = (bound.simulate([0.7 + h]) - bound.simulate([0.7 - h])) / (2 * h)
     np.testing.assert_allclose(bound.sensitivities([0.7])[1][:, 0, 0], differences[:, 0], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("rate", ["floor(sin(4 * b * t))", "ceil(sin(4 * b * t))", "floor(2 * abs(sin(4 * b * t)))"])
+def test_a_floor_whose_argument_touches_a_whole_number(rate):
+    model = fme.OdeModel(f"d(x)/dt = {rate}", state={"x": 0}, times=[0, 1, 2, 6], parms={"b": 0.7})
+    t = np.linspace(0, 6, 600_001)
+    sine = np.sin(2.8 * t)
+    values = np.ceil(sine) if "ceil" in rate else np.floor(2 * np.abs(sine) if "abs" in rate else sine)
+    expected = np.concatenate([[0], np.cumsum(0.5 * (values[1:] + values[:-1])) * 1e-5])[[0, 100_000, 200_000, 600_000]]
+    np.testing.assert_allclose(model()["x"], expected, atol=1e-4)
