@@ -249,18 +249,13 @@ def known_crossings(system: System | None, inputs: Vector, timeline: Timeline) -
     return planned_crossings(system, p, timeline.start, float(timeline.rows[-1]))
 
 
-def _within(segments: Sequence[Segment]) -> Vector:
-    """Return the times at which the modes of segments are read."""
-    return within(np.array([s.start for s in segments]), np.array([s.end for s in segments]))
-
-
 def course_of(timeline: Timeline, system: System, events: Sequence[Event], p: Vector | None = None) -> Course | None:
     """Return what happens along every run, or at the parameters p; None where it depends on them and p is None."""
     if p is None and depends_on_parameters(system):
         return None
     at = np.zeros(system.layout.n_parameters) if p is None else p
     segments = timeline.segments(known_crossings(system, at, timeline))
-    modes = planned_modes(system, at, _within(segments)).T
+    modes = planned_modes(system, at, within(*np.array([(s.start, s.end) for s in segments]).T)).T
     stretches = tuple(
         Stretch(s.start, s.times, s.rows.stop - s.rows.start, [*s.lines, s.start, *m])
         for s, m in zip(segments, modes, strict=True)
@@ -321,7 +316,9 @@ class _Modes:
         self._end = segments[-1].end if segments else self._start
         if self.system.planned and segments:
             p = self.inputs[: self.system.layout.n_parameters]
-            self._planned = planned_modes(self.system, p, _within(segments)).T.tolist()
+            self._planned = planned_modes(
+                self.system, p, within(*np.array([(s.start, s.end) for s in segments]).T)
+            ).T.tolist()
 
     def _values(self, t: float, z: Vector) -> list[float]:
         return self._g(t, z.tolist(), self.inputs[: self._offsets].tolist())
