@@ -255,7 +255,7 @@ def course_of(timeline: Timeline, system: System, events: Sequence[Event], p: Ve
         return None
     at = np.zeros(system.layout.n_parameters) if p is None else p
     segments = timeline.segments(known_crossings(system, at, timeline))
-    modes = planned_modes(system, at, within(*np.array([(s.start, s.end) for s in segments]).T)).T
+    modes = planned_modes(system, at, within(*np.array([(s.start, s.end) for s in segments]).reshape(-1, 2).T)).T
     stretches = tuple(
         Stretch(s.start, s.times, s.rows.stop - s.rows.start, [*s.lines, s.start, *m])
         for s, m in zip(segments, modes, strict=True)
@@ -317,7 +317,7 @@ class _Modes:
         if self.system.planned and segments:
             p = self.inputs[: self.system.layout.n_parameters]
             self._planned = planned_modes(
-                self.system, p, within(*np.array([(s.start, s.end) for s in segments]).T)
+                self.system, p, within(*np.array([(s.start, s.end) for s in segments]).reshape(-1, 2).T)
             ).T.tolist()
 
     def _values(self, t: float, z: Vector) -> list[float]:
