@@ -3,7 +3,17 @@
 from fmepy.costs.base import BoundCost, Cost
 from fmepy.costs.modcost import ModCost, modCost
 from fmepy.costs.prediction import PredictionErrorCost
+from fmepy.costs.scored import BoundLikelihood
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.sum import SumCost
 
-__all__ = ["BoundCost", "Cost", "ModCost", "PredictionErrorCost", "SimulationCost", "SumCost", "modCost"]
+__all__ = [
+    "BoundCost",
+    "BoundLikelihood",
+    "Cost",
+    "ModCost",
+    "PredictionErrorCost",
+    "SimulationCost",
+    "SumCost",
+    "modCost",
+]

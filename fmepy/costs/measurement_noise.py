@@ -28,7 +28,7 @@ from fmepy.costs.noise import (
 from fmepy.costs.noise_model import NoiseModel, NoiseOfRows, NoiseParameters
 from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import Predictions, predictions_of
-from fmepy.costs.scored import BoundNoisy
+from fmepy.costs.scored import BoundLikelihood, BoundNoisy
 from fmepy.errors import ArgumentError
 from fmepy.language.equations import names_in, symbol
 from fmepy.models.running.forcings import forcing_values
@@ -98,6 +98,15 @@ def check_noisy(cost: Any) -> None:
         )
     if cost.scaleVar:
         raise ArgumentError("`scaleVar` divides sums of squares, and a likelihood has none: leave it out.")
+    if cost.likelihood is not None:
+        if not (isinstance(cost.likelihood, type) and issubclass(cost.likelihood, BoundLikelihood)):
+            raise ArgumentError(
+                f"`likelihood` must be a class derived from fmepy.costs.BoundLikelihood; got {cost.likelihood!r}."
+            )
+        if cost.censored is not None:
+            raise ArgumentError(
+                "`censored` is of normal errors; a `likelihood` of your own knows nothing of limits. Leave one out."
+            )
     if cost.censored is not None and cost.x is None:
         raise ArgumentError("`censored` is of single readings; with x=None their means are compared. Name `x`.")
 
@@ -179,9 +188,10 @@ def _series(c: Comparison, name: str) -> Iterator[Vector]:
     rows = _rows(c, name)
     rows = rows if c.marks is None else rows[c.marks[rows] == 0]
     rows = rows[np.argsort(c.x[rows], kind="stable")]
-    of = np.array([0 if c.entities is None else c.entities.index(c.entities[i]) for i in rows])
-    for entity in np.unique(of):
-        yield c.obs[rows[of == entity]]
+    places = {} if c.entities is None else {entity: k for k, entity in enumerate(dict.fromkeys(c.entities))}
+    of = np.array([0 if c.entities is None else places[c.entities[i]] for i in rows])
+    rows = rows[np.argsort(of, kind="stable")]
+    yield from np.split(c.obs[rows], np.flatnonzero(np.diff(np.sort(of))) + 1)
 
 
 def _known_of_rows(model: Any, c: Comparison) -> dict[str, Vector]:
@@ -200,7 +210,7 @@ def _known_of_rows(model: Any, c: Comparison) -> dict[str, Vector]:
 # ------------------------------------------------------------------------------------------------------------ binding
 
 
-def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -> BoundNoisy:
+def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -> BoundLikelihood:
     """Return simulation costs of one model, of which some have words of noise, as a function of a plain vector.
 
     Parameters
@@ -223,6 +233,8 @@ def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -
     behind, noises = [], []
     for part, first in zip(parts, starts, strict=False):
         c, noise = part.comparison, _noise_of(part)
+        if noise is None:
+            continue
         rows = noise.of_rows(c, int(first), first_further)
         noises.append(NoiseModel(rows, noise.names, _parameters_of(part, noise.names, names)))
         further, at = noise.further(c)
@@ -239,15 +251,17 @@ def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -
     otherwise = {k for part in noisy for k in part.noise.names if k not in part.noise.scales}
     scales = {k for part in noisy for k in part.scales} - otherwise
     theta0 = {n: float(next(p.parms[n] for p in parts if n in p.parms.index)) for n in names}
-    return BoundNoisy(predictions, pieces, noises, theta0, scales)
+    return (parts[0].likelihood or BoundNoisy)(predictions, pieces, noises, theta0, scales)
 
 
-def _noise_of(part: Any) -> MeasurementNoise:
-    """Return the noise of a cost; of one without words of it the errors of its table."""
+def _noise_of(part: Any) -> MeasurementNoise | None:
+    """Return the noise of a cost; of one without words of it the errors of its table; a likelihood may need none."""
     if part.noise is not None:
         noise: MeasurementNoise = part.noise
         return noise
     if (unknown := errors_unknown(part.comparison)) is not None:
+        if part.likelihood is not None:
+            return None
         raise unknown
     return MeasurementNoise(dict.fromkeys(part.comparison.group_names, symbol(ERR)), (), {}, (), (), {}, {})
 

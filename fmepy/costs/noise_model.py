@@ -19,6 +19,7 @@ import numpy as np
 from fmepy.compiled.python_code import array_function
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import symbol
+from fmepy.numerics.sparse import dense_jacobian, is_sparse, rows_at, scaled_rows, sparse_jacobian
 from fmepy.types import IntVector, Matrix, Vector
 
 
@@ -52,14 +53,10 @@ class NoiseParameters:
         now[self._at] = theta[self._from]
         return now[self._take]
 
-    def pull(self, slopes: Matrix) -> Matrix:
+    def pull(self, slopes: Matrix, is_sparse: bool) -> Any:
         """Return derivatives to theta, shape (n_obs, n_par), of those to them, shape (n_obs, n_noise_par)."""
-        out = np.zeros((len(slopes), self._n_par))
-        rows = np.arange(len(slopes))
-        for k, to in enumerate(np.atleast_2d(self._to_theta).T):
-            moved = np.broadcast_to(to >= 0, rows.shape)
-            out[rows[moved], np.broadcast_to(to, rows.shape)[moved]] += slopes[moved, k]
-        return out
+        jacobian = sparse_jacobian if is_sparse else dense_jacobian
+        return jacobian(slopes, np.broadcast_to(self._to_theta, slopes.shape), self._n_par)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,17 +126,21 @@ class NoiseModel:
         """Return s, shape (n_obs,), whatever its sign."""
         return self._filled(self._sds(*self._arguments(predictions, theta)))
 
-    def slopes(self, predictions: Vector, moved: Matrix, theta: Vector) -> Matrix:
-        """Return ds/dtheta, shape (n_obs, n_par), with `moved` = d predictions / d theta."""
+    def slopes(self, predictions: Vector, moved: Any, theta: Vector) -> Any:
+        """Return ds/dtheta, shape (n_obs, n_par), with `moved` = d predictions / d theta; sparse if that is."""
         found = self._slopes(*self._arguments(predictions, theta))
         to_parameters = np.zeros((self._n_obs, self._n_noise))
         n = len(self._of_prediction)
         for (k, j), slope in zip(self._of_parameter, found[n:], strict=True):
             to_parameters[self._pieces[k].rows, j] = slope
-        out = self._parameters.pull(to_parameters)
+        out = self._parameters.pull(to_parameters, is_sparse(moved))
         for (k, name), slope in zip(self._of_prediction, found, strict=False):
             piece = self._pieces[k]
-            out[piece.rows] += np.asarray(slope)[..., None] * moved[piece.predictions[name]]
+            own = scaled_rows(moved[piece.predictions[name]], np.broadcast_to(slope, piece.rows.shape))
+            if is_sparse(moved):
+                out = out + rows_at(own, piece.rows, self._n_obs)
+            else:
+                out[piece.rows] += own
         return out
 
     def _arguments(self, predictions: Vector, theta: Vector) -> list[list[Any]]:

@@ -99,12 +99,13 @@ class RunsOfCost(ModelsOfCost):
     x: str | None
     comparison: Comparison
     noise: MeasurementNoise | None
+    likelihood: Any
     _own: pd.Series
 
     @property
     def said_noise(self) -> SaidNoise | None:
-        """What is said of the noise, in words that results keep; None of a sum of squares."""
-        if self.noise is None:
+        """What is said of the noise, in words that results keep; None of a sum of squares, and of errors not normal."""
+        if self.noise is None or self.likelihood is not None:
             return None
         c, by, kinds = self.comparison, self.cases, self.comparison.scale.kinds
         variables = list(c.group_names)

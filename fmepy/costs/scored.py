@@ -1,6 +1,13 @@
-"""Simulation costs whose noise is a model of its own: -2 log L with its score and expected information.
+"""Costs that are likelihoods of readings: -2 log L, its score and expected information from a model's sensitivities.
 
-For reading i with prediction mod_i, both on the scale of comparison, sd s_i and r_i = (mod_i - obs_i) / s_i::
+`BoundLikelihood` is the base of likelihoods of one's own. Reading i has the log density l(obs_i, mod_i, s_i), where
+mod_i is its prediction, on the scale of comparison, and s_i what ``measurement_noise=`` says of it, its spread::
+
+    -2 log L = -2 sum_i l_i
+    score    = sum_i a_i dmod_i + b_i ds_i                    a = dl/dmod, b = dl/ds
+    I        = sum_i E[a_i^2] dmod_i dmod_i' + E[b_i^2] ds_i ds_i'      where a and b are not correlated
+
+`BoundNoisy` is the normal one, with r_i = (mod_i - obs_i) / s_i::
 
     -2 log L = sum_i log(2 pi) + 2 log s_i + r_i^2           plain readings
              - 2 sum_i log Phi(t_i)                          readings beyond a limit, see `fmepy.costs.censored`
@@ -28,31 +35,34 @@ from fmepy.costs.noise_model import NoiseModel
 from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import OfPredictions, Predictions
 from fmepy.errors import SimulationError
+from fmepy.numerics.sparse import MANY, dense, normal_matrix, scaled_rows, sparse_jacobian, stacked
 from fmepy.types import BoolVector, Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Slopes:
-    """Everything at one theta that score and information are made of.
+    """Everything at one theta that score and information are made of, on the scale of comparison.
 
     Attributes
     ----------
-    s, r : ndarray, shape (n_obs,)
-    dmod, ds : ndarray, shape (n_obs, n_par)
-        On the scale of comparison.
+    mod : ndarray, shape (n_obs,)
+    s : ndarray, shape (n_obs,), or None
+    dmod, ds : ndarray or sparse array, shape (n_obs, n_par); None without s
     """
 
-    s: Vector
-    r: Vector
-    dmod: Matrix
-    ds: Matrix
+    mod: Vector
+    s: Vector | None
+    dmod: Any
+    ds: Any
 
 
-class BoundNoisy(OfPredictions):
-    """Simulation costs of one model, with their noise, as a function of a plain vector.
+class BoundLikelihood(OfPredictions):
+    """Readings of one model and how likely they are, by a plain vector: a base for likelihoods of your own.
 
-    It is what `SimulationCost.bind` returns where noise is said in words; see `fmepy.costs.base` for what a scored cost
-    offers. It is one number, -2 log L, but its `modcost` has the residuals.
+    A subclass says how likely a reading is, in three functions of arrays, `log_density`, `slopes` and `informations`;
+    ``SimulationCost(model, obs, likelihood=TheSubclass)`` does the rest. It is one number, -2 log L, whose `modcost`
+    holds the residuals, in units of the sd that `informations` implies. See `fmepy.costs.base` for what a scored cost
+    offers: method "scoring" of `modFit`, `sensFun`, `collin`, `profile` and `modMCMC` take it.
 
     Parameters
     ----------
@@ -61,11 +71,31 @@ class BoundNoisy(OfPredictions):
     pieces : sequence of Comparison
         What the readings were joined from.
     noises : sequence of NoiseModel
-        The noise of every piece, of all parameters in theta.
+        The noise of every piece, of all parameters in theta; empty where nothing is said of it.
     theta0 : mapping of str to float
         The parameters, in the order of theta.
     scales : collection of str
         Parameters that scale noise.
+
+    Examples
+    --------
+    Counts, whose variance is their mean:
+
+    >>> import fmepy as fme
+    >>> from scipy.special import gammaln
+    >>> class Poisson(BoundLikelihood):
+    ...     def log_density(self, obs, mod, spread):
+    ...         return obs * np.log(mod) - mod - gammaln(obs + 1)
+    ...     def slopes(self, obs, mod, spread):
+    ...         return obs / mod - 1, None
+    ...     def informations(self, mod, spread):
+    ...         return 1 / mod, None
+    >>> model = fme.OdeModel("d(N)/dt = -k*N", state={"N": "N0"}, times=range(6), parms={"k": 0.4, "N0": 40.0})
+    >>> counts = {"time": [0, 1, 2, 3, 4, 5], "N": [42, 25, 17, 12, 5, 6]}
+    >>> cost = fme.SimulationCost(model, counts, likelihood=Poisson)
+    >>> fit = fme.modFit(cost)
+    >>> fit.method, fit.par.round(3).to_dict()
+    ('scoring', {'k': 0.437, 'N0': 40.833})
     """
 
     is_scalar, has_jacobian, gives_modcost = True, False, True
@@ -88,22 +118,45 @@ class BoundNoisy(OfPredictions):
         self._compared = c = concatenate(pieces)
         self.nobs = len(c)
         self.data = KnownData.of_number(joined([p.observed for p in pieces]))
-        self._marks = c.marks
-        self._constant = float(len(c) * np.log(2 * np.pi))
         self._known: tuple[bytes, _Slopes | None] = (b"", None)
-        self._ran: tuple[bytes, Vector, Matrix] = (b"", np.empty(0), np.empty((0, 0)))
+        self._ran: tuple[bytes, Vector, Any, Any] = (b"", np.empty(0), None, None)
+
+    # --- what a likelihood of one's own says
+
+    def log_density(self, obs: Vector, mod: Vector, spread: Any) -> Vector:
+        """Return the log density of every reading, shape (n_obs,).
+
+        Parameters
+        ----------
+        obs, mod : ndarray, shape (n_obs,)
+            Readings and predictions, on the scale of comparison (with a `transform` both are transformed).
+        spread : ndarray, shape (n_obs,), or None
+            What `measurement_noise` says of every reading, or else its error in the column `err`; above zero. None
+            where nothing is said.
+        """
+        raise NotImplementedError
+
+    def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return the derivatives of `log_density` to mod, and to the spread (None: it does not depend on it)."""
+        raise NotImplementedError
+
+    def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return the expected squares of the `slopes`; of the spread None as there. Slopes are not correlated."""
+        raise NotImplementedError
+
+    # --- what follows from it
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
         self.predictions.keep_within(lower[self._at], upper[self._at])
 
-    def tightened(self) -> BoundNoisy | None:
+    def tightened(self) -> Any:
         """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
         out = copy(self)
         tight = self.predictions.tightened()
         if tight is None:
             return None
-        out.predictions, out._known, out._ran = tight, (b"", None), (b"", np.empty(0), np.empty((0, 0)))
+        out.predictions, out._known, out._ran = tight, (b"", None), (b"", np.empty(0), None, None)
         return out
 
     def inflated(self, factor: float) -> None:
@@ -111,9 +164,8 @@ class BoundNoisy(OfPredictions):
         return
 
     def minus2loglik(self, theta: Vector) -> float:
-        """Return -2 log L; raise SimulationError if the model fails, or a noise is no positive number."""
-        mod, s = self._predicted(theta)
-        return self._minus2loglik((mod - self._compared.obs) / s, s)
+        """Return -2 log L; raise SimulationError if the model fails, or a reading has no likelihood."""
+        return self._minus2loglik(*self._of_predictions(self.predictions.values(theta[self._at]), theta), theta)
 
     def minus2loglik_many(self, Theta: Matrix) -> tuple[Vector, Any]:
         """Return -2 log L of many theta, shape (n,), and why they failed; see `fmepy.costs.base.minus2loglik_many`."""
@@ -121,114 +173,190 @@ class BoundNoisy(OfPredictions):
         out = np.full(len(Theta), np.nan)
         for i in np.flatnonzero(why == ""):
             try:
-                mod, s = self._of_predictions(mods[i], Theta[i])
-                out[i] = self._minus2loglik((mod - self._compared.obs) / s, s)
+                out[i] = self._minus2loglik(*self._of_predictions(mods[i], Theta[i]), Theta[i])
             except SimulationError as error:
                 why[i] = str(error)
         return out, why
 
     def modcost(self, theta: Vector) -> ModCost:
-        """Return the `ModCost` at theta; weights are 1/s."""
+        """Return the `ModCost` at theta; weights are one over the sd of a reading."""
         return joined_costs(self.modcosts(theta))
 
     def modcosts(self, theta: Vector) -> list[ModCost]:
         """Return the `ModCost` of every piece, from one run."""
-        mod, s = self._predicted(theta)
+        mod, s = self._of_predictions(self.predictions.values(theta[self._at]), theta)
         ends = np.cumsum([len(c) for c in self.pieces])[:-1]
-        split = zip(self.pieces, np.split(mod, ends), np.split(s, ends), strict=True)
-        return [tabulate(replace(c, weights=1 / sds), part, is_likelihood=True) for c, part, sds in split]
+        split = zip(
+            self.pieces, *(np.split(part, ends) for part in (mod, *self._in_units_of_sd(mod, s, theta))), strict=True
+        )
+        costs = [(tabulate(replace(c, weights=w), own, is_likelihood=True), logs) for c, own, w, logs in split]
+        return [cost if np.isnan(logs).any() else replace(cost, minlogp=-float(logs.sum())) for cost, logs in costs]
 
     def score(self, theta: Vector, rough: bool = False) -> Vector:
         """Return d log L / d theta, shape (n_par,)."""
-        d = self._slopes(theta)
-        res, direct = d.r, 1 / d.s
-        if self._marks is not None:
-            res, direct = residuals_of_marked(d.r, self._marks), np.where(self._marks == 0, direct, 0.0)
-        return np.asarray(-(res / d.s) @ d.dmod + (res * d.r / d.s - direct) @ d.ds)
+        d = self._at_theta(theta)
+        to_mod, to_s = self._finite(self.slopes, theta, self._compared.obs, d.mod, d.s)
+        out = to_mod @ d.dmod
+        return np.asarray(out if to_s is None else out + to_s @ d.ds)
 
     def information(self, theta: Vector, rough: bool = False) -> Matrix:
         """Return the information of theta, see the module's text, shape (n_par, n_par)."""
-        rows = self.sensitivity_rows(theta)[2]
-        return np.asarray(rows.T @ rows)
+        return normal_matrix(self._rows(theta)[1])
 
     def sensitivity_rows(self, theta: Vector) -> tuple[list[str], Vector, Matrix]:
         """Return variable, x and row of what the information is made of: rows'rows = information.
 
-        Two rows a plain reading, dmod_i / s_i and sqrt(2) ds_i / s_i; one a reading beyond a limit, sqrt(w_i) dr_i.
+        One row a reading for its prediction, then one for its spread where that counts.
         """
-        d, c = self._slopes(theta), self._compared
-        of_mean = d.dmod / d.s[:, None]
-        plain = np.ones(len(c), dtype=bool)
-        if self._marks is not None:
-            b, plain = self._marks != 0, self._marks == 0
-            w = steepness(d.r[b], self._marks[b])
-            of_mean[b] = np.sqrt(w)[:, None] * (of_mean[b] - (d.r[b] / d.s[b])[:, None] * d.ds[b])
-        of_sd = np.sqrt(2) * d.ds[plain] / d.s[plain, None]
-        at = np.flatnonzero(plain).tolist()
-        names = [*c.names, *(c.names[i] for i in at)]
-        return names, np.concatenate([c.x, c.x[plain]]), np.concatenate([of_mean, of_sd])
+        again, rows = self._rows(theta)
+        c = self._compared
+        names = [*c.names, *(c.names[i] for i in again.tolist())]
+        return names, np.concatenate([c.x, c.x[again]]), dense(rows)
 
-    def _predicted(self, theta: Vector) -> tuple[Vector, Vector]:
+    def _rows(self, theta: Vector) -> tuple[Any, Any]:
+        """Return the readings whose spread has a row, and the rows of all predictions, then of these spreads."""
+        d = self._at_theta(theta)
+        of_mod, of_s = self._finite(self.informations, theta, d.mod, d.s)
+        rows = scaled_rows(d.dmod, np.sqrt(of_mod))
+        if of_s is None:
+            return np.empty(0, dtype=np.intp), rows
+        return np.arange(self.nobs), stacked([rows, scaled_rows(d.ds, np.sqrt(of_s))])
+
+    def _minus2loglik(self, mod: Vector, s: Vector | None, theta: Vector) -> float:
+        return -2 * float(self._densities(mod, s, theta).sum())
+
+    def _densities(self, mod: Vector, s: Vector | None, theta: Vector) -> Vector:
+        with np.errstate(all="ignore"):
+            found = np.asarray(self.log_density(self._compared.obs, mod, s), dtype=float)
+        good = np.isfinite(found)
+        if found.shape != mod.shape or not good.all():
+            i = int(np.argmin(good)) if found.shape == mod.shape else 0
+            value = f"{found[i]:g}" if found.shape == mod.shape else f"an array of shape {found.shape}"
+            raise self._failure(i, theta, f"The log density of {{}} is {value} where the model's value is {mod[i]:g}")
+        return found
+
+    def _in_units_of_sd(self, mod: Vector, s: Vector | None, theta: Vector) -> tuple[Vector, Vector]:
+        """Return weights, and the log densities (NaN: those of the normal with these weights)."""
+        return np.sqrt(self._finite(self.informations, theta, mod, s)[0]), self._densities(mod, s, theta)
+
+    def _finite(self, what: Any, theta: Vector, *arguments: Any) -> Any:
+        """Return the pair of arrays of one of a subclass's functions, checked."""
+        with np.errstate(all="ignore"):
+            found = what(*arguments)
+        for values in found:
+            if values is not None and not (good := np.isfinite(values)).all():
+                raise self._failure(int(np.argmin(good)), theta, "The log density of {} has no finite derivative")
+        return found
+
+    def _of_predictions(self, mod: Vector, theta: Vector) -> tuple[Vector, Vector | None]:
         """Return the model at the readings, on the scale of comparison, and s."""
-        return self._of_predictions(self.predictions.values(theta[self._at]), theta)
+        return self.predictions.scaled(mod[: self.nobs], theta[self._at]), self._sds(mod, theta)
 
-    def _of_predictions(self, mod: Vector, theta: Vector) -> tuple[Vector, Vector]:
-        s = self._checked(self._sds(mod, theta), theta)
-        return self.predictions.scaled(mod[: self.nobs], theta[self._at]), s
-
-    def _sds(self, mod: Vector, theta: Vector) -> Vector:
+    def _sds(self, mod: Vector, theta: Vector) -> Any:
+        if not self._noises:
+            return None
         found = [noise.sds(mod, theta) for noise in self._noises]
-        return found[0] if len(found) == 1 else np.concatenate(found)
-
-    def _checked(self, s: Vector, theta: Vector) -> Vector:
+        s = found[0] if len(found) == 1 else np.concatenate(found)
         good = (s > 0) & (s < np.inf)
         if not good.all():
             i = int(np.argmin(good))
-            raise self._failure(i, theta, f"has the standard deviation {s[i]:g}; a finite number above zero is needed")
+            raise self._failure(
+                i, theta, f"The noise of {{}} has the standard deviation {s[i]:g}; a finite number above zero is needed"
+            )
         return s
 
-    def _minus2loglik(self, r: Vector, s: Vector) -> float:
-        if self._marks is not None:
-            return minus2loglik_of_marked(r, s, self._marks)
-        with np.errstate(over="ignore"):  # residuals beyond 1e154: infinite, and told as such
-            return float(r @ r + 2 * np.log(s).sum()) + self._constant
+    @property
+    def is_sparse(self) -> bool:
+        """True if there are many parameters, and each reading depends on few of them."""
+        return len(self.parameter_names) >= MANY and hasattr(self.predictions, "with_local_slopes")
 
-    def _slopes(self, theta: Vector) -> _Slopes:
+    def _at_theta(self, theta: Vector) -> _Slopes:
         key, known = self._known
         if known is not None and key == theta.tobytes():
             return known
-        n, of_model = self.nobs, theta[self._at]
-        if len(self._at):
-            ran = self._ran  # another thread may write it meanwhile
-            if ran[0] != of_model.tobytes():  # a move of noise alone, as second differences make, needs no run
-                ran = self._ran = (of_model.tobytes(), *self.predictions.with_slopes(of_model))
-            _, mod, moved = ran
-            compared = self.predictions.scaled_slopes(mod[:n], moved[:n], of_model)
-        else:  # a model is not asked for derivatives to nothing
-            mod = self.predictions.values(of_model)
-            moved, compared = np.zeros((len(mod), 0)), np.zeros((n, 0))
-        s = self._checked(self._sds(mod, theta), theta)
-        ds = np.concatenate([noise.slopes(mod, self._of_theta(moved), theta) for noise in self._noises])
-        if not np.isfinite(ds).all():
-            raise self._failure(int(np.argmin(np.isfinite(ds).all(axis=1))), theta, "has no finite derivative")
-        r = (self.predictions.scaled(mod[:n], of_model) - self._compared.obs) / s
-        out = _Slopes(s, r, self._of_theta(compared), ds)
+        of_model = theta[self._at]
+        ran = self._ran  # another thread may write it meanwhile
+        if (
+            ran[0] != of_model.tobytes() or ran[2] is None
+        ):  # a move of noise alone, as second differences make, needs no run
+            ran = self._ran = (of_model.tobytes(), *self._with_slopes(of_model))
+        _, mod, moved, compared = ran
+        s = self._sds(mod, theta)
+        ds = None
+        if s is not None:
+            ds = stacked([noise.slopes(mod, moved, theta) for noise in self._noises])
+            values = ds.sum(axis=1)  # a sum is finite where its parts are
+            if not np.isfinite(values).all():
+                raise self._failure(
+                    int(np.argmin(np.isfinite(values))), theta, "The noise of {} has no finite derivative"
+                )
+        out = _Slopes(self.predictions.scaled(mod[: self.nobs], of_model), s, compared, ds)
         self._known = theta.tobytes(), out
         return out
 
-    def _of_theta(self, moved: Matrix) -> Matrix:
-        """Return derivatives to the model's parameters as those to theta."""
-        out = np.zeros((len(moved), len(self.parameter_names)))
-        out[:, self._at] = moved
-        return out
+    def _with_slopes(self, of_model: Vector) -> tuple[Vector, Any, Any]:
+        """Return all predictions, their derivatives to theta, and those of the readings on the scale of comparison."""
+        n, n_par, predictions = self.nobs, len(self.parameter_names), self.predictions
+        if not len(self._at):  # a model is not asked for derivatives to nothing
+            mod = predictions.values(of_model)
+            return mod, np.zeros((len(mod), n_par)), np.zeros((n, n_par))
+        if self.is_sparse:
+            mod, local, columns = predictions.with_local_slopes(of_model)  # type: ignore[attr-defined]
+            columns = np.where(columns >= 0, self._at[columns], -1)
+            compared = predictions.scaled_slopes(mod[:n], local[:n], of_model)
+            return mod, sparse_jacobian(local, columns, n_par), sparse_jacobian(compared, columns[:n], n_par)
+        mod, own = predictions.with_slopes(of_model)
+        moved, compared = np.zeros((len(mod), n_par)), np.zeros((n, n_par))
+        moved[:, self._at], compared[:, self._at] = own, predictions.scaled_slopes(mod[:n], own[:n], of_model)
+        return mod, moved, compared
 
     def _failure(self, i: int, theta: Vector, what: str) -> SimulationError:
-        """Return the error of a noise that will not do: `what` is wrong with that of reading `i`."""
+        """Return the error of a reading that will not do; `what` is wrong, {} stands for the reading."""
         c = self._compared
         x = None if c.x_name is None else float(c.x[i])
         where = "" if x is None else f" at {c.x_name} = {x:g}"
         return SimulationError(
-            f"The noise of {c.names[i]!r}{where} {what}.",
+            f"{what.format(repr(c.names[i]) + where)}.",
             parameters=dict(zip(self.parameter_names, map(float, theta), strict=True)),
             time=x,
         )
+
+
+class BoundNoisy(BoundLikelihood):
+    """Readings with normal errors, of some perhaps a limit alone: what noise in words makes of a `SimulationCost`."""
+
+    def slopes(self, obs: Vector, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return the derivatives of the log density to mod, and to the sd."""
+        r, direct, marks = (mod - obs) / spread, 1 / spread, self._compared.marks
+        res = r if marks is None else residuals_of_marked(r, marks)
+        return -res / spread, res * r / spread - (direct if marks is None else np.where(marks == 0, direct, 0.0))
+
+    def informations(self, mod: Vector, spread: Any) -> tuple[Vector, Vector | None]:
+        """Return the expected squares of the slopes, of plain readings."""
+        return spread**-2.0, 2 * spread**-2.0
+
+    def _rows(self, theta: Vector) -> tuple[Any, Any]:
+        marks = self._compared.marks
+        if marks is None:
+            return super()._rows(theta)
+        d, plain = self._at_theta(theta), np.flatnonzero(marks == 0)
+        assert d.s is not None, "readings beyond a limit have noise"
+        r = (d.mod - self._compared.obs) / d.s
+        size, turn = 1 / d.s, np.zeros(self.nobs)
+        b = marks != 0
+        size[b] *= np.sqrt(steepness(r[b], marks[b]))
+        turn[b] = r[b]
+        rows = scaled_rows(d.dmod, size) - scaled_rows(d.ds, size * turn)
+        return plain, stacked([rows, scaled_rows(d.ds[plain], np.sqrt(2) / d.s[plain])])
+
+    def _minus2loglik(self, mod: Vector, s: Vector | None, theta: Vector) -> float:
+        assert s is not None, "normal errors have sds"
+        r, marks = (mod - self._compared.obs) / s, self._compared.marks
+        if marks is not None:
+            return minus2loglik_of_marked(r, s, marks)
+        with np.errstate(over="ignore"):  # residuals beyond 1e154: infinite, and told as such
+            return float(r @ r + 2 * np.log(s).sum()) + self.nobs * np.log(2 * np.pi)
+
+    def _in_units_of_sd(self, mod: Vector, s: Vector | None, theta: Vector) -> tuple[Vector, Vector]:
+        assert s is not None, "normal errors have sds"
+        return 1 / s, np.full(len(s), np.nan)

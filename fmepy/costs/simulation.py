@@ -120,6 +120,9 @@ class SimulationCost(RunsOfCost, AddableCost):
         ``measurement_noise={"y": "sd"}``), or one of the model, such as the scale of an output ``"scale*x + offset"``.
         The name of a column alone, with nothing else said of the noise, is the noise: it holds the sds. Cells may be
         empty in rows whose variable does not depend on the parameter. New names take their values from `parms`.
+    likelihood : subclass of `fmepy.costs.BoundLikelihood`, optional
+        How likely readings are, where their errors are not normal: counts, say. `measurement_noise` then says what else
+        it depends on (a dispersion); without it the column `err` does, or nothing.
 
     Attributes
     ----------
@@ -236,6 +239,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     entity_parms: Sequence[str] = ()
     conditions: Any = None
     noise_parms: Any = None
+    likelihood: Any = None
     predictor: Any = field(init=False)
     comparison: Comparison = field(init=False)
     cases: Experiments | None = field(init=False)
@@ -336,10 +340,11 @@ class SimulationCost(RunsOfCost, AddableCost):
         """
         own: pd.Series = self.predictor.parms.copy()
         noise = None
-        if self._is_noisy:
+        if self._is_noisy or self.likelihood is not None:
             from fmepy.costs.measurement_noise import check_noisy, read_measurement_noise
 
             check_noisy(self)
+        if self._is_noisy:
             words = self._noise_said
             if self._is_column_of_sds:
                 words = dict.fromkeys(self.comparison.group_names, self.noise_parms)
@@ -407,7 +412,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
         words: dict[str, Any] = {"hold_engine": hold_engine}
-        if self.plain_run or self.noise is not None:
+        if self.plain_run or self.noise is not None or self.likelihood is not None:
             return self.bind_together([self], wanted, **words)
         c = self.comparison
         return BoundSimulation(predictions_by_entity(self.models, [self.places], c, wanted, **words), [c])
@@ -420,13 +425,13 @@ class SimulationCost(RunsOfCost, AddableCost):
 
     def shared_run(self) -> object | None:
         """Return the model: costs of the same model object share its runs; those of several experiments do not."""
-        return self.predictor if self.plain_run else None
+        return self.predictor if self.plain_run and self.likelihood is None else None
 
     @classmethod
     def bind_together(cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False) -> Any:
         """Return costs of the same model as one function; the model is run once for all of them."""
         words: dict[str, Any] = {"hold_engine": hold_engine}
-        if any(part.noise is not None for part in parts):
+        if any(part.noise is not None or part.likelihood is not None for part in parts):
             from fmepy.costs.measurement_noise import bound_with_noise
 
             return bound_with_noise(parts, names, **words)

@@ -22,6 +22,7 @@ from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many,
 from fmepy.errors import SimulationError
 from fmepy.models.base import tightened
 from fmepy.models.entity import EntityModel
+from fmepy.numerics.sparse import dense_jacobian
 from fmepy.types import IntVector, Matrix, Vector
 
 MOST_ROWS = 200
@@ -120,11 +121,7 @@ class PredictionsTogether(Predictions):
     def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
         """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
         mod, local, columns = self.with_local_slopes(theta)
-        slopes = np.zeros((len(mod), len(self.parameter_names)))
-        for moved, at in zip(local.T, columns.T, strict=True):
-            rows = np.flatnonzero(at >= 0)
-            slopes[rows, at[rows]] += moved[rows]
-        return mod, slopes
+        return mod, dense_jacobian(local, columns, len(self.parameter_names))
 
     def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
         """Return the error of a prediction that will not do: `what` is wrong with value `i`."""

@@ -5,6 +5,7 @@ Those of several experiments with parameters of their own: a row knows its entit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,14 @@ def sparse_jacobian(local: Matrix, columns: IntVector, n_par: int) -> Any:
     return coo_array((local[rows, at], (rows, columns[rows, at])), shape=(len(local), n_par)).tocsr()
 
 
+def dense_jacobian(local: Matrix, columns: IntVector, n_par: int) -> Matrix:
+    """Return the same as an array of numpy."""
+    rows, at = np.nonzero(columns >= 0)
+    out = np.zeros((len(local), n_par))
+    np.add.at(out, (rows, columns[rows, at]), local[rows, at])
+    return out
+
+
 def is_sparse(J: Any) -> bool:
     """Tell whether a Jacobian is a sparse array."""
     return not isinstance(J, np.ndarray)
@@ -38,6 +47,17 @@ def scaled_rows(J: Any, factors: Vector) -> Any:
     return (J * factors[:, None]).tocsr() if is_sparse(J) else J * factors[:, None]
 
 
+def rows_at(J: Any, rows: IntVector, n_row: int) -> Any:
+    """Return a sparse array with n_row rows, those of a sparse J where `rows` says, each once."""
+    from scipy.sparse import csr_array
+
+    counts = np.zeros(n_row, dtype=np.intp)
+    counts[rows] = np.diff(J.indptr)
+    order = np.argsort(rows, kind="stable")
+    J = J[order]
+    return csr_array((J.data, J.indices, np.concatenate([[0], np.cumsum(counts)])), shape=(n_row, J.shape[1]))
+
+
 def scaled_columns(J: Any, factors: Vector) -> Any:
     """Return J diag(factors)."""
     return (J * factors).tocsr() if is_sparse(J) else J * factors
@@ -45,11 +65,16 @@ def scaled_columns(J: Any, factors: Vector) -> Any:
 
 def with_rows(J: Any, rows: Matrix) -> Any:
     """Return J with further rows below."""
-    if not is_sparse(J):
-        return np.vstack([J, rows])
+    return stacked([J, rows])
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Return Jacobians one below the other; a sparse array if the first one is."""
+    if len(parts) == 1 or not is_sparse(parts[0]):
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
     from scipy.sparse import csr_array, vstack
 
-    return vstack([J, csr_array(rows)], format="csr")
+    return vstack([csr_array(part) for part in parts], format="csr")
 
 
 def normal_matrix(J: Any) -> Matrix:
