@@ -355,7 +355,7 @@ class BoundNoisy(BoundLikelihood):
         if marks is not None:
             return minus2loglik_of_marked(r, s, marks)
         with np.errstate(over="ignore"):  # residuals beyond 1e154: infinite, and told as such
-            return float(r @ r + 2 * np.log(s).sum()) + self.nobs * np.log(2 * np.pi)
+            return float(r @ r + 2 * np.log(s).sum() + self.nobs * np.log(2 * np.pi))
 
     def _in_units_of_sd(self, mod: Vector, s: Vector | None, theta: Vector) -> tuple[Vector, Vector]:
         assert s is not None, "normal errors have sds"

@@ -30,8 +30,8 @@ from fmepy.costs.objective import Objective
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.numerics.covariance import covariance_of
 from fmepy.numerics.differences import central_differences, magnitudes
-from fmepy.numerics.second_differences import second_differences, whitened_second_differences
-from fmepy.numerics.sparse import dense, is_sparse, normal_matrix, projected_length, with_rows
+from fmepy.numerics.second_differences import second_differences, sparse_second_differences, whitened_second_differences
+from fmepy.numerics.sparse import MANY, dense, is_sparse, normal_matrix, projected_length, with_rows
 from fmepy.parameters.named import Density, Prior
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -305,14 +305,18 @@ class Problem:
         H = np.full((theta.size, theta.size), np.nan)
         if kept.any():
             expected = self.information(theta)[np.ix_(kept, kept)]
-            observed = whitened_second_differences(
-                lambda some: self.value(_with(theta, kept, some)),
-                theta[kept],
-                expected,
-                self.lower[kept],
-                self.upper[kept],
-                (lambda some: self.gradient(_with(theta, kept, some))[kept]) if self.objective.exact else None,
-            )
+            box = self.lower[kept], self.upper[kept]
+
+            def gradient(some: Vector) -> Vector:
+                return self.gradient(_with(theta, kept, some))[kept]
+
+            if self.objective.exact and np.count_nonzero(kept) >= MANY:
+                observed = sparse_second_differences(gradient, theta[kept], expected, *box)
+            else:
+                observed = whitened_second_differences(
+                    lambda some: self.value(_with(theta, kept, some)), theta[kept], expected, *box,
+                    gradient if self.objective.exact else None,
+                )  # fmt: skip
             self.expects = bool(np.isnan(covariance_of(observed)).any() and not np.isnan(covariance_of(expected)).any())
             H[np.ix_(kept, kept)] = 2 * expected if self.expects else observed
         return H

@@ -9,7 +9,7 @@ import numpy as np
 
 from fmepy.errors import SimulationError
 from fmepy.numerics.covariance import SINGULAR
-from fmepy.types import Matrix, Vector
+from fmepy.types import BoolVector, Matrix, Vector
 
 _WHITE_STEP = 0.03
 
@@ -137,6 +137,48 @@ def whitened_second_differences(
     except SimulationError:
         return expected
     H = forth.T @ (H / h**2) @ forth
+    return np.asarray(0.5 * (H + H.T)) if np.isfinite(H).all() else expected
+
+
+def sparse_second_differences(
+    gradient: Callable[[Vector], Vector], theta: Vector, information: Matrix, lower: Vector, upper: Vector
+) -> Matrix:
+    """Return the second derivatives of -2 log L of many parameters, most of which do not meet in any datum.
+
+    Two of them meet where the expected information is not zero. Those that meet many others are moved one by one; of
+    the others all that meet no other in common are moved together, as each shows in its own part of the gradient
+    (Coleman, T. F. and More, J. J. (1984). Mathematical Programming 28, 243-270). Arguments, and what is returned where
+    a probe fails, as for `whitened_second_differences`; steps are 0.03 standard errors, the others held.
+    """
+    expected, diagonal = 2 * information, np.diag(information)
+    if not (diagonal > 0).all() or not np.isfinite(information).all():
+        return expected
+    h = np.minimum(_WHITE_STEP / np.sqrt(diagonal), 0.25 * (upper - lower))
+    theta = np.clip(theta, lower + h, upper - h)
+    meet = information != 0
+    shared = np.count_nonzero(meet, axis=1) > max(10.0, 0.1 * theta.size)
+    groups = [[int(j)] for j in np.flatnonzero(shared)]
+    seen: list[BoolVector] = []  # what the members of a group meet, of those that meet few
+    for j in np.flatnonzero(~shared).tolist():
+        own = meet[j] & ~shared
+        k = next((k for k, of in enumerate(seen) if not (of & own).any()), len(seen))
+        if k == len(seen):
+            seen.append(np.zeros(theta.size, dtype=bool))
+            groups.append([])
+        seen[k] |= own
+        groups[int(shared.sum()) + k].append(j)
+    H = np.zeros_like(information)
+    try:
+        for group in groups:
+            step = np.zeros(theta.size)
+            step[group] = h[group]
+            change = gradient(theta + step) - gradient(theta - step)
+            for j in group:
+                own = np.ones(theta.size, dtype=bool) if shared[j] else meet[j] & ~shared
+                H[own, j] = change[own] / (2 * h[j])
+    except SimulationError:
+        return expected
+    H[np.ix_(shared, ~shared)] = H[np.ix_(~shared, shared)].T
     return np.asarray(0.5 * (H + H.T)) if np.isfinite(H).all() else expected
 
 

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from fmepy.costs import SimulationCost, by_entity
+import fmepy as fme
+from fmepy.costs import SimulationCost, by_entity, scored
 from fmepy.costs.predictions import PredictionsOfRun
 from fmepy.costs.together import PredictionsTogether
 from fmepy.errors import SimulationError
@@ -162,3 +163,42 @@ def test_transformed_costs_of_many_entities_are_sparse_too():
     assert bound.is_sparse
     theta = bound.theta0 + 0.05
     np.testing.assert_allclose(bound.sparse_jacobian(theta).toarray(), bound.jacobian(theta), rtol=1e-12, atol=1e-14)
+
+
+# --- noise of many entities
+
+
+def many_noisy(n, **words):
+    rng = np.random.default_rng(4)
+    t, ka = np.tile(np.arange(1.0, 6.0), n), np.repeat(np.exp(rng.normal(-0.7, 0.3, n)), 5)
+    table = pd.DataFrame({"subject": np.repeat(np.arange(n), 5), "time": t})
+    table["A"] = 10 * np.exp(-ka * t) * (1 + 0.05 * rng.standard_normal(t.size))
+    model = fme.OdeModel("d(A)/dt = -ka*A", state={"A": 10.0}, times=np.arange(6.0), parms={"ka": 0.5})
+    return fme.SimulationCost(model, table, entity="subject", entity_parms=["ka", *words.pop("local", ())], **words)
+
+
+@pytest.mark.parametrize("transform", [None, "log"])
+def test_noise_of_many_entities_has_the_same_score_and_information_by_sparse_arrays(transform, monkeypatch):
+    words = {"measurement_noise": {"A": "a + b*A"}, "parms": {"a": 0.1, "b": 0.02}, "transform": transform}
+    bound = many_noisy(70, local=["a"], **words).bind()
+    assert bound.is_sparse
+    theta = bound.theta0 * np.linspace(0.9, 1.1, bound.theta0.size)
+    score, information = bound.score(theta), bound.information(theta)
+    rows = bound.sensitivity_rows(theta)[2]
+    monkeypatch.setattr(scored, "MANY", 10**6)
+    plain = many_noisy(70, local=["a"], **words).bind()
+    assert not plain.is_sparse
+    np.testing.assert_allclose(score, plain.score(theta), rtol=1e-10)
+    np.testing.assert_allclose(information, plain.information(theta), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(rows, plain.sensitivity_rows(theta)[2], rtol=1e-10, atol=1e-12)
+
+
+def test_a_fit_of_many_noisy_entities_takes_few_runs_and_finds_what_each_alone_says():
+    cost = many_noisy(80, measurement_noise={"A": "estimate"})
+    fit = fme.modFit(cost)
+    assert fit.converged
+    assert fit.evaluations < 100
+    few = many_noisy(80, measurement_noise={"A": float(fit.par["sd_v_A"])})
+    alone = fme.modFit(few, {"ka[17]": 0.5})
+    assert fit.par["ka[17]"] == pytest.approx(alone.par["ka[17]"], rel=1e-5)
+    assert fit.std_error["ka[17]"] == pytest.approx(alone.std_error["ka[17]"], rel=1e-3)

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from fmepy.numerics.second_differences import whitened_second_differences
+from fmepy.numerics.second_differences import (
+    sparse_second_differences,
+    whitened_second_differences,
+)
 
 A = np.array([[3.0, 1.0, 0.0], [1.0, 2.0, 0.5], [0.0, 0.5, 1e4]])
 
@@ -32,3 +35,20 @@ def test_scores_give_the_curvature_that_values_give(upper):
     np.testing.assert_allclose(by_values, exact, rtol=1e-3, atol=2e-2)
     assert len(asked) == 6
     assert np.max(asked) <= upper
+
+
+def test_many_parameters_that_do_not_meet_are_moved_together():
+    rng, n = np.random.default_rng(2), 100
+    D, B, C = rng.uniform(1, 2, n), 0.1 * rng.standard_normal((n, 2)), np.array([[9.0, 1.0], [1.0, 8.0]])
+    H = np.zeros((n + 2, n + 2))
+    H[np.arange(n), np.arange(n)], H[:n, n:], H[n:, :n], H[n:, n:] = D, B, B.T, C
+    calls = []
+
+    def gradient(x):
+        calls.append(x)
+        return H @ x + 0.1 * x**2
+
+    theta, inf = rng.standard_normal(n + 2), np.full(n + 2, np.inf)
+    found = sparse_second_differences(gradient, theta, 0.5 * H, -inf, inf)
+    np.testing.assert_allclose(found, H + np.diag(0.2 * theta), atol=1e-9)
+    assert len(calls) == 2 * 3, "all the others at once"

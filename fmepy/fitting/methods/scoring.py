@@ -27,10 +27,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from fmepy.errors import SimulationError
 from fmepy.fitting.problem import Method, Outcome, Problem, limit_reached
 from fmepy.fitting.response import changes, sizes
+from fmepy.numerics.sparse import MANY, sparse_factor
 from fmepy.types import BoolVector, Matrix, Vector
 
 _COARSE = {"maxiter": 25, "reltol": 0.1}
@@ -41,6 +43,8 @@ _SPREAD = 0.1
 _MOST_PAIRS = 30
 _ROUNDING, _SEEN = 1e-13, 1e-10  # of -2 log L: its own, and a change of it
 _FAR = 1e6  # sizes of a parameter
+_SINGULAR = 1e-5  # a diagonal of the factor of an information with ones on its diagonal
+_FILLED = 0.2  # a matrix with fewer entries than this part of all is factored as a sparse one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,24 +155,24 @@ def _climb(problem: Problem, start: Vector, control: Mapping[str, Any], enough: 
         if not rough:
             secants.look(np.where(logs & (theta > 0), np.log(np.where(logs & (theta > 0), theta, 1.0)), theta), u, free)
             information = secants.corrected(information)
-        promise = _promise(u, information, free)
-        if value <= enough and promise < _COARSE["reltol"]:
+        normal = _Normal(information[np.ix_(free, free)], u[free])
+        if value <= enough and normal.promise < _COARSE["reltol"]:
             converged, is_whole, message = True, False, "It came to where another search did."
             break
-        if rough and promise < max(_ROUGH_UNTIL, float(control["reltol"])):
+        if rough and normal.promise < max(_ROUGH_UNTIL, float(control["reltol"])):
             rough = False
             continue
-        if promise < float(control["reltol"]):
+        if normal.promise < float(control["reltol"]):
             converged, message = True, "The score promises no further gain."
             break
-        new, lower, damping = _step(problem, theta, value, u, information, free, logs, damping)
+        new, lower, damping = _step(problem, theta, value, normal, free, logs, damping)
         if new is None and rough:
             rough = False
             continue
         if new is None:
-            converged = promise < 1e-4
+            converged = normal.promise < 1e-4
             message = "No shorter step lowers -2 log L" + (
-                "." if converged else f", though the score promises {promise:.3g}."
+                "." if converged else f", though the score promises {normal.promise:.3g}."
             )
             break
         theta, value = _vanished(problem, new, lower, logs, floor)
@@ -233,39 +237,68 @@ def _heard(problem: Problem, theta: Vector, value: float, information: Matrix, a
     return heard
 
 
-def _promise(u: Vector, information: Matrix, free: BoolVector) -> float:
-    """Return u'I^-1 u of the free parameters; directions without information promise nothing."""
-    if not free.any():
-        return 0.0
-    values, vectors, size = _scaled_eigen(information[np.ix_(free, free)])
-    along = vectors.T @ (u[free] * size)
-    usable = values > 1e-12 * values[-1]
-    return float(np.sum(along[usable] ** 2 / values[usable]))
+class _Normal:
+    """The equations of a step, (I + lam diag I) d = u, of the free parameters.
 
+    The information is brought to ones on its diagonal. Of few parameters it is taken apart in eigenvectors, of which
+    those without information promise nothing; of many it is factored anew for every lam.
+    """
 
-def _scaled_eigen(information: Matrix) -> tuple[Vector, Matrix, Vector]:
-    """Return eigenvalues and vectors of the information brought to ones on its diagonal, and the scales."""
-    size = 1 / np.sqrt(np.maximum(np.diag(information), 1e-300))
-    values, vectors = np.linalg.eigh(information * np.outer(size, size))
-    return values, vectors, size
+    def __init__(self, information: Matrix, u: Vector) -> None:
+        self._size = 1 / np.sqrt(np.maximum(np.diag(information), 1e-300))
+        self._scaled, self._u = information * np.outer(self._size, self._size), u * self._size
+        whole = self._factored(0.0) if len(u) >= MANY else None
+        if whole is None:
+            self._values, self._vectors = np.linalg.eigh(self._scaled)
+            self._along = self._vectors.T @ self._u
+        self._is_factored = whole is not None
+        self.promise = self._promise() if whole is None else float(self._u @ whole)
+
+    def step(self, damping: float) -> Vector:
+        """Return d."""
+        found = self._factored(damping) if self._is_factored else None
+        if found is None:
+            found = self._vectors @ (self._along / (np.maximum(self._values, 0.0) + damping))
+        return np.asarray(self._size * found)
+
+    def _promise(self) -> float:
+        """Return u'I^-1 u; directions without information promise nothing."""
+        if not len(self._u):
+            return 0.0
+        usable = self._values > 1e-12 * self._values[-1]
+        return float(np.sum(self._along[usable] ** 2 / self._values[usable]))
+
+    def _factored(self, damping: float) -> Vector | None:
+        """Return the solution by Cholesky's factor, None if there is none or the information is all but singular."""
+        A = self._scaled.copy()
+        A[np.diag_indices_from(A)] += damping
+        if np.count_nonzero(A) < _FILLED * A.size:
+            sparse = sparse_factor(A)
+            singular = sparse is None or sparse.U.diagonal().min() < _SINGULAR**2
+            return None if singular else np.asarray(sparse.solve(self._u))
+        try:
+            L = np.linalg.cholesky(A)
+        except np.linalg.LinAlgError:
+            return None
+        if L.diagonal().min() < _SINGULAR:
+            return None
+        half = solve_triangular(L, self._u, lower=True, check_finite=False)
+        return np.asarray(solve_triangular(L, half, lower=True, trans="T", check_finite=False))
 
 
 def _step(
     problem: Problem,
     theta: Vector,
     value: float,
-    u: Vector,
-    information: Matrix,
+    normal: _Normal,
     free: BoolVector,
     logs: BoolVector,
     damping: float,
 ) -> tuple[Vector | None, float, float]:
     """Return a better theta (None if there is none), its value, and the damping for the next step."""
-    values, vectors, size = _scaled_eigen(information[np.ix_(free, free)])
-    along = vectors.T @ (u[free] * size)
     for _ in range(40):
         d = np.zeros(theta.size)
-        d[free] = size * (vectors @ (along / (np.maximum(values, 0.0) + damping)))
+        d[free] = normal.step(damping)
         moved = np.where(
             logs & (theta > 0),
             theta * np.exp(np.clip(d, -_LARGEST_STEP, _LARGEST_STEP)),
