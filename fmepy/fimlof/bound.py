@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -31,11 +31,14 @@ from fmepy.fimlof.breakdown import broken, undetermined
 from fmepy.fimlof.data import EntityData, effective_readings
 from fmepy.fimlof.entity_run import EntityRun
 from fmepy.fimlof.on_scale import with_inputs
-from fmepy.fimlof.specification import FIXED, Specification, uses_errors
+from fmepy.fimlof.specification import FIXED, Specification, is_one_run, uses_errors
 from fmepy.fimlof.tangents import ROUGH_STEP, STEP, points_of_differences, tangents
-from fmepy.fimlof.without_noise import Runs, is_one_run
 from fmepy.models.entity import EntityModel
+from fmepy.parameters.entities import EntityParameters
 from fmepy.types import BoolVector, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.fimlof.without_noise import Runs
 
 ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
 """As STEP and ROUGH_STEP, where an adaptive solver ran at 1e-8."""
@@ -101,7 +104,7 @@ class BoundFimlof(OfData):
         self._last: tuple[bytes, list[Likelihood]] | None = None
         self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
         self._inflation = 1.0
-        self._runs = self._as_runs(models, words)
+        self._runs = self._as_runs(models, parameters, words)
         self.keep_within(self.lower, self.upper)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
@@ -111,7 +114,9 @@ class BoundFimlof(OfData):
             if part is not None:
                 part.keep_within(lower, upper)
 
-    def _as_runs(self, models: Sequence[EntityModel], words: dict[str, Any]) -> Runs | None:
+    def _as_runs(
+        self, models: Sequence[EntityModel], parameters: EntityParameters, words: dict[str, Any]
+    ) -> Runs | None:
         """Return what makes the likelihood from runs of the model, None where only a filter can."""
         moves = {i for i in self._at.tolist()}
         of_entities = [[t[j] for t in self._take] for j in range(len(self.spec.parameters))]
@@ -122,8 +127,10 @@ class BoundFimlof(OfData):
         }
         if not is_one_run(self.spec, fixed):
             return None
+        from fmepy.fimlof.without_noise import Runs
+
         schedules = [(e.label, schedule) for e, (schedule, _) in zip(self.entities, self.schedules, strict=True)]
-        return Runs(self.spec, models, self._kind, schedules, self._take, self._at, self.parameter_names, **words)
+        return Runs(self.spec, models, self._kind, schedules, parameters, self.parameter_names, **words)
 
     @property
     def retries(self) -> int:
@@ -189,7 +196,7 @@ class BoundFimlof(OfData):
         if last is None or last[0] != key:
             values = self._full(theta)
             if self._runs is not None:
-                found = self._runs.likelihoods(theta, values)
+                found = self._runs.likelihoods(np.asarray(theta, dtype=float))
             else:
                 found = [self._likelihood(k, values) for k in range(len(self.entities))]
             last = self._last = (key, found)
@@ -371,7 +378,7 @@ class BoundFimlof(OfData):
         schedule, used = self.schedules[k] if scheduled is None else scheduled
         p = values[self._take[k]]
         if self._runs is not None and self.spec.definition.is_closed:
-            run = self._runs.recorded(k, values[self._at], p, schedule)
+            run = self._runs.recorded(k, values[self._at], schedule)
             return run, likelihood_of(run)
         bound_filter = self.filter_of(k)
         states = self.start_at_rest(k, values[self._at]) if states is None else states
@@ -400,8 +407,7 @@ class BoundFimlof(OfData):
         if remembered is not None and remembered[0] == key:
             return remembered[1], remembered[2]
         if self._runs is not None:
-            values, none = self._full(theta), np.zeros(len(theta))
-            made = [self._runs.slopes(k, theta, values) for k in range(len(self.entities))]
+            none, made = np.zeros(len(theta)), self._runs.slopes(theta)
             base, slopes = [one for one, _, _ in made], [(nu, s, none) for _, nu, s in made]
             self._remembered = (key, base, slopes)
             return base, slopes

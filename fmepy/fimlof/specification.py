@@ -7,6 +7,7 @@ observed. It is immutable and pickles; `specify` makes it, and what is compiled 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from fmepy.errors import ModelError
 from fmepy.filtering.numeric_statespace import UntracedSpace
 from fmepy.filtering.statespace import StateSpace
 from fmepy.language.equations import Equations, symbol
+from fmepy.language.nodes import ZERO
 from fmepy.models.definition.definition import Definition
 from fmepy.models.running.events import Event
 from fmepy.types import Vector
@@ -161,3 +163,25 @@ def uses_errors(specification: Specification) -> list[bool]:
     """Tell of every observed variable whether the errors of its data multiply its sd."""
     keys, sds = specification.errors.keys, specification.errors.sds
     return [name not in keys or symbol("err") in sds[keys.index(name)].free_symbols for name in specification.variables]
+
+
+def is_one_run(spec: Specification, fixed: Mapping[str, float]) -> bool:
+    """Tell whether the filter of a specification is a run of its model.
+
+    Parameters
+    ----------
+    fixed : mapping
+        Parameters that do not move, and their values.
+
+    Notes
+    -----
+    Fixed steps are left to the filter: it ends one at every datum, and its loop is compiled. So are sums over time.
+    """
+    if spec.initial != "known" or spec.accumulators or spec.propagation in FIXED:
+        return False
+    if spec.propagation != "difference" and getattr(spec.model, "method", None) in FIXED:
+        return False  # the filter's solver is better than the model's own steps
+    values = {symbol(k): v for k, v in fixed.items()}
+    entries = [e for noise in (spec.noise, spec.start)
+               for e in (noise.covariance.entries if noise.covariance is not None else noise.sds)]  # fmt: skip
+    return all(e.subs(values) is ZERO for e in entries)
