@@ -161,8 +161,10 @@ class Places:
         """Return the times at which rows are needed; those on the model's own times are taken from there."""
         if self.x is None or self.on_grid:
             return grid
-        low, high, weight = brackets(grid, self.x)
-        return np.where(low == high, grid[low], self.x) if weight.size else grid
+        if not self.x.size:
+            return grid
+        nearest = grid[nearest_rows(grid, self.x)]
+        return np.where(np.abs(self.x - nearest) <= resolution(grid), nearest, self.x)
 
     def lookup(self, rows: Vector, grid: Vector, var_names: Sequence[str]) -> Lookup:
         """Return where they stand in a run with these `rows`, of a model whose own times are `grid`."""

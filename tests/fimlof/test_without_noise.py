@@ -183,3 +183,11 @@ def test_what_is_more_than_a_run_is_filtered(words):
     bound = cost.bind()
     found = [one.loglik for _, one in bound.passes(bound.theta0)]
     assert bound.minus2loglik(bound.theta0) == -2 * sum(found)
+
+
+def test_data_beyond_the_times_of_the_model_are_read_off_its_run():
+    model = fme.OdeModel("d(A)/dt = -k*A", state={"A": 10.0}, times=[0.0], parms={"k": 0.5})
+    data = {"time": [1.0, 2.0, 3.0], "A": [6.0, 3.7, 2.2]}
+    cost = fme.FimlofCost(model, data, process_noise={}, measurement_noise={"A": 0.2})
+    r = (10 * np.exp(-0.5 * np.arange(1.0, 4.0)) - data["A"]) / 0.2
+    assert cost() == pytest.approx(float(r @ r + 3 * np.log(2 * np.pi * 0.04)), rel=1e-5)
