@@ -1,8 +1,18 @@
-"""Predictions of several entities, put together in the order of the observations."""
+"""Predictions of several entities, put together in the order of the observations.
+
+Predictions of many entities from runs of one bound model: one call of compiled code for all of them.
+
+Entities whose model is the same but for the values of what theta moves share a bound model, with rows at the times of
+all. Derivatives are those to the parameters of a run; in which column of theta each of them belongs is known by run, so
+that the table of all derivatives, nearly all of them zero, need not be written out::
+
+    local     shape (n_obs, n_moved)        dmod_i / d(parameter m of the run of i)
+    columns   shape (n_obs, n_moved)        which of theta that is, -1: none
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
 from itertools import pairwise
@@ -10,12 +20,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from fmepy.costs.interpolation import Places
+from fmepy.costs.interpolation import Interpolated, Picked, Places, merge_times, stack
 from fmepy.costs.observations import Comparison
-from fmepy.costs.predictions import Predictions, PredictionsOfRun, of_run, predictions_of, renamed
-from fmepy.costs.together import PredictionsTogether, groups_of
+from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many, of_run, predictions_of, renamed
 from fmepy.errors import SimulationError
+from fmepy.models.base import tightened
 from fmepy.models.entity import EntityModel
+from fmepy.numerics.sparse import dense_jacobian
 from fmepy.parameters.named import values_by_name
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -110,7 +121,7 @@ class PredictionsByEntity(Predictions):
         return local, columns
 
     def with_local_slopes(self, theta: Vector) -> tuple[Vector, Matrix, IntVector]:
-        """Return mod, and those derivatives that may not be zero, with their columns, see `fmepy.costs.together`."""
+        """Return mod, and those derivatives that may not be zero, with their columns, see `fmepy.costs.by_entity`."""
         found = []
         for part, told in zip(self.parts, self._told, strict=True):
             if isinstance(part, PredictionsTogether):
@@ -188,3 +199,201 @@ def _alone(
     of_places = (rows[(rows >= a) & (rows < b)] - a for a, b in pairwise(first))
     at = [p.only(own) for p, own in zip(places, of_places, strict=True)]
     return predictions_of(models[k], at, data.only(rows[rows < len(data)]), names, **words)
+
+
+MOST_ROWS = 200
+"""Rows of a run that serves entities with times of their own."""
+MOST_AT_ONCE = 100_000
+"""Rows of all runs of one call, which are in memory together."""
+MANY = 50
+"""Entities from which on those share runs whose last times differ: the numbers differ by the solver's error."""
+
+
+class PredictionsTogether(Predictions):
+    """Predictions of several entities from runs of one bound model.
+
+    Parameters
+    ----------
+    bound : BoundModel
+        Of the parameters that theta moves in any of them, with rows at all times.
+    models : sequence of EntityModel
+    names : tuple of str
+        The parameters of theta.
+    places : sequence of (ndarray of int, Places)
+        By call of `Places.lookup`: of which of the models every value is, and what is looked up.
+    data : Comparison
+    alone : sequence of callable
+        By model: returns its predictions by itself, where its run here does not come to an end.
+    """
+
+    def __init__(
+        self,
+        bound: Any,
+        models: Sequence[EntityModel],
+        names: tuple[str, ...],
+        places: Sequence[tuple[IntVector, Places]],
+        data: Comparison,
+        alone: Sequence[Callable[[], PredictionsOfRun]],
+    ) -> None:
+        super().__init__(data)
+        self.parameter_names, self._models, self._make = names, tuple(models), alone
+        self.bound = bound
+        maps = models[0].parameters.maps([m.k for m in models], names, bound.names)
+        self._values, self._source = maps
+        self._moving = self._source >= 0
+        self._run_of = np.concatenate([run for run, _ in places])
+        self._alone: dict[int, PredictionsOfRun] = {}
+        self._box: tuple[Vector, Vector] | None = None
+        self._is_tight = False
+        grid, size = np.asarray(models[0].times, dtype=float), len(bound.times) * len(bound.var_names)
+        rows = np.asarray(bound.times, dtype=float)
+        self._lookup = stack([_behind(p.lookup(rows, grid, bound.var_names), run * size) for run, p in places])
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return sum(one.retries for one in self._alone.values())
+
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        self._box = lower, upper
+        for one in self._alone.values():
+            one.keep_within(lower, upper)
+
+    def tightened(self) -> Self | None:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        out = copy(self)
+        out.bound, out._alone, out._is_tight = tightened(self.bound), {}, True
+        return None if out.bound is None else out
+
+    def values(self, theta: Vector) -> Vector:
+        """Return mod, shape (n_obs,)."""
+        ran = self.bound.together(self._parameters(theta), slopes=False)
+        if ran is None:
+            return self._one_by_one(theta, slopes=False)[0]
+        Y, _, ok = ran
+        mod = self._lookup.values(Y)
+        for i in np.flatnonzero(~ok).tolist():
+            mod[self._run_of == i] = of_run(self._models[i].told, self._one(i).values, theta)
+        return self._checked(mod, theta)
+
+    def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
+        """Return mod of many theta, shape (n, n_obs), and why they failed."""
+        out, why = np.empty((len(Theta), len(self._run_of))), np.full(len(Theta), "", dtype=object)
+        return each_of_many(out, why, Theta, lambda _, theta: self.values(theta))
+
+    def with_local_slopes(self, theta: Vector) -> tuple[Vector, Matrix, IntVector]:
+        """Return mod, and its derivatives as the module's text says."""
+        ran = self.bound.together(self._parameters(theta), slopes=True)
+        if ran is None:
+            return (*self._one_by_one(theta, slopes=True), self._source[self._run_of])
+        Y, S, ok = ran
+        mod, local = self._lookup.values(Y), self._lookup.sensitivities(S)
+        for i in np.flatnonzero(~ok).tolist():
+            rows = self._run_of == i
+            mod[rows], local[rows] = self._slopes_alone(i, theta)
+        return self._checked(mod, theta), self._finite_slopes(local, theta), self._source[self._run_of]
+
+    def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
+        """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
+        mod, local, columns = self.with_local_slopes(theta)
+        return mod, dense_jacobian(local, columns, len(self.parameter_names))
+
+    def failure(self, i: int, theta: Vector, what: str) -> SimulationError:
+        """Return the error of a prediction that will not do: `what` is wrong with value `i`."""
+        run = int(self._run_of[i])
+        place = int(np.count_nonzero(self._run_of[:i] == run))
+        return renamed(self._one(run).failure(place, theta, what), self._models[run].told)
+
+    def _parameters(self, theta: Vector) -> Matrix:
+        """Return what the bound model takes, a row a run."""
+        return np.where(self._moving, np.asarray(theta, dtype=float)[self._source], self._values)
+
+    def _one(self, i: int) -> PredictionsOfRun:
+        if i not in self._alone:
+            one = self._make[i]()
+            one = (one.tightened() or one) if self._is_tight else one
+            if self._box is not None:
+                one.keep_within(*self._box)
+            self._alone[i] = one
+        return self._alone[i]
+
+    def _slopes_alone(self, i: int, theta: Vector) -> tuple[Vector, Matrix]:
+        mod, dense = of_run(self._models[i].told, self._one(i).with_slopes, theta)
+        source = self._source[i]
+        once = [m >= 0 and m not in source[:j] for j, m in enumerate(source)]  # a column that two share comes once
+        return mod, np.where(once, dense[:, source], 0.0)
+
+    def _one_by_one(self, theta: Vector, slopes: bool) -> tuple[Vector, Matrix]:
+        mod, local = np.empty(len(self._run_of)), np.empty((len(self._run_of), self._source.shape[1]))
+        for i, model in enumerate(self._models):
+            rows = self._run_of == i
+            if slopes:
+                mod[rows], local[rows] = self._slopes_alone(i, theta)
+            else:
+                mod[rows] = of_run(model.told, self._one(i).values, theta)
+        return mod, local
+
+
+def _behind(lookup: Any, first: IntVector) -> Any:
+    """Return a lookup in the runs one after the other."""
+    if isinstance(lookup, Picked):
+        return Picked(lookup.flat + first)
+    return Interpolated(lookup.low + first, lookup.high + first, lookup.weight)
+
+
+def groups_of(models: Sequence[EntityModel], places: Sequence[Places]) -> list[tuple[list[int], Vector]]:
+    """Return which models share runs, and the times at which these need rows.
+
+    Those of one model beneath, which all start from values of their own, and with rows at the same last time; of many
+    models also those that end at different times. Times of their own are shared by few, so that runs stay short.
+    """
+    if any(p.x is None for p in places):
+        return []
+    same: dict[int, list[int]] = {}
+    for k, model in enumerate(models):
+        if model.before is None and callable(getattr(model.inner, "bind", None)):
+            same.setdefault(id(model.inner), []).append(k)
+    out: list[tuple[list[int], Vector]] = []
+    for members in same.values():
+        if len(members) > 1:
+            grid = np.asarray(models[members[0]].times, dtype=float)
+            out += _by_times(members, grid, places, len(members) >= MANY)
+    return out
+
+
+def _by_times(
+    members: Sequence[int], grid: Vector, places: Sequence[Places], any_end: bool
+) -> list[tuple[list[int], Vector]]:
+    """Return members in groups by their times, with the times of each group."""
+    times = _times_of(members, grid, places)
+    kinds: dict[bytes, list[int]] = {}
+    for k in members:
+        kinds.setdefault(times[k].tobytes(), []).append(k)
+    found: dict[float, list[tuple[list[int], list[Vector], int]]] = {}
+    for same in kinds.values():
+        own = times[same[0]]
+        open_ones = found.setdefault(0.0 if any_end else float(own[-1]), [])
+        if open_ones and open_ones[-1][2] + len(own) <= MOST_ROWS:
+            group, all_times, size = open_ones.pop()
+            open_ones.append(([*group, *same], [*all_times, own], size + len(own)))
+        else:
+            open_ones.append((list(same), [own], len(own)))
+    out = []
+    for group, of_members, _ in (one for ones in found.values() for one in ones):
+        rows = merge_times(*of_members)
+        most = max(MOST_AT_ONCE // len(rows), 1)
+        pieces = (group[i : i + most] for i in range(0, len(group), most))
+        out += [(piece, rows) for piece in pieces if len(piece) > 1]
+    return out
+
+
+def _times_of(members: Sequence[int], grid: Vector, places: Sequence[Places]) -> dict[int, Vector]:
+    """Return the times at which every member needs rows."""
+    if all(p.reads_grid for p in places):
+        return dict.fromkeys(members, grid)
+    run = np.concatenate([p.runs for p in places if p.runs is not None])
+    wanted = np.concatenate([p.rows_wanted(grid) if not p.on_grid else p.x for p in places if p.x is not None])
+    order = np.argsort(run, kind="stable")
+    ends = np.searchsorted(run[order], np.arange(int(run.max(initial=0)) + 2))
+    return {k: np.unique(wanted[order[ends[k] : ends[k + 1]]]) for k in members}

@@ -23,7 +23,7 @@ from fmepy.costs.base import (
     residuals_many,
     standardised,
 )
-from fmepy.costs.said_noise import SaidNoise, said_noise
+from fmepy.costs.noise import SaidNoise, said_noise
 from fmepy.errors import ArgumentError
 from fmepy.models.base import Model, keep_within, tightened
 from fmepy.models.mapped import MappedModel
@@ -167,7 +167,7 @@ class MappedCost(Mapped, AddableCost):
 
     @property
     def said_noise(self) -> SaidNoise | None:
-        """What is said of the noise, see `fmepy.costs.said_noise`."""
+        """What is said of the noise, see `fmepy.costs.noise`."""
         said = said_noise(self.inner)
         return None if said is None else said.mapped(self.how.kinds, {str(k): v for k, v in self.parms.items()})
 

@@ -6,19 +6,38 @@ For reading i of variable v, with m the model's predictions at its place (in the
     ds_i/dth = sum_k dg_v/dm_k dm_ik/dth + sum_k dg_v/dq_k dq_ik/dth
 
 with the derivatives of g_v in symbols (`fmepy.language`), evaluated for all rows of a variable at once.
+
+What a simulation cost is told of its noise, checked, and turned into the noise of every reading.
+
+An observed variable has its noise from the words of `measurement_noise` (`fmepy.costs.noise` reads them), where ``err``
+is the datum's own error, or from the column of errors alone; never from both, and never from nowhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fmepy.compiled.python_code import array_function
+from fmepy.costs.noise import (
+    ERR,
+    MEASUREMENT,
+    check_error_sd,
+    guessed_sd,
+    no_error_said,
+    read_noise,
+    scale_parameters,
+    with_noise_parameters,
+)
+from fmepy.costs.observations import Comparison
+from fmepy.errors import ArgumentError
 from fmepy.language.derivatives import derivative
-from fmepy.language.equations import symbol
+from fmepy.language.equations import names_in, symbol
+from fmepy.models.running.forcings import forcing_values
 from fmepy.numerics.sparse import dense_jacobian, is_sparse, rows_at, scaled_rows, sparse_jacobian
 from fmepy.types import IntVector, Matrix, Vector
 
@@ -170,3 +189,153 @@ def _apart(piece: NoiseOfRows, own: Sequence[Any], k: int) -> tuple[Any, dict[An
     wanted = [*map(symbol, piece.predictions), *map(symbol, piece.known), *(s for s in own if s in free)]
     used = {s: symbol(f"{s.name} of {k}") for s in wanted}
     return piece.sd.subs(used), used
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasurementNoise:
+    """The noise of the readings of a cost.
+
+    Attributes
+    ----------
+    sds : mapping of str to Node
+        By observed variable.
+    names : tuple of str
+        Parameters in the expressions, those of the model included.
+    values : mapping of str to float
+        Those that the model does not have.
+    guesses : tuple of str
+        Those among them whose value nobody gave.
+    scales : tuple of str
+        Those among them that only scale sds.
+    others : mapping of str to tuple of str
+        By observed variable: further variables of the model that its sd wants to know.
+    known : mapping of str to ndarray, shape (n_obs,)
+        What is known of every reading, by name: time and forcings.
+    """
+
+    sds: Mapping[str, Any]
+    names: tuple[str, ...]
+    values: Mapping[str, float]
+    guesses: tuple[str, ...]
+    scales: tuple[str, ...]
+    others: Mapping[str, tuple[str, ...]]
+    known: Mapping[str, Vector]
+
+    def further(self, c: Comparison) -> tuple[tuple[str, ...], IntVector]:
+        """Return what else is to be looked up in a run: variables, and the readings at whose places."""
+        wanted = [(other, _rows(c, name)) for name, others in self.others.items() for other in others]
+        names = tuple(other for other, rows in wanted for _ in rows)
+        return names, np.concatenate([np.empty(0, dtype=np.intp), *(rows for _, rows in wanted)]).astype(np.intp)
+
+    def of_rows(self, c: Comparison, first: int, further: int) -> list[NoiseOfRows]:
+        """Return the noise of the readings of every variable.
+
+        first, further : int
+            Where the predictions of the readings begin among all that are made, and those of `further`.
+        """
+        out = []
+        for name, sd in self.sds.items():
+            rows, used = _rows(c, name), names_in([sd])
+            places = {name: rows + first} if name in used else {}
+            for other in self.others.get(name, ()):
+                places[other] = further + np.arange(len(rows))
+                further += len(rows)
+            known = {k: at[rows] for k, at in self.known.items() if k in used}
+            out.append(NoiseOfRows(sd, rows, places, known | ({ERR: 1 / c.weights[rows]} if ERR in used else {})))
+        return out
+
+
+def read_measurement_noise(
+    model: Any, c: Comparison, given: Any, parms: Mapping[str, float], set_elsewhere: Collection[str] = ()
+) -> MeasurementNoise:
+    """Return the noise of a cost.
+
+    Parameters
+    ----------
+    model : Model
+    c : Comparison
+        The data; their weights are one over the errors of the table, where it has any.
+    given : None, or mapping of variable to sd
+        `measurement_noise`.
+    parms : mapping of str to float
+        Values of parameters that the model does not have, also of those that the noise does not know.
+    set_elsewhere : collection of str
+        Parameters that need no value here: conditions give them one.
+
+    Raises
+    ------
+    ArgumentError
+        A variable that is not observed, of whose noise nothing is said, or that has two: a column of errors and an
+        expression without them; a name without a value.
+    ParameterError
+        See `fmepy.costs.noise.with_noise_parameters`.
+    """
+    if isinstance(given, pd.DataFrame):
+        raise ArgumentError(
+            "`measurement_noise` is a table: correlated errors are a FimlofCost's alone (process_noise={}). Give a "
+            "dict of variables and standard deviations."
+        )
+    noise = read_noise(given, "measurement_noise", c.group_names, "observed variable", MEASUREMENT)
+    own = set(map(str, model.parms.index))
+    made = {name: guessed_sd(_series(c, variable)) for name, variable in noise.made}
+    used = noise.names() - own
+    mine = {k: 1.0 for k in used & set(set_elsewhere)} | {k: v for k, v in parms.items() if k in used or k in made}
+    values = with_noise_parameters(dict(model.parms), mine, made, noise)
+    known = _known_of_rows(model, c)
+    sds, others = {}, {}
+    for name in c.group_names:
+        with_error = c.with_error is not None and bool(c.with_error[_rows(c, name)].all())
+        if name not in noise.keys:
+            if not with_error:
+                raise _no_noise(name) if given is None else no_error_said(name)
+            sds[name] = symbol(ERR)
+            continue
+        sd = noise.sds[noise.keys.index(name)]
+        if not check_error_sd(name, sd, (*values, *model.var_names, *known), with_error) and with_error:
+            raise ArgumentError(
+                f"{name!r} has errors in the column of `err`, and measurement_noise[{name!r}] beside them. Write 'err' "
+                f"into the expression, such as measurement_noise={{{name!r}: 'scale * err'}}, or leave one of the two "
+                "out (a long table may leave the errors of a variable empty)."
+            )
+        others[name] = tuple(sorted((names_in([sd]) & set(map(str, model.var_names))) - {name, *values}))
+        sds[name] = sd
+    scales = tuple(scale_parameters(list(sds.values()), own | set(map(str, model.var_names)) | set(known)))
+    extra = {k: v for k, v in values.items() if k not in own}
+    names = tuple(k for k in values if k in names_in(sds.values()))
+    guesses = tuple(k for k in made if k not in parms)
+    return MeasurementNoise(sds, names, extra, guesses, scales, others, known)
+
+
+def _no_noise(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"`censored`: how likely a reading of {name!r} is beyond its limit depends on the size of its noise, of which "
+        f"nothing is said. Pass measurement_noise={{{name!r}: 'estimate'}}, a number, or the column of errors, err=."
+    )
+
+
+def _rows(c: Comparison, name: str) -> IntVector:
+    return np.flatnonzero(c.groups == c.group_names.index(name))
+
+
+def _series(c: Comparison, name: str) -> Iterator[Vector]:
+    """Yield the plain readings of a variable in order of x, entity by entity."""
+    rows = _rows(c, name)
+    rows = rows if c.marks is None else rows[c.marks[rows] == 0]
+    rows = rows[np.argsort(c.x[rows], kind="stable")]
+    places = {} if c.entities is None else {entity: k for k, entity in enumerate(dict.fromkeys(c.entities))}
+    of = np.array([0 if c.entities is None else places[c.entities[i]] for i in rows])
+    rows = rows[np.argsort(of, kind="stable")]
+    yield from np.split(c.obs[rows], np.flatnonzero(np.diff(np.sort(of))) + 1)
+
+
+def _known_of_rows(model: Any, c: Comparison) -> dict[str, Vector]:
+    """Return time and forcings at the readings, by name, of a model that says what they are called."""
+    definition = getattr(model, "definition", None)
+    if definition is None or c.x_name is None:
+        return {}
+    at = np.array(forcing_values(definition.forcings, c.x))
+    if getattr(model, "entity_inputs", None) is not None and definition.forcings and c.entities is not None:
+        for label in dict.fromkeys(c.entities):
+            own = [i for i, one in enumerate(c.entities) if one == label]
+            at[:, own] = forcing_values(model.of_entity(label).definition.forcings, c.x[own])
+    return {str(definition.time): c.x, **{f.name: at[k] for k, f in enumerate(definition.forcings)}}

@@ -11,9 +11,9 @@ import pandas as pd
 
 from fmepy.costs.censored import signs
 from fmepy.costs.entities import Experiments
+from fmepy.costs.noise import SaidNoise, said_noise_of
 from fmepy.costs.observations import Comparison
 from fmepy.costs.row_parameters import uses_of
-from fmepy.costs.said_noise import SaidNoise, said_noise_of
 from fmepy.errors import ArgumentError
 from fmepy.models.entity import EntityModel
 from fmepy.models.from_rest import opened
@@ -22,7 +22,7 @@ from fmepy.parameters.named import merge_parameters
 from fmepy.types import UserParameters
 
 if TYPE_CHECKING:
-    from fmepy.costs.measurement_noise import MeasurementNoise
+    from fmepy.costs.noise_model import MeasurementNoise
 
 
 class ModelsOfCost:

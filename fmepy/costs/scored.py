@@ -27,14 +27,17 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.costs.base import KnownData
+from fmepy.costs.base import KnownData, errors_unknown
+from fmepy.costs.by_entity import predictions_by_entity
 from fmepy.costs.censored import minus2loglik_of_marked, residuals_of_marked, steepness
 from fmepy.costs.data_identity import joined
 from fmepy.costs.modcost import ModCost, joined_costs, tabulate
-from fmepy.costs.noise_model import NoiseModel
+from fmepy.costs.noise import ERR
+from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters
 from fmepy.costs.observations import Comparison, concatenate
-from fmepy.costs.predictions import OfPredictions, Predictions
-from fmepy.errors import SimulationError
+from fmepy.costs.predictions import OfPredictions, Predictions, predictions_of
+from fmepy.errors import ArgumentError, SimulationError
+from fmepy.language.equations import symbol
 from fmepy.numerics.sparse import MANY, dense, normal_matrix, scaled_rows, sparse_jacobian, stacked
 from fmepy.types import BoolVector, Matrix, Vector
 
@@ -360,3 +363,95 @@ class BoundNoisy(BoundLikelihood):
     def _in_units_of_sd(self, mod: Vector, s: Vector | None, theta: Vector) -> tuple[Vector, Vector]:
         assert s is not None, "normal errors have sds"
         return 1 / s, np.full(len(s), np.nan)
+
+
+# --- from a cost
+
+
+def check_noisy(cost: Any) -> None:
+    """Refuse what has no meaning in a likelihood."""
+    if cost.weight != "none":
+        raise ArgumentError(
+            f"`weight={cost.weight!r}` makes up errors, and the noise is said in words (measurement_noise, censored). "
+            "Leave it out; where nothing is known of the noise, say 'estimate'."
+        )
+    if cost.scaleVar:
+        raise ArgumentError("`scaleVar` divides sums of squares, and a likelihood has none: leave it out.")
+    if cost.likelihood is not None:
+        if not (isinstance(cost.likelihood, type) and issubclass(cost.likelihood, BoundLikelihood)):
+            raise ArgumentError(
+                f"`likelihood` must be a class derived from fmepy.costs.BoundLikelihood; got {cost.likelihood!r}."
+            )
+        if cost.censored is not None:
+            raise ArgumentError(
+                "`censored` is of normal errors; a `likelihood` of your own knows nothing of limits. Leave one out."
+            )
+    if cost.censored is not None and cost.x is None:
+        raise ArgumentError("`censored` is of single readings; with x=None their means are compared. Name `x`.")
+
+
+def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -> BoundLikelihood:
+    """Return simulation costs of one model, of which some have words of noise, as a function of a plain vector.
+
+    Parameters
+    ----------
+    parts : sequence of SimulationCost
+        One, where it is of several experiments.
+    names : sequence of str
+        The parameters of theta.
+    **words
+        Of the model's ``bind``.
+
+    Raises
+    ------
+    ArgumentError
+        A part without words of noise, of whose errors nothing is known.
+    """
+    pieces = [part.comparison for part in parts]
+    starts = np.cumsum([0, *map(len, pieces)])
+    first_further = int(starts[-1])
+    behind, noises = [], []
+    for part, first in zip(parts, starts, strict=False):
+        c, noise = part.comparison, _noise_of(part)
+        if noise is None:
+            continue
+        rows = noise.of_rows(c, int(first), first_further)
+        noises.append(NoiseModel(rows, noise.names, _parameters_of(part, noise.names, names)))
+        further, at = noise.further(c)
+        first_further += len(further)
+        if further:
+            behind.append(part.places.elsewhere(further, at))
+    places, model = [*(part.places for part in parts), *behind], parts[0].predictor
+    if parts[0].plain_run:
+        own = [n for n in names if n in model.parms.index]
+        predictions: Predictions = predictions_of(model, places, concatenate(pieces), own, **words)
+    else:
+        predictions = predictions_by_entity(parts[0].models, places, pieces[0], names, **words)
+    noisy = [part for part in parts if part.noise is not None]
+    otherwise = {k for part in noisy for k in part.noise.names if k not in part.noise.scales}
+    scales = {k for part in noisy for k in part.scales} - otherwise
+    theta0 = {n: float(next(p.parms[n] for p in parts if n in p.parms.index)) for n in names}
+    return (parts[0].likelihood or BoundNoisy)(predictions, pieces, noises, theta0, scales)
+
+
+def _noise_of(part: Any) -> MeasurementNoise | None:
+    """Return the noise of a cost; of one without words of it the errors of its table; a likelihood may need none."""
+    if part.noise is not None:
+        noise: MeasurementNoise = part.noise
+        return noise
+    if (unknown := errors_unknown(part.comparison)) is not None:
+        if part.likelihood is not None:
+            return None
+        raise unknown
+    return MeasurementNoise(dict.fromkeys(part.comparison.group_names, symbol(ERR)), (), {}, (), (), {}, {})
+
+
+def _parameters_of(part: Any, wanted: Sequence[str], names: Sequence[str]) -> NoiseParameters:
+    """Return where the parameters of a cost's noise come from; by reading, where they differ."""
+    if part.cases is None:
+        own = part.parms
+        take = np.array([list(own.index).index(k) for k in wanted], dtype=np.intp)
+        return NoiseParameters(own.to_numpy(dtype=float), list(own.index), take, names)
+    parameters = part.cases.parameters
+    of_case = parameters.take[:, [parameters.full_names.index(k) for k in wanted]]
+    return NoiseParameters(parameters.values, list(parameters.parms.index), of_case[part.cases.case_of], names)

@@ -52,7 +52,7 @@ from fmepy.tables.columns import as_table
 from fmepy.types import IntVector, UserParameters
 
 if TYPE_CHECKING:
-    from fmepy.costs.measurement_noise import MeasurementNoise
+    from fmepy.costs.noise_model import MeasurementNoise
 
 _COLUMNS = ("x", "y", "err", "entity")
 ONLY = ""
@@ -341,7 +341,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         own: pd.Series = self.predictor.parms.copy()
         noise = None
         if self._is_noisy or self.likelihood is not None:
-            from fmepy.costs.measurement_noise import check_noisy, read_measurement_noise
+            from fmepy.costs.noise_model import read_measurement_noise
+            from fmepy.costs.scored import check_noisy
 
             check_noisy(self)
         if self._is_noisy:
@@ -432,7 +433,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         """Return costs of the same model as one function; the model is run once for all of them."""
         words: dict[str, Any] = {"hold_engine": hold_engine}
         if any(part.noise is not None or part.likelihood is not None for part in parts):
-            from fmepy.costs.measurement_noise import bound_with_noise
+            from fmepy.costs.scored import bound_with_noise
 
             return bound_with_noise(parts, names, **words)
         pieces = [part.comparison for part in parts]

@@ -35,8 +35,8 @@ from fmepy.costs.base import (
 from fmepy.costs.data_identity import joined
 from fmepy.costs.mapped import mapped
 from fmepy.costs.modcost import ModCost, joined_costs
+from fmepy.costs.noise import SaidNoise, joined_noise, said_noise
 from fmepy.costs.observations import warn_of_copy
-from fmepy.costs.said_noise import SaidNoise, joined_noise, said_noise
 from fmepy.errors import ArgumentError
 from fmepy.models.base import engine_of, keep_within, tightened
 from fmepy.parameters.maps import Selected
@@ -322,7 +322,7 @@ class SumCost(AddableCost):
 
     @property
     def said_noise(self) -> SaidNoise | None:
-        """What the parts say of their noise, see `fmepy.costs.said_noise`."""
+        """What the parts say of their noise, see `fmepy.costs.noise`."""
         return joined_noise(said_noise(part) for part in self.parts)
 
     def __call__(self, parms: UserParameters = None) -> Any:

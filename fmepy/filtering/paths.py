@@ -15,13 +15,12 @@ import numpy as np
 
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import new, packed
-from fmepy.filtering.arrays import copied_vector
+from fmepy.filtering.arrays import copied_vector, semidefinite_lower
 from fmepy.filtering.job import Model
 from fmepy.filtering.loop import change_state
 from fmepy.filtering.run import Scheme, Start
 from fmepy.filtering.schedule import Arrays, Schedule
 from fmepy.filtering.transition import factor_of_noise, space, transition
-from fmepy.filtering.triangular import semidefinite_lower
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import Cube, Matrix, Vector
 

@@ -1,8 +1,7 @@
-# mypy: disallow-untyped-defs=false, allow-untyped-calls
 """The loop of a filter that keeps factors of covariances: safe where the plain loop breaks down, and every update.
 
 The same schedule, the same functions and the same result as `filtering.loop`; the covariance is P = L L' throughout
-(`filtering.triangular`). With l_k the columns of L, f the map of one step (for fixed steps the whole scheme) and
+(`filtering.arrays`). With l_k the columns of L, f the map of one step (for fixed steps the whole scheme) and
 f''[a, b] its second derivative along a and b:
 
     EKF           f(x);  F L                     h(x);  H L
@@ -40,14 +39,17 @@ from fmepy.filtering.arrays import (
     fill_array,
     is_finite,
     keep_row,
+    products,
     rests,
+    right_solved,
+    semidefinite_lower,
     solved,
     write_excess,
 )
 from fmepy.filtering.job import COVARIANCE_NOT_FINITE, Job
 from fmepy.filtering.loop import change_state, follow, most_rows, read
-from fmepy.filtering.second_order import curved_readings, curved_step, fill_array_of_curvature
 from fmepy.filtering.transition import (
+    EULER,
     MOMENTS,
     MOMENTS_BY_FUNCTION,
     RK4,
@@ -57,7 +59,6 @@ from fmepy.filtering.transition import (
     space,
     transition,
 )
-from fmepy.filtering.triangular import products, right_solved, semidefinite_lower
 from fmepy.types import Cube, Matrix, Vector
 
 EKF, ITERATED, SECOND_ORDER, UNSCENTED = range(4)
@@ -327,3 +328,86 @@ def fill_array_of_points(count, first, variables, x, points, centre, side, ZW, W
         root = np.sqrt(centre if j == 0 else side)
         for i in range(x.shape[0]):
             W[count + i, count + j] = root * (points[j, i] - x[i])
+
+
+def bent(FF, a, b, w):
+    """Set w_i to sum FF_ijk a_j b_k."""
+    n = a.shape[0]
+    for i in range(FF.shape[0]):
+        w[i] = 0.0
+        for j in range(n):
+            for k in range(n):
+                if FF[i, j, k] != 0.0:
+                    w[i] += FF[i, j, k] * a[j] * b[k]
+
+
+def curved_step(kind, h, F, T, FF, L, bias, W, column):
+    """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many.
+
+    F, T, FF are those of the stages, FF one below the other.
+    """
+    n = L.shape[0]
+    stages = 4 if kind == RK4 else 1
+    a, b, w, last, total = new(n), new(n), new(n), new(n), new(n)
+    for i in range(n):
+        bias[i] = 0.0
+    count = 0
+    for p in range(n):
+        for q in range(p + 1):
+            for s in range(stages):
+                for i in range(n):
+                    a[i], b[i] = L[i, p], L[i, q]
+                if s > 0:
+                    for i in range(n):
+                        a[i], b[i] = 0.0, 0.0
+                        for j in range(n):
+                            a[i] += T[s, i, j] * L[j, p]
+                            b[i] += T[s, i, j] * L[j, q]
+                bent(FF[s * n : (s + 1) * n], a, b, w)
+                if s > 0:
+                    width = h if s == 3 else 0.5 * h
+                    for i in range(n):
+                        for j in range(n):
+                            w[i] += width * F[s, i, j] * last[j]
+                part = 1.0
+                if kind == EULER:
+                    part = h
+                elif kind == RK4:
+                    part = h / 6 if s == 0 or s == 3 else h / 3
+                for i in range(n):
+                    last[i] = w[i]
+                    total[i] = part * w[i] + (total[i] if s > 0 else 0.0)
+            for i in range(n):
+                W[i, column + count] = total[i] if p != q else total[i] / np.sqrt(2.0)
+                if p == q:
+                    bias[i] += 0.5 * total[i]
+            count += 1
+    return count
+
+
+def curved_readings(HH, L, bias, W):
+    """Set the bias of all readings and W, shape (n_var, n (n + 1) / 2), to the columns of their curvature."""
+    n, m = L.shape[0], HH.shape[0]
+    w, a, b = new(m), new(n), new(n)
+    for v in range(m):
+        bias[v] = 0.0
+    count = 0
+    for p in range(n):
+        for q in range(p + 1):
+            for i in range(n):
+                a[i], b[i] = L[i, p], L[i, q]
+            bent(HH, a, b, w)
+            for v in range(m):
+                W[v, count] = w[v] if p != q else w[v] / np.sqrt(2.0)
+                if p == q:
+                    bias[v] += 0.5 * w[v]
+            count += 1
+
+
+def fill_array_of_curvature(count, first, variables, HC, n, W):
+    """Add the columns of the readings' curvature."""
+    for j in range(HC.shape[1]):
+        for i in range(count):
+            W[i, count + n + j] = HC[variables[first + i], j]
+        for i in range(n):
+            W[count + i, count + n + j] = 0.0

@@ -30,9 +30,8 @@ import numpy as np
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, new
 from fmepy.compiled.status import DONE, WORK
-from fmepy.filtering.arrays import copied
+from fmepy.filtering.arrays import copied, products
 from fmepy.filtering.kernels import covariance_by_stages
-from fmepy.filtering.triangular import products
 from fmepy.types import Cube, Matrix, Vector
 
 DIFFERENCE, EULER, RK4, RK4_MOMENTS, ADAPTIVE, MOMENTS, EXACT, BY_FUNCTION, MOMENTS_BY_FUNCTION = range(9)

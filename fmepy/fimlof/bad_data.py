@@ -20,9 +20,9 @@ from fmepy.checks import positive_number
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.filtering.smoothing import History
 from fmepy.fimlof.cost import FimlofCost
-from fmepy.fimlof.entity_run import EntityRun
+from fmepy.fimlof.data import EntityRun
+from fmepy.fimlof.filtered import flags_of, magnitudes
 from fmepy.fimlof.result import FilterResult
-from fmepy.fimlof.tables import flags_of, magnitudes
 from fmepy.journal.encoding import live
 from fmepy.parameters.named import merge_parameters
 from fmepy.results.tables import Framed, Part, table

@@ -26,14 +26,12 @@ from fmepy.checks import as_rng, changed_arguments, positive_number
 from fmepy.costs.base import AddableCost
 from fmepy.costs.conditions import read_conditions
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_experiments
-from fmepy.costs.noise import guessed_sd, names_of_estimates, names_of_noise
+from fmepy.costs.noise import SaidNoise, guessed_sd, names_of_estimates, names_of_noise, said_noise_of
 from fmepy.costs.runs import ModelsOfCost
-from fmepy.costs.said_noise import SaidNoise, said_noise_of
 from fmepy.errors import ArgumentError, DataError, ParameterError, SimulationError, check_choice
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
-from fmepy.fimlof.on_scale import with_equations
-from fmepy.fimlof.specification import Specification
+from fmepy.fimlof.specification import Specification, with_equations
 from fmepy.fimlof.specify import read_specification
 from fmepy.language.nodes import ZERO
 from fmepy.models.base import Model, check_times_column
@@ -238,7 +236,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
 
     @property
     def said_noise(self) -> SaidNoise:
-        """What is said of the noise of readings, see `fmepy.costs.said_noise`."""
+        """What is said of the noise of readings, see `fmepy.costs.noise`."""
         spec, by = self.specification, self.cases
         sds = dict(zip(spec.errors.keys, spec.errors.sds, strict=True))
         texts: Any = [None] if self.entity is None else by.column.texts

@@ -13,13 +13,16 @@ from fmepy.costs.entities import EntityColumn, read_entity_column
 from fmepy.costs.observation_scale import observation_scale, transforms_by_variable
 from fmepy.costs.observations import Observations, check_observed, read_table, refuse_copies
 from fmepy.errors import DataError
-from fmepy.filtering.schedule import Readings
+from fmepy.filtering.likelihood import Likelihood
+from fmepy.filtering.run import Pass
+from fmepy.filtering.schedule import Readings, Schedule
 from fmepy.fimlof.specification import definition_of
+from fmepy.journal.encoding import Stored
 from fmepy.models.difference import whole_steps
 from fmepy.models.running.timeline import merged
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import Columns, as_table
-from fmepy.types import IntVector, Vector
+from fmepy.types import IntVector, Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,3 +193,45 @@ def effective_readings(used: Sequence[bool], entity: EntityData) -> Readings:
     with_error = np.array(used)  # without a column of errors all of them are 1
     r = entity.readings
     return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EntityRun(Stored):
+    """A recorded pass of one entity.
+
+    Attributes
+    ----------
+    label : any
+        Its name; None if there is but one.
+    p : ndarray
+        Its parameters, in the order of the specification.
+    schedule : Schedule
+        With the rows of the table that ask for states, and the model's times until the last row, as further nodes.
+    used : Readings or None
+        Data that the start used up.
+    run : Pass or None
+        None if it could not even start.
+    likelihood : Likelihood or None
+        None if it broke down.
+    correlation : ndarray, shape (n_var, n_var) or (0, 0)
+        Of the measurement errors.
+    failure : str or None
+        What went wrong, in a sentence.
+    log_jacobian : float
+        Of the data that count.
+    """
+
+    label: Any
+    p: Vector
+    schedule: Schedule
+    used: Readings | None
+    run: Pass | None
+    likelihood: Likelihood | None
+    correlation: Matrix
+    failure: str | None
+    log_jacobian: float
+
+    @property
+    def end(self) -> int:
+        """The node of the last datum: where forecasts begin."""
+        return int(self.schedule.nodes_of_rows[-1]) if len(self.schedule.readings) else 0

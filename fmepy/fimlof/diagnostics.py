@@ -26,7 +26,7 @@ import pandas as pd
 
 from fmepy.checks import whole_number
 from fmepy.filtering.smoothing import History
-from fmepy.fimlof.entity_run import EntityRun
+from fmepy.fimlof.data import EntityRun
 from fmepy.journal.saving import Saved
 from fmepy.language.derivatives import are_equal
 from fmepy.language.nodes import as_node

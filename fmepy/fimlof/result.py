@@ -12,7 +12,6 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, did_you_mean
 from fmepy.filtering.smoothing import History, history_of
-from fmepy.fimlof.bands import band
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.diagnostics import (
     Correlations,
@@ -28,6 +27,7 @@ from fmepy.fimlof.diagnostics import (
 )
 from fmepy.fimlof.filtered import Filtered
 from fmepy.fimlof.forecasting import Forecast, forecast
+from fmepy.fimlof.outputs import band
 from fmepy.fimlof.report import FilterSummary, summary_of
 from fmepy.models.difference import whole_steps
 from fmepy.parameters.named import check_names
@@ -222,7 +222,7 @@ class FilterResult(Filtered):
 
     @property
     def positive(self) -> set[str]:
-        """States and outputs that cannot be negative: `fmepy.fimlof.bands` says how that is known."""
+        """States and outputs that cannot be negative: `fmepy.fimlof.outputs` says how that is known."""
         return self.facts.positive
 
     def limits(self, kind: str = "smoothed", level: float = 0.95) -> tuple[pd.DataFrame, pd.DataFrame]:

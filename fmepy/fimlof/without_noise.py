@@ -28,9 +28,8 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.costs.by_entity import predictions_by_entity
 from fmepy.costs.interpolation import Places
-from fmepy.costs.measurement_noise import MeasurementNoise
 from fmepy.costs.noise import ERR
-from fmepy.costs.noise_model import NoiseModel, NoiseParameters
+from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError

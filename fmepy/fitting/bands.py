@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.noise import MEASUREMENT
-from fmepy.costs.said_noise import SaidNoise
+from fmepy.costs.noise import MEASUREMENT, SaidNoise
 from fmepy.costs.user_function import as_simulator, is_model
 from fmepy.errors import ArgumentError, ParameterError, SimulationError, did_you_mean, listed
 from fmepy.fitting.reading import SCALES, ends_of_reading, sds_of_draws, sds_of_fit, transforms

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.noise import MEASUREMENT, places_of_variances
-from fmepy.costs.said_noise import SaidNoise
+from fmepy.costs.noise import MEASUREMENT, SaidNoise, places_of_variances
 from fmepy.errors import ArgumentError
 from fmepy.models.running.forcings import forcing_values
 from fmepy.types import Cube, Matrix, Vector

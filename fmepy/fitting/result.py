@@ -22,7 +22,7 @@ from fmepy.types import AxesArray, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
     from fmepy.costs.data_identity import ObservedData
-    from fmepy.costs.said_noise import SaidNoise
+    from fmepy.costs.noise import SaidNoise
     from fmepy.fitting.curves import FittedPanel
     from fmepy.fitting.optima import MultiStart
     from fmepy.fitting.predict import Prediction

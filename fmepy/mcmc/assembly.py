@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.said_noise import SaidNoise, said_noise
+from fmepy.costs.noise import SaidNoise, said_noise
 from fmepy.costs.solver_error import solver_error, told_error
 from fmepy.mcmc.kernels.base import Settings
 from fmepy.mcmc.result import ModMCMC

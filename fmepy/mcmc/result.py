@@ -15,7 +15,7 @@ from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Cube
 
 if TYPE_CHECKING:
-    from fmepy.costs.said_noise import SaidNoise
+    from fmepy.costs.noise import SaidNoise
     from fmepy.mcmc.chain_summary import ChainSummary
 
 _FEW = 20  # draws of a chain that show whether its tables belong together

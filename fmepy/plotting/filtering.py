@@ -45,7 +45,7 @@ def plot_states(
     Notes
     -----
     Between coarse times the lines and bands go through the states there, as the equations and the data say. The band of
-    a state that cannot be negative is log-normal (see `fmepy.fimlof.bands`).
+    a state that cannot be negative is log-normal (see `fmepy.fimlof.outputs`).
 
     Several entities are drawn as lines without bands; ``flt.of(entity).plot()`` shows one with its band.
     """

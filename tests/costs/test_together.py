@@ -9,8 +9,8 @@ from scipy.stats import norm
 
 import fmepy as fme
 from fmepy.costs import SimulationCost, by_entity, scored
+from fmepy.costs.by_entity import PredictionsTogether
 from fmepy.costs.predictions import PredictionsOfRun
-from fmepy.costs.together import PredictionsTogether
 from fmepy.errors import SimulationError
 from fmepy.fitting import modFit
 from fmepy.models.ode import OdeModel
@@ -91,7 +91,7 @@ def test_times_of_their_own_are_runs_of_all_their_times_where_there_are_many(mon
 def test_runs_of_many_rows_are_not_all_in_memory_at_once(monkeypatch):
     cost = SimulationCost(model(), data(9), entity="tank", entity_parms=["k"])
     whole = cost.bind()
-    monkeypatch.setattr("fmepy.costs.together.MOST_AT_ONCE", 4 * len(T))
+    monkeypatch.setattr("fmepy.costs.by_entity.MOST_AT_ONCE", 4 * len(T))
     pieces = cost.bind()
     assert [len(part._models) for part in pieces.predictions.parts[:2]] == [4, 4]
     assert isinstance(pieces.predictions.parts[2], PredictionsOfRun)

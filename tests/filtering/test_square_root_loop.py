@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fmepy.compiled.triangular import lower_factor
 from fmepy.filtering import run
-from fmepy.filtering.triangular import right_solved, semidefinite_lower
+from fmepy.filtering.arrays import right_solved, semidefinite_lower
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
