@@ -21,7 +21,7 @@ from typing import Any, Self
 import numpy as np
 
 from fmepy.costs.interpolation import Interpolated, Picked, Places, merge_times, stack
-from fmepy.costs.observations import Comparison
+from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many, of_run, predictions_of, renamed
 from fmepy.errors import SimulationError
 from fmepy.models.base import tightened
@@ -142,6 +142,24 @@ class PredictionsByEntity(Predictions):
         k = next(k for k, rows in enumerate(self.rows) if i in rows)
         place = int(np.flatnonzero(self.rows[k] == i)[0])
         return renamed(self.parts[k].failure(place, theta, what), self._told[k])
+
+
+def predictions_of_parts(parts: Sequence[Any], places: Sequence[Places], names: Sequence[str], **words: Any) -> Any:
+    """Return what the model of simulation costs predicts: of costs that share it, or of one of several experiments.
+
+    Parameters
+    ----------
+    parts : sequence of SimulationCost
+    places : sequence of Places
+        Those of the parts, one after the other; further places may follow.
+    names, **words
+        As for `predictions_of`.
+    """
+    first, data = parts[0], concatenate([part.comparison for part in parts])
+    if first.plain_run:
+        own = [n for n in names if n in first.predictor.parms.index]
+        return predictions_of(first.predictor, places, data, own, **words)
+    return predictions_by_entity(first.models, places, data, names, **words)
 
 
 def predictions_by_entity(

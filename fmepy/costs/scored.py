@@ -28,14 +28,14 @@ from typing import Any
 import numpy as np
 
 from fmepy.costs.base import KnownData, errors_unknown
-from fmepy.costs.by_entity import predictions_by_entity
+from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.censored import minus2loglik_of_marked, residuals_of_marked, steepness
 from fmepy.costs.data_identity import joined
 from fmepy.costs.modcost import ModCost, joined_costs, tabulate
 from fmepy.costs.noise import ERR
 from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters
 from fmepy.costs.observations import Comparison, concatenate
-from fmepy.costs.predictions import OfPredictions, Predictions, predictions_of
+from fmepy.costs.predictions import OfPredictions, Predictions
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.language.equations import symbol
 from fmepy.numerics.sparse import MANY, dense, normal_matrix, scaled_rows, sparse_jacobian, stacked
@@ -421,12 +421,8 @@ def bound_with_noise(parts: Sequence[Any], names: Sequence[str], **words: Any) -
         first_further += len(further)
         if further:
             behind.append(part.places.elsewhere(further, at))
-    places, model = [*(part.places for part in parts), *behind], parts[0].predictor
-    if parts[0].plain_run:
-        own = [n for n in names if n in model.parms.index]
-        predictions: Predictions = predictions_of(model, places, concatenate(pieces), own, **words)
-    else:
-        predictions = predictions_by_entity(parts[0].models, places, pieces[0], names, **words)
+    places = [*(part.places for part in parts), *behind]
+    predictions = predictions_of_parts(parts, places, names, **words)
     noisy = [part for part in parts if part.noise is not None]
     otherwise = {k for part in noisy for k in part.noise.names if k not in part.noise.scales}
     scales = {k for part in noisy for k in part.scales} - otherwise

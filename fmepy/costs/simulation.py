@@ -24,7 +24,7 @@ import pandas as pd
 
 from fmepy.checks import changed_arguments
 from fmepy.costs.base import AddableCost
-from fmepy.costs.by_entity import predictions_by_entity
+from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.conditions import Conditions, read_conditions
 from fmepy.costs.entities import (
     EntityColumn,
@@ -38,8 +38,7 @@ from fmepy.costs.entities import (
 from fmepy.costs.interpolation import Places
 from fmepy.costs.modcost import ModCost
 from fmepy.costs.observation_scale import transforms_by_variable
-from fmepy.costs.observations import Comparison, Observations, check_observed, concatenate, prepare, read_observations
-from fmepy.costs.predictions import predictions_of
+from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
 from fmepy.costs.row_parameters import Cases, RowParameters, known_names, names_by_row, read_row_parameters, uses_of
 from fmepy.costs.runs import RunsOfCost
 from fmepy.costs.squares import BoundSimulation
@@ -412,11 +411,7 @@ class SimulationCost(RunsOfCost, AddableCost):
         """
         known = self.parms.index
         wanted = tuple(known) if names is None else check_names(names, known, argument="names")
-        words: dict[str, Any] = {"hold_engine": hold_engine}
-        if self.plain_run or self.noise is not None or self.likelihood is not None:
-            return self.bind_together([self], wanted, **words)
-        c = self.comparison
-        return BoundSimulation(predictions_by_entity(self.models, [self.places], c, wanted, **words), [c])
+        return self.bind_together([self], wanted, hold_engine=hold_engine)
 
     def repeats(self, other: object) -> bool:
         """Tell whether another cost holds the same model against the same data."""
@@ -431,14 +426,12 @@ class SimulationCost(RunsOfCost, AddableCost):
     @classmethod
     def bind_together(cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False) -> Any:
         """Return costs of the same model as one function; the model is run once for all of them."""
-        words: dict[str, Any] = {"hold_engine": hold_engine}
         if any(part.noise is not None or part.likelihood is not None for part in parts):
             from fmepy.costs.scored import bound_with_noise
 
-            return bound_with_noise(parts, names, **words)
-        pieces = [part.comparison for part in parts]
-        places = [part.places for part in parts]
-        return BoundSimulation(predictions_of(parts[0].predictor, places, concatenate(pieces), names, **words), pieces)
+            return bound_with_noise(parts, names, hold_engine=hold_engine)
+        predictions = predictions_of_parts(parts, [part.places for part in parts], names, hold_engine=hold_engine)
+        return BoundSimulation(predictions, [part.comparison for part in parts])
 
     def replace(self, **arguments: Any) -> Self:
         """Return a copy with some arguments of the constructor changed; dicts are merged.

@@ -17,6 +17,7 @@ from fmepy.filtering.job import Record
 from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import Change, Readings, Schedule, build_schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
+from fmepy.fimlof.specification import FIXED, Specification
 from fmepy.types import Vector
 
 NO_READINGS = Readings(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), ())
@@ -30,6 +31,20 @@ def begins_of_side_paths(schedule: Schedule, times: Vector) -> Vector:
     near = _NEAR * max(float(points[-1] - points[0]), 1e-300)
     gaps = np.minimum(np.abs(times - points[place]), np.abs(times - points[np.minimum(place + 1, len(points) - 1)]))
     return np.where(gaps <= near, np.nan, points[place])
+
+
+def rows_of_path(spec: Specification, schedule: Schedule, rows: Vector) -> tuple[Vector, Vector]:
+    """Return the rows that can be nodes without another step of the filter, and those that lie beside its path.
+
+    Only fixed steps are changed by a further node, and only up to the last datum does that matter.
+    """
+    if spec.propagation not in FIXED:
+        return rows, np.empty(0)
+    own = np.isin(rows, spec.grid) | (rows > schedule.times[-1]) | (rows < schedule.times[0])
+    begins = np.full(len(rows), np.nan)
+    begins[~own] = begins_of_side_paths(schedule, rows[~own])
+    aside = np.isfinite(begins)
+    return np.union1d(rows[~aside], begins[aside]), rows[aside]
 
 
 def with_side_paths(

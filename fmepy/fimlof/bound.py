@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,15 +22,23 @@ from fmepy.costs.base import KnownData, OfData
 from fmepy.costs.data_identity import ObservedData, joined
 from fmepy.costs.entities import Experiments
 from fmepy.errors import SimulationError
-from fmepy.filtering.job import VARIANCE_NOT_POSITIVE
-from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of, unknown_part
-from fmepy.filtering.run import Pass, has_tangents, innovation_slopes, run_filter
+from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of
+from fmepy.filtering.run import Pass, run_filter
 from fmepy.filtering.schedule import Readings, Schedule
-from fmepy.filtering.score_loop import Directions
-from fmepy.fimlof.between import begins_of_side_paths, rows_until, with_side_paths
-from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
+from fmepy.fimlof.between import rows_of_path, rows_until, with_side_paths
+from fmepy.fimlof.bound_filter import (
+    ROUGH_STEP,
+    STEP,
+    BoundFilter,
+    broken,
+    points_of_differences,
+    schedule_of,
+    settings_of,
+    tangents,
+    undetermined,
+)
 from fmepy.fimlof.data import EntityData, EntityRun, effective_readings
-from fmepy.fimlof.specification import FIXED, Specification, is_one_run, uses_errors, with_inputs
+from fmepy.fimlof.specification import Specification, is_one_run, uses_errors, with_inputs
 from fmepy.models.entity import EntityModel
 from fmepy.parameters.entities import EntityParameters
 from fmepy.types import BoolVector, Matrix, Vector
@@ -38,8 +46,6 @@ from fmepy.types import BoolVector, Matrix, Vector
 if TYPE_CHECKING:
     from fmepy.fimlof.without_noise import Runs
 
-STEP, ROUGH_STEP = 6e-6, 1e-7
-"""Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
 ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
 """As STEP and ROUGH_STEP, where an adaptive solver ran at 1e-8."""
 _STEPS = ((STEP, ROUGH_STEP), (ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP))
@@ -318,7 +324,7 @@ class BoundFimlof(OfData):
         spec = bound_filter.spec
         readings = effective_readings(uses_errors(spec), entity)
         asked = np.union1d(entity.asked, np.setdiff1d(further, readings.times))
-        rows, beside = self._path(k, rows_until(spec.grid, readings.times, asked))
+        rows, beside = rows_of_path(self.spec, self.schedules[k][0], rows_until(spec.grid, readings.times, asked))
         schedule, used = schedule_of(spec, readings, rows)
         p = values[self._take[k]]
         counted = replace(entity.counted(len(schedule.readings)), readings=schedule.readings)
@@ -336,20 +342,6 @@ class BoundFimlof(OfData):
         except SimulationError as error:
             failure = str(error)
         return EntityRun(entity.label, p, schedule, used, run, likelihood, correlation, failure, counted.log_jacobian)
-
-    def _path(self, k: int, rows: Vector) -> tuple[Vector, Vector]:
-        """Return the rows that can be nodes without another step of the filter, and those that lie beside its path.
-
-        Only fixed steps are changed by a further node, and only up to the last datum does that matter.
-        """
-        spec, (schedule, _) = self.spec, self.schedules[k]
-        if spec.propagation not in FIXED:
-            return rows, np.empty(0)
-        own = np.isin(rows, spec.grid) | (rows > schedule.times[-1]) | (rows < schedule.times[0])
-        begins = np.full(len(rows), np.nan)
-        begins[~own] = begins_of_side_paths(schedule, rows[~own])
-        aside = np.isfinite(begins)
-        return np.union1d(rows[~aside], begins[aside]), rows[aside]
 
     def _full(self, theta: Vector) -> Vector:
         values = self._values.copy()
@@ -504,110 +496,3 @@ class BoundFimlof(OfData):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_remembered": None, "_last": None}
-
-
-_WHY = {
-    1: "a predicted state became NaN or infinite",
-    VARIANCE_NOT_POSITIVE: "the variance of an innovation is not positive",
-    3: "the covariance of a predicted state became NaN or infinite",
-}
-
-
-def undetermined(spec: Specification, likelihood: Likelihood) -> str:
-    """Return the sentence for a likelihood that is not finite, with the part of the start that it does not know."""
-    if not spec.free_states:
-        return "The likelihood is not finite."
-    states = [spec.definition.states[i] for i in spec.free_states]
-    return (
-        f"The likelihood is not finite: the data say nothing of {unknown_part(likelihood.A, states)} at the start, "
-        "which initial='diffuse' leaves to them. Give its sd in `initial_sd`, or measure more."
-    )
-
-
-def broken(spec: Specification, label: Any, run: Pass, schedule: Schedule, p: Vector) -> SimulationError:
-    """Return the error of a pass that broke down: where, and why.
-
-    Parameters
-    ----------
-    spec : Specification
-    label : any
-        The entity; None if there is but one.
-    run : Pass
-    schedule : Schedule
-    p : ndarray
-        Its parameters.
-    """
-    time = float(schedule.times[run.node])
-    who = "" if label is None else f" of entity {label!r}"
-    what = ""
-    if run.reason == VARIANCE_NOT_POSITIVE:
-        what = f" ({spec.variables[schedule.readings.variables[run.row]]!r})"
-    sample = int(np.sum(np.unique(schedule.readings.times) <= time))
-    return SimulationError(
-        f"The filter{who} broke down at time {time:.6g} (sample {sample}): {_WHY[run.reason]}{what}.",
-        parameters=dict(zip(spec.parameters, p.tolist(), strict=True)),
-        time=time,
-    )
-
-
-Side: TypeAlias = tuple[float, Vector, Vector | None]
-"""A point of a difference: its distance from the parameter's value, and there the parameters of the filter, and the
-initial values where they are not those that the model gives."""
-
-
-def points_of_differences(
-    theta: Vector, typical: Vector, lower: Vector, upper: Vector, rough: bool
-) -> dict[int, tuple[float, float]]:
-    """Return by parameter how far ahead and behind of theta differences look, within bounds.
-
-    A parameter without a typical size, which needs steps that are found by trying, has none.
-    """
-    out = {}
-    for j, value in enumerate(theta):
-        h = (ROUGH_STEP if rough else STEP) * max(abs(value), 1e-3 * abs(float(typical[j])))
-        h = min(h, 0.25 * float(upper[j] - lower[j]))
-        ahead = h if value + h <= upper[j] else 0.0
-        behind = 0.0 if (rough and ahead > 0.0) or value - h < lower[j] else -h
-        if typical[j] != 0.0 and value + ahead != value + behind:
-            out[j] = ahead, behind
-    return out
-
-
-def tangents(
-    bound_filter: BoundFilter,
-    schedule: Schedule,
-    used: Readings | None,
-    p: Vector,
-    states: Vector | None,
-    inflation: float,
-    sides: Sequence[tuple[Side, Side, BoolVector]],
-) -> tuple[Matrix, Matrix] | None:
-    """Return the derivatives of innovations and variances, shape (n_obs, n_par); None where a pass does not carry them.
-
-    Parameters
-    ----------
-    used : Readings, optional
-        Data that the start uses up.
-    p, states : ndarray
-        The parameters, and the initial values where they are not those that the model gives.
-    sides : sequence of (Side, Side, ndarray)
-        By parameter the points ahead and behind, and which of p move with it.
-    """
-    inputs, events, correlation = settings_of(bound_filter, p, inflation)
-    if not (sides and has_tangents(bound_filter.scheme)) or len(correlation):
-        return None
-    n, rows = len(bound_filter.spec.space.states), []
-    for (ahead, q_up, y_up), (behind, q_down, y_down), moved in sides:
-        width, x, P = ahead - behind, np.zeros(n), np.zeros((n, n))
-        p_up, events_up, _ = settings_of(bound_filter, q_up, inflation)
-        p_down, events_down, _ = settings_of(bound_filter, q_down, inflation)
-        if states is not None or bound_filter.moves_start(moved):
-            up = bound_filter.start(q_up, used, schedule, states=y_up)
-            down = bound_filter.start(q_down, used, schedule, states=y_down)
-            x, P = (up.x - down.x) / width, (up.P - down.P) / width
-        of_events = ((events_up - events_down) / width)[schedule.event_places]
-        rows.append((ahead, behind, p_up, p_down, of_events, x, P))
-    at = Directions(*(np.ascontiguousarray(np.array(part, dtype=float)) for part in zip(*rows, strict=True)))
-    start = bound_filter.start(p, used, schedule, states=states)
-    found = innovation_slopes(bound_filter.scheme, schedule, start, inputs, events, at)
-    return found if found is not None and all(np.isfinite(part).all() for part in found) else None

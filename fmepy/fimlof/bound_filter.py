@@ -5,18 +5,21 @@ A `BoundFilter` is made once for a bound cost and asked again and again; it hold
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fmepy.compiled.python_code import scalar_function
 from fmepy.costs.noise import Noise, numbers
-from fmepy.errors import ModelError
-from fmepy.filtering.run import Functions, Scheme, Start
+from fmepy.errors import ModelError, SimulationError
+from fmepy.filtering.job import VARIANCE_NOT_POSITIVE
+from fmepy.filtering.likelihood import Likelihood, unknown_part
+from fmepy.filtering.run import Functions, Pass, Scheme, Start, has_tangents, innovation_slopes
 from fmepy.filtering.schedule import EVENT_KINDS, Change, Readings, Schedule, build_schedule
+from fmepy.filtering.score_loop import Directions
 from fmepy.fimlof.specification import FIXED, Accumulator, Specification
 from fmepy.language.equations import names_in, symbol
 from fmepy.models.definition.values import ValueTable
@@ -351,3 +354,112 @@ def _back(z: float, how: str | None) -> tuple[float, float]:
 def settings_of(bound_filter: BoundFilter, p: Vector, inflation: float = 1.0) -> tuple[Vector, Vector, Matrix]:
     """Return what the loop needs beside schedule and start: inputs, event values, correlation of errors."""
     return bound_filter.inputs(p, inflation), bound_filter.event_values(p), bound_filter.correlation(p)
+
+
+_WHY = {
+    1: "a predicted state became NaN or infinite",
+    VARIANCE_NOT_POSITIVE: "the variance of an innovation is not positive",
+    3: "the covariance of a predicted state became NaN or infinite",
+}
+
+
+def undetermined(spec: Specification, likelihood: Likelihood) -> str:
+    """Return the sentence for a likelihood that is not finite, with the part of the start that it does not know."""
+    if not spec.free_states:
+        return "The likelihood is not finite."
+    states = [spec.definition.states[i] for i in spec.free_states]
+    return (
+        f"The likelihood is not finite: the data say nothing of {unknown_part(likelihood.A, states)} at the start, "
+        "which initial='diffuse' leaves to them. Give its sd in `initial_sd`, or measure more."
+    )
+
+
+def broken(spec: Specification, label: Any, run: Pass, schedule: Schedule, p: Vector) -> SimulationError:
+    """Return the error of a pass that broke down: where, and why.
+
+    Parameters
+    ----------
+    spec : Specification
+    label : any
+        The entity; None if there is but one.
+    run : Pass
+    schedule : Schedule
+    p : ndarray
+        Its parameters.
+    """
+    time = float(schedule.times[run.node])
+    who = "" if label is None else f" of entity {label!r}"
+    what = ""
+    if run.reason == VARIANCE_NOT_POSITIVE:
+        what = f" ({spec.variables[schedule.readings.variables[run.row]]!r})"
+    sample = int(np.sum(np.unique(schedule.readings.times) <= time))
+    return SimulationError(
+        f"The filter{who} broke down at time {time:.6g} (sample {sample}): {_WHY[run.reason]}{what}.",
+        parameters=dict(zip(spec.parameters, p.tolist(), strict=True)),
+        time=time,
+    )
+
+
+STEP, ROUGH_STEP = 6e-6, 1e-7
+"""Relative step of central differences of the filter, the cube root of the machine epsilon, and of forward ones."""
+Side: TypeAlias = tuple[float, Vector, Vector | None]
+"""A point of a difference: its distance from the parameter's value, and there the parameters of the filter, and the
+initial values where they are not those that the model gives."""
+
+
+def points_of_differences(
+    theta: Vector, typical: Vector, lower: Vector, upper: Vector, rough: bool
+) -> dict[int, tuple[float, float]]:
+    """Return by parameter how far ahead and behind of theta differences look, within bounds.
+
+    A parameter without a typical size, which needs steps that are found by trying, has none.
+    """
+    out = {}
+    for j, value in enumerate(theta):
+        h = (ROUGH_STEP if rough else STEP) * max(abs(value), 1e-3 * abs(float(typical[j])))
+        h = min(h, 0.25 * float(upper[j] - lower[j]))
+        ahead = h if value + h <= upper[j] else 0.0
+        behind = 0.0 if (rough and ahead > 0.0) or value - h < lower[j] else -h
+        if typical[j] != 0.0 and value + ahead != value + behind:
+            out[j] = ahead, behind
+    return out
+
+
+def tangents(
+    bound_filter: BoundFilter,
+    schedule: Schedule,
+    used: Readings | None,
+    p: Vector,
+    states: Vector | None,
+    inflation: float,
+    sides: Sequence[tuple[Side, Side, BoolVector]],
+) -> tuple[Matrix, Matrix] | None:
+    """Return the derivatives of innovations and variances, shape (n_obs, n_par); None where a pass does not carry them.
+
+    Parameters
+    ----------
+    used : Readings, optional
+        Data that the start uses up.
+    p, states : ndarray
+        The parameters, and the initial values where they are not those that the model gives.
+    sides : sequence of (Side, Side, ndarray)
+        By parameter the points ahead and behind, and which of p move with it.
+    """
+    inputs, events, correlation = settings_of(bound_filter, p, inflation)
+    if not (sides and has_tangents(bound_filter.scheme)) or len(correlation):
+        return None
+    n, rows = len(bound_filter.spec.space.states), []
+    for (ahead, q_up, y_up), (behind, q_down, y_down), moved in sides:
+        width, x, P = ahead - behind, np.zeros(n), np.zeros((n, n))
+        p_up, events_up, _ = settings_of(bound_filter, q_up, inflation)
+        p_down, events_down, _ = settings_of(bound_filter, q_down, inflation)
+        if states is not None or bound_filter.moves_start(moved):
+            up = bound_filter.start(q_up, used, schedule, states=y_up)
+            down = bound_filter.start(q_down, used, schedule, states=y_down)
+            x, P = (up.x - down.x) / width, (up.P - down.P) / width
+        of_events = ((events_up - events_down) / width)[schedule.event_places]
+        rows.append((ahead, behind, p_up, p_down, of_events, x, P))
+    at = Directions(*(np.ascontiguousarray(np.array(part, dtype=float)) for part in zip(*rows, strict=True)))
+    start = bound_filter.start(p, used, schedule, states=states)
+    found = innovation_slopes(bound_filter.scheme, schedule, start, inputs, events, at)
+    return found if found is not None and all(np.isfinite(part).all() for part in found) else None

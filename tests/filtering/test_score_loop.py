@@ -5,7 +5,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.filtering import run
-from fmepy.fimlof import tangents
+from fmepy.fimlof import bound_filter as tangents
 from tests.filtering.problems import accumulator_cost, ar1_cost, logistic_cost, oscillator_cost
 from tests.filtering.test_fixed_steps import pendulum
 

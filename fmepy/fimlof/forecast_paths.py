@@ -1,0 +1,269 @@
+"""What runs on from the end of the data: the model without readings, its times, inputs and resets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from fmepy.checks import whole_number
+from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
+from fmepy.filtering.run import Start, run_filter
+from fmepy.filtering.schedule import Schedule
+from fmepy.filtering.smoothing import history_of
+from fmepy.fimlof.between import NO_READINGS
+from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
+from fmepy.fimlof.data import EntityRun
+from fmepy.fimlof.outputs import StateFunctions, on_own_scale, output_functions
+from fmepy.fimlof.specification import FIXED, Specification
+from fmepy.models.difference import whole_steps
+from fmepy.models.engines.fixed import continued
+from fmepy.models.running.by_entity import inputs_by_entity
+from fmepy.models.running.events import Event
+from fmepy.models.running.forcings import Forcing, as_forcings
+from fmepy.numerics.covariance import semidefinite_factor
+from fmepy.types import BoolVector, Cube, Matrix, Vector
+
+if TYPE_CHECKING:
+    from fmepy.fimlof.result import FilterResult
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ahead:
+    """Mean, shape (n_time, k), and covariance, (n_time, k, k), of states, outputs and readings together."""
+
+    mean: Matrix
+    covariance: Cube
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Future:
+    """What runs on from the end of one entity's data."""
+
+    bound_filter: BoundFilter
+    schedule: Schedule
+    times: Vector
+    outputs: StateFunctions
+    readings: StateFunctions
+    sds: StateFunctions
+    errors: Vector  # typical multiplier of the sd of a reading
+    complete: BoolVector  # (n_time, n_var): where a sum has run over its whole length; True of others
+
+    @property
+    def spec(self) -> Specification:
+        """What is filtered, with the events and inputs beyond the data."""
+        return self.bound_filter.spec
+
+    def run(self, run: EntityRun, filtered: Specification) -> Ahead:
+        """Return the forecast from the end of a run of the model as the data were filtered, with its own start."""
+        x, P = end_of(run, filtered)
+        return self.ahead(x, P, run.p)
+
+    def ahead(self, x: Vector, P: Matrix, p: Vector) -> Ahead:
+        """Return the forecast from a state and its covariance."""
+        result = self._passed(self.schedule, x, P, p)
+        at = np.searchsorted(self.schedule.times, self.times)
+        if result.node >= 0:
+            time = float(self.schedule.times[result.node])
+            raise SimulationError(
+                f"The forecast broke down at time {time:.6g}: state or covariance is not finite.", time=time
+            )
+        return self._together(result.record.x_predicted[at], result.record.P_predicted[at], p, at)
+
+    def _passed(self, schedule: Schedule, x: Vector, P: Matrix, p: Vector) -> Any:
+        m = self.bound_filter
+        start = Start(np.array(x), np.array(P), np.empty(0, dtype=np.intp))
+        return run_filter(m.scheme, schedule, start, *settings_of(m, p), True)
+
+    def _together(self, x: Matrix, P: Cube, p: Vector, at: Any) -> Ahead:
+        u = self.schedule.inputs[at]
+        y, Hy = self.outputs.at(self.times, x, p, u)
+        z, Hz = self.readings.at(self.times, x, p, u)
+        n = x.shape[1]
+        H = np.concatenate([np.broadcast_to(np.eye(n), (len(x), n, n)), Hy, Hz], axis=1)
+        return Ahead(np.concatenate([x, y, z], axis=1), np.einsum("tai,tij,tbj->tab", H, P, H))
+
+    def error_sds(self, x: Matrix, p: Vector) -> Matrix:
+        """Return the sds of the errors of readings, shape (n_time, n_var)."""
+        at = np.searchsorted(self.schedule.times, self.times)
+        sds, _ = self.sds.at(self.times, x, p, self.schedule.inputs[at])
+        return np.asarray(np.abs(sds) * self.errors, dtype=float)
+
+    def readings_of(self, x: Cube, p: Vector, rng: np.random.Generator) -> tuple[Cube, Cube]:
+        """Return states, outputs and readings along paths, shape (n_draw, n_time, k), and the readings with errors."""
+        n_draw, n_time, n = x.shape
+        m = len(self.spec.variables)
+        at = np.tile(np.searchsorted(self.schedule.times, self.times), n_draw)
+        t, flat, u = np.tile(self.times, n_draw), x.reshape(-1, n), self.schedule.inputs[at]
+        y, z, sds = (f.at(t, flat, p, u)[0] for f in (self.outputs, self.readings, self.sds))
+        correlation = self.bound_filter.correlation(p)
+        C = semidefinite_factor(correlation) if len(correlation) else np.eye(m)
+        errors = np.abs(sds) * self.errors * (rng.standard_normal((len(z), m)) @ C.T)
+        whole = np.concatenate([flat, y, z], axis=1).reshape(n_draw, n_time, -1)
+        return whole, (z + errors).reshape(n_draw, n_time, m)
+
+
+def end_of(run: EntityRun, spec: Specification) -> tuple[Vector, Matrix]:
+    """Return state and covariance with all data, at the last of them."""
+    assert run.run is not None, "a run that did not fail"
+    assert run.run.record is not None, "a recorded run"
+    if not spec.free_states:
+        return run.run.record.x_filtered[run.end], run.run.record.P_filtered[run.end]
+    free = np.array(spec.free_states, dtype=np.intp)
+    h = history_of(run.schedule, run.run, run.correlation, free, len(spec.variables), False)
+    return h.x_filtered[run.end], h.P_filtered[run.end]
+
+
+def future_of(spec: Specification, run: EntityRun, steps: int | None, times: Any, forcings: Any) -> Future:
+    """Return what runs on from the end of an entity's data; for the arguments see ``FilterResult.forecast``."""
+    end = float(run.schedule.times[run.end])
+    ahead = _times(spec, run, steps, times, end)
+    definition = spec.definition
+    if forcings is not None:
+        definition = replace(definition, forcings=_scenario(definition.forcings, forcings, run.label))
+    wholes = [int((ahead[-1] - end) / a.length + 1e-9) for a in spec.accumulators]
+    ends = [end + a.length * np.arange(1, n + 1) for a, n in zip(spec.accumulators, wholes, strict=True)]
+    resets = [
+        Event(a.state, float(t - a.length), 0.0, "replace")
+        for a, own in zip(spec.accumulators, ends, strict=True)
+        for t in own
+    ]
+    later = replace(
+        spec,
+        grid=np.unique(np.concatenate([[end], ahead, _between(spec, end, float(ahead[-1]))])),
+        initial="known",
+        definition=definition,
+        events=tuple(sorted((*spec.events, *resets), key=lambda e: e.time)),
+    )
+    schedule, _ = schedule_of(later, NO_READINGS, np.concatenate([[end], ahead]))
+    errors = np.array([_typical(run, v) for v in range(len(spec.variables))])
+    complete = np.ones((len(ahead), len(spec.variables)), dtype=bool)
+    for a, own in zip(spec.accumulators, ends, strict=True):
+        complete[:, a.variable] = np.isclose(ahead[:, None], own[None, :]).any(axis=1)
+    return Future(
+        BoundFilter(later),
+        schedule,
+        ahead,
+        output_functions(later),
+        StateFunctions(later, spec.variables, spec.space.readings),
+        StateFunctions(later, spec.variables, spec.space.sds),
+        errors,
+        complete,
+    )
+
+
+def _between(spec: Specification, end: float, last: float) -> Vector:
+    """Return the model's own times beyond the data, at which fixed steps end."""
+    if spec.propagation not in FIXED:
+        return np.empty(0)
+    grid = spec.grid if spec.dt is not None else continued(spec.grid, last)
+    return grid[(grid > end) & (grid < last)]
+
+
+def _typical(run: EntityRun, variable: int) -> float:
+    """Return the median of what multiplies the sd of a variable's readings."""
+    own = [r.errors[r.variables == variable] for r in (run.schedule.readings, run.used) if r is not None]
+    errors = np.concatenate(own)
+    return float(np.median(errors)) if len(errors) else 1.0
+
+
+def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, end: float) -> Vector:
+    if steps is not None:
+        steps = whole_number(steps, "steps", 1)
+        spacing = 1.0
+        if spec.definition.kind != "difference":
+            data = np.unique(run.schedule.readings.times)
+            spacing = float(np.median(np.diff(data))) if len(data) > 1 else 1.0
+        return np.asarray(end + spacing * np.arange(1, steps + 1), dtype=float)
+    try:
+        ahead = np.unique(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        raise ArgumentError(f"`times` must hold numbers, as the model's times are; got {times!r}.") from None
+    ahead = ahead[ahead > end]
+    if not len(ahead) or not np.isfinite(ahead).all():
+        raise ArgumentError(f"`times` must hold finite times beyond the data, which end at {end:g}.")
+    if spec.definition.kind == "difference":
+        whole_steps(ahead, end)
+    return ahead
+
+
+def _scenario(own: tuple[Forcing, ...], given: Any, label: Any) -> tuple[Forcing, ...]:
+    """Return the forcings with those of a scenario, of an entity, in the places of the model's."""
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"`forcings` must be a dict of name and time series, as the model takes them; got {type(given).__name__}."
+        )
+    known = [f.name for f in own]
+    for name in given:
+        if name not in known:
+            raise ArgumentError(
+                f"`forcings`: {name!r} is no forcing of the model.{did_you_mean(name, known)} There are "
+                f"{listed(known)}."
+            )
+    inputs = None if label is None else inputs_by_entity(None, given)
+    by_entity = {} if inputs is None else inputs.of(label)["forcings"]
+    new = {f.name: f for f in as_forcings({**given, **by_entity})}
+    return tuple(new.get(f.name, f) for f in own)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Paths of one entity: states, outputs and readings, shape (n_draw, n_time, k); readings with errors."""
+
+    paths: Cube
+    readings: Cube
+
+    def complete(self) -> tuple[Cube, Cube]:
+        """Return the draws that came to their end."""
+        kept = np.isfinite(self.paths).all(axis=(1, 2))
+        if not kept.any():
+            raise SimulationError("Every simulated path broke down; look at the model beyond the data.")
+        return self.paths[kept], self.readings[kept]
+
+    def table(self, future: Future, label: Any, entity: str | None) -> pd.DataFrame:
+        """Return all draws as one table, readings on the data's own scale."""
+        spec = future.spec
+        n_draw, n_time, _ = self.paths.shape
+        k = len(spec.space.states) + len(future.outputs.names)
+        columns = [*spec.space.states, *future.outputs.names, *(f"{v} (reading)" for v in spec.variables)]
+        values = np.concatenate([self.paths[:, :, :k], on_own_scale(self.readings, spec)], axis=2)
+        table = pd.DataFrame(values.reshape(n_draw * n_time, -1), columns=columns)
+        table.insert(0, "time", np.tile(future.times, n_draw))
+        table.insert(0, "draw", np.repeat(np.arange(n_draw), n_time))
+        if entity is not None:
+            table.insert(0, entity, label)
+        return table
+
+
+def drawn_paths(
+    flt: FilterResult, futures: Sequence[Future], names: list[str], C: Matrix, n: int, rng: np.random.Generator
+) -> list[Drawn]:
+    """Return paths by simulation: parameters, end of the data, noise of the system and of the readings are drawn."""
+    theta = flt.parms.to_numpy(dtype=float)
+    at = flt.parms.index.get_indexer(pd.Index(names))
+    factor = semidefinite_factor(C) if names else C
+    drawn = []
+    if not names:
+        for future, run in zip(futures, flt.runs, strict=True):
+            drawn.append(Drawn(*future.readings_of(_paths(future, run, n, rng), run.p, rng)))
+        return drawn
+    parts: list[list[tuple[Cube, Cube]]] = [[] for _ in futures]
+    for _ in range(n):
+        moved = theta.copy()
+        moved[at] += factor @ rng.standard_normal(len(at))
+        for k, (future, run) in enumerate(zip(futures, flt.bound.records(moved, flt.entities), strict=True)):
+            parts[k].append(future.readings_of(_paths(future, run, 1, rng), run.p, rng))
+    return [Drawn(*(np.concatenate(own) for own in zip(*part, strict=True))) for part in parts]
+
+
+def _paths(future: Future, run: EntityRun, n: int, rng: np.random.Generator) -> Cube:
+    """Return the states along n paths from the end of the data, shape (n, n_time, n_state); NaN after a breakdown."""
+    spec = future.spec
+    if run.failure is not None:
+        return np.full((n, len(future.times), len(spec.space.states)), np.nan)
+    start = Start(*end_of(run, spec), np.empty(0, dtype=np.intp))
+    paths = future.bound_filter.paths(future.schedule, start, run.p, n, rng)
+    return paths[:, np.searchsorted(future.schedule.times, future.times)]
