@@ -43,7 +43,7 @@ the members of an ensemble are evaluated together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -340,14 +340,20 @@ def residuals_many(bound: Any, Theta: Matrix) -> tuple[Matrix, Any]:
     if callable(getattr(bound, "residuals_many", None)):
         found: tuple[Matrix, Any] = bound.residuals_many(Theta)
         return found
-    R = np.full((len(Theta), len(bound.weights)), np.nan)
+    return _one_by_one(bound.residuals, Theta, np.full((len(Theta), len(bound.weights)), np.nan))
+
+
+def _one_by_one(function: Callable[[Vector], Any], Theta: Matrix, out: Any) -> tuple[Any, Any]:
+    """Return the function of every theta, written into `out`, and why it failed."""
     why = np.full(len(Theta), "", dtype=object)
     for i, theta in enumerate(Theta):
         try:
-            R[i] = bound.residuals(theta)
-        except (SimulationError, ArithmeticError) as error:
-            why[i] = _told(error)
-    return R, why
+            out[i] = function(theta)
+        except SimulationError as error:
+            why[i] = str(error)
+        except ArithmeticError as error:
+            why[i] = f"{type(error).__name__}: {error}"
+    return out, why
 
 
 def minus2loglik_many(bound: Any, Theta: Matrix) -> tuple[Vector, Any]:
@@ -355,21 +361,11 @@ def minus2loglik_many(bound: Any, Theta: Matrix) -> tuple[Vector, Any]:
     if callable(getattr(bound, "minus2loglik_many", None)):
         found: tuple[Vector, Any] = bound.minus2loglik_many(Theta)
         return found
-    out, why = np.full(len(Theta), np.nan), np.full(len(Theta), "", dtype=object)
     if not bound.is_scalar:
         R, why = residuals_many(bound, Theta)
         with np.errstate(over="ignore"):
             return (R**2).sum(axis=1) + R.shape[1] * np.log(2 * np.pi) - 2 * np.log(cost_data(bound).weights).sum(), why
-    for i, theta in enumerate(Theta):
-        try:
-            out[i] = bound.minus2loglik(theta)
-        except (SimulationError, ArithmeticError) as error:
-            why[i] = _told(error)
-    return out, why
-
-
-def _told(error: Exception) -> str:
-    return str(error) if isinstance(error, SimulationError) else f"{type(error).__name__}: {error}"
+    return _one_by_one(bound.minus2loglik, Theta, np.full(len(Theta), np.nan))
 
 
 class AddableCost:

@@ -20,18 +20,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from fmepy.costs.interpolation import Interpolated, Picked, Places, merge_times, stack
+from fmepy.costs.interpolation import Places, merge_times, stack
 from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many, of_run, predictions_of, renamed
 from fmepy.errors import SimulationError
-from fmepy.models.base import tightened
+from fmepy.models.base import OfSeveral, tightened
 from fmepy.models.entity import EntityModel
 from fmepy.numerics.sparse import dense_jacobian
 from fmepy.parameters.named import values_by_name
 from fmepy.types import IntVector, Matrix, Vector
 
 
-class PredictionsByEntity(Predictions):
+class PredictionsByEntity(OfSeveral, Predictions):
     """Predictions of several runs, put together in the order of the observations.
 
     Parameters
@@ -59,21 +59,6 @@ class PredictionsByEntity(Predictions):
         self.parts, self.rows, self._told = tuple(parts), tuple(rows), tuple(told)
         self.parameter_names, self.theta0 = parts[0].parameter_names, theta0
         self._size = sum(map(len, rows))
-
-    @property
-    def exact(self) -> bool:
-        """True if the model solves its sensitivity equations."""
-        return all(part.exact for part in self.parts)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return sum(part.retries for part in self.parts)
-
-    @property
-    def engine(self) -> str:
-        """The engines that run the models, as far as they say."""
-        return ", ".join(dict.fromkeys(filter(None, (part.engine for part in self.parts))))
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""
@@ -265,7 +250,7 @@ class PredictionsTogether(Predictions):
         self._is_tight = False
         grid, size = np.asarray(models[0].times, dtype=float), len(bound.times) * len(bound.var_names)
         rows = np.asarray(bound.times, dtype=float)
-        self._lookup = stack([_behind(p.lookup(rows, grid, bound.var_names), run * size) for run, p in places])
+        self._lookup = stack([p.lookup(rows, grid, bound.var_names).behind(run * size) for run, p in places])
 
     @property
     def retries(self) -> int:
@@ -290,7 +275,7 @@ class PredictionsTogether(Predictions):
         if ran is None:
             return self._one_by_one(theta, slopes=False)[0]
         Y, _, ok = ran
-        mod = self._lookup.values(Y)
+        mod = self._lookup.values(Y.reshape(-1, Y.shape[-1]))
         for i in np.flatnonzero(~ok).tolist():
             mod[self._run_of == i] = of_run(self._models[i].told, self._one(i).values, theta)
         return self._checked(mod, theta)
@@ -306,7 +291,7 @@ class PredictionsTogether(Predictions):
         if ran is None:
             return (*self._one_by_one(theta, slopes=True), self._source[self._run_of])
         Y, S, ok = ran
-        mod, local = self._lookup.values(Y), self._lookup.sensitivities(S)
+        mod, local = self._lookup.values(Y.reshape(-1, Y.shape[-1])), self._lookup.sensitivities(S)
         for i in np.flatnonzero(~ok).tolist():
             rows = self._run_of == i
             mod[rows], local[rows] = self._slopes_alone(i, theta)
@@ -351,13 +336,6 @@ class PredictionsTogether(Predictions):
             else:
                 mod[rows] = of_run(model.told, self._one(i).values, theta)
         return mod, local
-
-
-def _behind(lookup: Any, first: IntVector) -> Any:
-    """Return a lookup in the runs one after the other."""
-    if isinstance(lookup, Picked):
-        return Picked(lookup.flat + first)
-    return Interpolated(lookup.low + first, lookup.high + first, lookup.weight)
 
 
 def groups_of(models: Sequence[EntityModel], places: Sequence[Places]) -> list[tuple[list[int], Vector]]:

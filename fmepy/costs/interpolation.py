@@ -12,111 +12,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
 
-def values_of_many(lookup: Lookup, Y: Cube) -> Matrix:
-    """Return the model's values of many runs, shape (n_run, n_obs)."""
-    if isinstance(lookup, Picked):
-        return Y.reshape(len(Y), -1).take(lookup.flat, axis=1)
-    return np.array([lookup.values(one) for one in Y]).reshape(len(Y), -1)
-
-
-class Lookup(Protocol):
-    """Values at the observations, from a run."""
-
-    def values(self, Y: Matrix) -> Vector:
-        """Return the model's values, shape (n_obs,)."""
-        ...
-
-    def sensitivities(self, S: Cube) -> Matrix:
-        """Return their derivatives, shape (n_obs, n_par)."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Picked:
-    """Rows of the run, by position in the flattened ``Y``."""
+class Lookup:
+    """Values at the observations: entries of a run, or weighted sums of them.
 
-    flat: IntVector
+    Attributes
+    ----------
+    at : ndarray of int, shape (n_term, n_obs)
+        Positions in the flattened ``Y``.
+    weights : ndarray, shape (n_term, n_obs), or None
+        None of single entries. An entry of weight zero does not matter, whatever it is.
+    """
 
-    def values(self, Y: Matrix) -> Vector:
-        """Return the model's values, shape (n_obs,)."""
-        return Y.take(self.flat)
+    at: IntVector
+    weights: Matrix | None = None
 
-    def sensitivities(self, S: Cube) -> Matrix:
-        """Return their derivatives, shape (n_obs, n_par)."""
-        return S.reshape(-1, S.shape[-1]).take(self.flat, axis=0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Interpolated:
-    """Linear interpolation between two rows of the run; an observation on a row takes that row alone."""
-
-    low: IntVector
-    high: IntVector
-    weight: Vector
-
-    def values(self, Y: Matrix) -> Vector:
-        """Return the model's values, shape (n_obs,)."""
-        return _between(Y.take(self.low), Y.take(self.high), self.weight)
+    def values(self, Y: Any) -> Vector:
+        """Return the model's values, shape (n_obs,); of many runs, Y of shape (n_run, n_time, n_var), a row a run."""
+        flat = Y.reshape(*Y.shape[:-2], -1)
+        if self.weights is None:
+            return np.asarray(flat.take(self.at[0], axis=-1))
+        return self._summed(flat.take(self.at, axis=-1), self.weights)
 
     def sensitivities(self, S: Cube) -> Matrix:
         """Return their derivatives, shape (n_obs, n_par)."""
         flat = S.reshape(-1, S.shape[-1])
-        return _between(flat.take(self.low, axis=0), flat.take(self.high, axis=0), self.weight[:, None])
+        if self.weights is None:
+            return flat.take(self.at[0], axis=0)
+        return self._summed(np.moveaxis(flat.take(self.at, axis=0), -1, 0), self.weights).T
 
+    @staticmethod
+    def _summed(terms: Any, weights: Matrix) -> Any:
+        with np.errstate(invalid="ignore", over="ignore"):  # values that are not finite are told by name later
+            return np.where(weights == 0, 0.0, weights * terms).sum(axis=-2)
 
-def _between(low: Matrix, high: Matrix, weight: Matrix) -> Matrix:
-    with np.errstate(invalid="ignore", over="ignore"):  # values that are not finite are told by name later
-        return low + weight * (high - low)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Averaged:
-    """Means of columns over rows of the run."""
-
-    rows: IntVector
-    cols: IntVector
-
-    def values(self, Y: Matrix) -> Vector:
-        """Return the model's values, shape (n_obs,)."""
-        mean: Vector = Y[self.rows][:, self.cols].mean(axis=0)
-        return mean
-
-    def sensitivities(self, S: Cube) -> Matrix:
-        """Return their derivatives, shape (n_obs, n_par)."""
-        mean: Matrix = S[self.rows][:, self.cols].mean(axis=0)
-        return mean
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stacked:
-    """Several lookups of the same run, one after the other."""
-
-    lookups: tuple[Lookup, ...]
-
-    def values(self, Y: Matrix) -> Vector:
-        """Return the model's values, shape (n_obs,)."""
-        return np.concatenate([r.values(Y) for r in self.lookups])
-
-    def sensitivities(self, S: Cube) -> Matrix:
-        """Return their derivatives, shape (n_obs, n_par)."""
-        return np.concatenate([r.sensitivities(S) for r in self.lookups])
+    def behind(self, first: IntVector) -> Lookup:
+        """Return the same in one of several runs one after the other, which begins at `first` for every value."""
+        return replace(self, at=self.at + first)
 
 
 def stack(lookups: Sequence[Lookup]) -> Lookup:
-    """Return several lookups of the same run as one, in the fastest form."""
+    """Return several lookups of the same run as one."""
     if len(lookups) == 1:
         return lookups[0]
-    picked = [r for r in lookups if isinstance(r, Picked)]
-    if len(picked) == len(lookups):
-        return Picked(np.concatenate([r.flat for r in picked]))
-    return Stacked(tuple(lookups))
+    if all(one.weights is None for one in lookups):
+        return Lookup(np.concatenate([one.at for one in lookups], axis=1))
+    most = max(len(one.at) for one in lookups)
+    weights = [np.ones(one.at.shape) if one.weights is None else one.weights for one in lookups]
+    at = [np.pad(one.at, ((0, most - len(one.at)), (0, 0)), mode="edge") for one in lookups]
+    padded = [np.pad(w, ((0, most - len(w)), (0, 0))) for w in weights]
+    return Lookup(np.concatenate(at, axis=1), np.concatenate(padded, axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,11 +124,12 @@ class Places:
         cols = np.array([position[name] for name in self.names], dtype=np.intp)
         own, n_var = nearest_rows(rows, grid), len(var_names)
         if self.x is None:
-            return Averaged(own, cols)
+            at = own[:, None] * n_var + cols
+            return Lookup(at, np.full(at.shape, 1 / len(own)))
         if not self.on_grid:
-            return Picked(nearest_rows(rows, self.x) * n_var + cols)
+            return Lookup((nearest_rows(rows, self.x) * n_var + cols)[None])
         low, high, weight = brackets(grid, self.x)
-        return Interpolated(own[low] * n_var + cols, own[high] * n_var + cols, weight)
+        return Lookup(np.stack([own[low], own[high]]) * n_var + cols, np.stack([1 - weight, weight]))
 
 
 def resolution(times: Vector) -> float:

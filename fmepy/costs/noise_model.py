@@ -98,11 +98,6 @@ class NoiseOfRows:
     predictions: Mapping[str, IntVector]
     known: Mapping[str, Vector]
 
-    def moved(self, rows: int, predictions: int) -> NoiseOfRows:
-        """Return the same behind so many other readings, and predictions."""
-        at = {name: place + predictions for name, place in self.predictions.items()}
-        return NoiseOfRows(self.sd, self.rows + rows, at, self.known)
-
 
 class NoiseModel:
     """The sds of all readings, and their derivatives.

@@ -12,7 +12,7 @@ never asks how they were made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, Self
@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 
 from fmepy.costs.base import OfData
-from fmepy.costs.interpolation import Lookup, Places, merge_times, stack, values_of_many
+from fmepy.costs.interpolation import Lookup, Places, merge_times, stack
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
 from fmepy.models.base import BoundModel, OfRuns, keep_within, simulate_many, tightened
@@ -185,7 +185,7 @@ class PredictionsOfRun(Predictions):
     def values_many(self, Theta: Matrix) -> tuple[Matrix, Any]:
         """Return mod of many theta, shape (n, n_obs), and why they failed."""
         Y, why = simulate_many(self.bound, Theta)
-        return each_of_many(values_of_many(self.lookup, Y), why, Theta, self._checked)
+        return each_of_many(self.lookup.values(Y), why, Theta, self._checked)
 
     def with_slopes(self, theta: Vector) -> tuple[Vector, Matrix]:
         """Return mod, shape (n_obs,), and dmod/dtheta, shape (n_obs, n_par)."""
@@ -246,25 +246,52 @@ def renamed(error: SimulationError, told: str) -> SimulationError:
     return SimulationError(f"{told}: {error}", parameters=error.parameters, time=error.time, exploded=error.exploded)
 
 
-class OfPredictions(OfData):
-    """What follows predictions, `predictions`, and says of its runs what they say."""
+class OfPredictions(OfRuns, OfData):
+    """What is evaluated from predictions: their parameters, their runs, and what is said of these.
 
-    predictions: Predictions
+    Parameters
+    ----------
+    predictions : Predictions
+    pieces : sequence of Comparison
+        What the observations were joined from.
+    theta0 : mapping of str to float
+        The parameters, in the order of theta; those of the predictions are among them.
+    """
+
+    def __init__(self, predictions: Predictions, pieces: Sequence[Comparison], theta0: Mapping[str, float]) -> None:
+        self.predictions, self.pieces = predictions, tuple(pieces)
+        self.parameter_names = tuple(theta0)
+        self.theta0: Vector = np.array(list(theta0.values()), dtype=float)
+        self.lower, self.upper = np.full(len(theta0), -np.inf), np.full(len(theta0), np.inf)
+        self._at = np.array([self.parameter_names.index(k) for k in predictions.parameter_names], dtype=np.intp)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what is remembered of other predictions."""
 
     @property
-    def exact(self) -> bool:
-        """True if the model solves its sensitivity equations."""
-        return self.predictions.exact
+    def bound(self) -> Predictions:
+        """What runs the model."""
+        return self.predictions
 
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return self.predictions.retries
+    def keep_within(self, lower: Vector, upper: Vector) -> None:
+        """Keep the runs of differences inside these bounds."""
+        self.predictions.keep_within(lower[self._at], upper[self._at])
 
-    @property
-    def engine(self) -> str:
-        """The engine that runs the model, as far as it says."""
-        return self.predictions.engine
+    def tightened(self) -> Any:
+        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
+        tight = self.predictions.tightened()
+        if tight is None:
+            return None
+        out = copy(self)
+        out.predictions = tight
+        out.forget()
+        return out
+
+    def of_pieces(self, *values: Vector) -> Any:
+        """Return every piece with its part of some arrays of all observations."""
+        ends = np.cumsum([len(c) for c in self.pieces])[:-1]
+        return zip(self.pieces, *(np.split(part, ends) for part in values), strict=True)
 
 
 def predictions_of(

@@ -21,7 +21,6 @@ reading would fall beyond is known of none of the others, so that nothing can be
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,16 +110,16 @@ class BoundLikelihood(OfPredictions):
         theta0: Mapping[str, float],
         scales: Collection[str],
     ) -> None:
-        self.predictions, self.pieces, self._noises = predictions, tuple(pieces), tuple(noises)
-        self.parameter_names = tuple(theta0)
-        self.theta0: Vector = np.array(list(theta0.values()), dtype=float)
+        super().__init__(predictions, pieces, theta0)
+        self._noises = tuple(noises)
         self.scale_parameters: BoolVector = np.array([k in scales for k in theta0], dtype=bool)
-        self.lower: Vector = np.where(self.scale_parameters, 0.0, -np.inf)
-        self.upper = np.full(len(theta0), np.inf)
-        self._at = np.array([self.parameter_names.index(k) for k in predictions.parameter_names], dtype=np.intp)
+        self.lower = np.where(self.scale_parameters, 0.0, -np.inf)
         self._compared = c = concatenate(pieces)
         self.nobs = len(c)
         self.data = KnownData.of_number(joined([p.observed for p in pieces]))
+
+    def forget(self) -> None:
+        """Forget what is remembered of other predictions."""
         self._known: tuple[bytes, _Slopes | None] = (b"", None)
         self._ran: tuple[bytes, Vector, Any, Any] = (b"", np.empty(0), None, None)
 
@@ -149,19 +148,6 @@ class BoundLikelihood(OfPredictions):
 
     # --- what follows from it
 
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        self.predictions.keep_within(lower[self._at], upper[self._at])
-
-    def tightened(self) -> Any:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        out = copy(self)
-        tight = self.predictions.tightened()
-        if tight is None:
-            return None
-        out.predictions, out._known, out._ran = tight, (b"", None), (b"", np.empty(0), None, None)
-        return out
-
     def inflated(self, factor: float) -> None:
         """Return None: there is no process noise."""
         return
@@ -188,10 +174,7 @@ class BoundLikelihood(OfPredictions):
     def modcosts(self, theta: Vector) -> list[ModCost]:
         """Return the `ModCost` of every piece, from one run."""
         mod, s = self._of_predictions(self.predictions.values(theta[self._at]), theta)
-        ends = np.cumsum([len(c) for c in self.pieces])[:-1]
-        split = zip(
-            self.pieces, *(np.split(part, ends) for part in (mod, *self._in_units_of_sd(mod, s, theta))), strict=True
-        )
+        split = self.of_pieces(mod, *self._in_units_of_sd(mod, s, theta))
         costs = [(tabulate(replace(c, weights=w), own, is_likelihood=True), logs) for c, own, w, logs in split]
         return [cost if np.isnan(logs).any() else replace(cost, minlogp=-float(logs.sum())) for cost, logs in costs]
 

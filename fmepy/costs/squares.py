@@ -28,23 +28,11 @@ class BoundSimulation(OfPredictions):
     """
 
     def __init__(self, predictions: Predictions, pieces: Sequence[Comparison]) -> None:
+        super().__init__(predictions, pieces, dict(zip(predictions.parameter_names, predictions.theta0, strict=True)))
         c = predictions.data
-        self.parameter_names, self.theta0 = predictions.parameter_names, predictions.theta0
-        self.lower = np.full(len(self.parameter_names), -np.inf)
-        self.upper = np.full(len(self.parameter_names), np.inf)
         self.is_scalar, self.has_jacobian = False, True
-        self.predictions, self.pieces = predictions, tuple(pieces)
         self._obs, self._weights = c.obs, c.weights
         self._constant = float(len(c) * np.log(2 * np.pi) - 2 * np.log(c.weights).sum())
-
-    def keep_within(self, lower: Vector, upper: Vector) -> None:
-        """Keep the runs of differences inside these bounds."""
-        self.predictions.keep_within(lower, upper)
-
-    def tightened(self) -> BoundSimulation | None:
-        """Return the same at smaller tolerances, see `fmepy.models.base.tightened`."""
-        tight = self.predictions.tightened()
-        return None if tight is None else BoundSimulation(tight, self.pieces)
 
     @property
     def data(self) -> Comparison:
@@ -87,9 +75,7 @@ class BoundSimulation(OfPredictions):
 
     def modcosts(self, theta: Vector) -> list[ModCost]:
         """Return the `ModCost` of every piece, from one run."""
-        mod = self.predictions.compared(theta)
-        ends = np.cumsum([len(c) for c in self.pieces])
-        return [tabulate(c, part) for c, part in zip(self.pieces, np.split(mod, ends[:-1]), strict=True)]
+        return [tabulate(c, part) for c, part in self.of_pieces(self.predictions.compared(theta))]
 
 
 def minus2loglik_of_squares(r: Vector, weights: Vector) -> float:

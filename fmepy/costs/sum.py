@@ -38,7 +38,7 @@ from fmepy.costs.modcost import ModCost, joined_costs
 from fmepy.costs.noise import SaidNoise, joined_noise, said_noise
 from fmepy.costs.observations import warn_of_copy
 from fmepy.errors import ArgumentError
-from fmepy.models.base import engine_of, keep_within, tightened
+from fmepy.models.base import OfSeveral, keep_within, tightened
 from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, values_by_name
 from fmepy.parameters.scales import marked
@@ -68,7 +68,7 @@ class _Block:
         return [modcost_at(self.costs[0], self.bound, full)]
 
 
-class BoundSum(OfData):
+class BoundSum(OfSeveral, OfData):
     """A sum of costs as a function of a plain vector; see `fmepy.costs.base.BoundCost` for what it offers."""
 
     def __init__(
@@ -81,6 +81,7 @@ class BoundSum(OfData):
         self.gives_modcost = all(gives_modcost(b.bound) for b in blocks)
         self._blocks = tuple(blocks)
         self._moving = tuple(b for b in blocks if b.map.moves.any())  # the others are constants
+        self.parts = tuple(b.bound for b in blocks)
         pieces = {k: piece for b in blocks for k, piece in zip(b.parts, b.pieces, strict=True)}
         self._pieces = [pieces[k] for k in sorted(pieces)]
         in_order = len(blocks) == 1 and blocks[0].parts == tuple(range(len(self._pieces)))
@@ -106,18 +107,8 @@ class BoundSum(OfData):
     @property
     def exact(self) -> bool | None:
         """True if all Jacobians are of exact sensitivities; None where a part does not say."""
-        told = [getattr(b.bound, "exact", None) for b in self._moving]
-        return None if None in told else all(told)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return sum(b.bound.retries for b in self._blocks)
-
-    @property
-    def engine(self) -> str:
-        """The engines that run the models, as far as they say."""
-        return ", ".join(dict.fromkeys(filter(None, (engine_of(b.bound) for b in self._blocks))))
+        each = [getattr(b.bound, "exact", None) for b in self._moving]
+        return None if None in each else all(each)
 
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep the runs of differences inside these bounds."""

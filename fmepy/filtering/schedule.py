@@ -140,10 +140,6 @@ class Schedule(Stored):
             *(self.event_at, self.event_states, self.event_kinds),
         )
 
-    def with_values(self, values: Vector) -> Schedule:
-        """Return the schedule with other data in the same places."""
-        return replace(self, readings=replace(self.readings, values=np.ascontiguousarray(values, dtype=float)))
-
 
 def build_schedule(
     kind: str,
