@@ -39,14 +39,14 @@ class Lookup:
         flat = Y.reshape(*Y.shape[:-2], -1)
         if self.weights is None:
             return np.asarray(flat.take(self.at[0], axis=-1))
-        return self._summed(flat.take(self.at, axis=-1), self.weights)
+        return np.asarray(self._summed(flat.take(self.at, axis=-1), self.weights))
 
     def sensitivities(self, S: Cube) -> Matrix:
         """Return their derivatives, shape (n_obs, n_par)."""
         flat = S.reshape(-1, S.shape[-1])
         if self.weights is None:
-            return flat.take(self.at[0], axis=0)
-        return self._summed(np.moveaxis(flat.take(self.at, axis=0), -1, 0), self.weights).T
+            return np.asarray(flat.take(self.at[0], axis=0))
+        return np.asarray(self._summed(np.moveaxis(flat.take(self.at, axis=0), -1, 0), self.weights).T)
 
     @staticmethod
     def _summed(terms: Any, weights: Matrix) -> Any:

@@ -29,9 +29,9 @@ import numpy as np
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.errors import SimulationError
 from fmepy.filtering.functions import PythonFunction
-from fmepy.filtering.run import Functions
+from fmepy.filtering.run import ModelFunctions
 from fmepy.filtering.statespace import StateSpace
-from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, Tolerances
+from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, StepTolerances
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import Equations, symbol
 from fmepy.language.functions import holds_choices
@@ -100,7 +100,7 @@ def is_exact(space: Any) -> bool:
 
 def adaptive_functions(
     space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool, accuracy: Accuracy
-) -> Functions:
+) -> ModelFunctions:
     """Return the functions of a filter whose states go on by an adaptive solver (propagation "ode" and "moment").
 
     Parameters
@@ -113,7 +113,7 @@ def adaptive_functions(
     """
     advance, observe = space.functions()
     if not moments and is_exact(space):
-        return Functions(advance, observe, EXACT, space.n_noise)
+        return ModelFunctions(advance, observe, EXACT, space.n_noise)
     n = len(space.states)
     inputs = [(n,), (len(space.parameters),), (len(space.forcings),)]
     solver = PythonFunction(
@@ -121,8 +121,8 @@ def adaptive_functions(
     )
     explicit = None if curved else _explicit(space, accuracy)
     if explicit is None:
-        return Functions(solver, observe, MOMENTS_BY_FUNCTION if moments else BY_FUNCTION, n)
-    return Functions(advance, observe, MOMENTS if moments else ADAPTIVE, space.n_noise, explicit, solver)
+        return ModelFunctions(solver, observe, MOMENTS_BY_FUNCTION if moments else BY_FUNCTION, n)
+    return ModelFunctions(advance, observe, MOMENTS if moments else ADAPTIVE, space.n_noise, explicit, solver)
 
 
 # --- exactly
@@ -177,8 +177,8 @@ class _BySolver:
         self._timelines: dict[tuple[float, float], tuple[Timeline, tuple[Segment, ...]]] = {}
 
     @cached_property
-    def _rates(self) -> _Numbers:
-        return _Numbers(self._space, self._curved)
+    def _rates(self) -> _NumericRates:
+        return _NumericRates(self._space, self._curved)
 
     @cached_property
     def _lsoda(self) -> LsodaStepper:
@@ -240,12 +240,12 @@ class _BySolver:
         return found
 
 
-def _explicit(space: Any, accuracy: Accuracy) -> Tolerances | None:
+def _explicit(space: Any, accuracy: Accuracy) -> StepTolerances | None:
     """Return what is asked of the explicit method; None for conditions, which a step could miss, or no equations."""
     if not space.is_traced or holds_choices([*space.rates, *(e for _, _, e in space.gains)]):
         return None
     atol = np.concatenate([accuracy.of_states, accuracy.of_tangent.ravel(), accuracy.of_noise.ravel()])
-    return Tolerances(accuracy.rtol, float(accuracy.max_step), atol)
+    return StepTolerances(accuracy.rtol, float(accuracy.max_step), atol)
 
 
 def _last(rows: Matrix) -> Vector:
@@ -253,7 +253,7 @@ def _last(rows: Matrix) -> Vector:
     return row
 
 
-class _Numbers:
+class _NumericRates:
     """The augmented right-hand side in numbers, from a model's own functions: ``rates(t, z, inputs)``."""
 
     def __init__(self, space: Any, curved: bool) -> None:

@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
 """The arrays of filters; the array of one update with factors: filled, made triangular elsewhere, and read off.
 
 With R = C C' and P = L L' the rows of [C, H L; 0, L] are made lower triangular by an orthogonal matrix; what stands in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fmepy.filtering.schedule import Arrays
+from fmepy.filtering.schedule import ScheduleArrays
 from fmepy.journal.encoding import Stored
 from fmepy.types import Cube, IntVector, Matrix, Vector
 
@@ -13,7 +13,7 @@ STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE = 1, 2, 3
 """Why a filter stopped: the second can another arithmetic mend."""
 
 
-class Model(NamedTuple):
+class LoopModel(NamedTuple):
     """A model as a loop sees it.
 
     Attributes
@@ -49,7 +49,7 @@ class Model(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record(Stored):
+class PassRecord(Stored, formerly="Record"):
     """What happened at the nodes and rows.
 
     Attributes
@@ -77,7 +77,7 @@ class Record(Stored):
     excess: Matrix
 
 
-class Job(NamedTuple):
+class LoopArguments(NamedTuple):
     """One pass.
 
     Attributes
@@ -100,8 +100,8 @@ class Job(NamedTuple):
     recorded : bool
     """
 
-    model: Model
-    schedule: Arrays
+    model: LoopModel
+    schedule: ScheduleArrays
     update: int
     x: Vector
     P: Matrix
@@ -114,4 +114,4 @@ class Job(NamedTuple):
     v: Matrix
     told: IntVector
     recorded: bool
-    record: Record
+    record: PassRecord

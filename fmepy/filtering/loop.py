@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, keep_row, left_multiplied
-from fmepy.filtering.job import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, Job
+from fmepy.filtering.job import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
-from fmepy.filtering.transition import Space, carries_covariance, space, transition
+from fmepy.filtering.transition import Workspace, carries_covariance, space, transition
 from fmepy.types import Matrix, Vector
 
 SEQUENTIAL, JOINT = range(2)
@@ -109,7 +109,7 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
 class _State(NamedTuple):
     """The covariance and where the loop works."""
 
-    w: Space
+    w: Workspace
     P: Matrix
     Phi: Matrix
     S: Matrix
@@ -203,7 +203,7 @@ def _change(job, a, event, x):
     return factor
 
 
-def run(job: Job) -> None:
+def run(job: LoopArguments) -> None:
     """Run a filter that keeps the covariance."""
     m = job.model
     n, variables, most = job.x.shape[0], m.n_variables, most_rows(job.schedule)

@@ -16,10 +16,10 @@ import numpy as np
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import new, packed
 from fmepy.filtering.arrays import copied_vector, semidefinite_lower
-from fmepy.filtering.job import Model
+from fmepy.filtering.job import LoopModel
 from fmepy.filtering.loop import change_state
 from fmepy.filtering.run import Scheme, Start
-from fmepy.filtering.schedule import Arrays, Schedule
+from fmepy.filtering.schedule import Schedule, ScheduleArrays
 from fmepy.filtering.transition import factor_of_noise, space, transition
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import Cube, Matrix, Vector
@@ -39,8 +39,8 @@ class Paths(NamedTuple):
         The states at the nodes, before their events: the result.
     """
 
-    model: Model
-    schedule: Arrays
+    model: LoopModel
+    schedule: ScheduleArrays
     x: Matrix
     p: Vector
     event_values: Vector

@@ -11,17 +11,17 @@ import numpy as np
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.filtering import loop, score_loop, square_root_loop
-from fmepy.filtering.job import VARIANCE_NOT_POSITIVE, Job, Model, Record
+from fmepy.filtering.job import VARIANCE_NOT_POSITIVE, LoopArguments, LoopModel, PassRecord
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.score_loop import Directions, ScoreJob
-from fmepy.filtering.transition import CARRYING, Tolerances
+from fmepy.filtering.transition import CARRYING, StepTolerances
 from fmepy.journal.encoding import Stored
 from fmepy.parallel.threads import on_threads
 from fmepy.types import Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Functions:
+class ModelFunctions:
     """A model's functions, ready for a loop; each is one of `filtering.functions`.
 
     Attributes
@@ -42,7 +42,7 @@ class Functions:
     observe: Any
     kind: int
     n_noise: int
-    explicit: Tolerances | None = None
+    explicit: StepTolerances | None = None
     solver: Any = None
 
     def raise_errors(self) -> None:
@@ -73,7 +73,7 @@ class Scheme:
         Returns the scheme for a pass that broke down here.
     """
 
-    functions: Functions
+    functions: ModelFunctions
     bends: tuple[Any, Any]
     update: int
     per_step: bool
@@ -82,15 +82,15 @@ class Scheme:
     safe: Callable[[], Scheme] | None = None
 
     @property
-    def model(self) -> Model:
+    def model(self) -> LoopModel:
         """What a loop sees."""
         f = self.functions
         bend, bend_readings, solver = (0 if g is None else g.address for g in (*self.bends, f.solver))
         options = f.kind, self.per_step, f.n_noise, self.n_variables, *(_NONE if f.explicit is None else f.explicit)
-        return Model(f.advance.address, f.observe.address, bend, bend_readings, solver, *options)
+        return LoopModel(f.advance.address, f.observe.address, bend, bend_readings, solver, *options)
 
 
-_NONE = Tolerances(1.0, np.inf, np.empty(0))
+_NONE = StepTolerances(1.0, np.inf, np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,12 +135,12 @@ class Pass(Stored):
     node: int
     reason: int
     row: int
-    record: Record | None
+    record: PassRecord | None
     is_safe: bool = False
 
 
-def _empty_record(nodes: int, rows: int, n: int, together: int) -> Record:
-    return Record(
+def _empty_record(nodes: int, rows: int, n: int, together: int) -> PassRecord:
+    return PassRecord(
         *(np.empty((nodes, n)), np.empty((nodes, n, n)), np.empty((nodes, n)), np.empty((nodes, n, n))),
         *(np.empty((nodes, n, n)), np.empty(rows), np.empty((rows, n)), np.empty(rows)),
         np.zeros((rows if together else 0, together)),
@@ -203,13 +203,13 @@ def _job(
     p: Vector,
     event_values: Vector,
     correlation: Matrix,
-    record: Record | None,
-) -> Job:
+    record: PassRecord | None,
+) -> LoopArguments:
     """Return a pass as the loop gets it; of nu, s and v the arrays to be written."""
     d, n_obs = len(start.free), len(schedule.readings)
     X = np.zeros((len(start.x), d))
     X[start.free, np.arange(d)] = 1.0
-    return Job(
+    return LoopArguments(
         *(scheme.model, schedule.arrays, scheme.update, _own(start.x), _own(start.P), X, _own(p)),
         *(event_values[schedule.event_places], correlation, np.empty(n_obs), np.empty(n_obs), np.empty((n_obs, d))),
         *(np.empty(3, dtype=np.int64), record is not None, _NO_RECORD if record is None else record),

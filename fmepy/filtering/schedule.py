@@ -30,7 +30,7 @@ EVENT_KINDS = {"replace": 0, "add": 1, "multiply": 2}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Readings(Stored):
+class FilterReadings(Stored, formerly="Readings"):
     """The data of one entity, in order of time.
 
     Attributes
@@ -56,14 +56,14 @@ class Readings(Stored):
     def __len__(self) -> int:
         return len(self.values)
 
-    def only(self, keep: BoolVector) -> Readings:
+    def only(self, keep: BoolVector) -> FilterReadings:
         """Return the data of a mask."""
         labels = tuple(label for label, k in zip(self.labels, keep, strict=True) if k)
-        return Readings(self.times[keep], self.variables[keep], self.values[keep], self.errors[keep], labels)
+        return FilterReadings(self.times[keep], self.variables[keep], self.values[keep], self.errors[keep], labels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
+class StateChange:
     """A change of a state at a time: an event of the model, or the reset of an accumulator.
 
     Attributes
@@ -81,7 +81,7 @@ class Change:
     place: int = -1
 
 
-class Arrays(NamedTuple):
+class ScheduleArrays(NamedTuple):
     """A schedule as a compiled loop takes it; `row_vars`, `row_values`, `row_errors` are the readings'."""
 
     times: Vector
@@ -122,7 +122,7 @@ class Schedule(Stored):
     step_lengths: Vector
     step_inputs: Cube
     row_at: IntVector
-    readings: Readings
+    readings: FilterReadings
     inputs: Matrix
     event_at: IntVector
     event_states: IntVector
@@ -131,10 +131,10 @@ class Schedule(Stored):
     nodes_of_rows: IntVector = field(repr=False)
 
     @property
-    def arrays(self) -> Arrays:
+    def arrays(self) -> ScheduleArrays:
         """What a compiled loop takes."""
         r = self.readings
-        return Arrays(
+        return ScheduleArrays(
             *(self.times, self.step_at, self.step_times, self.step_lengths, self.step_inputs),
             *(self.row_at, r.variables, r.values, r.errors, self.inputs),
             *(self.event_at, self.event_states, self.event_kinds),
@@ -144,8 +144,8 @@ class Schedule(Stored):
 def build_schedule(
     kind: str,
     start: float,
-    readings: Readings,
-    changes: Sequence[Change],
+    readings: FilterReadings,
+    changes: Sequence[StateChange],
     forcings: tuple[Forcing, ...],
     *,
     rows: Vector,

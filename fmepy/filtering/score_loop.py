@@ -22,10 +22,10 @@ import numpy as np
 
 from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import copied, copied_vector
-from fmepy.filtering.job import Job
+from fmepy.filtering.job import LoopArguments
 from fmepy.filtering.kernels import covariance_to_next
 from fmepy.filtering.loop import change_state, follow
-from fmepy.filtering.transition import EXACT, Space, space, transition
+from fmepy.filtering.transition import EXACT, Workspace, space, transition
 from fmepy.types import Cube, Matrix, Vector
 
 
@@ -128,7 +128,7 @@ class ScoreJob(NamedTuple):
         Derivatives of the innovations and of their variances: the result.
     """
 
-    job: Job
+    job: LoopArguments
     at: Directions
     nu: Matrix
     s: Matrix
@@ -137,7 +137,7 @@ class ScoreJob(NamedTuple):
 class _Moments(NamedTuple):
     """A step from one point."""
 
-    w: Space
+    w: Workspace
     y: Vector
     Phi: Matrix
     S: Matrix

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmepy.filtering.job import Record
+from fmepy.filtering.job import PassRecord
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
 from fmepy.journal.encoding import Stored
@@ -148,7 +148,13 @@ def _set(states: Matrix, covariances: Cube, node: int, x: Matrix, P: Cube, X: Ma
 
 
 def _forward(
-    out: History, schedule: Schedule, record: Record, correlation: Matrix, node: int, X: Matrix, known: StartInformation
+    out: History,
+    schedule: Schedule,
+    record: PassRecord,
+    correlation: Matrix,
+    node: int,
+    X: Matrix,
+    known: StartInformation,
 ) -> tuple[_Sample | None, Matrix, StartInformation]:
     """Write what the data until this node say; return its sample, dx/dx0 behind it, and what is known of the start."""
     _set(out.x_predicted, out.P_predicted, node, record.x_predicted, record.P_predicted, X, known)
@@ -224,7 +230,7 @@ def _gains(
 
 
 def _backward(
-    out: History, record: Record, samples: list[_Sample | None], slopes: list[Matrix], known: StartInformation
+    out: History, record: PassRecord, samples: list[_Sample | None], slopes: list[Matrix], known: StartInformation
 ) -> None:
     """Write the smoothed states and the diagnostics that use all data."""
     n, d = slopes[0].shape
@@ -262,7 +268,7 @@ def error_covariance(sds: Vector, correlation: Matrix, variables: IntVector) -> 
     return R
 
 
-def _excess(record: Record, rows: slice) -> Matrix:
+def _excess(record: PassRecord, rows: slice) -> Matrix:
     """Return what S has beside H P H' and the errors: curvature, where the update takes account of it."""
     excess = getattr(record, "excess", None)
     k = rows.stop - rows.start

@@ -1,3 +1,4 @@
+# mypy: disallow-untyped-defs=false, allow-untyped-calls
 """The loop of a filter that keeps factors of covariances: safe where the plain loop breaks down, and every update.
 
 The same schedule, the same functions and the same result as `filtering.loop`; the covariance is P = L L' throughout
@@ -46,14 +47,14 @@ from fmepy.filtering.arrays import (
     solved,
     write_excess,
 )
-from fmepy.filtering.job import COVARIANCE_NOT_FINITE, Job
+from fmepy.filtering.job import COVARIANCE_NOT_FINITE, LoopArguments
 from fmepy.filtering.loop import change_state, follow, most_rows, read
 from fmepy.filtering.transition import (
     EULER,
     MOMENTS,
     MOMENTS_BY_FUNCTION,
     RK4,
-    Space,
+    Workspace,
     carries_covariance,
     factor_of_noise,
     space,
@@ -69,7 +70,7 @@ MOST_PASSES = 3
 class _State(NamedTuple):
     """The factor of the covariance and where the loop works."""
 
-    w: Space
+    w: Workspace
     L: Matrix
     Phi: Matrix
     S: Matrix
@@ -261,7 +262,7 @@ def _change(job, a, event, x):
     return factor
 
 
-def run(job: Job) -> None:
+def run(job: LoopArguments) -> None:
     """Run a filter that keeps factors of covariances."""
     m, update = job.model, job.update
     n, variables, most = job.x.shape[0], m.n_variables, most_rows(job.schedule)

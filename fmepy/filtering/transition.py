@@ -48,15 +48,15 @@ TERMS = 14
 """Terms of a series whose operator has a norm of 1/2: what is left out is smaller than 2^-15 / 15! < 1e-16."""
 
 
-class Tolerances(NamedTuple):
-    """What the explicit method is asked for; see `job.Model`."""
+class StepTolerances(NamedTuple):
+    """What the explicit method is asked for; see `job.LoopModel`."""
 
     rtol: float
     max_step: float
     atol: Vector
 
 
-class Space(NamedTuple):
+class Workspace(NamedTuple):
     """Where a transition works; F and A keep the zeros that a model never writes.
 
     Attributes
@@ -91,7 +91,7 @@ def space(kind, n, n_noise, n_forcings):
     """Return where transitions of one kind work."""
     stages = 4 if kind in (RK4, RK4_MOMENTS) else 1
     nz = n + 2 * n * n if kind in (ADAPTIVE, MOMENTS) else 0
-    return Space(
+    return Workspace(
         new(stages, n),
         new(stages + 3, n, n),
         new(stages, n, n_noise),
@@ -369,7 +369,7 @@ def _by_solver(m, t, h, u, x, p, y, Phi, S, w):
 def transition(m, t, h, u, x, p, y, Phi, S, w):
     """Set y to the next state, Phi to the tangent, S to the covariance of the noise (or from P to the next P).
 
-    m is a `job.Model`, u the forcings at the stages of the step, w what `space` returned.
+    m is a `job.LoopModel`, u the forcings at the stages of the step, w what `space` returned.
     """
     n, kind, f, F, A = x.shape[0], m.kind, w.f, w.F[0], w.A[0]
     if kind in (ADAPTIVE, MOMENTS):

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.filtering.job import Record
+from fmepy.filtering.job import PassRecord
 from fmepy.filtering.run import Pass, Start, run_filter
-from fmepy.filtering.schedule import Change, Readings, Schedule, build_schedule
+from fmepy.filtering.schedule import FilterReadings, Schedule, StateChange, build_schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
 from fmepy.fimlof.specification import FIXED, Specification
 from fmepy.types import Vector
 
-NO_READINGS = Readings(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), ())
+NO_READINGS = FilterReadings(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), ())
 _NEAR = 1e-9
 
 
@@ -67,7 +67,7 @@ def with_side_paths(
     for k, (t, node) in enumerate(zip(times.tolist(), nodes.tolist(), strict=True)):
         s, events = float(schedule.times[node]), range(int(schedule.event_at[node]), int(schedule.event_at[node + 1]))
         changes = [
-            Change(s, int(schedule.event_states[e]), int(schedule.event_kinds[e]), int(schedule.event_places[e]))
+            StateChange(s, int(schedule.event_states[e]), int(schedule.event_kinds[e]), int(schedule.event_places[e]))
             for e in events
         ]
         own = build_schedule(
@@ -93,7 +93,7 @@ def with_side_paths(
     def longer(old: Any, new: list[Any]) -> Any:
         return np.insert(old, at, np.array(new), axis=0)
 
-    wider = Record(
+    wider = PassRecord(
         *(longer(record.x_predicted, x), longer(record.P_predicted, P)),
         *(longer(record.x_filtered, x), longer(record.P_filtered, P)),
         longer(transitions, maps),

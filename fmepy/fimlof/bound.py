@@ -24,7 +24,7 @@ from fmepy.costs.entities import Experiments
 from fmepy.errors import SimulationError
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of
 from fmepy.filtering.run import Pass, run_filter
-from fmepy.filtering.schedule import Readings, Schedule
+from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.fimlof.between import rows_of_path, rows_until, with_side_paths
 from fmepy.fimlof.bound_filter import (
     ROUGH_STEP,
@@ -44,7 +44,7 @@ from fmepy.parameters.entities import EntityParameters
 from fmepy.types import BoolVector, Matrix, Vector
 
 if TYPE_CHECKING:
-    from fmepy.fimlof.without_noise import Runs
+    from fmepy.fimlof.without_noise import SimulatedLikelihoods
 
 ADAPTIVE_STEP, ROUGH_ADAPTIVE_STEP = 1e-3, 1e-4
 """As STEP and ROUGH_STEP, where an adaptive solver ran at 1e-8."""
@@ -99,7 +99,7 @@ class BoundFimlof(OfData):
         one, each = BoundFilter(spec), experiments.distinct
         self._filters = [BoundFilter(with_inputs(spec, m.beneath)) if each else one for m in models]
         self._rests = [m.at_rest(names, hold_engine=words.get("hold_engine", False)) for m in models]
-        self.schedules: list[tuple[Schedule, Readings | None]] = [
+        self.schedules: list[tuple[Schedule, FilterReadings | None]] = [
             schedule_of(self.filter_of(k).spec, effective_readings(uses_errors(spec), e))
             for k, e in enumerate(self.entities)
         ]
@@ -122,7 +122,7 @@ class BoundFimlof(OfData):
 
     def _as_runs(
         self, models: Sequence[EntityModel], parameters: EntityParameters, words: dict[str, Any]
-    ) -> Runs | None:
+    ) -> SimulatedLikelihoods | None:
         """Return what makes the likelihood from runs of the model, None where only a filter can."""
         moves = {i for i in self._at.tolist()}
         of_entities = [[t[j] for t in self._take] for j in range(len(self.spec.parameters))]
@@ -133,10 +133,10 @@ class BoundFimlof(OfData):
         }
         if not is_one_run(self.spec, fixed):
             return None
-        from fmepy.fimlof.without_noise import Runs
+        from fmepy.fimlof.without_noise import SimulatedLikelihoods
 
         schedules = [(e.label, schedule) for e, (schedule, _) in zip(self.entities, self.schedules, strict=True)]
-        return Runs(self.spec, models, self._kind, schedules, parameters, self.parameter_names, **words)
+        return SimulatedLikelihoods(self.spec, models, self._kind, schedules, parameters, self.parameter_names, **words)
 
     @property
     def retries(self) -> int:
@@ -359,7 +359,7 @@ class BoundFimlof(OfData):
         k: int,
         values: Vector,
         record: bool = False,
-        scheduled: tuple[Schedule, Readings | None] | None = None,
+        scheduled: tuple[Schedule, FilterReadings | None] | None = None,
         states: Vector | None = None,
     ) -> tuple[Pass, Likelihood | None]:
         """Run the filter of one entity; if its start is unknown and the model not linear, until the start stands.

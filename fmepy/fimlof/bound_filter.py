@@ -17,8 +17,8 @@ from fmepy.costs.noise import Noise, numbers
 from fmepy.errors import ModelError, SimulationError
 from fmepy.filtering.job import VARIANCE_NOT_POSITIVE
 from fmepy.filtering.likelihood import Likelihood, unknown_part
-from fmepy.filtering.run import Functions, Pass, Scheme, Start, has_tangents, innovation_slopes
-from fmepy.filtering.schedule import EVENT_KINDS, Change, Readings, Schedule, build_schedule
+from fmepy.filtering.run import ModelFunctions, Pass, Scheme, Start, has_tangents, innovation_slopes
+from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
 from fmepy.filtering.score_loop import Directions
 from fmepy.fimlof.specification import FIXED, Accumulator, Specification
 from fmepy.language.equations import names_in, symbol
@@ -28,8 +28,8 @@ from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 
 def schedule_of(
-    spec: Specification, readings: Readings, rows: Vector | None = None
-) -> tuple[Schedule, Readings | None]:
+    spec: Specification, readings: FilterReadings, rows: Vector | None = None
+) -> tuple[Schedule, FilterReadings | None]:
     """Return the schedule of one entity, and the readings that its start uses up (initial="data").
 
     rows : ndarray, optional
@@ -40,7 +40,7 @@ def schedule_of(
         start = float(readings.times[0])
         first = readings.times == start
         used, readings = readings.only(first), readings.only(~first)
-    changes = [Change(e.time, e.state, EVENT_KINDS[e.method], k) for k, e in enumerate(spec.events)]
+    changes = [StateChange(e.time, e.state, EVENT_KINDS[e.method], k) for k, e in enumerate(spec.events)]
     for accumulator in spec.accumulators:
         changes += _resets(accumulator, readings, start)
     kind = "fixed" if spec.propagation in FIXED else spec.propagation
@@ -60,11 +60,11 @@ def schedule_of(
     return schedule, used
 
 
-def _resets(accumulator: Accumulator, readings: Readings, start: float) -> list[Change]:
+def _resets(accumulator: Accumulator, readings: FilterReadings, start: float) -> list[StateChange]:
     """Return the resets of an accumulator: one length before each of its readings."""
     times = np.unique(readings.times[readings.variables == accumulator.variable])
     at = np.maximum(times - accumulator.length, start)
-    return [Change(float(t), accumulator.state, EVENT_KINDS["replace"]) for t in np.unique(at)]
+    return [StateChange(float(t), accumulator.state, EVENT_KINDS["replace"]) for t in np.unique(at)]
 
 
 class BoundFilter:
@@ -98,7 +98,7 @@ class BoundFilter:
         return numbers(self.spec.start.sds, self.spec.parameters)
 
     @cached_property
-    def _first(self) -> dict[int, tuple[Readings, tuple[_FirstData, ...]]]:
+    def _first(self) -> dict[int, tuple[FilterReadings, tuple[_FirstData, ...]]]:
         return {}
 
     @cached_property
@@ -114,7 +114,7 @@ class BoundFilter:
         """The extended filter in the plain loop, whatever was asked for: its tangents are the model's own."""
         return self._plain(self._functions)
 
-    def _plain(self, f: Functions) -> Scheme:
+    def _plain(self, f: ModelFunctions) -> Scheme:
         from fmepy.filtering import loop
 
         update = loop.JOINT if self.spec.algorithm == "joint" else loop.SEQUENTIAL
@@ -137,7 +137,7 @@ class BoundFilter:
         """The loop that keeps factors of covariances."""
         return self._safe(self._functions)
 
-    def _safe(self, f: Functions) -> Scheme:
+    def _safe(self, f: ModelFunctions) -> Scheme:
         from fmepy.filtering import square_root_loop
 
         spec = self.spec
@@ -151,7 +151,7 @@ class BoundFilter:
         return Scheme(f, bends, updates[spec.update], spec.per_step, len(spec.variables), True)
 
     @cached_property
-    def _functions(self) -> Functions:
+    def _functions(self) -> ModelFunctions:
         spec = self.spec
         if spec.definition.is_closed:
             raise ModelError(f"This follows the rates of a model from a state on, and {spec.definition.note}.")
@@ -165,7 +165,7 @@ class BoundFilter:
 
         kinds = {"difference": DIFFERENCE, "euler": EULER, "rk4": RK4, "rk4_moment": RK4_MOMENTS}
         advance, observe = spec.space.functions()
-        return Functions(advance, observe, kinds[spec.propagation], spec.space.n_noise)
+        return ModelFunctions(advance, observe, kinds[spec.propagation], spec.space.n_noise)
 
     def paths(self, schedule: Schedule, start: Start, p: Vector, n: int, rng: np.random.Generator) -> Cube:
         """Return n noisy paths at the nodes of a schedule, see `fmepy.filtering.paths`."""
@@ -203,7 +203,7 @@ class BoundFilter:
     def start(
         self,
         p: Vector,
-        used: Readings | None,
+        used: FilterReadings | None,
         schedule: Schedule,
         *,
         states: Vector | None = None,
@@ -257,7 +257,7 @@ class BoundFilter:
     def _covariances(self) -> dict[Any, Callable[[list[float]], Matrix]]:
         return {}
 
-    def _from_data(self, x: Vector, P: Matrix, p: Vector, used: Readings, u: Vector, t: float) -> None:
+    def _from_data(self, x: Vector, P: Matrix, p: Vector, used: FilterReadings, u: Vector, t: float) -> None:
         """Set directly measured states to their first data, with the covariance of the errors."""
         found = self._data_of_start(used)
         values = x.tolist()
@@ -278,7 +278,7 @@ class BoundFilter:
                     rho = correlation[one.variable, other.variable]
                     P[one.state, other.state] = P[other.state, one.state] = rho * sa * sb
 
-    def _data_of_start(self, used: Readings) -> tuple[_FirstData, ...]:
+    def _data_of_start(self, used: FilterReadings) -> tuple[_FirstData, ...]:
         """Return the first data by directly measured state, sorted out once for each entity."""
         kept = self._first.get(id(used))
         if kept is None or kept[0] is not used:
@@ -428,7 +428,7 @@ def points_of_differences(
 def tangents(
     bound_filter: BoundFilter,
     schedule: Schedule,
-    used: Readings | None,
+    used: FilterReadings | None,
     p: Vector,
     states: Vector | None,
     inflation: float,

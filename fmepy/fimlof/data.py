@@ -15,7 +15,7 @@ from fmepy.costs.observations import Observations, check_observed, read_table, r
 from fmepy.errors import DataError
 from fmepy.filtering.likelihood import Likelihood
 from fmepy.filtering.run import Pass
-from fmepy.filtering.schedule import Readings, Schedule
+from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.fimlof.specification import definition_of
 from fmepy.journal.encoding import Stored
 from fmepy.models.difference import whole_steps
@@ -48,7 +48,7 @@ class EntityData:
     label: Any
     variables: tuple[str, ...]
     transforms: tuple[str | None, ...]
-    readings: Readings
+    readings: FilterReadings
     raw: Vector
     n_missing: IntVector
     asked: Vector
@@ -151,7 +151,7 @@ def _entity(
     all_times, asked = all_times[:n], np.setdiff1d(all_times[n:], all_times[:n])
     order = np.lexsort((np.arange(len(which)), np.array(which), all_times))
     raw = np.concatenate(values)[order]
-    readings = Readings(
+    readings = FilterReadings(
         all_times[order],
         np.array(which, dtype=np.int64)[order],
         raw,
@@ -188,11 +188,11 @@ def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, x: s
             raise DataError(f"{what}: {error}") from None
 
 
-def effective_readings(used: Sequence[bool], entity: EntityData) -> Readings:
+def effective_readings(used: Sequence[bool], entity: EntityData) -> FilterReadings:
     """Return the readings with the multiplier of every sd: the datum's own error where it counts, else 1."""
     with_error = np.array(used)  # without a column of errors all of them are 1
     r = entity.readings
-    return Readings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
+    return FilterReadings(r.times, r.variables, r.values, np.where(with_error[r.variables], r.errors, 1.0), r.labels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,7 +224,7 @@ class EntityRun(Stored):
     label: Any
     p: Vector
     schedule: Schedule
-    used: Readings | None
+    used: FilterReadings | None
     run: Pass | None
     likelihood: Likelihood | None
     correlation: Matrix

@@ -21,7 +21,7 @@ import pandas as pd
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.errors import SimulationError
 from fmepy.filtering.run import Start
-from fmepy.filtering.schedule import Readings, Schedule
+from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.filtering.smoothing import error_covariance
 from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.bound_filter import BoundFilter
@@ -126,7 +126,7 @@ def _write(values: pd.DataFrame, table: pd.DataFrame, cost: Any, entity: EntityD
 def _path(
     bound_filter: BoundFilter,
     schedule: Schedule,
-    used: Readings | None,
+    used: FilterReadings | None,
     p: Vector,
     rest: Vector | None,
     unknown: Vector | None,

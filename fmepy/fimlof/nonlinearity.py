@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import SimulationError
-from fmepy.filtering.job import Record
+from fmepy.filtering.job import PassRecord
 from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
@@ -64,7 +64,7 @@ def _summary(values: Vector, schedule: Schedule) -> tuple[float, float, float]:
     return float(np.nanmean(values)), float(values[worst]), float(schedule.times[worst])
 
 
-def _of_step(bound_filter: BoundFilter, schedule: Schedule, record: Record, p: Vector, node: int, j: int) -> float:
+def _of_step(bound_filter: BoundFilter, schedule: Schedule, record: PassRecord, p: Vector, node: int, j: int) -> float:
     """Return the nonlinearity of the map from a node to the next along state j; NaN where it does not vary."""
     P = record.P_filtered[node]
     sd = float(np.sqrt(max(P[j, j], 0.0)))
@@ -115,7 +115,7 @@ def _moved(bound_filter: BoundFilter, piece: Schedule, p: Vector, x: Vector) -> 
     return run.record.x_predicted[1], run.record.transitions[1]
 
 
-def _of_readings(bound_filter: BoundFilter, schedule: Schedule, record: Record, p: Vector, j: int) -> list[float]:
+def _of_readings(bound_filter: BoundFilter, schedule: Schedule, record: PassRecord, p: Vector, j: int) -> list[float]:
     """Return the nonlinearity of the readings along state j, by node."""
     inputs, _, _ = settings_of(bound_filter, p)
     observe = bound_filter.observe_at

@@ -33,10 +33,10 @@ from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameter
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
-from fmepy.filtering.job import Record
+from fmepy.filtering.job import PassRecord
 from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
 from fmepy.filtering.run import Pass
-from fmepy.filtering.schedule import Readings, Schedule
+from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.fimlof.specification import Specification
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
@@ -77,7 +77,7 @@ class _Together:
         return out
 
 
-class Runs:
+class SimulatedLikelihoods:
     """The likelihoods of all entities, by runs of the model: predictions and sds as those of a `SimulationCost`.
 
     Parameters
@@ -131,7 +131,7 @@ class Runs:
         """Keep differences inside these bounds."""
         self._predictions.keep_within(lower, upper)
 
-    def tightened(self) -> Runs | None:
+    def tightened(self) -> SimulatedLikelihoods | None:
         """Return the same at smaller tolerances, None where there are none."""
         out = copy(self)
         tight = self._predictions.tightened()
@@ -176,7 +176,7 @@ class Runs:
         likelihood, n = self._likelihood(k, theta, delta, errors)[0], Y.shape[1]
         nothing, still = np.zeros((len(Y), n, n)), np.broadcast_to(np.eye(n), (len(Y), n, n))
         z, gradients = self._readings[k].values - delta, np.zeros((len(delta), n))
-        record = Record(Y, nothing, Y, nothing, still, z, gradients, np.abs(errors), np.zeros((0, 0)))
+        record = PassRecord(Y, nothing, Y, nothing, still, z, gradients, np.abs(errors), np.zeros((0, 0)))
         return Pass(likelihood.nu, likelihood.s, np.empty((len(delta), 0)), -1, 0, 0, record)
 
     # ---
@@ -262,12 +262,12 @@ class Runs:
         return {k: v for k, v in self.__dict__.items() if k != "_together"} | {"_last": (b"", [])}
 
 
-def _samples(readings: Readings) -> list[IntVector]:
+def _samples(readings: FilterReadings) -> list[IntVector]:
     """Return the rows of every sample."""
     return np.split(np.arange(len(readings)), np.flatnonzero(np.diff(readings.times)) + 1)
 
 
-def _comparison(spec: Specification, readings: Sequence[Readings]) -> Comparison:
+def _comparison(spec: Specification, readings: Sequence[FilterReadings]) -> Comparison:
     """Return the readings of all entities, one after the other, as what a simulation is compared with."""
     groups = np.concatenate([r.variables for r in readings]).astype(np.intp)
     none = np.zeros(len(spec.variables), dtype=np.intp)

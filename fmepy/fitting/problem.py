@@ -308,7 +308,7 @@ class Problem:
             box = self.lower[kept], self.upper[kept]
 
             def gradient(some: Vector) -> Vector:
-                return self.gradient(_with(theta, kept, some))[kept]
+                return np.asarray(self.gradient(_with(theta, kept, some))[kept])
 
             if self.objective.exact and np.count_nonzero(kept) >= MANY:
                 observed = sparse_second_differences(gradient, theta[kept], expected, *box)

@@ -38,6 +38,7 @@ _LIVE = "fmepy_live"
 _VALUE = 100  # bytes of a value of Python's, at least
 _PLAIN = "biufcSUMm"  # kinds of arrays without objects
 _CLASSES: dict[str, type[Stored]] = {}
+_FORMER_NAMES: dict[str, str] = {}
 
 
 class Stored:
@@ -45,9 +46,12 @@ class Stored:
 
     __slots__ = ()
 
-    def __init_subclass__(cls, **words: Any) -> None:
+    def __init_subclass__(cls, *, formerly: str = "", **words: Any) -> None:
+        """Know a class by its name, and by the one that it has in files of an earlier version."""
         super().__init_subclass__(**words)
         _CLASSES[_name_of(cls)] = cls
+        if formerly:
+            _FORMER_NAMES[formerly] = cls.__name__
 
     def check_loaded(self) -> None:
         """Raise an error where fields, each of its own kind, do not agree: a result of a file prints and sums up."""
@@ -459,6 +463,7 @@ def _class(name: str, module: str) -> type[Stored]:
             for found in pkgutil.walk_packages(package.__path__, "fmepy."):
                 if not found.name.rpartition(".")[2].startswith("_") and found.name not in sys.modules:
                     importlib.import_module(found.name)
+    name = _FORMER_NAMES.get(name, name)
     if name not in _CLASSES:
         whose = "" if module.startswith("fmepy.") else f"; import {module} first, which defines it"
         raise FmepyError(f"it holds a {name}, which this fmepy does not know{whose}")

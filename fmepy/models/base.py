@@ -137,7 +137,7 @@ class OfSeveral:
     parts: Any
 
     @property
-    def exact(self) -> bool | None:
+    def exact(self) -> Any:
         """True if the derivatives of all parts are of exact sensitivities."""
         return all(part.exact for part in self.parts)
 

@@ -505,3 +505,22 @@ def test_a_fit_stands_for_its_parameters_and_labels_of_another_type_are_refused(
         flt.of("1")
     with pytest.raises(ArgumentError, match="must be a positive number"):
         cost.replace(threshold="4")
+
+
+def test_a_result_of_an_earlier_version_loads_though_its_parts_are_called_otherwise(tmp_path):
+    model = fme.OdeModel("d(A)/dt = -k*A", state={"A": 10.0}, times=np.arange(4.0), parms={"k": 0.5})
+    data = {"time": [1.0, 2.0, 3.0], "A": [6.0, 3.7, 2.2]}
+    flt = fme.FimlofCost(model, data, process_noise={"A": 0.1}, measurement_noise={"A": 0.2}).filter()
+    flt.save(tmp_path / "filter")
+    file = tmp_path / "filter" / "result.json"
+    text = file.read_text(encoding="utf-8")
+    old = text
+    for now, then in (("FilterReadings", "Readings"), ("PassRecord", "Record")):
+        assert f'"{now}"' in old
+        old = old.replace(f'"{now}"', f'"{then}"')
+    for module in ("fmepy.fimlof.data", "fmepy.filtering.schedule"):
+        old = old.replace(f'"{module}"', '"fmepy.fimlof.entity_run"')  # a module that is gone
+    file.write_text(old, encoding="utf-8")
+    again = fme.load(tmp_path / "filter")
+    pd.testing.assert_frame_equal(again.residuals, flt.residuals)
+    assert again.loglik == flt.loglik
