@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fmepy as fme
 from fmepy.errors import ArgumentError
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.difference import DifferenceModel
