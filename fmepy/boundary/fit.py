@@ -15,10 +15,10 @@ from fmepy.boundary.unknowns import Asked, asked_of_entities, check_kind, check_
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.costs.base import variances
 from fmepy.costs.entities import read_entity_column
+from fmepy.costs.least_squares_cost import minus2loglik_of_squares
 from fmepy.costs.modcost import ModCost, tabulate
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error
-from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.errors import ArgumentError, DataError, SimulationError, check_choice, listed
 from fmepy.fitting.result import ModFit
 from fmepy.models.base import Model

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fmepy.boundary.unknowns import definition_of, used_elsewhere
-from fmepy.costs.gain import STATIONARY, names_of_gain, names_taken
+from fmepy.costs.observer_gain import STATIONARY, names_of_gain, names_taken
 from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
 from fmepy.errors import ArgumentError, did_you_mean

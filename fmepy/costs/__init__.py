@@ -1,9 +1,9 @@
 """Costs: a model held against data."""
 
 from fmepy.costs.base import BoundCost, Cost
+from fmepy.costs.likelihood_cost import BoundLikelihood
 from fmepy.costs.modcost import ModCost, modCost
 from fmepy.costs.prediction import PredictionErrorCost
-from fmepy.costs.scored import BoundLikelihood
 from fmepy.costs.simulation import SimulationCost
 from fmepy.costs.sum import SumCost
 

@@ -52,7 +52,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.data_identity import ObservedData
+from fmepy.costs.data_fingerprint import ObservedData
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.journal.encoding import Stored
 from fmepy.models.base import engine_of
@@ -90,7 +90,7 @@ class CostData(Stored):
 
     @property
     def observed(self) -> ObservedData | None:
-        """Which data the likelihood is of, see `fmepy.costs.data_identity`; None where nobody knows."""
+        """Which data the likelihood is of, see `fmepy.costs.data_fingerprint`; None where nobody knows."""
         return None
 
 
@@ -193,6 +193,27 @@ class AroundBound(OfData):
     def nobs(self) -> float:
         """Number of data: of residuals, or what a cost that is a number says of itself; NaN if it does not."""
         return float(getattr(self.bound, "nobs", np.nan)) if self.bound.is_scalar else float(len(self.data))
+
+
+class OfSeveral:
+    """What makes its runs by several others, `parts`, and says of them what these say together."""
+
+    parts: Any
+
+    @property
+    def exact(self) -> Any:
+        """True if the derivatives of all parts are of exact sensitivities."""
+        return all(part.exact for part in self.parts)
+
+    @property
+    def retries(self) -> int:
+        """Runs so far that the first engine could not finish and another one did."""
+        return sum(int(part.retries) for part in self.parts)
+
+    @property
+    def engine(self) -> str:
+        """The engines that run the models, as far as they say."""
+        return ", ".join(dict.fromkeys(filter(None, map(engine_of, self.parts))))
 
 
 def errors_unknown(data: CostData) -> ArgumentError | None:

@@ -20,11 +20,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from fmepy.costs.base import OfSeveral
 from fmepy.costs.interpolation import Places, merge_times, stack
 from fmepy.costs.observations import Comparison, concatenate
 from fmepy.costs.predictions import Predictions, PredictionsOfRun, each_of_many, of_run, predictions_of, renamed
 from fmepy.errors import SimulationError
-from fmepy.models.base import OfSeveral, tightened
+from fmepy.models.base import tightened
 from fmepy.models.entity import EntityModel
 from fmepy.numerics.sparse import dense_jacobian
 from fmepy.parameters.named import values_by_name

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.row_parameters import is_missing, read_cell
+from fmepy.costs.observable_parameters import is_missing, read_cell
 from fmepy.errors import DataError, did_you_mean, listed
 from fmepy.models.from_rest import names_elsewhere, start_parameters
 from fmepy.parameters.entities import entity_text

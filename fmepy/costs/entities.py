@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.conditions import Conditions, begun_anew
+from fmepy.costs.observable_parameters import Cases, read_cell
 from fmepy.costs.observations import Comparison
-from fmepy.costs.row_parameters import Cases, read_cell
 from fmepy.errors import ArgumentError, DataError, ParameterError, did_you_mean, listed
 from fmepy.models.from_rest import check_opens
 from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text

@@ -25,7 +25,7 @@ import pandas as pd
 
 from fmepy.costs.base import CostData
 from fmepy.costs.censored import minus2loglik_of_marked, residuals_of_marked, signs
-from fmepy.costs.data_identity import ObservedData
+from fmepy.costs.data_fingerprint import ObservedData
 from fmepy.costs.interpolation import brackets, resolution
 from fmepy.costs.observations import (
     Comparison,

@@ -24,7 +24,7 @@ import pandas as pd
 
 from fmepy.costs.base import CostData, joined_data
 from fmepy.costs.censored import mark_columns, marks_by_variable
-from fmepy.costs.data_identity import ObservedData
+from fmepy.costs.data_fingerprint import ObservedData
 from fmepy.costs.interpolation import resolution
 from fmepy.costs.observation_scale import ObservationScale, observation_scale
 from fmepy.errors import ArgumentError, DataError, check_choice, did_you_mean, listed

@@ -27,12 +27,12 @@ import numpy as np
 
 from fmepy.checks import whole_number
 from fmepy.costs.entities import EntityColumn
-from fmepy.costs.gain import STATIONARY, names_taken, parameters_of_gain, read_gain
-from fmepy.costs.instability import Guard
 from fmepy.costs.interpolation import merge_times, nearest_rows
+from fmepy.costs.kalman_gain import Stationary, stationary
 from fmepy.costs.observations import Observations
+from fmepy.costs.observer_gain import STATIONARY, names_taken, parameters_of_gain, read_gain
+from fmepy.costs.predictor_stability import Guard
 from fmepy.costs.simulation import SimulationCost
-from fmepy.costs.stationary import Stationary, stationary
 from fmepy.errors import ArgumentError, DataError, check_choice
 from fmepy.language.equations import names_in
 from fmepy.models.corrected import Entry, Samples, check_modelled, corrected_model

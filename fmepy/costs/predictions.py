@@ -163,7 +163,7 @@ class PredictionsOfRun(Predictions):
         self, bound: BoundModel, lookup: Lookup, places: Sequence[Places], data: Comparison, whole: Any
     ) -> None:
         super().__init__(data)
-        self.guard: Any = None  # of a corrected model (`fmepy.costs.instability`)
+        self.guard: Any = None  # of a corrected model (`fmepy.costs.predictor_stability`)
         self.parameter_names = tuple(bound.names)
         self.theta0 = np.array(bound.theta0, dtype=float)
         self.bound, self.lookup, self._places, self._whole = bound, lookup, tuple(places), whole

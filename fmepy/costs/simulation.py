@@ -35,13 +35,20 @@ from fmepy.costs.entities import (
     read_entity_column,
     read_experiments,
 )
+from fmepy.costs.experiment_runs import RunsOfCost
 from fmepy.costs.interpolation import Places
+from fmepy.costs.least_squares_cost import BoundSimulation
 from fmepy.costs.modcost import ModCost
+from fmepy.costs.observable_parameters import (
+    Cases,
+    RowParameters,
+    known_names,
+    names_by_row,
+    read_row_parameters,
+    uses_of,
+)
 from fmepy.costs.observation_scale import transforms_by_variable
 from fmepy.costs.observations import Comparison, Observations, check_observed, prepare, read_observations
-from fmepy.costs.row_parameters import Cases, RowParameters, known_names, names_by_row, read_row_parameters, uses_of
-from fmepy.costs.runs import RunsOfCost
-from fmepy.costs.squares import BoundSimulation
 from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import local_name
@@ -162,9 +169,9 @@ class SimulationCost(RunsOfCost, AddableCost):
     With `measurement_noise` or `censored` the cost is a likelihood: a call gives a `ModCost` still, whose weights are
     1 / sd and whose `minus2loglik` counts; bound, it is one number, -2 log L, with an exact ``score`` and the expected
     ``information`` from the model's sensitivities (`fmepy.costs.base`). Of a reading beyond a limit the information is
-    the observed one of its residual (`fmepy.costs.scored`). `modFit` then scores, intervals are of chi-square, and
-    `sensFun` gives two rows a reading. Without these words it is a sum of squares, and its errors are as large as the
-    residuals say. In a sum, parts of one variable share ``sd_v_<variable>``, unless a part names a parameter of its
+    the observed one of its residual (`fmepy.costs.likelihood_cost`). `modFit` then scores, intervals are of chi-square,
+    and `sensFun` gives two rows a reading. Without these words it is a sum of squares, and its errors are as large as
+    the residuals say. In a sum, parts of one variable share ``sd_v_<variable>``, unless a part names a parameter of its
     own; parts without noise count with the errors of their tables.
 
     Readings that name different values of a parameter of the model (`noise_parms`) are read off runs of their own,
@@ -340,8 +347,8 @@ class SimulationCost(RunsOfCost, AddableCost):
         own: pd.Series = self.predictor.parms.copy()
         noise = None
         if self._is_noisy or self.likelihood is not None:
+            from fmepy.costs.likelihood_cost import check_noisy
             from fmepy.costs.noise_model import read_measurement_noise
-            from fmepy.costs.scored import check_noisy
 
             check_noisy(self)
         if self._is_noisy:
@@ -427,7 +434,7 @@ class SimulationCost(RunsOfCost, AddableCost):
     def bind_together(cls, parts: Sequence[SimulationCost], names: Sequence[str], *, hold_engine: bool = False) -> Any:
         """Return costs of the same model as one function; the model is run once for all of them."""
         if any(part.noise is not None or part.likelihood is not None for part in parts):
-            from fmepy.costs.scored import bound_with_noise
+            from fmepy.costs.likelihood_cost import bound_with_noise
 
             return bound_with_noise(parts, names, hold_engine=hold_engine)
         predictions = predictions_of_parts(parts, [part.places for part in parts], names, hold_engine=hold_engine)

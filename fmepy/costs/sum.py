@@ -23,6 +23,7 @@ from fmepy.costs.base import (
     CostData,
     KnownData,
     OfData,
+    OfSeveral,
     cost_data,
     errors_unknown,
     gives_modcost,
@@ -32,13 +33,13 @@ from fmepy.costs.base import (
     modcost_at,
     residuals_many,
 )
-from fmepy.costs.data_identity import joined
+from fmepy.costs.data_fingerprint import joined
 from fmepy.costs.mapped import mapped
 from fmepy.costs.modcost import ModCost, joined_costs
 from fmepy.costs.noise import SaidNoise, joined_noise, said_noise
 from fmepy.costs.observations import warn_of_copy
 from fmepy.errors import ArgumentError
-from fmepy.models.base import OfSeveral, keep_within, tightened
+from fmepy.models.base import keep_within, tightened
 from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, values_by_name
 from fmepy.parameters.scales import marked

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, keep_row, left_multiplied
-from fmepy.filtering.job import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
+from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
 from fmepy.filtering.transition import Workspace, carries_covariance, space, transition
 from fmepy.types import Matrix, Vector
 

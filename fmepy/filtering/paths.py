@@ -16,8 +16,8 @@ import numpy as np
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import new, packed
 from fmepy.filtering.arrays import copied_vector, semidefinite_lower
-from fmepy.filtering.job import LoopModel
 from fmepy.filtering.loop import change_state
+from fmepy.filtering.loop_arguments import LoopModel
 from fmepy.filtering.run import Scheme, Start
 from fmepy.filtering.schedule import Schedule, ScheduleArrays
 from fmepy.filtering.transition import factor_of_noise, space, transition

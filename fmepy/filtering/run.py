@@ -11,7 +11,7 @@ import numpy as np
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
 from fmepy.filtering import loop, score_loop, square_root_loop
-from fmepy.filtering.job import VARIANCE_NOT_POSITIVE, LoopArguments, LoopModel, PassRecord
+from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE, LoopArguments, LoopModel, PassRecord
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.score_loop import Directions, ScoreJob
 from fmepy.filtering.transition import CARRYING, StepTolerances
@@ -123,7 +123,7 @@ class Pass(Stored):
     node : int
         Where it broke down, -1 if it did not.
     reason, row : int
-        Why (see `filtering.job`), and at which row if it was one.
+        Why (see `filtering.loop_arguments`), and at which row if it was one.
     record : Record or None
     is_safe : bool
         Square roots of covariances were kept, as asked or because the plain pass broke down.

@@ -22,9 +22,9 @@ import numpy as np
 
 from fmepy.compiled.kernels import call, new
 from fmepy.filtering.arrays import copied, copied_vector
-from fmepy.filtering.job import LoopArguments
 from fmepy.filtering.kernels import covariance_to_next
 from fmepy.filtering.loop import change_state, follow
+from fmepy.filtering.loop_arguments import LoopArguments
 from fmepy.filtering.transition import EXACT, Workspace, space, transition
 from fmepy.types import Cube, Matrix, Vector
 

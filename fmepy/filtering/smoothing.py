@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmepy.filtering.job import PassRecord
+from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
 from fmepy.journal.encoding import Stored

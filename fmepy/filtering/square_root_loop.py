@@ -47,8 +47,8 @@ from fmepy.filtering.arrays import (
     solved,
     write_excess,
 )
-from fmepy.filtering.job import COVARIANCE_NOT_FINITE, LoopArguments
 from fmepy.filtering.loop import change_state, follow, most_rows, read
+from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, LoopArguments
 from fmepy.filtering.transition import (
     EULER,
     MOMENTS,

@@ -49,7 +49,7 @@ TERMS = 14
 
 
 class StepTolerances(NamedTuple):
-    """What the explicit method is asked for; see `job.LoopModel`."""
+    """What the explicit method is asked for; see `loop_arguments.LoopModel`."""
 
     rtol: float
     max_step: float
@@ -369,7 +369,7 @@ def _by_solver(m, t, h, u, x, p, y, Phi, S, w):
 def transition(m, t, h, u, x, p, y, Phi, S, w):
     """Set y to the next state, Phi to the tangent, S to the covariance of the noise (or from P to the next P).
 
-    m is a `job.LoopModel`, u the forcings at the stages of the step, w what `space` returned.
+    m is a `loop_arguments.LoopModel`, u the forcings at the stages of the step, w what `space` returned.
     """
     n, kind, f, F, A = x.shape[0], m.kind, w.f, w.F[0], w.A[0]
     if kind in (ADAPTIVE, MOMENTS):

@@ -15,12 +15,12 @@ import numpy as np
 from fmepy.compiled.python_code import scalar_function
 from fmepy.costs.noise import Noise, numbers
 from fmepy.errors import ModelError, SimulationError
-from fmepy.filtering.job import VARIANCE_NOT_POSITIVE
 from fmepy.filtering.likelihood import Likelihood, unknown_part
+from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE
 from fmepy.filtering.run import ModelFunctions, Pass, Scheme, Start, has_tangents, innovation_slopes
 from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
 from fmepy.filtering.score_loop import Directions
-from fmepy.fimlof.specification import FIXED, Accumulator, Specification
+from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification
 from fmepy.language.equations import names_in, symbol
 from fmepy.models.definition.values import ValueTable
 from fmepy.numerics.covariance import semidefinite_factor
@@ -156,7 +156,7 @@ class BoundFilter:
         if spec.definition.is_closed:
             raise ModelError(f"This follows the rates of a model from a state on, and {spec.definition.note}.")
         if spec.propagation in ("ode", "moment"):
-            from fmepy.filtering.adaptive import Accuracy, adaptive_functions
+            from fmepy.filtering.continuous_transition import Accuracy, adaptive_functions
 
             accuracy = Accuracy.of(spec.model.scaled_options(), self._total, spec.tightness)
             curved = spec.update == "second_order"

@@ -26,13 +26,13 @@ from fmepy.checks import as_rng, changed_arguments, positive_number
 from fmepy.costs.base import AddableCost
 from fmepy.costs.conditions import read_conditions
 from fmepy.costs.entities import Experiments, check_needed, given_values, read_experiments
+from fmepy.costs.experiment_runs import ModelsOfCost
 from fmepy.costs.noise import SaidNoise, guessed_sd, names_of_estimates, names_of_noise, said_noise_of
-from fmepy.costs.runs import ModelsOfCost
 from fmepy.errors import ArgumentError, DataError, ParameterError, SimulationError, check_choice
-from fmepy.fimlof.bound import BoundFimlof
+from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
-from fmepy.fimlof.specification import Specification, with_equations
-from fmepy.fimlof.specify import read_specification
+from fmepy.fimlof.filter_model import Specification, with_equations
+from fmepy.fimlof.read_arguments import read_specification
 from fmepy.language.nodes import ZERO
 from fmepy.models.base import Model, check_times_column
 from fmepy.parameters.entities import split_local

@@ -16,7 +16,7 @@ from fmepy.errors import DataError
 from fmepy.filtering.likelihood import Likelihood
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import FilterReadings, Schedule
-from fmepy.fimlof.specification import definition_of
+from fmepy.fimlof.filter_model import definition_of
 from fmepy.journal.encoding import Stored
 from fmepy.models.difference import whole_steps
 from fmepy.models.running.timeline import merged

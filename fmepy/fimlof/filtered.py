@@ -12,10 +12,10 @@ import pandas as pd
 
 from fmepy.errors import check_choice
 from fmepy.filtering.smoothing import History
-from fmepy.fimlof.bound import BoundFimlof
+from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.data import EntityRun
+from fmepy.fimlof.filter_model import Specification
 from fmepy.fimlof.outputs import names_of_sums, output_functions, outputs_of, positive_names
-from fmepy.fimlof.specification import Specification
 from fmepy.journal.encoding import Stored, live
 from fmepy.journal.saving import Saved
 from fmepy.language.nodes import Symbol

@@ -14,11 +14,11 @@ from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.filtering.run import Start, run_filter
 from fmepy.filtering.schedule import Schedule
 from fmepy.filtering.smoothing import history_of
-from fmepy.fimlof.between import NO_READINGS
 from fmepy.fimlof.bound_filter import BoundFilter, schedule_of, settings_of
 from fmepy.fimlof.data import EntityRun
+from fmepy.fimlof.filter_model import FIXED, Specification
 from fmepy.fimlof.outputs import StateFunctions, on_own_scale, output_functions
-from fmepy.fimlof.specification import FIXED, Specification
+from fmepy.fimlof.side_steps import NO_READINGS
 from fmepy.models.difference import whole_steps
 from fmepy.models.engines.fixed import continued
 from fmepy.models.running.by_entity import inputs_by_entity

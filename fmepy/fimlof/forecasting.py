@@ -21,9 +21,9 @@ import pandas as pd
 from fmepy.checks import as_rng, between_0_and_1, whole_number
 from fmepy.errors import ArgumentError, SimulationError, did_you_mean, listed
 from fmepy.fimlof.data import EntityRun
+from fmepy.fimlof.filter_model import Specification
 from fmepy.fimlof.forecast_paths import Ahead, Drawn, Future, drawn_paths, future_of
 from fmepy.fimlof.outputs import band, names_of_sums, on_own_scale, positive_names
-from fmepy.fimlof.specification import Specification
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.scales import check_scale
 from fmepy.results.tables import Framed, Part, long_table

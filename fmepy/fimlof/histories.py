@@ -23,8 +23,8 @@ from fmepy.errors import SimulationError
 from fmepy.filtering.run import Start
 from fmepy.filtering.schedule import FilterReadings, Schedule
 from fmepy.filtering.smoothing import error_covariance
-from fmepy.fimlof.bound import BoundFimlof
 from fmepy.fimlof.bound_filter import BoundFilter
+from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.data import EntityData, read_entities
 from fmepy.fimlof.outputs import StateFunctions
 from fmepy.numerics.covariance import semidefinite_factor

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import SimulationError
-from fmepy.filtering.job import PassRecord
+from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import Schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of

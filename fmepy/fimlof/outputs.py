@@ -18,7 +18,7 @@ import numpy as np
 
 from fmepy.compiled.python_code import array_function, scalar_function
 from fmepy.filtering.statespace import StateSpace
-from fmepy.fimlof.specification import Specification
+from fmepy.fimlof.filter_model import Specification
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.nodes import ZERO, Symbol

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError, did_you_mean
 from fmepy.filtering.smoothing import History, history_of
-from fmepy.fimlof.bound import BoundFimlof
+from fmepy.fimlof.bound_likelihood import BoundFimlof
 from fmepy.fimlof.diagnostics import (
     Correlations,
     Normality,

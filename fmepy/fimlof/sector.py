@@ -19,7 +19,7 @@ from fmepy.costs.noise import names_of_estimates, names_of_noise
 from fmepy.errors import ArgumentError, DataError, listed
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fimlof.data import EntityData
-from fmepy.fimlof.specification import as_given
+from fmepy.fimlof.filter_model import as_given
 from fmepy.language.equations import Equations, names_in
 from fmepy.parameters.entities import entity_text, local_name
 from fmepy.parameters.named import check_names

@@ -33,11 +33,11 @@ from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameter
 from fmepy.costs.observation_scale import observation_scale
 from fmepy.costs.observations import Comparison
 from fmepy.errors import SimulationError
-from fmepy.filtering.job import PassRecord
 from fmepy.filtering.likelihood import Likelihood, likelihood_of_innovations
+from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import FilterReadings, Schedule
-from fmepy.fimlof.specification import Specification
+from fmepy.fimlof.filter_model import Specification
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol
 from fmepy.models.entity import EntityModel

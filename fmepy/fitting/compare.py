@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.costs.data_identity import difference
+from fmepy.costs.data_fingerprint import difference
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.results.tables import Framed, Part, table
 

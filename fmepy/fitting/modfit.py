@@ -11,10 +11,10 @@ import pandas as pd
 
 from fmepy.checks import as_rng
 from fmepy.costs.base import CostData, KnownData, standardised, variances
+from fmepy.costs.least_squares_cost import minus2loglik_of_squares
 from fmepy.costs.noise import said_noise
 from fmepy.costs.objective import Objective
 from fmepy.costs.solver_error import is_exact, is_too_large, solver_error, told_error
-from fmepy.costs.squares import minus2loglik_of_squares
 from fmepy.costs.user_function import as_objective
 from fmepy.errors import ArgumentError, SimulationError, check_choice
 from fmepy.fitting.control import filled

@@ -21,7 +21,7 @@ from fmepy.results.tables import Part, Shown, as_html, wrapped
 from fmepy.types import AxesArray, IntVector, Matrix, Vector
 
 if TYPE_CHECKING:
-    from fmepy.costs.data_identity import ObservedData
+    from fmepy.costs.data_fingerprint import ObservedData
     from fmepy.costs.noise import SaidNoise
     from fmepy.fitting.curves import FittedPanel
     from fmepy.fitting.optima import MultiStart

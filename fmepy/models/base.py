@@ -131,27 +131,6 @@ class OfRuns:
         return engine_of(self.bound)
 
 
-class OfSeveral:
-    """What makes its runs by several others, `parts`, and says of them what these say together."""
-
-    parts: Any
-
-    @property
-    def exact(self) -> Any:
-        """True if the derivatives of all parts are of exact sensitivities."""
-        return all(part.exact for part in self.parts)
-
-    @property
-    def retries(self) -> int:
-        """Runs so far that the first engine could not finish and another one did."""
-        return sum(int(part.retries) for part in self.parts)
-
-    @property
-    def engine(self) -> str:
-        """The engines that run the models, as far as they say."""
-        return ", ".join(dict.fromkeys(filter(None, map(engine_of, self.parts))))
-
-
 def simulate_many(bound: Any, Theta: Matrix) -> tuple[Cube, Any]:
     """Return Y of many runs, shape (n_run, n_time, n_var), and why runs failed, shape (n_run,).
 

@@ -5,7 +5,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.filtering import run
-from fmepy.fimlof import bound_filter as tangents
+from fmepy.fimlof import bound_filter
 from tests.filtering.problems import accumulator_cost, ar1_cost, logistic_cost, oscillator_cost
 from tests.filtering.test_fixed_steps import pendulum
 
@@ -55,13 +55,13 @@ def test_they_are_the_differences_of_passes(monkeypatch, make, rough):
     bound = make().bind()
     theta = bound.theta0
     used = []
-    whole = tangents.innovation_slopes
-    monkeypatch.setattr(tangents, "innovation_slopes", lambda *a: used.append(1) or whole(*a))
+    whole = bound_filter.innovation_slopes
+    monkeypatch.setattr(bound_filter, "innovation_slopes", lambda *a: used.append(1) or whole(*a))
     ours = bound.sensitivity_rows(theta)[2]
     assert used
     _, found = bound._derivatives(theta, rough)
     bound._remembered = None
-    monkeypatch.setattr(tangents, "has_tangents", lambda scheme: False)
+    monkeypatch.setattr(bound_filter, "has_tangents", lambda scheme: False)
     theirs = bound.sensitivity_rows(theta)[2]
     bound._remembered = None
     _, expected = bound._derivatives(theta, rough)

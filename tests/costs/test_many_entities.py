@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 import fmepy as fme
-from fmepy.costs import SimulationCost, by_entity, scored
+from fmepy.costs import SimulationCost, by_entity, likelihood_cost
 from fmepy.costs.by_entity import PredictionsTogether
 from fmepy.costs.predictions import PredictionsOfRun
 from fmepy.errors import SimulationError
@@ -129,7 +129,7 @@ def test_a_fit_with_a_sparse_jacobian_is_that_with_a_dense_one(monkeypatch):
     assert fit.converged
     assert fit.rank == len(names)
     with monkeypatch.context() as m:
-        m.setattr("fmepy.costs.squares.MANY", 1000)
+        m.setattr("fmepy.costs.least_squares_cost.MANY", 1000)
         m.setattr("fmepy.numerics.covariance.MANY", 1000)
         dense = modFit(cost, names)
         errors = dense.std_error
@@ -185,7 +185,7 @@ def test_noise_of_many_entities_has_the_same_score_and_information_by_sparse_arr
     theta = bound.theta0 * np.linspace(0.9, 1.1, bound.theta0.size)
     score, information = bound.score(theta), bound.information(theta)
     rows = bound.sensitivity_rows(theta)[2]
-    monkeypatch.setattr(scored, "MANY", 10**6)
+    monkeypatch.setattr(likelihood_cost, "MANY", 10**6)
     plain = many_noisy(70, local=["a"], **words).bind()
     assert not plain.is_sparse
     np.testing.assert_allclose(score, plain.score(theta), rtol=1e-10)

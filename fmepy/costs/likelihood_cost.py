@@ -29,7 +29,7 @@ import numpy as np
 from fmepy.costs.base import KnownData, errors_unknown
 from fmepy.costs.by_entity import predictions_of_parts
 from fmepy.costs.censored import minus2loglik_of_marked, residuals_of_marked, steepness
-from fmepy.costs.data_identity import joined
+from fmepy.costs.data_fingerprint import joined
 from fmepy.costs.modcost import ModCost, joined_costs, tabulate
 from fmepy.costs.noise import ERR
 from fmepy.costs.noise_model import MeasurementNoise, NoiseModel, NoiseParameters

@@ -12,8 +12,8 @@ import pandas as pd
 from fmepy.costs.censored import signs
 from fmepy.costs.entities import Experiments
 from fmepy.costs.noise import SaidNoise, said_noise_of
+from fmepy.costs.observable_parameters import uses_of
 from fmepy.costs.observations import Comparison
-from fmepy.costs.row_parameters import uses_of
 from fmepy.errors import ArgumentError
 from fmepy.models.entity import EntityModel
 from fmepy.models.from_rest import opened

@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
 from fmepy.compiled.llvm_code import NotWritableError
-from fmepy.filtering import adaptive, transition
+from fmepy.filtering import continuous_transition, transition
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.ode import OdeModel
 from tests.filtering.problems import (
@@ -48,7 +48,7 @@ def test_the_oscillator_at_irregular_times(road):
 
 @pytest.mark.parametrize("propagation", ["ode", "moment"])
 def test_the_engine_for_stiff_systems_agrees(monkeypatch, propagation):
-    monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
+    monkeypatch.setattr(continuous_transition, "_explicit", lambda *_: None)
     fixed = read("cd_oscillator_irregular")["fixed"]
     for cost in (
         oscillator_cost(driven_oscillator, SILENT, propagation=propagation),
@@ -93,8 +93,8 @@ def test_logistic_growth_in_continuous_time(options):
 
 def test_without_the_compiled_engine_lsoda_gives_the_same(monkeypatch):
     compiled = outcome(logistic_cost(logistic_rate))
-    monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
-    monkeypatch.setattr(adaptive, "CompiledStepper", cannot_be_written)
+    monkeypatch.setattr(continuous_transition, "_explicit", lambda *_: None)
+    monkeypatch.setattr(continuous_transition, "CompiledStepper", cannot_be_written)
     np.testing.assert_allclose(outcome(logistic_cost(logistic_rate)).nu, compiled.nu, atol=1e-6)
 
 
@@ -104,10 +104,10 @@ def test_what_the_compiled_engine_cannot_finish_lsoda_does(monkeypatch):
     def gives_up(*_):
         raise SimulationError("step size too small")
 
-    monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
+    monkeypatch.setattr(continuous_transition, "_explicit", lambda *_: None)
     compiled = outcome(logistic_cost(logistic_rate))
     monkeypatch.setattr("fmepy.models.engines.explicit.CompiledStepper.advance", gives_up)
-    adaptive._augmented.cache_clear()
+    continuous_transition._augmented.cache_clear()
     assert outcome(logistic_cost(logistic_rate)).loglik == pytest.approx(compiled.loglik, abs=1e-6)
 
 
@@ -144,7 +144,7 @@ def switched(t, x, *, k=0.1, on=49.9, off=50.2):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_condition_of_time_alone_is_not_stepped_over(monkeypatch, compiled):
     if not compiled:
-        monkeypatch.setattr(adaptive, "CompiledStepper", cannot_be_written)
+        monkeypatch.setattr(continuous_transition, "CompiledStepper", cannot_be_written)
     model = OdeModel(switched, state={"x": 0.0}, times=[0.0, 100.0])
     cost = FimlofCost(model, {"time": [100.0], "x": [0.0]}, process_noise={"x": 0.1}, measurement_noise={"x": 0.1})
     exact = 10 / 0.1 * (np.exp(-0.1 * 49.8) - np.exp(-0.1 * 50.1))
@@ -163,8 +163,8 @@ def test_a_stiff_system_is_left_to_the_engine_for_it(monkeypatch):
 
     both = outcome(cost())
     asked = []
-    whole = adaptive.run_segments
-    monkeypatch.setattr(adaptive, "run_segments", lambda s, *rest: asked.append(s.name) or whole(s, *rest))
+    whole = continuous_transition.run_segments
+    monkeypatch.setattr(continuous_transition, "run_segments", lambda s, *rest: asked.append(s.name) or whole(s, *rest))
     assert outcome(cost()).loglik == both.loglik
     assert asked[0] == "compiled"
     b, P = 1.0, 0.0  # a is at its level at once, and its noise goes on to b
@@ -187,8 +187,8 @@ def test_units_do_not_matter_to_the_explicit_method(monkeypatch):
         return FimlofCost(model, data, process_noise={"y": 0.5 * size}, measurement_noise={"x": 0.1})
 
     asked = []
-    whole = adaptive.run_segments
-    monkeypatch.setattr(adaptive, "run_segments", lambda s, *rest: asked.append(s.name) or whole(s, *rest))
+    whole = continuous_transition.run_segments
+    monkeypatch.setattr(continuous_transition, "run_segments", lambda s, *rest: asked.append(s.name) or whole(s, *rest))
     plain = outcome(cost(1.0))
     for size in (1e5, 1e-3):
         np.testing.assert_allclose(outcome(cost(size)).nu, plain.nu, atol=1e-6)
@@ -242,9 +242,9 @@ def test_the_exact_step_is_that_of_van_loan_s_exponential(h):
 
 def test_a_covariance_without_full_rank_has_a_factor():
     Q = np.outer([1.0, 0.0, 2e3], [1.0, 0.0, 2e3])
-    C = adaptive.covariance_factor(Q)
+    C = continuous_transition.covariance_factor(Q)
     np.testing.assert_allclose(C @ C.T, Q, rtol=1e-12)
-    assert np.isnan(adaptive.covariance_factor(np.full((2, 2), np.nan))).all()
+    assert np.isnan(continuous_transition.covariance_factor(np.full((2, 2), np.nan))).all()
 
 
 def test_a_state_that_grows_without_bound_is_infinite_cost():
@@ -288,9 +288,9 @@ def test_an_integral_over_the_time_before_a_reading_has_the_moments_of_the_joint
 @pytest.mark.parametrize("engine", ["explicit", "stiff", "lsoda"])
 def test_the_unit_of_a_state_does_not_matter(monkeypatch, engine):
     if engine != "explicit":
-        monkeypatch.setattr(adaptive, "_explicit", lambda *_: None)
+        monkeypatch.setattr(continuous_transition, "_explicit", lambda *_: None)
     if engine == "lsoda":
-        monkeypatch.setattr(adaptive, "CompiledStepper", cannot_be_written)
+        monkeypatch.setattr(continuous_transition, "CompiledStepper", cannot_be_written)
 
     def loglik(unit):
         times = np.array([0.0, 6.0, 12.0, 18.0])

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fmepy.costs.gain import read_gain
+from fmepy.costs.observer_gain import read_gain
 from fmepy.errors import ArgumentError
 
 STATES, ONE, TWO = ["x", "v"], ["y"], ["y", "z"]

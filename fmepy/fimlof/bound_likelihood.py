@@ -19,13 +19,12 @@ import numpy as np
 import pandas as pd
 
 from fmepy.costs.base import KnownData, OfData
-from fmepy.costs.data_identity import ObservedData, joined
+from fmepy.costs.data_fingerprint import ObservedData, joined
 from fmepy.costs.entities import Experiments
 from fmepy.errors import SimulationError
 from fmepy.filtering.likelihood import Likelihood, expected_information, likelihood_of, movement, score_of
 from fmepy.filtering.run import Pass, run_filter
 from fmepy.filtering.schedule import FilterReadings, Schedule
-from fmepy.fimlof.between import rows_of_path, rows_until, with_side_paths
 from fmepy.fimlof.bound_filter import (
     ROUGH_STEP,
     STEP,
@@ -38,7 +37,8 @@ from fmepy.fimlof.bound_filter import (
     undetermined,
 )
 from fmepy.fimlof.data import EntityData, EntityRun, effective_readings
-from fmepy.fimlof.specification import Specification, is_one_run, uses_errors, with_inputs
+from fmepy.fimlof.filter_model import Specification, is_one_run, uses_errors, with_inputs
+from fmepy.fimlof.side_steps import rows_of_path, rows_until, with_side_paths
 from fmepy.models.entity import EntityModel
 from fmepy.parameters.entities import EntityParameters
 from fmepy.types import BoolVector, Matrix, Vector

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.filtering.job import PassRecord
+from fmepy.filtering.loop_arguments import PassRecord
 from fmepy.filtering.run import Pass, Start, run_filter
 from fmepy.filtering.schedule import FilterReadings, Schedule, StateChange, build_schedule
 from fmepy.fimlof.bound_filter import BoundFilter, settings_of
-from fmepy.fimlof.specification import FIXED, Specification
+from fmepy.fimlof.filter_model import FIXED, Specification
 from fmepy.types import Vector
 
 NO_READINGS = FilterReadings(np.empty(0), np.empty(0, dtype=np.int64), np.empty(0), np.empty(0), ())

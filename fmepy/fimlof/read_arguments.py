@@ -22,7 +22,7 @@ from fmepy.costs.noise import (
 from fmepy.errors import ArgumentError, ModelError, check_choice, did_you_mean, listed
 from fmepy.filtering.numeric_statespace import UntracedSpace, nominal_equations
 from fmepy.filtering.statespace import StateSpace, build_state_space
-from fmepy.fimlof.specification import FIXED, Accumulator, Specification, definition_of
+from fmepy.fimlof.filter_model import FIXED, Accumulator, Specification, definition_of
 from fmepy.language.derivatives import quotient
 from fmepy.language.equations import Equations, names_in, symbol
 from fmepy.language.nodes import ZERO, Symbol, call, number

@@ -1,8 +1,8 @@
 """What a filter knows of a model: noise, start, accumulators, propagation, in equations.
 
 A `Specification` holds everything of a `FimlofCost` that does not depend on the data but for the names of what was
-observed. It is immutable and pickles; `specify` makes it, and what is compiled from it is made where it is needed
-(`bound_filter`).
+observed. It is immutable and pickles; `read_arguments` makes it, and what is compiled from it is made where it is
+needed (`bound_filter`).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Specification:
     @property
     def uses_solver(self) -> bool:
         """Whether states go on by a solver with tolerances."""
-        from fmepy.filtering.adaptive import is_exact
+        from fmepy.filtering.continuous_transition import is_exact
 
         return self.propagation in ("ode", "moment") and (self.takes_moments or not is_exact(self.space))
 
