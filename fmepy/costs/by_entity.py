@@ -171,7 +171,7 @@ def predictions_by_entity(
     found: list[tuple[PredictionsOfRun | PredictionsTogether, IntVector, str]] = []
     taken: set[int] = set()
     for members, times in groups_of(models, places):
-        bound = models[members[0]].inner.bind(models[members[0]].moved_by(names), times=times, **words)
+        bound = _shared_model([models[k] for k in members], names, times=times, **words)
         if not callable(getattr(bound, "together", None)):
             continue
         place = np.full(len(models), -1, dtype=np.intp)
@@ -186,6 +186,17 @@ def predictions_by_entity(
     parts, rows, told = zip(*found, strict=True)
     theta0 = values_by_name(models[0].parameters.parms, names)
     return PredictionsByEntity(parts, rows, told, theta0, data)
+
+
+def _shared_model(models: Sequence[EntityModel], names: tuple[str, ...], **words: Any) -> Any:
+    """Return what serves several entities, bound to all that theta moves, and to what else differs between them."""
+    first, moved = models[0], models[0].moved_by(names)
+    if all(m.inner is first.inner for m in models):
+        return first.inner.bind(moved, **words)
+    own = first.model.parms
+    values, _ = first.parameters.maps([m.k for m in models], names, list(own.index))
+    held = own.index[(values != own.to_numpy(dtype=float)).any(axis=0)]
+    return first.model.bind([*moved, *(str(n) for n in held if n not in moved)], **words)
 
 
 def _alone(
@@ -343,7 +354,8 @@ def groups_of(models: Sequence[EntityModel], places: Sequence[Places]) -> list[t
     """Return which models share runs, and the times at which these need rows.
 
     Those of one model beneath, which all start from values of their own, and with rows at the same last time; of many
-    models also those that end at different times. Times of their own are shared by few, so that runs stay short.
+    models also those that end at different times, and those with numbers of their own. Times of their own are shared by
+    few, so that runs stay short.
     """
     if any(p.x is None for p in places):
         return []
@@ -351,6 +363,11 @@ def groups_of(models: Sequence[EntityModel], places: Sequence[Places]) -> list[t
     for k, model in enumerate(models):
         if model.before is None and callable(getattr(model.inner, "bind", None)):
             same.setdefault(id(model.inner), []).append(k)
+    if len(same) >= MANY:  # numbers of conditions are inputs then, each at the price of a sensitivity
+        same = {}
+        for k, model in enumerate(models):
+            if model.before is None and model.beneath is model.model and callable(getattr(model.model, "bind", None)):
+                same.setdefault(id(model.model), []).append(k)
     out: list[tuple[list[int], Vector]] = []
     for members in same.values():
         if len(members) > 1:

@@ -202,3 +202,32 @@ def test_a_fit_of_many_noisy_entities_takes_few_runs_and_finds_what_each_alone_s
     alone = fme.modFit(few, {"ka[17]": 0.5})
     assert fit.par["ka[17]"] == pytest.approx(alone.par["ka[17]"], rel=1e-5)
     assert fit.std_error["ka[17]"] == pytest.approx(alone.std_error["ka[17]"], rel=1e-3)
+
+
+def test_numbers_of_conditions_are_inputs_of_one_bound_model(monkeypatch):
+    n, rng = 60, np.random.default_rng(6)
+    doses, t = rng.uniform(5, 15, n), np.arange(1.0, 5.0)
+    table = pd.DataFrame({"subject": np.repeat(np.arange(n), 4), "time": np.tile(t, n)})
+    table["A"] = np.repeat(doses, 4) * np.exp(-0.5 * table["time"]) + 0.1 * rng.standard_normal(4 * n)
+    dosed = OdeModel(
+        "d(A)/dt = -ka*A",
+        state={"A": "dose"},
+        times=np.arange(5.0),
+        parms={"ka": 0.4, "dose": 1.0},
+        rtol=1e-9,
+        atol=1e-9,
+    )
+    words = {"conditions": pd.DataFrame({"subject": range(n), "dose": doses}), "entity_parms": ["ka"]}
+    cost = SimulationCost(dosed, table, entity="subject", parms={"ka[7]": 0.6}, **words)
+    bound = cost.bind()
+    assert [type(part) for part in bound.predictions.parts] == [PredictionsTogether]
+    theta = bound.theta0 * rng.uniform(0.9, 1.1, n)
+    expected = np.repeat(doses, 4) * np.exp(-np.repeat(theta, 4) * np.tile(t, n))
+    np.testing.assert_allclose(bound.residuals(theta), expected - table["A"], atol=1e-6)
+    J = bound.jacobian(theta)
+    np.testing.assert_allclose(J[28:32, 7], -t * expected[28:32], atol=1e-5)
+    assert np.count_nonzero(J) == 4 * n, "of the doses there are no derivatives"
+    monkeypatch.setattr(by_entity, "MANY", 10**6)
+    alone = cost.replace().bind()
+    assert len(alone.predictions.parts) == n
+    np.testing.assert_allclose(alone.residuals(theta), bound.residuals(theta), atol=1e-7)
