@@ -14,7 +14,7 @@ from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.mcmc.kernels.base import Dispersion, Kernel, Settings
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.proposals import JumpFunction
-from fmepy.mcmc.runner import Job, Plan
+from fmepy.mcmc.runner import ChainSpec, Plan
 from fmepy.mcmc.target import Target
 from fmepy.parameters.named import generated_names
 from fmepy.types import Matrix
@@ -68,15 +68,15 @@ def check_starts(target: Target, starts: Matrix) -> None:
         dispersion.given(row)
 
 
-def as_jobs(starts: Matrix, chains: int, n_member: int, seeds: list[np.random.SeedSequence]) -> list[Job]:
+def as_jobs(starts: Matrix, chains: int, n_member: int, seeds: list[np.random.SeedSequence]) -> list[ChainSpec]:
     """Return the chains to be run: all from one start, or from one each (of ensembles also: one a member)."""
     if len(starts) == 1:
-        return [Job(k, seeds[k], starts, k > 0) for k in range(chains)]
+        return [ChainSpec(k, seeds[k], starts, k > 0) for k in range(chains)]
     each = len(starts) // chains
     if each not in (1, n_member):
         members = f", or {chains * n_member} (one per member)" if n_member > 1 else ""
         raise ArgumentError(f"`p` is a table of {len(starts)} starts; {chains} (one per chain){members} are needed.")
-    return [Job(k, seeds[k], starts[k * each : (k + 1) * each], False) for k in range(chains)]
+    return [ChainSpec(k, seeds[k], starts[k * each : (k + 1) * each], False) for k in range(chains)]
 
 
 def as_drscale(drscale: Any, ntrydr: int) -> tuple[float, ...]:

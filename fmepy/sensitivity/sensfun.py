@@ -25,7 +25,7 @@ from fmepy.errors import ArgumentError
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, long_table
-from fmepy.sensitivity.outputs import Runs, StartKept, of_cost, of_model, returns_modcost
+from fmepy.sensitivity.outputs import DifferenceRuns, StartKept, of_cost, of_model, returns_modcost
 from fmepy.sensitivity.scales import parameter_scale, tell_even, variable_scale
 from fmepy.sensitivity.summary import SensFunSummary, summarise
 from fmepy.types import AxesArray, Matrix, UserBounds, UserParameters, Vector
@@ -286,7 +286,7 @@ def sensFun(
     if callable(func) and not is_ours(func):
         func = StartKept(func)
     with resumable_tasks(checkpoint, "sensitivities") as tasks:
-        runs = Runs(executor, progress, lower, upper, tiny, tasks)
+        runs = DifferenceRuns(executor, progress, lower, upper, tiny, tasks)
         if is_cost(func) or (not is_model(func) and returns_modcost(func, parms, **user)):
             outputs = of_cost(func, parms, senspar, user, runs)
         elif weighted:
