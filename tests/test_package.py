@@ -34,7 +34,7 @@ FLOORS = [  # from the top; a room may import what stands on lower floors, and t
     [{"plotting"}],  # it takes results by what they offer; nobody needs it before a picture is asked for
     [{"results"}, {"tables"}],
     [{"journal"}],
-    [{"parameters", "numerics", "checks", "errors", "types", "datasets", "command_line"}],
+    [{"parameters", "numerics", "checks", "errors", "types", "datasets", "command_line", "vocabulary"}],
 ]
 
 

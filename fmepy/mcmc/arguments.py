@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from fmepy.checks import whole_number
-from fmepy.errors import ArgumentError, check_choice, listed
+from fmepy.costs.objective import Objective
+from fmepy.errors import ArgumentError, check_choice, listed, warn
 from fmepy.mcmc.kernels.base import Dispersion, Kernel, Settings
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.proposals import JumpFunction
@@ -33,10 +33,8 @@ def as_plan(niter: int, burninlength: int, outputlength: Any) -> Plan:
         return Plan.of(niter, burninlength, most)
     length = whole_number(outputlength, "outputlength", 1)
     if length > most:
-        warnings.warn(
+        warn(
             f"`outputlength={length}` is more than the {most} iterations after burn-in; it is set to {most}.",
-            UserWarning,
-            stacklevel=4,
         )
     return Plan.of(niter, burninlength, length)
 
@@ -59,6 +57,25 @@ def as_starts(p: Any, chains: int) -> tuple[Any, Matrix | None, int]:
     if len(p) % chains:
         raise ArgumentError(f"`p` is a table of {len(p)} starts for {chains} chains; give one start a chain.")
     return p.iloc[0], table, chains
+
+
+def from_fit(fit: Any, objective: Objective, jump: Any, var0: Any) -> tuple[Any, Any]:
+    """Return the proposal and the variance of the residuals, those of the fit that a chain starts at by default.
+
+    The proposal is ``2.4**2 / n_par`` times the fit's covariance; the variance that of the unweighted residuals, by
+    variable. With a prior and errors in the data these errors are the errors, and no variance is taken.
+    """
+    if jump is None:
+        jump = fit.cov_scaled * (2.4**2 / len(fit.par))
+    return jump, (variance_of(fit) if var0 is None and not objective.is_scalar else var0)
+
+
+def variance_of(fit: Any) -> Any:
+    """Return the variance of a fit's residuals as `var0`; None of a likelihood, and where errors and a prior stand."""
+    weighted = fit.cost is not None and not np.allclose(fit.cost.residuals["weight"].to_numpy(dtype=float), 1.0)
+    if fit.is_scalar or (fit.with_prior and weighted):
+        return None
+    return fit.ms if fit.cost is None else fit.var_ms_unweighted
 
 
 def check_starts(target: Target, starts: Matrix) -> None:

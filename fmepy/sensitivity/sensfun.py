@@ -29,6 +29,7 @@ from fmepy.sensitivity.outputs import DifferenceRuns, StartKept, of_cost, of_mod
 from fmepy.sensitivity.scales import parameter_scale, tell_even, variable_scale
 from fmepy.sensitivity.summary import SensFunSummary, summarise
 from fmepy.types import AxesArray, Matrix, UserBounds, UserParameters, Vector
+from fmepy.vocabulary import own_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,6 +164,7 @@ class SensFun(Framed):
         return [long_table(self.frame), f"({self.method})"]
 
 
+@own_words
 def sensFun(
     func: Any,
     parms: UserParameters = None,
