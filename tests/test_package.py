@@ -252,10 +252,20 @@ def test_the_catalogue_is_sorted_and_complete():
         for name in dir(fme)
         if not name.startswith("_") and (name in fme.__all__ or not isinstance(getattr(fme, name), types.ModuleType))
     }
-    assert shown - {"annotations"} == set(fme.__all__) - {"__version__"}
+    assert shown == set(fme.__all__) - {"__version__"}
 
 
-@pytest.mark.parametrize("name", [n for n in getattr(fme, "__all__", []) if n != "__version__"])
+def test_completion_offers_what_one_calls_and_types_hold_the_results():
+    assert dir(fme) == list(fme.__all__)
+    assert not set(fme.__all__) & set(fme.types.RESULTS_AND_CONTRACTS)
+    for name in fme.types.RESULTS_AND_CONTRACTS:
+        assert getattr(fme.types, name) is getattr(fme, name)
+        assert isinstance(getattr(fme, name), type)
+    with pytest.raises(AttributeError, match="no attribute 'Modfit'"):
+        _ = fme.types.Modfit
+
+
+@pytest.mark.parametrize("name", [n for n in (*fme.__all__, *fme.types.RESULTS_AND_CONTRACTS) if n != "__version__"])
 def test_a_public_name_is_there_and_documented(name):
     thing = getattr(fme, name)
     assert (thing.__doc__ or "").strip()

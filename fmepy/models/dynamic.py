@@ -27,6 +27,7 @@ from fmepy.models.running.forcings import tell_outside
 from fmepy.models.running.system import delays_of
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.scales import check_scale
+from fmepy.results.notebook import InNotebook
 from fmepy.types import UserParameters, Vector
 from fmepy.vocabulary import AnswersInOwnWords, by_name
 
@@ -36,7 +37,7 @@ _MERGED = ("state", "parms", "outputs", "forcings", "history")
 _SETTINGS = ("times", "method", "dt", "rtol", "max_step")
 
 
-class Runnable(AnswersInOwnWords):
+class Runnable(AnswersInOwnWords, InNotebook):
     """Base of models that can be bound: parameters and times to look at, a table when called.
 
     A subclass sets ``_parms`` (all parameters), ``states``, ``var_names``, ``engine``, ``engine_note``, calls
