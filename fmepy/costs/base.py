@@ -56,6 +56,7 @@ from fmepy.costs.data_fingerprint import ObservedData
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.journal.encoding import Stored
 from fmepy.models.base import engine_of
+from fmepy.results.notebook import InNotebook
 from fmepy.types import IntVector, Matrix, UserParameters, Vector
 
 # ----------------------------------------------------------------------------------------- what is fixed at preparation
@@ -389,7 +390,7 @@ def minus2loglik_many(bound: Any, Theta: Matrix) -> tuple[Vector, Any]:
     return _one_by_one(bound.minus2loglik, Theta, np.full(len(Theta), np.nan))
 
 
-class AddableCost:
+class AddableCost(InNotebook):
     """What makes a cost addable; a new kind of cost inherits from it.
 
     A kind whose parts can share the runs of a model overrides `shared_run` and `bind_together`.
