@@ -102,8 +102,9 @@ class Browser:
         return answer["result"].get("value")
 
     def requests(self):
-        """Return the addresses that the page asked for."""
-        return [m["params"]["request"]["url"] for m in self.heard if m.get("method") == "Network.requestWillBeSent"]
+        """Return the addresses that the page asked for, without images that it holds itself (some versions say them)."""
+        asked = [m["params"]["request"]["url"] for m in self.heard if m.get("method") == "Network.requestWillBeSent"]
+        return [address for address in asked if not address.startswith("data:")]
 
     def complaints(self):
         """Return what stands in the console."""

@@ -20,7 +20,7 @@ from fmepy.workflow.report.agreement import agreement_facts, agreement_of
 from fmepy.workflow.report.page import render
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.sections import written
-from fmepy.workflow.report.tables import MOST_ROWS, Cell, table_of
+from fmepy.workflow.report.tables import MOST_ROWS, TableCell, table_of
 from fmepy.workflow.report.words import number
 from tests.workflow import browser
 
@@ -387,7 +387,7 @@ def test_a_filter_is_told_with_its_own_flags(tmp_path):
     pd.DataFrame({"year": np.arange(1871, 1871 + len(flow)), "flow": flow}).to_csv(tmp_path / "decay.csv", index=False)
     toml = """
         data = { file = "decay.csv", x = "year" }
-        filter = { steps = 3 }
+        filter = { steps = 3, max_lag = 4 }
         fit = {}
         [cost]
         kind = "fimlof"
@@ -410,6 +410,8 @@ def test_a_filter_is_told_with_its_own_flags(tmp_path):
     assert "flow at year 1879" in page.texts["filter"]
     assert "Forecast" in page.texts["filter"]
     assert "suspected" in page.texts["warnings"]
+    assert sorted(set(tables["correlations.csv"]["lag"])) == [0, 1, 2, 3, 4]
+    assert "Correlations of the innovations over 4 lags." in page.texts["filter"]
 
 
 def test_long_tables_are_cut_and_that_is_told():
@@ -426,7 +428,7 @@ def test_numbers_have_the_digits_that_tell_them_apart():
         pd.DataFrame({"x": [1900.1, 1900.2], "y": [np.nan, np.inf], "z": [True, None], "w": ["a", 1.5]}), "t"
     )
     assert [row[0].text for row in table.rows] == ["1900.1", "1900.2"]
-    assert [row[1] for row in table.rows] == [Cell("–"), Cell("∞", "Infinity")]
+    assert [row[1] for row in table.rows] == [TableCell("–"), TableCell("∞", "Infinity")]
     assert [row[2].text for row in table.rows] == ["yes", "–"]
     assert [is_number for _, is_number in table.columns] == [True, True, False, False]
 

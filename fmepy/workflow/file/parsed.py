@@ -13,7 +13,7 @@ import numpy as np
 from fmepy.errors import listed
 from fmepy.workflow.file.checked import checked, refuse_of_other_kinds
 from fmepy.workflow.file.keys import SOURCES, cost_keys, file_keys, model_keys
-from fmepy.workflow.file.toml import Section
+from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.steps.registry import STEPS
 
 
@@ -55,7 +55,7 @@ class Case:
 
     Attributes
     ----------
-    section : Section
+    section : TomlTable
         The file with the lines of its keys; ``case.section.error(("fit", "method"), "...")`` makes the message
         ``file.toml:7: ...``.
     title, description : str
@@ -73,7 +73,7 @@ class Case:
         The whole file as plain values, numbers as their keys want them.
     """
 
-    section: Section
+    section: TomlTable
     title: str
     description: str
     parameters: Mapping[str, Parameter]
@@ -101,7 +101,7 @@ def read_case(path: str | Path) -> Case:
     ArgumentError
         It cannot be read; a mistake in it, with its line.
     """
-    section = Section.read(path)
+    section = TomlTable.read(path)
     said = checked(section, file_keys())
     _check_model(section.table("model"))
     kind = said.get("cost", {}).get("kind", "simulation")
@@ -119,7 +119,7 @@ def read_case(path: str | Path) -> Case:
     )  # fmt: skip
 
 
-def _check_model(section: Section) -> None:
+def _check_model(section: TomlTable) -> None:
     """Refuse a model of no source or of two, and what is no matter of its kind."""
     sources = [s for s in SOURCES if s in section.data]
     if not sources:
@@ -132,7 +132,7 @@ def _check_model(section: Section) -> None:
     checked(section, model_keys()[kind])
 
 
-def model_kind(section: Section) -> str:
+def model_kind(section: TomlTable) -> str:
     """Return the kind of the model that a section holds: ode, difference, steady, modules, python."""
     source = next(s for s in SOURCES if s in section.data)
     if source != "equations":
@@ -141,7 +141,7 @@ def model_kind(section: Section) -> str:
     return str(section.data.get("kind", default))
 
 
-def _parameter(section: Section, name: str, value: Any) -> Parameter:
+def _parameter(section: TomlTable, name: str, value: Any) -> Parameter:
     """Return one parameter, checked by itself."""
     if not name.strip():
         raise section.error(name, "a parameter needs a name.")

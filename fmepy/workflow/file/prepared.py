@@ -28,11 +28,11 @@ from fmepy.workflow.file.functions import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.file.observations import observed, read_data, replicates
 from fmepy.workflow.file.parsed import Case, Parameter
 from fmepy.workflow.file.priors import on_scale, priors_on, read_prior
-from fmepy.workflow.file.sources import Source, read_rows, read_source, words_in
+from fmepy.workflow.file.sources import ModelSource, read_rows, read_source, words_in
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class CalibrationTask:
     """Data, model, cost and parameters of a file.
 
     Attributes
@@ -84,7 +84,7 @@ class Task:
     written: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_task(case: Case, *, python: bool = True) -> Task:
+def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     """Return the task of a file: read its data, build its model and cost; nothing is run.
 
     Parameters
@@ -139,7 +139,7 @@ def read_task(case: Case, *, python: bool = True) -> Task:
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
         notes.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
-    task = Task(
+    task = CalibrationTask(
         case=case, data=frame, notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,
         start=_on(scale, start), lower=_on(scale, lower), upper=_on(scale, upper),
@@ -218,7 +218,7 @@ def _cost(
         raise
 
 
-def _cost_of_python(case: Case, source: Source) -> Any:
+def _cost_of_python(case: Case, source: ModelSource) -> Any:
     """Return a cost or function of a Python file, its fixed parameters at the file's values."""
     cost, section = source.cost, case.section
     fixed = {p.name: p.start for p in case.parameters.values() if not p.fitted}
@@ -240,7 +240,7 @@ def _in_file(case: Case, name: str) -> str:
     return name if name in case.parameters else split_local(name)[0]
 
 
-def _fitted(case: Case, source: Source, cost: Any, notes: list[str]) -> dict[str, Parameter]:
+def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dict[str, Parameter]:
     """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
     if not isinstance(cost, Cost):
         return {p.name: p for p in case.parameters.values() if p.fitted}

@@ -16,7 +16,7 @@ from fmepy.workflow.steps.base import FITS, best_fit
 from fmepy.workflow.steps.scale import natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.prepared import CalibrationTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,7 @@ class Findings:
 
     Attributes
     ----------
-    task : Task
+    task : CalibrationTask
     results : mapping of str to result
         By step.
     record : mapping
@@ -37,7 +37,7 @@ class Findings:
         first section of the page tells it.
     """
 
-    task: Task
+    task: CalibrationTask
     results: Mapping[str, Any]
     record: Mapping[str, Any]
     tables: Mapping[str, pd.DataFrame]

@@ -12,7 +12,7 @@ import pandas as pd
 from fmepy.workflow.file.functions import FunctionModel
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
-from fmepy.workflow.report.tables import Cell, Table, table_of
+from fmepy.workflow.report.tables import Table, TableCell, table_of
 from fmepy.workflow.report.words import duration, number, short
 from fmepy.workflow.steps.registry import STEPS
 
@@ -56,7 +56,9 @@ def _glance(found: Findings) -> Table:
         link = name if name in found.results or has_failed else ""
         said = str(step.get("verdict") or step.get("error") or "")
         purpose = STEPS[name].purpose if name in STEPS else ""
-        rows.append((Cell(name, link=link), Cell(purpose), Cell(state, tone="bad" * has_failed), Cell(said)))
+        rows.append(
+            (TableCell(name, link=link), TableCell(purpose), TableCell(state, tone="bad" * has_failed), TableCell(said))
+        )
     heads = (("step", False), ("what it is for", False), ("state", False), ("what came of it", False))
     return Table("The steps, and what came of each", heads, tuple(rows))
 

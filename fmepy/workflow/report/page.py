@@ -1,7 +1,7 @@
 """The report of a calibration: one HTML file that anybody can open, and that asks nothing of a network.
 
 `render` writes it. Words stand in ``templates`` (Jinja2), what they need is made from the results themselves: for the
-sections of steps by the steps (`Step.facts`), for the others in `overview`. Everything from a user's file is escaped by
+sections of steps by the steps (`CalibrationStep.facts`), for the others in `overview`. All text of a user is escaped by
 the templates, pictures are images, and the page allows no script but its own, by its hash. The same results give the
 same bytes.
 """
@@ -19,17 +19,17 @@ import pandas as pd
 from markupsafe import Markup
 
 from fmepy import __version__
-from fmepy.workflow.file.prepared import Task
+from fmepy.workflow.file.prepared import CalibrationTask
 from fmepy.workflow.report import overview
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.sections import Section, environment, written
+from fmepy.workflow.report.sections import ReportSection, environment, written
 from fmepy.workflow.report.words import many, paragraphs, readable
-from fmepy.workflow.steps.base import Step
+from fmepy.workflow.steps.base import CalibrationStep
 from fmepy.workflow.steps.registry import STEPS
 
 
 def render(
-    task: Task,
+    task: CalibrationTask,
     results: Mapping[str, Any],
     record: Mapping[str, Any],
     warnings: Sequence[str],
@@ -39,7 +39,7 @@ def render(
 
     Parameters
     ----------
-    task : Task
+    task : CalibrationTask
     results : mapping of str to result
         Of the steps that ran, by name.
     record : mapping
@@ -82,7 +82,7 @@ def render(
     return readable(page)
 
 
-def _of_step(step: Step, found: Findings) -> Section:
+def _of_step(step: CalibrationStep, found: Findings) -> ReportSection:
     """Return the section of a step; of one that cannot be told, why; of one that failed, first of all that."""
     name, record, before = step.name, found.step(step.name), list(found.doubts)
     result = found.results[name]
