@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from fmepy.workflow.file.parsed import read_case
 from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.print_schema import schema
 from fmepy.workflow.steps.registry import STEPS
+from tests.workflow import browser
 
 
 @pytest.mark.parametrize("name", new_folder.EXAMPLES)
@@ -131,3 +133,6 @@ def test_an_example_runs_to_its_report(tmp_path, capsys, name, known):
     assert capsys.readouterr().out.splitlines()[-1] == str(folder / "report.html")
     estimates = pd.read_csv(folder / "estimates.csv", index_col="parameter")["estimate"]
     np.testing.assert_allclose(estimates[list(known)], list(known.values()), rtol=2e-3)
+    if (path := browser.found()) is not None:
+        with closing(browser.Browser(path)) as chromium:
+            browser.check_first_screens(chromium, folder / "report.html")

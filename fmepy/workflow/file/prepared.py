@@ -64,6 +64,8 @@ class CalibrationTask:
         names. Titles, descriptions and units are in none of them.
     written : mapping of str to str
         By "model" or "cost" the object of a Python file that it is, as ``file.py:object``.
+    x_unit : str
+        Of the times, with the origin where they are dates: "days since 2001-01-01".
     """
 
     case: Case
@@ -82,6 +84,7 @@ class CalibrationTask:
     descriptions: Mapping[str, str]
     inputs: Mapping[str, str]
     written: Mapping[str, str] = field(default_factory=dict)
+    x_unit: str = ""
 
 
 def read_task(case: Case, *, python: bool = True) -> CalibrationTask:

@@ -98,7 +98,8 @@ def correlations(frame: pd.DataFrame, caption: str, alike: float = math.inf) -> 
     if not 1 < len(frame) <= _MOST_CORRELATED or not np.isfinite(frame.to_numpy()).any():
         return None
     own = [str(c) for c in frame.columns]
-    shown = frame.round(3).set_axis(own, axis=1).reset_index(drop=True)
+    near = frame.round(3)
+    shown = near.where((near.abs() < 1) | (frame.abs() == 1), frame).set_axis(own, axis=1).reset_index(drop=True)
     shown.insert(0, "parameter", own, allow_duplicates=True)
 
     def tone(row: Mapping[Any, Any], column: str) -> str:

@@ -131,7 +131,7 @@ def _alike(fit: Any) -> list[str]:
     R = np.asarray(fit.correlation, dtype=float)
     pairs = [(i, j) for i in range(len(R)) for j in range(i) if abs(R[i, j]) > _ALIKE]
     pairs.sort(key=lambda ij: -abs(R[ij]))
-    return [f"{fit.names[j]} and {fit.names[i]} (correlation {R[i, j]:.2f})" for i, j in pairs]
+    return [f"{fit.names[j]} and {fit.names[i]} (correlation {number(R[i, j], 2)})" for i, j in pairs]
 
 
 def _estimate_table(found: Findings, table: pd.DataFrame) -> Table:
@@ -140,14 +140,18 @@ def _estimate_table(found: Findings, table: pd.DataFrame) -> Table:
     shown["± %"] = 100 * shown["standard error"] / shown["estimate"].abs().replace(0.0, np.nan)
     shown["95 % from"], shown["to"] = table["from"], table["to"]
     if table["at_bound"].any():
-        shown["on a bound"] = ["yes" if b else "" for b in table["at_bound"]]
+        ends = at_natural_end(found.task, found.fit) if found.fit else []
+        shown["on a bound"] = [
+            "" if not b else "its own, by nature" if n in ends else "yes"
+            for n, b in zip(own, table["at_bound"], strict=True)
+        ]
     for what, texts in (("unit", found.task.units), ("what it is", found.task.descriptions)):
         column = [found.of_parameter(texts, n) for n in own]
         if any(column):
             shown[what] = column
 
     def tone(row: Any, column: str) -> str:
-        return "bad" if (column == "± %" and row["± %"] > 100 * _LOOSE) or column == "on a bound" else ""
+        return "bad" if (column == "± %" and row["± %"] > 100 * _LOOSE) or row.get(column) == "yes" else ""
 
     return table_of(shown, "Estimates", file="estimates.csv", most=200, tone=tone)
 

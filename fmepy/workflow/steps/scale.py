@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -54,6 +55,15 @@ def natural_covariance(task: CalibrationTask, fit: ModFit) -> pd.DataFrame:
     names = tuple(map(str, fit.par.index))
     slopes = Elementwise(names, task.scale).pull(fit.par.to_numpy(dtype=float), np.ones(len(names)))
     return pd.DataFrame(fit.cov_scaled.to_numpy() * np.outer(slopes, slopes), index=list(names), columns=list(names))
+
+
+def natural_fit(task: CalibrationTask, fit: ModFit) -> ModFit:
+    """Return a fit as one of the parameters' own scale, to first order, of the task's cost: for curves and bands."""
+    slopes = Elementwise(fit.names, task.scale).pull(fit.theta, np.ones(len(fit.names)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        curvature = None if fit.curvature is None else fit.curvature / np.outer(slopes, slopes)
+    own = natural(task, pd.Series(fit.theta, index=list(fit.names))).to_numpy()
+    return replace(fit, theta=own, curvature=curvature, transforms=None, source=task.cost)
 
 
 def known_covariance(task: CalibrationTask, fit: ModFit) -> tuple[pd.DataFrame | None, str]:

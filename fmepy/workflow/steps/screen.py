@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from fmepy.workflow.file.prepared import CalibrationTask
 
 _OF_COLLIN = ("parset", "N", "which", "maxcomb")
-APART, DOUBTFUL = 20.0, 10.0
-"""Collinearity above which parameters cannot be told apart, and from which that is doubtful (Brun et al. 2001)."""
+APART = 20.0
+"""Collinearity from which parameters cannot be told apart (Brun et al. 2001): the only threshold of the page."""
 _MOST_LINES, _MOST_BARS = 12, 40
 
 
@@ -132,7 +132,7 @@ class ScreenStep(CalibrationStep):
         combinations, largest = ([], ()) if result.together < APART else _not_told_apart(sens)
         return {
             "dead": [str(n) for n in strength.index[~(strength > 0)]], "live": live, "n": len(sens.names),
-            "together": float(result.together), "APART": APART, "DOUBTFUL": DOUBTFUL,
+            "together": float(result.together), "APART": APART,
             "combinations": combinations, "largest": largest,
             "importance": len(strength) <= _MOST_BARS and (lambda: _importance(sens)),
             "courses": few and len(strength) <= _MOST_LINES and (lambda: _courses(sens, found.x_name)),
