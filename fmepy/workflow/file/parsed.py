@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import listed
+from fmepy.errors import ArgumentError, listed
 from fmepy.workflow.file.checked import checked, refuse_of_other_kinds
 from fmepy.workflow.file.keys import SOURCES, cost_keys, file_keys, model_keys
 from fmepy.workflow.file.toml import TomlTable
@@ -102,6 +102,7 @@ def read_case(path: str | Path) -> Case:
         It cannot be read; a mistake in it, with its line.
     """
     section = TomlTable.read(path)
+    _check_filled(section)
     said = checked(section, file_keys())
     _check_model(section.table("model"))
     kind = said.get("cost", {}).get("kind", "simulation")
@@ -117,6 +118,22 @@ def read_case(path: str | Path) -> Case:
         section=section, content=said, title=said.get("title", ""), description=said.get("description", ""),
         parameters=parameters, steps=steps, require=said.get("require", {}), run=said.get("run", {}),
     )  # fmt: skip
+
+
+def _check_filled(section: TomlTable) -> None:
+    """Refuse the places of a draft (`fmepy new NAME --data FILE`) that are not filled yet, one after the other."""
+    model, parameters = section.data.get("model"), section.data.get("parameters")
+    text = model.get("equations") if isinstance(model, dict) else None
+    for i, line in enumerate(str(text or "").split("\n"), 1):
+        if re.search(r"\bFILL\b", line.partition("#")[0]):
+            at = section.line(("model", "equations"), i)
+            raise ArgumentError(f"{section.file}:{at}: FILL stands where something is to be filled in: {line.strip()}")
+    for name, value in parameters.items() if isinstance(parameters, dict) else ():
+        values = value.values() if isinstance(value, dict) else [value]
+        if name == "FILL" or "FILL" in [v for v in values if isinstance(v, str)]:
+            raise section.error(("parameters", name), "FILL stands where something is to be filled in: a line for "
+                                "each parameter that the equations name, such as k = { start = 0.1, lower = 0, "
+                                "upper = 10 }; a plain number is fixed.")  # fmt: skip
 
 
 def _check_model(section: TomlTable) -> None:

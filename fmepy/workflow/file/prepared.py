@@ -109,6 +109,7 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     if python is not None and "inputs" not in case.content["model"]:
         notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
+    x_unit = ""
     files = {"model": source.files, "data": [file.path] if file else [], "cost": [table.path] if table else []}
     if table:
         notes += table.notes
@@ -125,7 +126,8 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         known = () if isinstance(model, FunctionModel) else model.var_names
         at = float(model.times[0]) if isinstance(model, SteadyModel) else None
         frame, words = observed(case, file, known, at=at)
-        notes += replicates(frame, words, file)
+        x_unit = str(words.pop("x_unit", ""))
+        notes += [*words.pop("notes", []), *replicates(frame, words, file)]
         if isinstance(model, FunctionModel):
             cost = table_cost(case, model, frame, words)
         else:
@@ -149,7 +151,7 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
         units={n: p.unit for n, p in case.parameters.items() if p.unit},
         descriptions={n: p.description for n, p in case.parameters.items() if p.description},
-        inputs=_hashes(case, files), written=written,
+        inputs=_hashes(case, files), written=written, x_unit=x_unit,
     )  # fmt: skip
     if not of and case.steps:
         raise case.section.error(

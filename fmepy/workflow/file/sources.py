@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from fmepy.workflow.file.data_file import read_beside
 from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.functions import FunctionModel
 from fmepy.workflow.file.model_file import read_model, read_times
+from fmepy.workflow.file.observations import read_times as read_dates
 from fmepy.workflow.file.parsed import Case, model_kind
 from fmepy.workflow.file.python_file import read_python, split_name
 from fmepy.workflow.file.toml import TomlTable
@@ -71,7 +72,7 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
                 "python", f"`python` = {section.data['python']!r} runs Python, which --no-python forbids."
             )
         return _of_python(case, section)
-    inputs, tables = _inputs(case.section)
+    inputs, tables = _inputs(case)
     values = {p.name: p.start for p in case.parameters.values()}
     values = _set_by(conditions, values) | values
     if kind == "modules":
@@ -156,17 +157,17 @@ def _of_python(case: Case, section: TomlTable) -> ModelSource:
         return ModelSource(found.replace(parms=values) if values else found, None, files, [])
 
 
-def _inputs(section: TomlTable) -> tuple[dict[str, Any], list[Sheet]]:
+def _inputs(case: Case) -> tuple[dict[str, Any], list[Sheet]]:
     """Return events and forcings, as models take them, and the tables that were read."""
+    section, tables = case.section, []
     inputs: dict[str, Any] = {}
-    tables = []
     if "events" in section.data:
         rows, table = read_rows(section, "events")
         inputs["events"] = rows
         tables += [table] if table else []
     forcings = section.table("forcings")
     for name in forcings.data:
-        one, table = _forcing(forcings.table(name), name)
+        one, table = _forcing(case, forcings.table(name), name)
         inputs.setdefault("forcings", {})[name] = one
         tables += [table] if table else []
     return inputs, tables
@@ -186,7 +187,7 @@ def read_rows(section: TomlTable, key: str) -> tuple[list[dict[str, Any]], Sheet
     return [{str(k): v for k, v in row.items() if v is not None} for row in cells.to_dict("records")], table
 
 
-def _forcing(section: TomlTable, name: str) -> tuple[Any, Sheet | None]:
+def _forcing(case: Case, section: TomlTable, name: str) -> tuple[Any, Sheet | None]:
     """Return one forcing as models take it."""
     given = section.data
     how = given.get("interpolation", "linear")
@@ -198,6 +199,12 @@ def _forcing(section: TomlTable, name: str) -> tuple[Any, Sheet | None]:
         for key in ("time", "value"):
             if key not in table.frame.columns:
                 raise table.error(f"a forcing needs the columns time and value; {key!r} is missing.")
+        if table.holds_dates("time"):
+            if "origin" not in case.content.get("data", {}):
+                raise section.error(
+                    "file", f"{table.path.name} holds dates: say in [data] from when and in which unit they are "
+                    'counted, such as origin = "2001-12-31" and unit = "days".')  # fmt: skip
+            table = replace(table, frame=table.frame.assign(time=read_dates(case, table, "time")[0]))
         numbers = {key: table.numbers(key, missing=False) for key in ("time", "value")}
         others = [c for c in table.frame.columns if c not in numbers]
         if others:  # the column of the entities
