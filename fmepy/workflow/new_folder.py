@@ -21,6 +21,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from fmepy import datasets
 from fmepy.errors import ArgumentError, did_you_mean, listed
 
 NAME = "new"
@@ -31,6 +32,8 @@ EXAMPLES = {
     "theoph": "theophylline: twelve subjects, an absorption of each one's own, scenarios",
     "ccl4": "carbon tetrachloride: twelve chambers, conditions, a prior, profiles",
 }
+TABLES = {"lynx": "lynx_hare", "nile": "Nile", "theoph": "Theoph", "ccl4": "ccl4"}
+"""The observations of an example, where they are one of the tables of `fmepy.datasets`: there is no other copy."""
 _FOLDER = Path(__file__).parent / "examples"
 
 
@@ -95,3 +98,5 @@ def _copy_example(example: str, folder: Path, name: str) -> None:
     for file in sorted((_FOLDER / example).iterdir()):
         if file.is_file():
             shutil.copyfile(file, folder / (f"{name}.toml" if file.suffix == ".toml" else file.name))
+    if example in TABLES:
+        shutil.copyfile(datasets.file_of(TABLES[example]), folder / f"{TABLES[example]}.csv")
