@@ -21,7 +21,9 @@ help:
 	@echo "make docs        docs/_build/       make clean      remove what the others made"
 
 calibrate: $(VENV)/.installed
-	$(BIN)/fmepy calibrate fmepy/workflow/examples/lynx/lynx.toml --out results/lynx_hare
+	rm -rf results/lynx
+	$(BIN)/fmepy new results/lynx --from lynx
+	$(BIN)/fmepy calibrate results/lynx/lynx.toml --out results/lynx_hare
 
 test: $(STAMP)
 	$(BIN)/python -m pytest --doctest-modules -n $(WORKERS)

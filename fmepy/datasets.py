@@ -55,9 +55,14 @@ def load(name: str) -> pd.DataFrame:
     check_choice(name, sorted(sources), "name")
     entry = sources[name]
     labels = {column: str for column, unit in entry["units"].items() if unit == "label"}
-    frame = pd.read_csv(_folder() / f"{name}.csv", dtype=labels)
+    frame = pd.read_csv(file_of(name), dtype=labels)
     frame.attrs.update(name=name, **entry)
     return frame
+
+
+def file_of(name: str) -> Path:
+    """Return the CSV file of a table."""
+    return _folder() / f"{name}.csv"
 
 
 def _folder() -> Path:

@@ -87,7 +87,7 @@ def plot_fit(fit: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     in_rows = {"ncols": 3 if len(curves) == 1 else len(curves)} if len(curves) == len(groups) < 4 else small
     panels = get_axes(len(curves) + others, axes, **(in_rows if curves else {}))
     for ax, panel in zip(panels, curves, strict=False):
-        _draw_fitted(ax, panel)
+        draw_fitted(ax, panel)
     for ax, (label, own, x_label) in zip(panels[len(curves) :], groups, strict=False):
         zero_line(ax)
         _draw_residuals(ax, own, None, 0, kwargs)
@@ -98,7 +98,7 @@ def plot_fit(fit: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     return panels
 
 
-def _draw_fitted(ax: Axes, panel: Any) -> None:
+def draw_fitted(ax: Axes, panel: Any) -> None:
     """Draw the curves of a panel with their bands, and the data: a colour a variable where there are several."""
     names = list(panel.curves["var"].unique())
     several = len(names) > 1

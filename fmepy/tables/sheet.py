@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +13,14 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import DataError, did_you_mean, listed, repeated
+from fmepy.tables.dates import SECONDS, as_dates
 from fmepy.types import Vector
 
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 """A number as text; neither 1_000 nor inf is one."""
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}.*)?")
+"""A date of ISO 8601, as text, with or without the time of the day."""
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}:\d{2}(:\d{2})?")
 
 
@@ -94,13 +98,39 @@ class Sheet:
         except (TypeError, ValueError, OverflowError):
             why = ""
             if is_text and _DATE.fullmatch(cell):
-                why = " Write dates as numbers, such as days since the first."
+                why = " Write dates as 2001-12-31, in all cells of the column, or as numbers."
             elif is_text and COMMA.fullmatch(cell):
                 why = " A decimal point is written '.', or a comma in all cells of a file."
             raise self.error(f"{_cut(cell)} in column {name!r} is no number.{why}{hint}", line) from None
         if not np.isfinite(value):
             raise self.error(f"{_cut(cell)} in column {name!r}; where there is no datum, leave the cell empty.", line)
         return value
+
+    def holds_dates(self, name: str) -> bool:
+        """Tell whether a column holds dates: the first of its cells that is not missing is one of ISO 8601."""
+        first = next((c for c in self.frame[name].tolist() if not _is_missing(c)), None)
+        return isinstance(first, datetime.date) or bool(isinstance(first, str) and DATE.fullmatch(first))
+
+    def since(self, name: str, unit: str, origin: str | None = None) -> tuple[pd.Series[float], pd.Timestamp]:
+        """Return a column of dates as times since an origin, without one since the first of them, and the origin.
+
+        Raises
+        ------
+        DataError
+            A cell is no date, or missing; with its place.
+        """
+        cells, moments = self.frame[name].tolist(), []
+        for line, cell in zip(self.lines, cells, strict=True):
+            try:
+                moments.append(as_dates([cell])[0])
+                if _is_missing(cell):
+                    raise ValueError
+            except (ValueError, TypeError):
+                said = "the date is missing" if _is_missing(cell) else f"{_cut(cell)} is no date such as 2001-12-31"
+                raise self.error(f"{said} in column {name!r}.", line) from None
+        first = min(moments) if origin is None else as_dates([origin])[0]
+        seconds = [(moment - first).total_seconds() for moment in moments]
+        return pd.Series(seconds, self.frame.index, name=name) / SECONDS[unit], first
 
     def times(self, name: str = "time") -> Vector:
         """Return a column of numbers that increase, none missing.

@@ -16,7 +16,7 @@ from fmepy.workflow.file.parsed import read_case
 from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.requirements import check_demands
-from fmepy.workflow.runner import Runner
+from fmepy.workflow.runner import CalibrationRun
 from fmepy.workflow.steps.base import FITS
 from fmepy.workflow.steps.registry import STEPS
 
@@ -144,7 +144,7 @@ def calibrate(
     return calibration(runner)
 
 
-def calibration(runner: Runner) -> Calibration:
+def calibration(runner: CalibrationRun) -> Calibration:
     """Return what there is of a run that has ended."""
     found = {name: runner.results[name] for name in runner.names if name in runner.results}
     if "fit" in found:
@@ -155,7 +155,7 @@ def calibration(runner: Runner) -> Calibration:
 def prepared(
     file: Path, *, output: Any = None, steps: Any = None, seed: Any = None, executor: Any = None, resume: bool = False,
     python: bool = True,
-) -> Runner:  # fmt: skip
+) -> CalibrationRun:  # fmt: skip
     """Return what a file asks for, read and checked: nothing is run, and nothing written.
 
     Raises
@@ -175,7 +175,7 @@ def prepared(
         said = case.run.get("output")
         output = file.parent / (f"{file.stem}_report" if said is None else Path(said).expanduser())
     executor = case.run.get("executor") if executor is None else executor
-    return Runner(
+    return CalibrationRun(
         task=task,
         names=names,
         folder=CalibrationFolder(Path(output)),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import linecache
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -13,7 +15,7 @@ from typing import Any
 from fmepy import __version__
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.workflow.file.parsed import Case
-from fmepy.workflow.steps.base import FITS
+from fmepy.workflow.steps.base import FITS, CalibrationStep
 from fmepy.workflow.steps.registry import STEPS
 
 _PACKAGES = ("numpy", "scipy", "pandas", "llvmlite", "nlopt", "lmfit", "emcee", "matplotlib")
@@ -87,6 +89,16 @@ def providers(case: Case, name: str, arguments: Mapping[str, Any], there: Callab
         out += found
     welcome = [w for w in STEPS[name].welcomes if w in case.steps and w not in out]
     return out + [w for w in welcome if there(w)]
+
+
+def code_of(step: CalibrationStep) -> list[str]:
+    """Return the source of a step from outside, an input of its result; fmepy's own changes with the version."""
+    outside = [c for c in type(step).__mro__ if c.__module__.partition(".")[0] not in ("fmepy", "builtins")]
+    functions = [f for c in outside for f in vars(c).values() if inspect.isfunction(f)]
+    files = sorted({f.__code__.co_filename for f in functions})
+    for file in files:
+        linecache.checkcache(file)
+    return ["".join(linecache.getlines(file)) for file in files]
 
 
 def digest(value: Any) -> str:

@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 
 from fmepy.workflow.file.model_file import data_paths, read_model
-from fmepy.workflow.file.toml import Section
+from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.output import drawn, folder_for, show_diagnostics, written
 
 NAME = "map"
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     file = Path(given.file)
-    section = Section.read(file)
+    section = TomlTable.read(file)
     with show_diagnostics():
         model = read_model(section)
     folder = folder_for(file, given.output, data_paths(section))

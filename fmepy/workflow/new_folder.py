@@ -1,4 +1,4 @@
-"""Write a commented calibration file that runs, with its data.
+"""Write a commented calibration file that runs, or a draft for a table of your own, with its data.
 
 Make a folder with a calibration file that runs, its data beside it, and a comment in each section, to begin from.
 
@@ -11,14 +11,17 @@ for example:
 
   fmepy new study                  folder study/ with study.toml
   fmepy new dose --from theoph
+  fmepy new mine --data my.csv     a draft from the columns of a table, with places to fill, and a copy of it
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 from pathlib import Path
 
+from fmepy import datasets
 from fmepy.errors import ArgumentError, did_you_mean, listed
 
 NAME = "new"
@@ -29,24 +32,57 @@ EXAMPLES = {
     "theoph": "theophylline: twelve subjects, an absorption of each one's own, scenarios",
     "ccl4": "carbon tetrachloride: twelve chambers, conditions, a prior, profiles",
 }
+TABLES = {"lynx": "lynx_hare", "nile": "Nile", "theoph": "Theoph", "ccl4": "ccl4"}
+"""The observations of an example, where they are one of the tables of `fmepy.datasets`: there is no other copy."""
 _FOLDER = Path(__file__).parent / "examples"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("name", metavar="NAME", help="the folder to make, and the file in it")
-    parser.add_argument("--from", dest="example", metavar="KEY", default="lynx", help=f"one of {', '.join(EXAMPLES)}")
+    parser.add_argument("--from", dest="example", metavar="KEY", help=f"one of {', '.join(EXAMPLES)}; without it lynx")
+    parser.add_argument("--data", metavar="FILE", help="a table of your own: drafts a file from its columns")
 
 
 def execute(given: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    if given.example not in EXAMPLES:
-        raise ArgumentError(f"There is no example {given.example!r}.{did_you_mean(given.example, EXAMPLES)} There are "
+    if given.example is not None and given.data is not None:
+        raise ArgumentError(
+            "`--from` copies an example, `--data` drafts a file for a table of your own: give one of them."
+        )
+    example = given.example or "lynx"
+    if example not in EXAMPLES:
+        raise ArgumentError(f"There is no example {example!r}.{did_you_mean(example, EXAMPLES)} There are "
                             f"{listed(EXAMPLES)}.")  # fmt: skip
     folder = Path(given.name)
     name = folder.resolve().name
     if not name:
         raise ArgumentError(f"{given.name!r} names no folder.")
+    if given.data is None:
+        _make(folder)
+        _copy_example(example, folder, name)
+        print(f"{folder / name}.toml: {EXAMPLES[example]}.")
+        print(f"Look at it, then: fmepy check {folder / name}.toml; fmepy calibrate {folder / name}.toml")
+        return 0
+    from fmepy.workflow.draft import draft, read_columns, stacked
+
+    sheet, columns = read_columns(Path(given.data).expanduser())
+    table = stacked(sheet, columns) if columns.errors else None
+    file = f"{sheet.path.stem}_long.csv" if table is not None else sheet.path.name
+    text = draft(name, sheet, columns, file, table is not None)
+    _make(folder)
+    shutil.copyfile(sheet.path, folder / sheet.path.name)
+    if table is not None:
+        table.to_csv(folder / file, index=False)
+    (folder / f"{name}.toml").write_text(text, encoding="utf-8")
+    for note in sheet.notes:
+        print(note, file=sys.stderr)
+    print(f"{folder / name}.toml: a draft for {', '.join(columns.observed.values())} over {columns.x}.")
+    print(f"Fill the places that say FILL; fmepy check {folder / name}.toml names them, one after the other.")
+    return 0
+
+
+def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -56,9 +92,11 @@ def execute(given: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ArgumentError(f"The folder {str(folder)!r} cannot be made: {why}.") from None
-    for file in sorted((_FOLDER / given.example).iterdir()):
+
+
+def _copy_example(example: str, folder: Path, name: str) -> None:
+    for file in sorted((_FOLDER / example).iterdir()):
         if file.is_file():
             shutil.copyfile(file, folder / (f"{name}.toml" if file.suffix == ".toml" else file.name))
-    print(f"{folder / name}.toml: {EXAMPLES[given.example]}.")
-    print(f"Look at it, then: fmepy check {folder / name}.toml; fmepy calibrate {folder / name}.toml")
-    return 0
+    if example in TABLES:
+        shutil.copyfile(datasets.file_of(TABLES[example]), folder / f"{TABLES[example]}.csv")

@@ -8,19 +8,19 @@ import numpy as np
 
 from fmepy.errors import listed
 from fmepy.workflow.file.functions import FunctionModel, TableCost
-from fmepy.workflow.file.prepared import Task
+from fmepy.workflow.file.prepared import CalibrationTask
 from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import natural
 
 MOST_PARAMETERS, _MOST_FIXED = 40, 12
 
 
-def described(task: Task, steps: Sequence[str] | None = None) -> list[str]:
+def described(task: CalibrationTask, steps: Sequence[str] | None = None) -> list[str]:
     """Return the lines that ``fmepy check`` prints.
 
     Parameters
     ----------
-    task : Task
+    task : CalibrationTask
     steps : sequence of str, optional
         Those of the file's that are meant; default all.
     """
@@ -44,7 +44,7 @@ def described(task: Task, steps: Sequence[str] | None = None) -> list[str]:
     ]
 
 
-def _what(task: Task, part: str) -> str:
+def _what(task: CalibrationTask, part: str) -> str:
     """Return what the model or the cost is, and which object of which Python file."""
     of = getattr(task, part)
     if isinstance(of, FunctionModel):
@@ -56,7 +56,7 @@ def _what(task: Task, part: str) -> str:
     return f"{task.written[part]}: {what}" if part in task.written else what
 
 
-def _parameters(task: Task) -> list[str]:
+def _parameters(task: CalibrationTask) -> list[str]:
     """Return a line a fitted parameter: start, bounds, scale and prior, on the natural scale."""
     names = [str(n) for n in task.start.index]
     start, lower, upper = (natural(task, values) for values in (task.start, task.lower, task.upper))

@@ -51,7 +51,7 @@ from fmepy.workflow import dependencies
 from fmepy.workflow.display import Display, collected_warnings
 from fmepy.workflow.file.error_lines import placed_error
 from fmepy.workflow.file.functions import line_of
-from fmepy.workflow.file.prepared import Task
+from fmepy.workflow.file.prepared import CalibrationTask
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.requirements import judged, unmet
 from fmepy.workflow.steps.base import FITS, RunOptions, Tables, best_fit
@@ -64,7 +64,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(eq=False, repr=False)
-class Runner:
+class CalibrationRun:
     """One run of a calibration file.
 
     Attributes
@@ -87,7 +87,7 @@ class Runner:
         Whether the report is written.
     """
 
-    task: Task
+    task: CalibrationTask
     names: list[str]
     folder: CalibrationFolder
     seed: int
@@ -170,7 +170,7 @@ class Runner:
         beside = self.case.section.beside
         files = "".join(_sha(beside(file)) or "missing" for file in STEPS[name].files(arguments))
         given = [self.task.inputs, arguments, self.seed, {k: known[k] for k in taken}, files]
-        return dependencies.digest([dependencies.versions(), *given])
+        return dependencies.digest([dependencies.versions(), *given, *dependencies.code_of(STEPS[name])])
 
     def _taken(self, name: str) -> dict[str, Any] | None:
         """Return the results that a step takes; None where one that it needs has failed."""

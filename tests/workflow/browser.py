@@ -20,6 +20,20 @@ def found():
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
+def check_first_screens(chromium, path):
+    """Assert that verdict, curve and estimates of a report stand on the first screen, or on two small ones."""
+    ends = "['.verdict', '.first img', '.estimates'].map(s => document.querySelector('#glance ' + s)"
+    for width, height, screens in ((1280, 900, 1), (390, 844, 2)):
+        chromium.open(path, width=width, height=height)
+        bottoms = chromium.of(f"{ends}.getBoundingClientRect().bottom)")
+        assert max(bottoms) <= screens * height, (width, bottoms)
+        rows = chromium.of("[...document.querySelectorAll('.estimates tbody tr')].map(r => r.offsetHeight)")
+        assert rows
+        assert max(rows) < 30, "a line each"
+        wide = chromium.of("(e => e.scrollWidth - e.clientWidth)(document.querySelector('.estimates .scroll'))")
+        assert wide <= 0, "nothing is cut"
+
+
 class Browser:
     """Chromium, with one page at a time."""
 
@@ -102,8 +116,9 @@ class Browser:
         return answer["result"].get("value")
 
     def requests(self):
-        """Return the addresses that the page asked for."""
-        return [m["params"]["request"]["url"] for m in self.heard if m.get("method") == "Network.requestWillBeSent"]
+        """Return the addresses that the page asked for, without images that it holds itself (some report them)."""
+        asked = [m["params"]["request"]["url"] for m in self.heard if m.get("method") == "Network.requestWillBeSent"]
+        return [address for address in asked if not address.startswith("data:")]
 
     def complaints(self):
         """Return what stands in the console."""

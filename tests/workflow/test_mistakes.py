@@ -180,7 +180,7 @@ MISTAKES = [
 ]  # fmt: skip
 DATA_MISTAKES = [
     ("1902,70.2,9.8", "1902,seventy,9.8", "lynx.csv:4: 'seventy' in column 'Hare' is no number"),
-    ("1902,70.2", "1902-01-01,70.2", "lynx.csv:4: '1902-01-01' in column 'year' is no number. Write dates as numbers"),
+    ("1902,70.2", "1902-01-01,70.2", "lynx.csv:4: '1902-01-01' in column 'year' is no number. Write dates as 2001-12-31, in all cells"),
     ("1902,70.2", ",70.2", "lynx.csv:4: the value in column 'year' is missing"),
     ("1902,70.2,9.8", "1902,70.2", "lynx.csv:4: there are 2 cells, and 3 columns"),
     ("1902,70.2,9.8", "1902,70,2,9.8", "lynx.csv:4: there are 4 cells, and 3 columns. (A number with a decimal comma?)"),

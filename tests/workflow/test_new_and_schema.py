@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from fmepy.workflow.file.parsed import read_case
 from fmepy.workflow.file.prepared import read_task
 from fmepy.workflow.print_schema import schema
 from fmepy.workflow.steps.registry import STEPS
+from tests.workflow import browser
 
 
 @pytest.mark.parametrize("name", new_folder.EXAMPLES)
@@ -104,10 +106,18 @@ def test_examples_keep_the_schema_and_a_mistake_does_not(name):
     assert not valid({**data, "fit": {"method": "Mark"}}, schema())
 
 
-def test_the_example_of_hares_is_the_vignettes_fit():
+def test_the_tables_of_the_examples_are_those_of_the_data_sets(tmp_path, root):
+    for example, table in new_folder.TABLES.items():
+        assert main(["new", str(tmp_path / example), "--from", example]) == 0
+        assert (tmp_path / example / f"{table}.csv").read_bytes() == (root / "data" / f"{table}.csv").read_bytes()
+        assert not list((Path(new_folder.__file__).parent / "examples" / example).glob(f"{table}.csv"))
+
+
+def test_the_example_of_hares_is_the_vignettes_fit(tmp_path):
     import fmepy as fme
 
-    task = read_task(read_case(Path(new_folder.__file__).parent / "examples" / "lynx" / "lynx.toml"))
+    assert main(["new", str(tmp_path / "lynx")]) == 0
+    task = read_task(read_case(tmp_path / "lynx" / "lynx.toml"))
     fit = fme.modFit(task.cost, task.start, lower=task.lower.to_dict(), upper=task.upper.to_dict())
     rates = fit.par[["alpha", "beta", "gamma", "delta"]]
     np.testing.assert_allclose(rates, [0.5402, 0.02717, 0.7964, 0.02369], rtol=1e-3)
@@ -121,7 +131,7 @@ def test_the_example_of_hares_is_the_vignettes_fit():
         ("hiv", {"bet": 2.1333e-5, "rho": 0.14339, "delt": 0.58778, "c": 5.8712, "lam": 80.942}),
         ("nile", {"sd_w": np.sqrt(1469.1), "sd_v": np.sqrt(15099.0)}),
         ("theoph", {"ke": 0.08486, "V": 31.671, "sd_v_conc": 1.0703}),
-        ("ccl4", {"KL": 0.03065, "sd_v_CP": 0.06297}),
+        ("ccl4", {"KL": 0.03065, "sd_v_ChamberConc": 0.06297}),
     ],
 )
 def test_an_example_runs_to_its_report(tmp_path, capsys, name, known):
@@ -131,3 +141,6 @@ def test_an_example_runs_to_its_report(tmp_path, capsys, name, known):
     assert capsys.readouterr().out.splitlines()[-1] == str(folder / "report.html")
     estimates = pd.read_csv(folder / "estimates.csv", index_col="parameter")["estimate"]
     np.testing.assert_allclose(estimates[list(known)], list(known.values()), rtol=2e-3)
+    if (path := browser.found()) is not None:
+        with closing(browser.Browser(path)) as chromium:
+            browser.check_first_screens(chromium, folder / "report.html")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
+from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +18,7 @@ from fmepy.journal.saving import Saved
 from fmepy.workflow.command import main
 from fmepy.workflow.file.signatures import Key
 from fmepy.workflow.print_schema import schema
-from fmepy.workflow.steps.base import Requirement, Step, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, Requirement, best_fit
 from fmepy.workflow.steps.registry import STEPS
 from fmepy.workflow.steps.scale import check_named, natural
 
@@ -41,7 +43,7 @@ class HalfLife(Saved):
     time: float
 
 
-class HalfLifeStep(Step):
+class HalfLifeStep(CalibrationStep):
     """The time after which a rate has halved the state a number of times."""
 
     name = "half_life"
@@ -83,7 +85,7 @@ class HalfLifeStep(Step):
         return {"draw": lambda: 1 / 0}
 
 
-class PlainStep(Step):
+class PlainStep(CalibrationStep):
     """Says no more than it must."""
 
     name = "plain"
@@ -122,12 +124,37 @@ def test_it_is_run_kept_written_and_told(file):
         "In numbers",
     ):
         assert said in section
-    assert "It takes &lt;long&gt;." in page.split("</section>")[0], "its doubts stand first"
+    assert "It takes &lt;long&gt;." in page.split("</section>")[1], "its doubts stand first"
     assert "See how fast it goes" in page
     assert "half_life: Nothing else was looked at." in done.warnings
     again = fme.workflow.calibrate(file)
     assert again.record["steps"]["half_life"]["kept"]
     assert again.half_life.time == done.half_life.time
+
+
+def test_an_edited_step_runs_again(file, monkeypatch):
+    code = file.parent / "two_halves.py"
+    text = (
+        "from dataclasses import dataclass\nfrom fmepy.journal.saving import Saved\n"
+        "from fmepy.workflow.steps.base import CalibrationStep\n"
+        "@dataclass(frozen=True, slots=True, eq=False)\nclass Number(Saved):\n    value: float\n"
+        "class NumberStep(CalibrationStep):\n    name = says = 'plain'\n"
+        "    def run(self, task, arguments, done, options):\n        return Number(2.0)\n"
+    )
+    file.write_text(TOML.replace("half_life =", "plain = {}\nhalf_life ="))
+
+    def run(source):
+        code.write_text(source)
+        module = ModuleType("two_halves")
+        monkeypatch.setitem(sys.modules, "two_halves", module)
+        exec(compile(source, str(code), "exec"), module.__dict__)
+        monkeypatch.setitem(STEPS, "plain", module.NumberStep())
+        done = fme.workflow.calibrate(file)
+        return done.plain.value, done.record["steps"]["plain"]["kept"], done.record["steps"]["fit"]["kept"]
+
+    assert run(text) == (2.0, False, False)
+    assert run(text) == (2.0, True, True)
+    assert run(text.replace("2.0", "4.0")) == (4.0, False, True)
 
 
 def test_what_a_file_may_hold_is_known_to_check_and_schema(file, capsys):

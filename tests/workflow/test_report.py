@@ -16,11 +16,11 @@ import pandas as pd
 import pytest
 
 import fmepy as fme
-from fmepy.workflow.report.agreement import agreement_facts, agreement_of
+from fmepy.workflow.report.agreement import agreement_facts, agreement_of, runs_of_signs
 from fmepy.workflow.report.page import render
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.sections import written
-from fmepy.workflow.report.tables import MOST_ROWS, Cell, table_of
+from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
 from fmepy.workflow.report.words import number
 from tests.workflow import browser
 
@@ -70,6 +70,7 @@ description = '''{EVIL}'''
 unit = '''{EVIL}'''
 """
 ORDER = [
+    "glance",
     "warnings",
     "task",
     "data",
@@ -272,12 +273,13 @@ def agreement(above):
     found = SimpleNamespace(fit=fit, task=SimpleNamespace(cost=SimpleNamespace(err=None)), x_name="day", doubts=[])
     made = agreement_of(found)
     written("fit", "", "agreement.html", found, {"agreement": agreement_facts(found, made)})
-    return made, [sentence for _, sentence in found.doubts]
+    notes = [v["note"] for v in agreement_facts(found, made)["variables"] if v["note"]]
+    return made, [sentence for _, sentence in found.doubts], notes
 
 
 def test_deviations_are_in_units_of_the_spread_of_the_others():
     above = np.array([0.1, -0.2, 0.05, 1.5, -0.1])
-    made, doubts = agreement(above)
+    made, doubts, _ = agreement(above)
     others = (above @ above - above**2) / (5 - 1 - 1)  # variance of the others: one parameter, and itself
     np.testing.assert_allclose(made.rows["z"], above / np.sqrt(others))
     assert made.suspicious.index.tolist() == [3]
@@ -291,19 +293,49 @@ def test_deviations_that_follow_each_other_are_alike_and_those_that_alternate_ar
     assert pattern not in " ".join(agreement((-1.0) ** x)[1])
 
 
+def test_the_runs_of_signs_are_tested_and_a_last_run_is_noticed():
+    rng = np.random.default_rng(3)
+    for n in (5, 8):  # by counting all series of n signs
+        every = [np.where([k >> i & 1 for i in range(n)], 1.0, -1.0) for k in range(2**n)]
+        longest = np.array([runs_of_signs([z]).longest for z in every])
+        for z in (every[0], every[5], every[21]):
+            runs = runs_of_signs([z])
+            assert runs.p_long == pytest.approx(np.mean(longest >= runs.longest))
+            assert runs.count == 1 + np.count_nonzero(z[1:] != z[:-1])
+    signs = rng.permutation(np.repeat([1.0, -1.0], [12, 18]))
+    counts = [runs_of_signs([rng.permutation(signs)]).count for _ in range(4000)]
+    runs = runs_of_signs([signs])
+    assert runs.expected == pytest.approx(np.mean(counts), abs=0.15)
+    assert runs.p_few == pytest.approx(np.mean(np.array(counts) <= runs.count), abs=0.03)
+    above = np.array([0.3, -0.2, 0.1, -0.4, 0.2, 0.3, -0.1, 0.2, -0.3, 0.4, -0.2, -0.1, -0.3, -0.2])
+    assert agreement(above)[2] == [
+        "y: the last 4 of 14 residuals are all negative (10 runs of one sign where 7.9 are expected (runs test, p = "
+        "0.93); a longest run of 4 or more has p = 0.62)."
+    ]
+    assert not agreement(above[:-1] * [*[1] * 12, -1])[2]
+    assert "runs test, p < 0.001" in " ".join(agreement(np.repeat([0.1, -0.1], 15) + 1e-3 * signs)[2])
+
+
+def test_correlations_near_one_are_none_of_one():
+    R = pd.DataFrame([[1, 0.99987], [0.99987, 1]], ["a", "b"], ["a", "b"])
+    assert [cell.text for cell in correlations(R, "t").rows[0]] == ["a", "1", "0.9999"]
+    assert number(0.99996) == "0.99996"
+
+
 def test_warnings_and_missed_demands_stand_first(inputs):
     task, _results, record, _, tables = inputs
     demand = {"demand": "rhat", "wanted": 1.01, "found": 1.3, "met": False, "said": "the largest R-hat is 1.3"}
     page = Page(render(task, {}, dict(record, demands=[demand]), ["Demanded and missed: R-hat"], tables))
     assert "Demanded and missed: R-hat" in page.texts["warnings"]
     assert "1.3" in page.texts["warnings"]
-    assert [a["id"] for a in page.all("section")] == ["warnings", "task", "data", "reproduce"]
+    assert [a["id"] for a in page.all("section")] == ["glance", "warnings", "task", "data", "reproduce"]
 
 
 def test_without_warnings_that_is_said(inputs):
     task, _results, record, _, tables = inputs
-    page = Page(render(task, {}, record, [], tables))
-    assert "No warnings" in page.texts["warnings"]
+    page = Page(render(task, {}, dict(record, demands=[]), [], tables))
+    assert "Nothing was fitted." in page.texts["glance"]
+    assert "warnings" not in page.texts
 
 
 def test_a_step_that_failed_has_a_section(inputs):
@@ -332,7 +364,7 @@ def test_what_many_starts_may_have_missed_is_a_warning(inputs, reached, missed, 
     optima = pd.concat([many.optima.head(1)] * n_optima, ignore_index=True)
     many = replace(many, reached=reached, missed=missed, optima=optima, starts=many.starts.assign(optimum=optimum))
     page = Page(render(task, {"multistart": replace(fit, multistart=many)}, record, [], tables))
-    told = page.texts["warnings"]
+    told = page.texts.get("warnings", "")
     assert said in told
     assert ("may have been missed" in told) == bool(said)
 
@@ -387,7 +419,7 @@ def test_a_filter_is_told_with_its_own_flags(tmp_path):
     pd.DataFrame({"year": np.arange(1871, 1871 + len(flow)), "flow": flow}).to_csv(tmp_path / "decay.csv", index=False)
     toml = """
         data = { file = "decay.csv", x = "year" }
-        filter = { steps = 3 }
+        filter = { steps = 3, max_lag = 4 }
         fit = {}
         [cost]
         kind = "fimlof"
@@ -410,6 +442,8 @@ def test_a_filter_is_told_with_its_own_flags(tmp_path):
     assert "flow at year 1879" in page.texts["filter"]
     assert "Forecast" in page.texts["filter"]
     assert "suspected" in page.texts["warnings"]
+    assert sorted(set(tables["correlations.csv"]["lag"])) == [0, 1, 2, 3, 4]
+    assert "Correlations of the innovations over 4 lags." in page.texts["filter"]
 
 
 def test_long_tables_are_cut_and_that_is_told():
@@ -426,7 +460,7 @@ def test_numbers_have_the_digits_that_tell_them_apart():
         pd.DataFrame({"x": [1900.1, 1900.2], "y": [np.nan, np.inf], "z": [True, None], "w": ["a", 1.5]}), "t"
     )
     assert [row[0].text for row in table.rows] == ["1900.1", "1900.2"]
-    assert [row[1] for row in table.rows] == [Cell("–"), Cell("∞", "Infinity")]
+    assert [row[1] for row in table.rows] == [TableCell("–"), TableCell("∞", "Infinity")]
     assert [row[2].text for row in table.rows] == ["yes", "–"]
     assert [is_number for _, is_number in table.columns] == [True, True, False, False]
 
@@ -508,6 +542,46 @@ def test_keys_sort_too(shown):
     assert (
         chromium.of("[...document.querySelectorAll('#task table')].at(-1).querySelector('th').ariaSort") == "ascending"
     )
+
+
+def test_verdict_curve_and_estimates_stand_on_the_first_screen(shown, inputs):
+    chromium, path = shown
+    browser.check_first_screens(chromium, path)
+    chromium.open(path)
+    words = chromium.of("document.querySelector('#glance').innerText")
+    assert "The model explains" in words
+    for name, value in inputs[4]["estimates.csv"][["parameter", "estimate"]].to_numpy():
+        assert re.search(rf"{name}\s+{re.escape(number(value))}\s+[\d.]+ to [\d.]+", words)
+    column, picture = chromium.of("['.first > div', '.first img'].map(s => document.querySelector(s).clientWidth)")
+    assert picture == column
+
+
+def test_pictures_fill_their_column(shown):
+    chromium, path = shown
+    chromium.open(path)
+    chromium.of("document.querySelectorAll('details').forEach(d => d.open = true)")
+    gaps = chromium.of("[...document.querySelectorAll('figure')].map(f => f.clientWidth - f.children[0].clientWidth)")
+    assert len(gaps) > 12
+    assert set(gaps) == {0}
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_letters_have_contrast(shown, dark):
+    """At least 4.5 to 1, as the accessibility guidelines (WCAG AA) ask."""
+    chromium, path = shown
+    chromium.open(path, dark=dark)
+    found = chromium.of("""(() => {
+      const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255).map(
+        v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const paper = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+        if (!/, 0\\)$/.test(c)) return c; } return "rgb(255, 255, 255)"; };
+      const texts = [...document.querySelectorAll('body *')].filter(
+        e => e.checkVisibility() && [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()));
+      return texts.map(e => { const [a, b] = [light(getComputedStyle(e).color), light(paper(e))].sort((x, y) => x - y);
+        return [(b + 0.05) / (a + 0.05), e.tagName + ' ' + e.textContent.slice(0, 40)]; }).sort((x, y) => x[0] - y[0]);
+    })()""")
+    assert len(found) > 100
+    assert found[0][0] >= 4.5, found[0]
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fmepy.errors import ArgumentError
 from fmepy.workflow.file.checked import checked
 from fmepy.workflow.file.signatures import Key
-from fmepy.workflow.file.toml import Section, _Scanner
+from fmepy.workflow.file.toml import TomlTable, _Scanner
 
 TEXT = """\
 # a model
@@ -61,7 +61,7 @@ def paths(data, before=()):
 def test_every_key_has_its_line(tmp_path, end):
     file = tmp_path / "m.toml"
     file.write_bytes(TEXT.replace("\n", end).encode())
-    section = Section.read(file)
+    section = TomlTable.read(file)
     assert section.data == tomllib.loads(TEXT)
     lines = _Scanner(TEXT).lines
     assert {k: lines[k] for k in LINES} == LINES
@@ -106,7 +106,7 @@ def test_the_scanner_finds_what_tomllib_finds(data):
 def test_a_text_of_megabytes_takes_no_memory_of_its_letters(tmp_path):
     file = tmp_path / "m.toml"
     file.write_text('a = "' + "x" * 2_000_000 + '"\nb = 1\n')
-    section = Section.read(file)
+    section = TomlTable.read(file)
     assert (len(section.data["a"]), section.line(("b",))) == (2_000_000, 2)
 
 
@@ -135,23 +135,23 @@ def test_what_is_no_toml_is_told(tmp_path, raw, said):
     file = tmp_path / "m.toml"
     file.write_bytes(raw)
     with pytest.raises(ArgumentError, match=said):
-        Section.read(file)
+        TomlTable.read(file)
 
 
 def test_a_missing_file_is_told_with_the_nearest(tmp_path):
     (tmp_path / "market.toml").write_text("")
     with pytest.raises(ArgumentError, match=r"no file '.*markt.toml'. Did you mean 'market.toml'\?"):
-        Section.read(tmp_path / "markt.toml")
+        TomlTable.read(tmp_path / "markt.toml")
     with pytest.raises(ArgumentError, match="is a folder"):
-        Section.read(tmp_path)
+        TomlTable.read(tmp_path)
     with pytest.raises(ArgumentError, match="no file"):
-        Section.read(tmp_path / "none" / "m.toml")
+        TomlTable.read(tmp_path / "none" / "m.toml")
 
 
 def test_unknown_keys_and_wrong_kinds_are_told_with_their_line(tmp_path):
     file = tmp_path / "m.toml"
     file.write_text('dt = "x"\n[parameters]\nstrat = 1\nx = 2\nl = ["a", 3]\n')
-    section = Section.read(file)
+    section = TomlTable.read(file)
     table = section.table("parameters")
     with pytest.raises(ArgumentError) as caught:
         table.check(["start", "x", "l"])

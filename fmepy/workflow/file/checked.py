@@ -7,11 +7,11 @@ from typing import Any
 
 from fmepy.errors import did_you_mean, listed
 from fmepy.workflow.file.signatures import Key
-from fmepy.workflow.file.toml import KINDS, Section
+from fmepy.workflow.file.toml import KINDS, TomlTable
 from fmepy.workflow.file.toml import Key as Place
 
 
-def checked(section: Section, keys: Mapping[str, Key]) -> dict[str, Any]:
+def checked(section: TomlTable, keys: Mapping[str, Key]) -> dict[str, Any]:
     """Return what a table holds, whole numbers and floats as its keys want them.
 
     Raises
@@ -28,7 +28,7 @@ def checked(section: Section, keys: Mapping[str, Key]) -> dict[str, Any]:
     return {name: _value(section, (name,), value, keys[name]) for name, value in section.data.items()}
 
 
-def _value(section: Section, place: Place, value: Any, key: Key) -> Any:
+def _value(section: TomlTable, place: Place, value: Any, key: Key) -> Any:
     """Return a value that a key allows."""
     word = next(part for part in reversed(place) if isinstance(part, str))
     name = f"`{word}`"
@@ -55,7 +55,7 @@ def _value(section: Section, place: Place, value: Any, key: Key) -> Any:
     return value
 
 
-def _check_limits(section: Section, place: Place, name: str, value: float, key: Key) -> None:
+def _check_limits(section: TomlTable, place: Place, name: str, value: float, key: Key) -> None:
     inside = key.least < value < key.most if key.open else key.least <= value <= key.most
     if inside or (key.least == -float("inf") and key.most == float("inf")):
         return
@@ -70,7 +70,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def refuse_of_other_kinds(section: Section, kinds: Mapping[str, Mapping[str, Key]], kind: str, called: str) -> None:
+def refuse_of_other_kinds(section: TomlTable, kinds: Mapping[str, Mapping[str, Key]], kind: str, called: str) -> None:
     """Refuse keys that belong to other kinds of a section, saying to which."""
     for name in section.data:
         if name not in kinds[kind]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.tables.sheet import Sheet
 from fmepy.tables.text_files import read_text_file, unreadable
-from fmepy.workflow.file.toml import Key, Section
+from fmepy.workflow.file.toml import Key, TomlTable
 
 
 def column_of(file: Sheet, name: str, error: Callable[[str], ArgumentError]) -> str:
@@ -20,7 +20,7 @@ def column_of(file: Sheet, name: str, error: Callable[[str], ArgumentError]) -> 
     )
 
 
-def read_beside(section: Section, key: str | Key, file: str, **how: str | None) -> Sheet:
+def read_beside(section: TomlTable, key: str | Key, file: str, **how: str | None) -> Sheet:
     """Return the table of a file that a key of a TOML file names; where it cannot be read the message has that line."""
     path = section.beside(file)
     try:

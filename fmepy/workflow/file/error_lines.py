@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from fmepy.errors import ArgumentError, FmepyError, ModelTextError
 from fmepy.parameters.entities import entity_text
 from fmepy.tables.sheet import Sheet
-from fmepy.workflow.file.toml import Key, Section
+from fmepy.workflow.file.toml import Key, TomlTable
 
 _WORDS = (
     (r"`parms`", "[parameters]"),
@@ -24,12 +24,12 @@ _WORDS = (
 
 
 @contextmanager
-def placed(section: Section, *tables: str, **files: Sheet | None) -> Iterator[None]:
+def placed(section: TomlTable, *tables: str, **files: Sheet | None) -> Iterator[None]:
     """Raise errors of what is done inside as errors of the file: at the line of the argument that they speak of.
 
     Parameters
     ----------
-    section : Section
+    section : TomlTable
         The whole file.
     *tables : str
         The sections in which arguments stand, those that come first are looked at first; the first is where an error
@@ -46,7 +46,7 @@ def placed(section: Section, *tables: str, **files: Sheet | None) -> Iterator[No
 
 
 def placed_error(
-    section: Section,
+    section: TomlTable,
     tables: Sequence[str],
     error: ArgumentError,
     data: Sheet | None = None,
@@ -89,7 +89,7 @@ def _line_of_entity(text: str, conditions: Sheet) -> int | None:
     return next((line for line, label in [*lines][::-1] if named and entity_text(label) == named[1]), None)
 
 
-def _place(section: Section, tables: Sequence[str], error: ArgumentError) -> Key:
+def _place(section: TomlTable, tables: Sequence[str], error: ArgumentError) -> Key:
     """Return the key that an error speaks of, the deepest that there is."""
     text = str(error)
     if isinstance(error, ModelTextError) and re.match(r"line \d+: ", text):

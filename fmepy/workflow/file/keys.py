@@ -21,6 +21,9 @@ SOURCES = ("equations", "modules", "python")
 DATA = {
     "file": Key(TEXT, "The file of observations, which counts from where the TOML file is.", required=True),
     "x": Key(TEXT, "The column of times; without it 'time'."),
+    "unit": Key(TEXT, "The unit of `x`: of dates one of seconds, minutes, hours, days, weeks, years."),
+    "origin": Key(TEXT, "The date at which the time is 0, where `x` holds dates; without it the first of them."),
+    "ignore": Key(**NAMES, says="Columns that are left alone."),
     "y": Key(TEXT, "The column of values of a long table, whose first column names the variables."),
     "err": Key(TEXT, "The column of standard errors of a long table."),
     "entity": Key(TEXT, "The column that names the experiment (subject, batch) of a row."),

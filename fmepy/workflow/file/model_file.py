@@ -16,17 +16,17 @@ from fmepy.types import Vector
 from fmepy.workflow.file.checked import checked
 from fmepy.workflow.file.keys import TIMES, model_keys
 from fmepy.workflow.file.signatures import Key
-from fmepy.workflow.file.toml import Section
+from fmepy.workflow.file.toml import TomlTable
 
 MOST_ROWS = 10_000_000
 
 
-def read_model(section: Section, *, strict: bool = False, constants: Mapping[str, Any] | None = None) -> ModularModel:
+def read_model(section: TomlTable, *, strict: bool = False, constants: Mapping[str, Any] | None = None) -> ModularModel:
     """Return the model that a table of a TOML file describes.
 
     Parameters
     ----------
-    section : Section
+    section : TomlTable
         With ``modules`` (files, or a folder), ``data`` (files and folders), ``times`` (a table of start, stop, step, or
         a list), ``dt``, and what else `ModularModel` takes; ``parameters``: constants on top of the data base.
     strict : bool
@@ -56,7 +56,7 @@ def read_model(section: Section, *, strict: bool = False, constants: Mapping[str
         raise section.error(about, str(error)) from error
 
 
-def read_sources(section: Section) -> list[Module]:
+def read_sources(section: TomlTable) -> list[Module]:
     """Return the modules that the key ``modules`` names: files, or one folder."""
     names = section.texts("modules")
     if not names:
@@ -73,7 +73,7 @@ def read_sources(section: Section) -> list[Module]:
     return found
 
 
-def read_data(section: Section) -> Database:
+def read_data(section: TomlTable) -> Database:
     """Return the data base of the keys ``data`` and ``parameters``."""
     names, parameters = section.texts("data"), section.table("parameters")
     try:
@@ -91,12 +91,12 @@ def read_data(section: Section) -> Database:
     return found
 
 
-def data_paths(section: Section) -> list[Path]:
+def data_paths(section: TomlTable) -> list[Path]:
     """Return the sources of the key ``data``."""
     return [section.beside(name) for name in section.texts("data")]
 
 
-def read_times(section: Section) -> Vector:
+def read_times(section: TomlTable) -> Vector:
     """Return the times of the rows, checked: a list as it stands, or start, start + step, ... to stop."""
     given = section.data["times"]
     if isinstance(given, list):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import did_you_mean, listed
+from fmepy.errors import DataError, did_you_mean, listed
+from fmepy.tables.dates import SECONDS
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.data_file import column_of, read_beside
 from fmepy.workflow.file.parsed import Case
@@ -25,7 +27,13 @@ def read_data(case: Case) -> Sheet | None:
         raise table.error(
             "separator", f"`separator` must be one character, such as ';' or '\\t'; got {how['separator']!r}."
         )
-    return read_beside(table, "file", said["file"], **how)
+    sheet = read_beside(table, "file", said["file"], **how)
+    named = [v for k, v in said.items() if k in ("x", "y", "err", "entity")]
+    for i, name in enumerate(left := table.texts("ignore")):
+        column_of(sheet, name, lambda text, i=i: table.error(("ignore", i), text))  # type: ignore[misc]
+        if name in named:
+            raise table.error(("ignore", i), f"the column {name!r} cannot be left alone, [data] names it.")
+    return replace(sheet, frame=sheet.frame.drop(columns=left))
 
 
 def observed(
@@ -80,19 +88,62 @@ def observed(
     else:
         numbers = [c for c in columns if c not in texts]
         readings = [c for c in numbers if c not in (words["x"], words.get("err"))]
-        for name in readings:
-            if known and name not in known:
-                raise file.error(f"the column {name!r} is no variable of the model.{did_you_mean(name, known)} It has "
-                                 f"{listed(known)}.{_say_outputs(case, name)} Take columns out that are no "
-                                 "observations; of a long table name that of the values by `y`.")  # fmt: skip
+        others = [c for c in readings if known and c not in known]
+        free = set(known) - set(readings)  # what such a column may be, misnamed
+        for name in others:
+            near = did_you_mean(name, known)
+            if near or len(others) == len(readings) or (free and file.frame[name].dtype != object):
+                raise file.error(f"the column {name!r} is no variable of the model.{near} It has {listed(known)}."
+                                 f"{_say_outputs(case, name)} Name columns that are no observations in [data]: "
+                                 f"ignore = [{name!r}]; of a long table name that of the values by `y`.")  # fmt: skip
+        readings = [c for c in readings if c not in others]
+        if others:
+            frame, numbers = frame.drop(columns=others), [c for c in numbers if c not in others]
+            words["notes"] = [
+                f"{file.path.name}: left alone, as no variables of the model: {listed(others)}. (In [data] ignore = "
+                f"{others} leaves them without a word.{_say_outputs(case, others[0])})"
+            ]
         if not readings:
             raise file.error("there is no column of observations beside the others.")
     for name in numbers:
-        frame[name] = file.numbers(name, missing=name != words["x"])
+        if name == words["x"]:
+            frame[name], words["x_unit"] = read_times(case, file, name)
+        else:
+            frame[name] = file.numbers(name)
     if words["x"] is None:  # every row is a reading of it, at the one time that there is
         frame["time"] = at
         words["x"] = "time"
     return frame, words
+
+
+def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], str]:
+    """Return a column of times as numbers, dates as what [data] says of them, and their unit.
+
+    Raises
+    ------
+    ArgumentError
+        Dates of which [data] does not say the unit, or what is no unit or date; with the line.
+    """
+    said, table = case.content.get("data", {}), case.section.table("data")
+    unit = said.get("unit", "")
+    if not file.holds_dates(name):
+        if "origin" in said:
+            raise table.error("origin", f"`origin` is of dates; the column {name!r} holds numbers. Leave it out.")
+        return file.numbers(name, missing=False), unit
+    if unit not in SECONDS:
+        place = "unit" if unit else "x" if "x" in said else ()
+        got = f"; got {unit!r}" if unit else ""
+        raise table.error(
+            place, f"the column {name!r} of {file.path.name} holds dates: say in [data] in which unit the model counts "
+            f'them, such as unit = "days", one of {listed(SECONDS, 10)}{got}. The first date is 0, or that of origin = '
+            '"2001-12-31".')  # fmt: skip
+    try:
+        times, origin = file.since(name, unit, said.get("origin"))
+    except DataError:
+        raise
+    except ValueError:
+        raise table.error("origin", f'`origin` = {said["origin"]!r} is no date such as "2001-12-31".') from None
+    return times, f"{unit} since {str(origin.tz_localize(None)).removesuffix(' 00:00:00')}"
 
 
 def _say_outputs(case: Case, name: str) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import listed
+from fmepy.errors import ArgumentError, listed
 from fmepy.workflow.file.checked import checked, refuse_of_other_kinds
 from fmepy.workflow.file.keys import SOURCES, cost_keys, file_keys, model_keys
-from fmepy.workflow.file.toml import Section
+from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.steps.registry import STEPS
 
 
@@ -55,7 +55,7 @@ class Case:
 
     Attributes
     ----------
-    section : Section
+    section : TomlTable
         The file with the lines of its keys; ``case.section.error(("fit", "method"), "...")`` makes the message
         ``file.toml:7: ...``.
     title, description : str
@@ -73,7 +73,7 @@ class Case:
         The whole file as plain values, numbers as their keys want them.
     """
 
-    section: Section
+    section: TomlTable
     title: str
     description: str
     parameters: Mapping[str, Parameter]
@@ -101,7 +101,8 @@ def read_case(path: str | Path) -> Case:
     ArgumentError
         It cannot be read; a mistake in it, with its line.
     """
-    section = Section.read(path)
+    section = TomlTable.read(path)
+    _check_filled(section)
     said = checked(section, file_keys())
     _check_model(section.table("model"))
     kind = said.get("cost", {}).get("kind", "simulation")
@@ -119,7 +120,23 @@ def read_case(path: str | Path) -> Case:
     )  # fmt: skip
 
 
-def _check_model(section: Section) -> None:
+def _check_filled(section: TomlTable) -> None:
+    """Refuse the places of a draft (`fmepy new NAME --data FILE`) that are not filled yet, one after the other."""
+    model, parameters = section.data.get("model"), section.data.get("parameters")
+    text = model.get("equations") if isinstance(model, dict) else None
+    for i, line in enumerate(str(text or "").split("\n"), 1):
+        if re.search(r"\bFILL\b", line.partition("#")[0]):
+            at = section.line(("model", "equations"), i)
+            raise ArgumentError(f"{section.file}:{at}: FILL stands where something is to be filled in: {line.strip()}")
+    for name, value in parameters.items() if isinstance(parameters, dict) else ():
+        values = value.values() if isinstance(value, dict) else [value]
+        if name == "FILL" or "FILL" in [v for v in values if isinstance(v, str)]:
+            raise section.error(("parameters", name), "FILL stands where something is to be filled in: a line for "
+                                "each parameter that the equations name, such as k = { start = 0.1, lower = 0, "
+                                "upper = 10 }; a plain number is fixed.")  # fmt: skip
+
+
+def _check_model(section: TomlTable) -> None:
     """Refuse a model of no source or of two, and what is no matter of its kind."""
     sources = [s for s in SOURCES if s in section.data]
     if not sources:
@@ -132,7 +149,7 @@ def _check_model(section: Section) -> None:
     checked(section, model_keys()[kind])
 
 
-def model_kind(section: Section) -> str:
+def model_kind(section: TomlTable) -> str:
     """Return the kind of the model that a section holds: ode, difference, steady, modules, python."""
     source = next(s for s in SOURCES if s in section.data)
     if source != "equations":
@@ -141,7 +158,7 @@ def model_kind(section: Section) -> str:
     return str(section.data.get("kind", default))
 
 
-def _parameter(section: Section, name: str, value: Any) -> Parameter:
+def _parameter(section: TomlTable, name: str, value: Any) -> Parameter:
     """Return one parameter, checked by itself."""
     if not name.strip():
         raise section.error(name, "a parameter needs a name.")

@@ -28,11 +28,11 @@ from fmepy.workflow.file.functions import FunctionModel, WithFixed, table_cost
 from fmepy.workflow.file.observations import observed, read_data, replicates
 from fmepy.workflow.file.parsed import Case, Parameter
 from fmepy.workflow.file.priors import on_scale, priors_on, read_prior
-from fmepy.workflow.file.sources import Source, read_rows, read_source, words_in
+from fmepy.workflow.file.sources import ModelSource, read_rows, read_source, words_in
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class CalibrationTask:
     """Data, model, cost and parameters of a file.
 
     Attributes
@@ -64,6 +64,8 @@ class Task:
         names. Titles, descriptions and units are in none of them.
     written : mapping of str to str
         By "model" or "cost" the object of a Python file that it is, as ``file.py:object``.
+    x_unit : str
+        Of the times, with the origin where they are dates: "days since 2001-01-01".
     """
 
     case: Case
@@ -82,9 +84,10 @@ class Task:
     descriptions: Mapping[str, str]
     inputs: Mapping[str, str]
     written: Mapping[str, str] = field(default_factory=dict)
+    x_unit: str = ""
 
 
-def read_task(case: Case, *, python: bool = True) -> Task:
+def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     """Return the task of a file: read its data, build its model and cost; nothing is run.
 
     Parameters
@@ -106,6 +109,7 @@ def read_task(case: Case, *, python: bool = True) -> Task:
     written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     if python is not None and "inputs" not in case.content["model"]:
         notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
+    x_unit = ""
     files = {"model": source.files, "data": [file.path] if file else [], "cost": [table.path] if table else []}
     if table:
         notes += table.notes
@@ -122,7 +126,8 @@ def read_task(case: Case, *, python: bool = True) -> Task:
         known = () if isinstance(model, FunctionModel) else model.var_names
         at = float(model.times[0]) if isinstance(model, SteadyModel) else None
         frame, words = observed(case, file, known, at=at)
-        notes += replicates(frame, words, file)
+        x_unit = str(words.pop("x_unit", ""))
+        notes += [*words.pop("notes", []), *replicates(frame, words, file)]
         if isinstance(model, FunctionModel):
             cost = table_cost(case, model, frame, words)
         else:
@@ -139,14 +144,14 @@ def read_task(case: Case, *, python: bool = True) -> Task:
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
         notes.append(f"Sampled on another scale, and a flat prior there: {', '.join(flat)}.")
-    task = Task(
+    task = CalibrationTask(
         case=case, data=frame, notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,
         start=_on(scale, start), lower=_on(scale, lower), upper=_on(scale, upper),
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
         units={n: p.unit for n, p in case.parameters.items() if p.unit},
         descriptions={n: p.description for n, p in case.parameters.items() if p.description},
-        inputs=_hashes(case, files), written=written,
+        inputs=_hashes(case, files), written=written, x_unit=x_unit,
     )  # fmt: skip
     if not of and case.steps:
         raise case.section.error(
@@ -218,7 +223,7 @@ def _cost(
         raise
 
 
-def _cost_of_python(case: Case, source: Source) -> Any:
+def _cost_of_python(case: Case, source: ModelSource) -> Any:
     """Return a cost or function of a Python file, its fixed parameters at the file's values."""
     cost, section = source.cost, case.section
     fixed = {p.name: p.start for p in case.parameters.values() if not p.fitted}
@@ -240,7 +245,7 @@ def _in_file(case: Case, name: str) -> str:
     return name if name in case.parameters else split_local(name)[0]
 
 
-def _fitted(case: Case, source: Source, cost: Any, notes: list[str]) -> dict[str, Parameter]:
+def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dict[str, Parameter]:
     """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
     if not isinstance(cost, Cost):
         return {p.name: p for p in case.parameters.values() if p.fitted}

@@ -15,7 +15,7 @@ import numpy as np
 
 from fmepy.errors import did_you_mean, listed
 from fmepy.workflow.file.parsed import Parameter
-from fmepy.workflow.file.toml import Section
+from fmepy.workflow.file.toml import TomlTable
 
 
 def on_scale(kind: str, p: Any) -> Any:
@@ -59,12 +59,12 @@ class ScaledPrior:
         return float(self.natural.logpdf(math.exp(log_p))) + (log_slope if self.jacobian else 0.0)
 
 
-def read_prior(section: Section, parameter: Parameter) -> Any:
+def read_prior(section: TomlTable, parameter: Parameter) -> Any:
     """Return the frozen distribution of a parameter's key ``prior``.
 
     Parameters
     ----------
-    section : Section
+    section : TomlTable
         The parameter's table.
     parameter : Parameter
         With a prior.

@@ -11,14 +11,14 @@ from typing import Any
 
 from fmepy.errors import did_you_mean
 from fmepy.journal.files import MOST_TEXT, open_file
-from fmepy.workflow.file.toml import Section
+from fmepy.workflow.file.toml import TomlTable
 
 _INSTALLED = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2])
 _BESIDE: set[str] = set()
 """Modules that the last file imported from its own folder."""
 
 
-def split_name(section: Section) -> tuple[Path, str]:
+def split_name(section: TomlTable) -> tuple[Path, str]:
     """Return file and object of the key ``python`` of a section [model]; nothing is imported."""
     text = str(section.data["python"])
     file, _, name = text.rpartition(":")
@@ -37,7 +37,7 @@ def split_name(section: Section) -> tuple[Path, str]:
     return path, name
 
 
-def read_python(section: Section) -> tuple[Any, list[Path]]:
+def read_python(section: TomlTable) -> tuple[Any, list[Path]]:
     """Return the object, and the files that it is made of: its own, and what that imports from its folder.
 
     The folder is put on Python's path, as it is when a file is run. What a program that asks has imported of it is set
@@ -96,7 +96,7 @@ def _file_of(module: ModuleType) -> Path:
     return Path(file).resolve() if isinstance(file, str) else Path()
 
 
-def _imported(section: Section, path: Path) -> ModuleType:
+def _imported(section: TomlTable, path: Path) -> ModuleType:
     """Return the module of a file, made anew."""
     spec = importlib.util.spec_from_file_location(f"_fmepy_case_{path.stem}", path)
     assert spec is not None, "its suffix is .py"

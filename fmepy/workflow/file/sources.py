@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,17 @@ from fmepy.workflow.file.data_file import read_beside
 from fmepy.workflow.file.error_lines import placed
 from fmepy.workflow.file.functions import FunctionModel
 from fmepy.workflow.file.model_file import read_model, read_times
+from fmepy.workflow.file.observations import read_times as read_dates
 from fmepy.workflow.file.parsed import Case, model_kind
 from fmepy.workflow.file.python_file import read_python, split_name
-from fmepy.workflow.file.toml import Section
+from fmepy.workflow.file.toml import TomlTable
 
 _MOST_FILES = 10_000
 _CLASSES = {"ode": OdeModel, "difference": DifferenceModel, "steady": SteadyModel}
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class ModelSource:
     """What the section ``model`` holds.
 
     Attributes
@@ -52,7 +53,7 @@ class Source:
     tables: list[Sheet]
 
 
-def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = None) -> Source:
+def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = None) -> ModelSource:
     """Return the model of a file, with its parameters at the file's values.
 
     What the conditions set in every entity needs no value of its own: the model has the first of theirs.
@@ -71,7 +72,7 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
                 "python", f"`python` = {section.data['python']!r} runs Python, which --no-python forbids."
             )
         return _of_python(case, section)
-    inputs, tables = _inputs(case.section)
+    inputs, tables = _inputs(case)
     values = {p.name: p.start for p in case.parameters.values()}
     values = _set_by(conditions, values) | values
     if kind == "modules":
@@ -79,11 +80,11 @@ def read_source(case: Case, *, python: bool, conditions: pd.DataFrame | None = N
             raise case.section.error(name, f"`{name}` are of models of equations; modules take series from their data.")
         with placed(case.section, "model"):
             modular = read_model(section, constants=values)
-        return Source(modular, None, _files_of(section, "modules", "data"), [])
+        return ModelSource(modular, None, _files_of(section, "modules", "data"), [])
     events = next((t for t in tables if isinstance(case.content.get("events"), dict)), None)  # events are read first
     with placed(case.section, "model", rows=events):
         model = _of_equations(case, section, kind, inputs, values)
-    return Source(model, None, [t.path for t in tables], tables)
+    return ModelSource(model, None, [t.path for t in tables], tables)
 
 
 def _set_by(conditions: pd.DataFrame | None, values: Mapping[str, float]) -> dict[str, float]:
@@ -97,7 +98,7 @@ def _set_by(conditions: pd.DataFrame | None, values: Mapping[str, float]) -> dic
 
 
 def _of_equations(
-    case: Case, section: Section, kind: str, inputs: dict[str, Any], values: Mapping[str, float]
+    case: Case, section: TomlTable, kind: str, inputs: dict[str, Any], values: Mapping[str, float]
 ) -> Model:
     """Return the model of equations; of the parameters it gets those whose names stand in it."""
     words = {k: v for k, v in case.content["model"].items() if k not in ("equations", "kind")}
@@ -134,7 +135,7 @@ def words_in(*given: Any) -> set[str]:
     return found
 
 
-def _of_python(case: Case, section: Section) -> Source:
+def _of_python(case: Case, section: TomlTable) -> ModelSource:
     for name in ("events", "forcings"):
         if name in case.content:
             raise case.section.error(name, f"`{name}` are of models of equations; a model of Python has its own.")
@@ -145,34 +146,34 @@ def _of_python(case: Case, section: Section) -> Source:
             raise section.error("python", f"{section.data['python']!r} is a class; name a model made of it.")
         if not isinstance(found, Cost) and "cost" in case.content:
             starts = {p.name: p.start for p in case.parameters.values()}
-            return Source(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [])
+            return ModelSource(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [])
         for name in [k for k in ("cost", "conditions") if k in case.content]:
             raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is of models. "
                                      "What it is held against stands in its file.")  # fmt: skip
-        return Source(getattr(found, "model", None), found, files, [])
+        return ModelSource(getattr(found, "model", None), found, files, [])
     known = [str(n) for n in found.parms.index]
     values = {p.name: p.start for p in case.parameters.values() if p.name in known}
     with placed(case.section, "model", "parameters"):
-        return Source(found.replace(parms=values) if values else found, None, files, [])
+        return ModelSource(found.replace(parms=values) if values else found, None, files, [])
 
 
-def _inputs(section: Section) -> tuple[dict[str, Any], list[Sheet]]:
+def _inputs(case: Case) -> tuple[dict[str, Any], list[Sheet]]:
     """Return events and forcings, as models take them, and the tables that were read."""
+    section, tables = case.section, []
     inputs: dict[str, Any] = {}
-    tables = []
     if "events" in section.data:
         rows, table = read_rows(section, "events")
         inputs["events"] = rows
         tables += [table] if table else []
     forcings = section.table("forcings")
     for name in forcings.data:
-        one, table = _forcing(forcings.table(name), name)
+        one, table = _forcing(case, forcings.table(name), name)
         inputs.setdefault("forcings", {})[name] = one
         tables += [table] if table else []
     return inputs, tables
 
 
-def read_rows(section: Section, key: str) -> tuple[list[dict[str, Any]], Sheet | None]:
+def read_rows(section: TomlTable, key: str) -> tuple[list[dict[str, Any]], Sheet | None]:
     """Return the rows of a table that is given in place or by a file; what is empty in a file is left out."""
     given = section.data[key]
     if isinstance(given, list):
@@ -186,7 +187,7 @@ def read_rows(section: Section, key: str) -> tuple[list[dict[str, Any]], Sheet |
     return [{str(k): v for k, v in row.items() if v is not None} for row in cells.to_dict("records")], table
 
 
-def _forcing(section: Section, name: str) -> tuple[Any, Sheet | None]:
+def _forcing(case: Case, section: TomlTable, name: str) -> tuple[Any, Sheet | None]:
     """Return one forcing as models take it."""
     given = section.data
     how = given.get("interpolation", "linear")
@@ -198,6 +199,12 @@ def _forcing(section: Section, name: str) -> tuple[Any, Sheet | None]:
         for key in ("time", "value"):
             if key not in table.frame.columns:
                 raise table.error(f"a forcing needs the columns time and value; {key!r} is missing.")
+        if table.holds_dates("time"):
+            if "origin" not in case.content.get("data", {}):
+                raise section.error(
+                    "file", f"{table.path.name} holds dates: say in [data] from when and in which unit they are "
+                    'counted, such as origin = "2001-12-31" and unit = "days".')  # fmt: skip
+            table = replace(table, frame=table.frame.assign(time=read_dates(case, table, "time")[0]))
         numbers = {key: table.numbers(key, missing=False) for key in ("time", "value")}
         others = [c for c in table.frame.columns if c not in numbers]
         if others:  # the column of the entities
@@ -221,7 +228,7 @@ def _check_series(error: Any, name: str, times: pd.Series[float]) -> None:
                     f"{times.iloc[i - 1]:g}.")  # fmt: skip
 
 
-def _files_of(section: Section, *keys: str) -> list[Path]:
+def _files_of(section: TomlTable, *keys: str) -> list[Path]:
     """Return all files that keys name: modules, a data base, inputs of Python; of folders all that is in them."""
     files: list[Path] = []
     for key in keys:

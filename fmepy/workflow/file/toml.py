@@ -33,7 +33,7 @@ KINDS = {
 }  # fmt: skip
 
 
-class Section:
+class TomlTable:
     """A table of a TOML file, with the lines of its keys.
 
     Attributes
@@ -116,13 +116,13 @@ class Section:
         value = self.data.get(key, [])
         return [value] if isinstance(value, str) else list(value)
 
-    def table(self, key: str) -> Section:
+    def table(self, key: str) -> TomlTable:
         """Return a table inside this one, an empty one where there is none."""
         return self.inside(key, self.data.get(key, {}))
 
-    def inside(self, key: str | int | Key, data: dict[str, Any]) -> Section:
+    def inside(self, key: str | int | Key, data: dict[str, Any]) -> TomlTable:
         """Return a table that stands at a key, or deeper."""
-        return Section(self.file, data, self._scanner, (*self._path, *(key if isinstance(key, tuple) else (key,))))
+        return TomlTable(self.file, data, self._scanner, (*self._path, *(key if isinstance(key, tuple) else (key,))))
 
     def beside(self, text: str) -> Path:
         """Return a path of the file, which counts from where the file is."""

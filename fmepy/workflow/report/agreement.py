@@ -19,6 +19,8 @@ SUSPICIOUS = 3.0
 """Standard deviations from which a reading is told."""
 _FEWEST = 8  # readings of which something can be said together
 _PATTERN = 2.5  # standard errors of a correlation of neighbours that is told
+_RARE, _NOTED = 0.01, 0.05  # probability of the runs of signs below which the misfit has a pattern, and is noted
+_AT_END = 4  # readings of one sign at the end that are noted, whatever their probability
 _FOLLOWS = 0.5
 
 
@@ -104,10 +106,13 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str
     explained = 1 - float(np.sum(gap**2)) / spread if spread > 0 else np.nan
     typical, kind = float(np.sqrt(np.mean(gap**2))), agreement.kinds.get(name)
     neighbours, limit = _neighbours(own)
+    runs = runs_of_signs([part["z"].to_numpy(dtype=float) for part in _series(own)])
     row = {
         "variable": name, "readings": n, "explained, %": 100 * explained, "typical deviation": typical,
         "mean deviation": float(gap.mean()) if abs(gap.mean()) > 1e-6 * typical else 0.0,  # what a fit makes zero
-        "neighbours alike": neighbours, "beyond 3 sd": int((own["z"].abs() > SUSPICIOUS).sum()),
+        "neighbours alike": neighbours,
+        "runs of one sign": runs.count, "p of so few": runs.p_few,
+        "beyond 3 sd": int((own["z"].abs() > SUSPICIOUS).sum()),
     }  # fmt: skip
     in_percent = kind == "log" and typical < 3
     return {
@@ -117,16 +122,102 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str
         "unit": " on the scale of square roots" if kind == "sqrt"
         else " in the logarithm" if kind == "log" and not in_percent else "",
         "has_pattern": n >= _FEWEST and limit > 0 and neighbours > limit,
+        "runs": runs, "is_run": n >= _FEWEST and runs.p < _RARE,
+        "note": _note(name, runs) if n >= _FEWEST and (runs.p < _NOTED or runs.at_end >= _AT_END) else "",
     }  # fmt: skip
 
 
 def _neighbours(own: pd.DataFrame) -> tuple[float, float]:
     """Return the correlation of successive deviations, and beyond what it is more than chance."""
     pairs, squares, n = 0.0, 0.0, 0
-    for _, series in own.groupby(own["entity"].fillna(""), sort=False):
-        z = series.sort_values("x", kind="stable")["z"].to_numpy(dtype=float)
+    for series in _series(own):
+        z = series["z"].to_numpy(dtype=float)
         pairs, squares, n = pairs + float(z[1:] @ z[:-1]), squares + float(z @ z), n + max(len(z) - 1, 0)
     return (pairs / squares if squares > 0 else np.nan), (_PATTERN / np.sqrt(n) if n else np.nan)
+
+
+def _series(own: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the readings of a variable entity by entity, in the order of x."""
+    return [part.sort_values("x", kind="stable") for _, part in own.groupby(own["entity"].fillna(""), sort=False)]
+
+
+@dataclass(frozen=True)
+class RunsOfSigns:
+    """Runs of successive deviations of one sign, and how probable they are of independent signs.
+
+    Attributes
+    ----------
+    count : int
+        Runs; `expected` of independent signs.
+    expected : float
+    p_few : float
+        Of so few runs or fewer: the test of Wald and Wolfowitz, normal approximation with continuity correction.
+    longest : int
+        Readings in the longest run; `p_long` of one as long or longer, both signs being equally probable.
+    p_long : float
+    at_end : int
+        Readings in the last run, of a single series; 0 of several.
+    sign : str
+        "positive" or "negative", of the last run.
+    n : int
+    """
+
+    count: int
+    expected: float
+    p_few: float
+    longest: int
+    p_long: float
+    at_end: int
+    sign: str
+    n: int
+
+    @property
+    def p(self) -> float:
+        """The smaller of both probabilities."""
+        return min(self.p_few, self.p_long)
+
+
+def runs_of_signs(series: Sequence[Vector]) -> RunsOfSigns:
+    """Return the runs of one sign of the deviations of one or several series; zeros have none."""
+    from scipy.special import ndtr
+
+    signs = [np.sign(z[np.isfinite(z) & (z != 0)]) for z in series]
+    lengths = [np.diff(np.flatnonzero(np.r_[True, s[1:] != s[:-1], True])) for s in signs if len(s)]
+    expected = variance = 0.0
+    for s in signs:  # given how many of each sign there are
+        n, mixed = len(s), 2.0 * float((s > 0).sum()) * float((s < 0).sum())
+        expected += 1 + mixed / n if n else 0.0
+        variance += mixed * (mixed - n) / (n * n * (n - 1)) if n > 1 else 0.0
+    count, longest = sum(map(len, lengths)), max((int(own.max()) for own in lengths), default=0)
+    p_few = float(ndtr((count + 0.5 - expected) / np.sqrt(variance))) if variance > 0 else 1.0
+    p_long = 1 - float(np.prod([_all_shorter(len(s), longest) for s in signs if len(s)]))
+    one = len(lengths) == 1
+    sign = "positive" if one and signs[0][-1] > 0 else "negative"
+    return RunsOfSigns(count, expected, p_few, longest, p_long, int(lengths[0][-1]) if one else 0, sign,
+                       sum(map(len, signs)))  # fmt: skip
+
+
+def _all_shorter(n: int, length: int) -> float:
+    """Return the probability that all runs of n fair signs are shorter than a length."""
+    share = [1.0]  # of the series of so many signs, up to that of the first
+    for m in range(1, n + 1):
+        share.append(sum(share[m - j] * 0.5**j for j in range(1, min(length - 1, m) + 1)))
+    return 2 * share[n] if n else 1.0
+
+
+def _p(value: float) -> str:
+    return f"= {number(value, 2)}" if value >= 0.001 else "< 0.001"
+
+
+def _note(name: str, runs: RunsOfSigns) -> str:
+    """Return in a sentence what the signs of the deviations of a variable do."""
+    tests = (
+        f"{runs.count} runs of one sign where {number(runs.expected, 2)} are expected (runs test, p "
+        f"{_p(runs.p_few)}); a longest run of {runs.longest} or more has p {_p(runs.p_long)}"
+    )
+    if runs.at_end >= _AT_END:
+        return f"{name}: the last {runs.at_end} of {runs.n} residuals are all {runs.sign} ({tests})."
+    return f"{name}: the signs of the {runs.n} residuals are not independent ({tests})."
 
 
 def residual_pictures(found: Findings, agreement: Agreement) -> Pictures:

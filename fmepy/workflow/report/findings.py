@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
+from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
 from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
 from fmepy.workflow.report.words import short
 from fmepy.workflow.steps.base import FITS, best_fit
-from fmepy.workflow.steps.scale import natural
+from fmepy.workflow.steps.scale import natural, natural_fit
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.prepared import CalibrationTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +27,7 @@ class Findings:
 
     Attributes
     ----------
-    task : Task
+    task : CalibrationTask
     results : mapping of str to result
         By step.
     record : mapping
@@ -37,7 +39,7 @@ class Findings:
         first section of the page tells it.
     """
 
-    task: Task
+    task: CalibrationTask
     results: Mapping[str, Any]
     record: Mapping[str, Any]
     tables: Mapping[str, pd.DataFrame]
@@ -99,6 +101,27 @@ class Findings:
         if given:
             return str(given)
         return self.filtered.xlabel if self.filtered is not None else "x"
+
+    @property
+    def x_label(self) -> str:
+        """The independent variable with its unit."""
+        unit = self.task.x_unit
+        return f"{self.x_name}, {unit}" if unit and unit not in self.x_name else self.x_name
+
+    @cached_property
+    def panels(self) -> Sequence[FittedPanel]:
+        """The data with the fitted curves and their bands; of a function of the user's without bands."""
+        if self.fit is None:
+            return []
+        return natural_fit(self.task, self.fit).fitted_panels() or self._read_panels()
+
+    def _read_panels(self) -> list[FittedPanel]:
+        table = getattr(self.fit.cost if self.fit else None, "residuals", None)
+        if not isinstance(table, pd.DataFrame) or not {"name", "x", "obs", "mod"} <= set(table) or "entity" in table:
+            return []
+        curves = table.rename(columns={"name": "var", "mod": "fit"}).assign(lower=np.nan, upper=np.nan)
+        parts = [(curves[curves["var"] == n].sort_values("x"), own) for n, own in table.groupby("name", sort=False)]
+        return [FittedPanel("", self.x_name, curve, seen, False, "") for curve, seen in parts]
 
     @cached_property
     def filtered(self) -> Any:

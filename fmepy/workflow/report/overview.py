@@ -11,9 +11,10 @@ import pandas as pd
 
 from fmepy.workflow.file.functions import FunctionModel
 from fmepy.workflow.report.findings import Findings
+from fmepy.workflow.report.glance import MOST_SHOWN
 from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
-from fmepy.workflow.report.tables import Cell, Table, table_of
-from fmepy.workflow.report.words import duration, number, short
+from fmepy.workflow.report.tables import Table, TableCell, table_of
+from fmepy.workflow.report.words import duration, number, paragraphs, short
 from fmepy.workflow.steps.registry import STEPS
 
 _MOST_LINES, _MOST_LETTERS = 400, 100_000
@@ -42,7 +43,9 @@ def task_facts(found: Findings) -> dict[str, Any]:
         "has_noise": bool(getattr(cost, "measurement_noise", None)),
         "equations": _equations(said), "python": said.get("python") if isinstance(said, Mapping) else None,
         "n": len(case.fitted), "fixed": len(case.parameters) - len(case.fitted), "scale": list(task.scale),
-        "parameters": _parameters(case.parameters),
+        "parameters": _parameters(case.parameters), "description": paragraphs(case.description),
+        "natural_ends": [n for n, p in case.parameters.items() if p.fitted and not p.lower > -math.inf
+                         and getattr(cost, "lower", {}).get(n) == 0],
     }  # fmt: skip
 
 
@@ -56,7 +59,9 @@ def _glance(found: Findings) -> Table:
         link = name if name in found.results or has_failed else ""
         said = str(step.get("verdict") or step.get("error") or "")
         purpose = STEPS[name].purpose if name in STEPS else ""
-        rows.append((Cell(name, link=link), Cell(purpose), Cell(state, tone="bad" * has_failed), Cell(said)))
+        rows.append(
+            (TableCell(name, link=link), TableCell(purpose), TableCell(state, tone="bad" * has_failed), TableCell(said))
+        )
     heads = (("step", False), ("what it is for", False), ("state", False), ("what came of it", False))
     return Table("The steps, and what came of each", heads, tuple(rows))
 
@@ -74,7 +79,8 @@ def _equations(section: Any) -> str:
 def _parameters(parameters: Mapping[str, Any]) -> Table:
     rows = [
         {"parameter": p.name, "what it is": p.description, "unit": p.unit, "role": "estimated" if p.fitted else "fixed",
-         "start": p.start, "lower": p.lower if p.fitted else math.nan, "upper": p.upper if p.fitted else math.nan,
+         "start": p.start, "lower": p.lower if abs(p.lower) < math.inf else math.nan,
+         "upper": p.upper if abs(p.upper) < math.inf else math.nan,
          "scale": p.scale, "prior": _prior(p.prior)}
         for p in parameters.values()
     ]  # fmt: skip
@@ -101,7 +107,7 @@ def data_facts(found: Findings) -> dict[str, Any]:
     if readings is not None and len(readings):
         table = table_of(_by_variable(readings, found.x_name), "The readings that are compared with the model")
         facts |= {"readings": table, "entities": readings["entity"].nunique(), "MOST": _MOST_DRAWN_ENTITIES,
-                  "curves": lambda: _curves(found, readings)}  # fmt: skip
+                  "curves": not 0 < len(found.panels) <= MOST_SHOWN and (lambda: _curves(found, readings))}  # fmt: skip
     return facts
 
 
@@ -133,7 +139,7 @@ def _curves(found: Findings, readings: pd.DataFrame) -> Pictures | None:
              for n in shown]  # fmt: skip
     each = f" A panel for each {short(str(cost.entity))}." if of_entities else ""
     return drawn(
-        lambda axes: cost.plot(found.par, axes=axes, xlabel=found.x_name), texts, panels=len(panels),
+        lambda axes: cost.plot(found.par, axes=axes, xlabel=found.x_label), texts, panels=len(panels),
         caption=f"Points: readings. Lines: {curve}.{each} {rest}",
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The report of a calibration: one HTML file that anybody can open, and that asks nothing of a network.
 
 `render` writes it. Words stand in ``templates`` (Jinja2), what they need is made from the results themselves: for the
-sections of steps by the steps (`Step.facts`), for the others in `overview`. Everything from a user's file is escaped by
+sections of steps by the steps (`CalibrationStep.facts`), for the others in `overview`. All text of a user is escaped by
 the templates, pictures are images, and the page allows no script but its own, by its hash. The same results give the
 same bytes.
 """
@@ -19,17 +19,18 @@ import pandas as pd
 from markupsafe import Markup
 
 from fmepy import __version__
-from fmepy.workflow.file.prepared import Task
+from fmepy.workflow.file.prepared import CalibrationTask
 from fmepy.workflow.report import overview
 from fmepy.workflow.report.findings import Findings
-from fmepy.workflow.report.sections import Section, environment, written
-from fmepy.workflow.report.words import many, paragraphs, readable
-from fmepy.workflow.steps.base import Step
+from fmepy.workflow.report.glance import glance_facts
+from fmepy.workflow.report.sections import ReportSection, environment, written
+from fmepy.workflow.report.words import many, readable
+from fmepy.workflow.steps.base import CalibrationStep
 from fmepy.workflow.steps.registry import STEPS
 
 
 def render(
-    task: Task,
+    task: CalibrationTask,
     results: Mapping[str, Any],
     record: Mapping[str, Any],
     warnings: Sequence[str],
@@ -39,7 +40,7 @@ def render(
 
     Parameters
     ----------
-    task : Task
+    task : CalibrationTask
     results : mapping of str to result
         Of the steps that ran, by name.
     record : mapping
@@ -53,7 +54,7 @@ def render(
     Returns
     -------
     str
-        A whole page; sections ``warnings task data``, one of each step that ran, ``reproduce``.
+        A whole page; sections ``glance warnings task data``, one of each step that ran, ``reproduce``.
     """
     found = Findings(task, results, record, tables)
     sections = [
@@ -68,21 +69,23 @@ def render(
             sections.append(replace(one, is_step=True))
     facts = overview.warnings_facts(found, warnings)  # after the others: they doubt
     n = len(facts["warnings"]) + len(found.doubts) + (0 if facts["warnings"] else len(facts["failed"]))
-    title = f"Before you rely on this: {many(max(n, 1), 'warning')}" if facts["is_bad"] else "No warnings"
+    title = f"Before you rely on this: {many(max(n, 1), 'warning')}" if facts["is_bad"] else "Demands"
     tone = "bad" if facts["is_bad"] else "good"
-    first = written("warnings", title, "warnings.html", found, facts, tone)
+    first = [written("glance", "At a glance", "glance.html", found, glance_facts(found, facts["warnings"]), tone)]
+    if facts["is_bad"] or facts["n_demands"]:
+        first.append(written("warnings", title, "warnings.html", found, facts, tone))
     last = written("reproduce", "How to make the same again", "reproduce.html", found, overview.reproduce_facts(found))
     js = files(__package__).joinpath("templates", "report.js").read_text(encoding="utf-8")
     js_hash = "sha256-" + base64.b64encode(hashlib.sha256(js.encode()).digest()).decode("ascii")
     page = environment().get_template("page.html").render(
-        title=" ".join(task.case.title.split()) or task.case.file.stem, description=paragraphs(task.case.description),
-        sections=[first, *sections, last], version=__version__, js=Markup(js), js_hash=js_hash,
+        title=" ".join(task.case.title.split()) or task.case.file.stem,
+        sections=[*first, *sections, last], version=__version__, js=Markup(js), js_hash=js_hash,
         date=str(record.get("started") or "")[:10],
     )  # fmt: skip
     return readable(page)
 
 
-def _of_step(step: Step, found: Findings) -> Section:
+def _of_step(step: CalibrationStep, found: Findings) -> ReportSection:
     """Return the section of a step; of one that cannot be told, why; of one that failed, first of all that."""
     name, record, before = step.name, found.step(step.name), list(found.doubts)
     result = found.results[name]

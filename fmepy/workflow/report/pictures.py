@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Drawn = TypeVar("Drawn")
 MOST_PANELS = 24
 MOST_POINTS = 1500
-PANEL, PAIR, SINGLE = (3.5, 2.6), (4.6, 3.0), (5.8, 3.2)
+PANEL, PAIR, SINGLE = (3.4, 2.5), (5.0, 3.1), (8.6, 3.3)
 """Inches of panels that stand three in a row, two, and alone."""
 
 _MOST_LETTERS = 60

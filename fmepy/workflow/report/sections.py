@@ -32,7 +32,7 @@ _MOST_SENTENCES = 100
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A section of the page; `name` is its id."""
 
     name: str
@@ -57,7 +57,9 @@ def environment() -> Environment:
     return made
 
 
-def written(name: str, title: str, template: str, found: Findings, facts: Mapping[str, Any], tone: str = "") -> Section:
+def written(
+    name: str, title: str, template: str, found: Findings, facts: Mapping[str, Any], tone: str = ""
+) -> ReportSection:
     """Return a section; `template` is a file of templates, or the text of one."""
     one = environment()
     words = one.get_template(template) if template.endswith(".html") else one.from_string(template)
@@ -67,7 +69,7 @@ def written(name: str, title: str, template: str, found: Findings, facts: Mappin
             found.doubts.append((name, sentence if caller is None else caller()))
         return "" if caller is None else caller()
 
-    return Section(name, title, Markup(words.render(doubt=doubt, **facts)), tone)
+    return ReportSection(name, title, Markup(words.render(doubt=doubt, **facts)), tone)
 
 
 def _show(block: Any) -> str:

@@ -20,7 +20,7 @@ Tone = Callable[[Mapping[Any, Any], str], str]
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A cell of a table: what it shows, what it is sorted by where that is a number, its tone, and where it links."""
 
     text: str
@@ -38,14 +38,14 @@ class Table:
     caption : str
     columns : tuple of (str, bool)
         Heads, and whether the column holds numbers.
-    rows : tuple of tuple of Cell
+    rows : tuple of tuple of TableCell
     note : str
         What is to be said below it: rows left out.
     """
 
     caption: str
     columns: tuple[tuple[str, bool], ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     note: str = ""
 
 
@@ -87,7 +87,7 @@ def table_of(
             for j, name in enumerate(columns[:n_columns]):
                 found = tone(record, name)
                 if found:
-                    row[j] = Cell(row[j].text, row[j].key, found)
+                    row[j] = TableCell(row[j].text, row[j].key, found)
     heads = heads or {}
     told = tuple((heads.get(name, name), kind) for name, kind in zip(columns, kinds, strict=False))
     return Table(caption, told, tuple(map(tuple, rows)), _note(frame, most, file))
@@ -98,7 +98,8 @@ def correlations(frame: pd.DataFrame, caption: str, alike: float = math.inf) -> 
     if not 1 < len(frame) <= _MOST_CORRELATED or not np.isfinite(frame.to_numpy()).any():
         return None
     own = [str(c) for c in frame.columns]
-    shown = frame.round(3).set_axis(own, axis=1).reset_index(drop=True)
+    near = frame.round(3)
+    shown = near.where((near.abs() < 1) | (frame.abs() == 1), frame).set_axis(own, axis=1).reset_index(drop=True)
     shown.insert(0, "parameter", own, allow_duplicates=True)
 
     def tone(row: Mapping[Any, Any], column: str) -> str:
@@ -116,7 +117,7 @@ def _note(frame: pd.DataFrame, most: int, file: str) -> str:
     return f"Shown are {' and '.join(parts)}{f'; all of it is in {file}' if file else ''}." if parts else ""
 
 
-def _column(values: pd.Series) -> tuple[list[Cell], bool]:
+def _column(values: pd.Series) -> tuple[list[TableCell], bool]:
     """Return the cells of a column, and whether it holds numbers."""
     given = values.tolist()
     floats = [v for v in given if isinstance(v, (int, float, np.number)) and not isinstance(v, (bool, np.bool_))]
@@ -127,15 +128,15 @@ def _column(values: pd.Series) -> tuple[list[Cell], bool]:
         if len(set(finite)) > MOST_ROWS / 2 and digits == 7:  # measured values that nearly agree need no more
             digits = 5
         return [_number_cell(v, digits) for v in given], True
-    return [Cell(_text(v)) for v in given], False
+    return [TableCell(_text(v)) for v in given], False
 
 
-def _number_cell(value: Any, digits: int) -> Cell:
+def _number_cell(value: Any, digits: int) -> TableCell:
     if value is None or value is pd.NA or value is pd.NaT or math.isnan(value):
-        return Cell("–")
+        return TableCell("–")
     value = float(value)
     key = repr(value) if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
-    return Cell(number(value, digits), key)
+    return TableCell(number(value, digits), key)
 
 
 def _text(value: Any) -> str:

@@ -10,13 +10,15 @@ MOST_NAMES = 8
 _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 
-def number(value: float, digits: int = 4) -> str:
+def number(value: float, digits: int = 4, limit: float = 1.0) -> str:
     """Return a number as a reader wants it: so many significant digits, no zeros behind them, no padded exponent.
+
+    What is below `limit` is not rounded to it: a correlation of 0.997 is none of 1.
 
     Examples
     --------
-    >>> number(0.024361), number(34.9142), number(12345.678), number(1.5e-7), number(float("inf"))
-    ('0.02436', '34.91', '12346', '1.5e-7', '∞')
+    >>> number(0.024361), number(34.9142), number(12345.678), number(1.5e-7), number(float("inf")), number(0.997, 2)
+    ('0.02436', '34.91', '12346', '1.5e-7', '∞', '0.997')
     """
     value = float(value)
     if math.isnan(value):
@@ -29,6 +31,9 @@ def number(value: float, digits: int = 4) -> str:
     if 1e-4 <= size < 1e7:
         decimals = max(0, digits - 1 - math.floor(math.log10(size)))
         text = f"{value:.{decimals}f}"
+        while size < limit <= abs(float(text)):
+            decimals += 1
+            text = f"{value:.{decimals}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
@@ -40,13 +45,13 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> percent(0.0123), percent(0.5), percent(25.0)
-    ('1.2 %', '50 %', 'more than 1000 %')
+    >>> percent(0.0123), percent(0.5), percent(0.997), percent(25.0)
+    ('1.2 %', '50 %', '99.7 %', 'more than 1000 %')
     """
     share = 100 * float(share)
     if not math.isfinite(share):
         return "–"
-    return "more than 1000 %" if share > 1000 else f"{number(share, 2)} %"
+    return "more than 1000 %" if share > 1000 else f"{number(share, 2, 100.0)} %"
 
 
 def many(n: int, one: str = "", more: str = "") -> str:

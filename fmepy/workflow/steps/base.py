@@ -24,8 +24,8 @@ from fmepy.fitting.result import ModFit
 from fmepy.workflow.file.signatures import Key
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
-    from fmepy.workflow.file.toml import Section
+    from fmepy.workflow.file.prepared import CalibrationTask
+    from fmepy.workflow.file.toml import TomlTable
     from fmepy.workflow.report.findings import Findings
 
 Results = Mapping[str, Any]
@@ -86,7 +86,7 @@ class Requirement:
     at_least: bool = False
 
 
-class Step:
+class CalibrationStep:
     """A step: what a subclass leaves out is as here.
 
     Attributes
@@ -132,7 +132,7 @@ class Step:
         """What its section of the file may hold."""
         return {}
 
-    def read(self, section: Section, arguments: dict[str, Any]) -> dict[str, Any]:
+    def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments, checked by themselves and completed; ArgumentError with the line."""
         return arguments
 
@@ -144,22 +144,22 @@ class Step:
         """Return the files that its arguments name, which count from where the TOML file is."""
         return ()
 
-    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         """Return in words how much there is to run, for ``fmepy check``: "8 starts"."""
         return ""
 
-    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+    def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         """Refuse what the model or the cost cannot do, before anything runs; ArgumentError with the line."""
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Any:
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Any:
         """Return the result: something with ``save``."""
         raise NotImplementedError
 
-    def tables(self, task: Task, result: Any) -> Tables:
+    def tables(self, task: CalibrationTask, result: Any) -> Tables:
         """Return what is written."""
         return {}
 
-    def verdict(self, task: Task, result: Any) -> str:
+    def verdict(self, task: CalibrationTask, result: Any) -> str:
         """Return what came of it, in a sentence or two, for run.json and the report."""
         return ""
 
@@ -187,3 +187,7 @@ def _above(fit: ModFit, least: ModFit) -> float:
     if fit.minimised <= least.minimised:
         return 0.0
     return float(fit.nobs * np.log(fit.minimised / least.minimised)) if least.minimised > 0 else np.inf
+
+
+Step = CalibrationStep
+"""Its name before."""

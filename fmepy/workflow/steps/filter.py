@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fmepy.fimlof.cost import FimlofCost
+from fmepy.fimlof.diagnostics import Correlations
 from fmepy.fimlof.forecasting import Forecast
 from fmepy.fimlof.result import FilterResult
 from fmepy.journal.saving import Saved
@@ -14,11 +15,11 @@ from fmepy.workflow.file.signatures import COUNT, FLAG, INSIDE, Key
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import MOST_PANELS, Pictures, drawn, first_few
 from fmepy.workflow.report.tables import table_of
-from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import known_covariance, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.prepared import CalibrationTask
 
 _DIAGNOSED = 4  # variables whose four pictures are drawn
 
@@ -32,13 +33,16 @@ class Filtering(Saved):
     result : FilterResult
     forecast : Forecast or None
         None where it was not asked for.
+    correlations : Correlations or None
+        Of the innovations, over `max_lag` lags; None where the file does not say how many.
     """
 
     result: FilterResult
     forecast: Forecast | None
+    correlations: Correlations | None = None
 
 
-class FilterStep(Step):
+class FilterStep(CalibrationStep):
     """The filter of a FIMLOF cost at the estimates."""
 
     name = "filter"
@@ -52,20 +56,22 @@ class FilterStep(Step):
         "smooth": Key(FLAG, "Whether states are also smoothed; without it true."),
         "steps": Key(**COUNT, says="The number of steps of a forecast after the data; without it none."),
         "level": Key((float,), "Of the forecast's bands; without it 0.95.", **INSIDE),
-        "max_lag": Key(**COUNT, says="The number of lags of the innovations' correlations; without it 10."),
+        "max_lag": Key(
+            **COUNT, says="The lags of the innovations' correlations that are written and drawn; without it none."
+        ),
     }
 
-    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         steps = arguments.get("steps")
         return "1 pass over the data" + (f", {steps} steps beyond them" if steps else "")
 
-    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+    def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         if not isinstance(task.cost, FimlofCost):
             raise task.case.section.error(
                 (self.name,), '`filter` is the filter of a cost of kind = "fimlof"; this cost is another one.'
             )
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Filtering:
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Filtering:
         fit = best_fit(done)
         result = task.cost.filter(natural(task, fit.par), smooth=arguments.get("smooth", True))
         if result.failure is not None:
@@ -77,13 +83,15 @@ class FilterStep(Step):
                 options.remember(f"In the bands of the forecast {told}.")
             level = {"level": arguments["level"]} if "level" in arguments else {}
             forecast = result.forecast(steps, parm_cov=C, **level)
-        return Filtering(result, forecast)
+        lags = arguments.get("max_lag") if result.failure is None else None
+        return Filtering(result, forecast, lags and result.correlations(lags, estimated=natural(task, fit.par)))
 
-    def tables(self, task: Task, result: Filtering) -> Tables:
+    def tables(self, task: CalibrationTask, result: Filtering) -> Tables:
         found = {"filter.csv": result.result.residuals}
-        return found | ({} if result.forecast is None else {"forecast.csv": result.forecast.frame})
+        more = {"forecast.csv": result.forecast, "correlations.csv": result.correlations}
+        return found | {file: table.frame for file, table in more.items() if table is not None}
 
-    def verdict(self, task: Task, result: Filtering) -> str:
+    def verdict(self, task: CalibrationTask, result: Filtering) -> str:
         flt = result.result
         if flt.failure is not None:
             return f"The filter broke down: {flt.failure}"
@@ -119,6 +127,7 @@ class FilterStep(Step):
             "suspected": table_of(flagged[[c for c in columns if c in flagged]], "Suspected readings", heads=heads,
                                   file="filter.csv") if len(flagged) else None,
             "diagnostics": lambda: _diagnostics(flt),
+            "correlations": result.correlations and (lambda: _correlations(result.correlations)),
             "taken_as_known": known_covariance(found.task, found.fit)[1] if found.fit is not None else "",
             "forecasts": forecast is not None and (lambda: _forecasts(forecast, known)),
             "expected": None if forecast is None else table_of(
@@ -143,6 +152,15 @@ def _diagnostics(flt: Any) -> Pictures:
     return drawn(
         lambda axes: flt.plot_diagnostics(names, axes=axes), [f"{t}." for t in texts], size=(3.6, 2.7), captions=texts,
         caption=f"White noise keeps within the dashed lines in all of them. {rest}",
+    )  # fmt: skip
+
+
+def _correlations(correlations: Any) -> Pictures:
+    names, rest = first_few(list(correlations.variables), MOST_PANELS, "correlations.csv")
+    return drawn(
+        lambda axes: correlations.plot(names, axes=axes),
+        [f"Correlations of the innovations of {n} by lag, with the limits of white noise." for n in names],
+        caption=f"Correlations of the innovations over {len(correlations.values) - 1} lags. {rest}",
     )  # fmt: skip
 
 

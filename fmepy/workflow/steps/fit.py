@@ -18,18 +18,18 @@ from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import SINGLE, Pictures, drawn
 from fmepy.workflow.report.tables import Table, correlations, table_of
 from fmepy.workflow.report.words import names, number, percent
-from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables
+from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import at_natural_end, check_method, estimates, interval, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.prepared import CalibrationTask
 
 BEST_TABLES = ("estimates.csv", "residuals.csv")
 _LOOSE, _ALIKE = 0.5, 0.95
 _MOST_BARS, _WIDEST = 40, 200.0
 
 
-class FitStep(Step):
+class FitStep(CalibrationStep):
     """The best fit from the start of the file."""
 
     name = "fit"
@@ -43,21 +43,21 @@ class FitStep(Step):
     def keys(self) -> Mapping[str, Key]:
         return arguments_of(modFit, (*NO_FILE, "starts"), method={"kinds": (str,), "choices": tuple(METHODS)})
 
-    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         n = len(task.start)
         return f"1 search over {n} parameter{'' if n == 1 else 's'}"
 
-    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+    def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         check_method(task, self.name, arguments)
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModFit:
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModFit:
         how = {"seed": options.seed, "progress": options.progress, "checkpoint": options.checkpoint}
         fit = modFit(task.scaled_cost, task.start, **bounded(task), **arguments, **how)
         if fit.at_bound or fit.failures or not (fit.converged or task.case.require.get("converged", True)):
             options.remember(fit.message)
         return fit
 
-    def verdict(self, task: Task, result: ModFit) -> str:
+    def verdict(self, task: CalibrationTask, result: ModFit) -> str:
         value = f"-2 log L {result.minus2loglik:.6g}" if result.is_scalar else f"sum of squares {result.ssr:.6g}"
         value += f", {result.minimised:.6g} with the prior" if result.with_prior else ""
         bound = f" On a bound: {', '.join(result.at_bound)}." if result.at_bound else ""
@@ -72,18 +72,18 @@ class FitStep(Step):
         return {"is_other": found.fit is not result, **best_facts(found, self.name)}
 
 
-def bounded(task: Task) -> dict[str, Any]:
+def bounded(task: CalibrationTask) -> dict[str, Any]:
     """Return the bounds and the prior, as modFit takes them."""
     return {"lower": task.lower.to_dict(), "upper": task.upper.to_dict(), "prior": task.fit_prior}
 
 
-def best_tables(task: Task, best: ModFit) -> Tables:
+def best_tables(task: CalibrationTask, best: ModFit) -> Tables:
     """Return estimates.csv and residuals.csv of the fit that counts, after ``multistart`` the best of both."""
     made = (estimates(task, best), residuals_of(task, best))
     return {name: table for name, table in zip(BEST_TABLES, made, strict=True) if table is not None}
 
 
-def residuals_of(task: Task, fit: ModFit) -> pd.DataFrame | None:
+def residuals_of(task: CalibrationTask, fit: ModFit) -> pd.DataFrame | None:
     """Return the residuals of the data; None of a function that gives one number."""
     if fit.cost is not None:
         table: pd.DataFrame = fit.cost.residuals
@@ -131,7 +131,7 @@ def _alike(fit: Any) -> list[str]:
     R = np.asarray(fit.correlation, dtype=float)
     pairs = [(i, j) for i in range(len(R)) for j in range(i) if abs(R[i, j]) > _ALIKE]
     pairs.sort(key=lambda ij: -abs(R[ij]))
-    return [f"{fit.names[j]} and {fit.names[i]} (correlation {R[i, j]:.2f})" for i, j in pairs]
+    return [f"{fit.names[j]} and {fit.names[i]} (correlation {number(R[i, j], 2)})" for i, j in pairs]
 
 
 def _estimate_table(found: Findings, table: pd.DataFrame) -> Table:
@@ -140,14 +140,18 @@ def _estimate_table(found: Findings, table: pd.DataFrame) -> Table:
     shown["± %"] = 100 * shown["standard error"] / shown["estimate"].abs().replace(0.0, np.nan)
     shown["95 % from"], shown["to"] = table["from"], table["to"]
     if table["at_bound"].any():
-        shown["on a bound"] = ["yes" if b else "" for b in table["at_bound"]]
+        ends = at_natural_end(found.task, found.fit) if found.fit else []
+        shown["on a bound"] = [
+            "" if not b else "its own, by nature" if n in ends else "yes"
+            for n, b in zip(own, table["at_bound"], strict=True)
+        ]
     for what, texts in (("unit", found.task.units), ("what it is", found.task.descriptions)):
         column = [found.of_parameter(texts, n) for n in own]
         if any(column):
             shown[what] = column
 
     def tone(row: Any, column: str) -> str:
-        return "bad" if (column == "± %" and row["± %"] > 100 * _LOOSE) or column == "on a bound" else ""
+        return "bad" if (column == "± %" and row["± %"] > 100 * _LOOSE) or row.get(column) == "yes" else ""
 
     return table_of(shown, "Estimates", file="estimates.csv", most=200, tone=tone)
 

@@ -21,8 +21,8 @@ from fmepy.workflow.steps.fit import FitStep, best_facts, bounded
 from fmepy.workflow.steps.scale import natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
-    from fmepy.workflow.file.toml import Section
+    from fmepy.workflow.file.prepared import CalibrationTask
+    from fmepy.workflow.file.toml import TomlTable
 
 STARTS = 8
 """Of a section that says no number."""
@@ -44,26 +44,26 @@ class MultistartStep(FitStep):
         says = f"The number of starts, that of the file among them; without it {STARTS}."
         return {"starts": Key(**{**COUNT, "least": 2}, says=says), **FitStep().keys}
 
-    def read(self, section: Section, arguments: dict[str, Any]) -> dict[str, Any]:
+    def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"starts": STARTS, **arguments}
 
-    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         return f"{arguments['starts']} starts"
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModFit:
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModFit:
         how = {"seed": options.seed, "executor": options.executor, "progress": options.progress}
         return modFit(
             task.scaled_cost, task.start, **bounded(task), **arguments, **how, checkpoint=options.checkpoint
         )  # fmt: skip
 
-    def tables(self, task: Task, result: ModFit) -> Tables:
+    def tables(self, task: CalibrationTask, result: ModFit) -> Tables:
         many: Any = result.multistart
         return {
             "starts.csv": _natural_columns(task, result, result.starts),
             "optima.csv": _natural_columns(task, result, many.optima),
         }
 
-    def verdict(self, task: Task, result: ModFit) -> str:
+    def verdict(self, task: CalibrationTask, result: ModFit) -> str:
         many: Any = result.multistart
         w = len(many.optima)
         if not w:
@@ -99,7 +99,7 @@ class MultistartStep(FitStep):
         }  # fmt: skip
 
 
-def _natural_columns(task: Task, fit: ModFit, table: pd.DataFrame) -> pd.DataFrame:
+def _natural_columns(task: CalibrationTask, fit: ModFit, table: pd.DataFrame) -> pd.DataFrame:
     """Return a table whose columns of parameters are on their own scale."""
     names = [str(n) for n in fit.par.index]
     out = table.copy()

@@ -18,11 +18,11 @@ from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import MOST_PANELS, drawn, first_few
 from fmepy.workflow.report.tables import table_of
 from fmepy.workflow.report.words import names, short
-from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import at_natural_end, check_method, check_named, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.prepared import CalibrationTask
 
 _HEAD = ["parameter", "value", "cost", "ratio", "root"]
 _KINDS = {
@@ -31,7 +31,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-class ProfileStep(Step):
+class ProfileStep(CalibrationStep):
     """Profile likelihoods, and intervals by them."""
 
     name = "profile"
@@ -49,16 +49,16 @@ class ProfileStep(Step):
             num={**COUNT, "least": 5}, prediction={"kinds": (list,)},
         )  # fmt: skip
 
-    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         which = arguments.get("which", list(task.start.index))
         n = 1 if isinstance(which, str) else len(which)
         return f"{n} {'profile' if n == 1 else 'profiles'}"
 
-    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+    def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         check_method(task, self.name, arguments)
         check_named(task, self.name, "which", arguments.get("which"), task.start.index)
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Profile:
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Profile:
         words = dict(arguments)
         if (asked := words.get("prediction")) is not None:  # TOML has no tuples
             words["prediction"] = [tuple(a) for a in asked] if isinstance(asked[0], list) else tuple(asked)
@@ -70,7 +70,7 @@ class ProfileStep(Step):
             options.remember(found.message)
         return found
 
-    def tables(self, task: Task, result: Profile) -> Tables:
+    def tables(self, task: CalibrationTask, result: Profile) -> Tables:
         frame = result.frame.copy()
         names = [str(n) for n in result.par.index]
         frame = frame.set_axis([*_HEAD, *(n if n not in _HEAD else f"{n}_" for n in names)], axis=1)
@@ -81,7 +81,7 @@ class ProfileStep(Step):
             frame.loc[mine, "value"] = natural(task, frame.loc[mine, ["value"]].set_axis([name], axis=1)).iloc[:, 0]
         return {"profile.csv": frame, "intervals.csv": _intervals(task, result)}
 
-    def verdict(self, task: Task, result: Profile) -> str:
+    def verdict(self, task: CalibrationTask, result: Profile) -> str:
         words = result.verdicts.map(lambda said: str(said).split(":")[0])
         groups = [f"{word} ({', '.join(map(str, words.index[words == word]))})" for word in dict.fromkeys(words)]
         return f"{len(words)} {'profile' if len(words) == 1 else 'profiles'}: {'; '.join(groups)}."
@@ -123,7 +123,7 @@ class ProfileStep(Step):
             "sentences": [f"{name}: {own.verdicts[name]}" for name in kinds],
         }  # fmt: skip
 
-    def _natural(self, task: Task, result: Profile) -> Profile:
+    def _natural(self, task: CalibrationTask, result: Profile) -> Profile:
         """Return profiles on the parameters' own scale; there they have no quadratic approximation."""
         if not task.scale:
             return result
@@ -138,7 +138,7 @@ class ProfileStep(Step):
                        verdicts=pd.Series(verdicts))  # fmt: skip
 
 
-def _intervals(task: Task, result: Profile) -> pd.DataFrame:
+def _intervals(task: CalibrationTask, result: Profile) -> pd.DataFrame:
     """Return the intervals on the parameters' own scale: parameter, estimate, lower, upper, level."""
     out = result.intervals.rename_axis("parameter").reset_index()
     for column in ("estimate", "lower", "upper"):

@@ -20,11 +20,11 @@ from fmepy.workflow.file.signatures import COUNT, FLAG, NAMES, NO_FILE, Key, arg
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import table_of
-from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_named, models, natural, natural_chain, with_parts
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.prepared import CalibrationTask
 
 NUM = 100
 _DRAWN = ("parRange", "parMean")
@@ -59,7 +59,7 @@ class Bands(Saved):
     first_failure: str = ""
 
 
-class RangesStep(Step):
+class RangesStep(CalibrationStep):
     """Bands over the draws of the chain, or over ranges."""
 
     name = "ranges"
@@ -83,10 +83,10 @@ class RangesStep(Step):
         """Return the chain, and the fit it began at, unless the file says itself how parameters are drawn."""
         return () if any(k in arguments for k in _DRAWN) else ("fit", "sample")
 
-    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         return f"{arguments.get('num', NUM)} runs" + (" of each entity" if models(task)[0] is not None else "")
 
-    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+    def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         """Refuse a function of the user's, which is a cost without a model, and errors without a chain."""
         if task.model is None:
             raise task.case.section.error(
@@ -104,7 +104,7 @@ class RangesStep(Step):
                 "there is none. Leave one of them out.",
             )  # fmt: skip
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Bands:
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Bands:
         words = {"num": NUM} | {k: v for k, v in arguments.items() if k != "with_error"}
         chain: ModMCMC | None = done["sample"] if self.needs(arguments) else None
         draws = None if chain is None else natural_chain(task, chain)
@@ -134,10 +134,10 @@ class RangesStep(Step):
             )
         return Bands(parts, by, num, failures, "ranges" if chain is None else "the chain", interrupted, first)
 
-    def tables(self, task: Task, result: Bands) -> Tables:
+    def tables(self, task: CalibrationTask, result: Bands) -> Tables:
         return {"ranges.csv": with_parts({k: part.frame for k, part in result.parts.items()}, result.by)}
 
-    def verdict(self, task: Task, result: Bands) -> str:
+    def verdict(self, task: CalibrationTask, result: Bands) -> str:
         kinds = {part.kind for part in result.parts.values()}
         what = "where the next reading will be" if PREDICTION in kinds else "where the curve is"
         of = f" of each of {len(result.parts)} entities" if result.by is not None else ""
@@ -162,7 +162,7 @@ class RangesStep(Step):
         }  # fmt: skip
 
 
-def _values(task: Task, model: Any, done: Results) -> dict[str, float]:
+def _values(task: CalibrationTask, model: Any, done: Results) -> dict[str, float]:
     own = natural(task, best_fit(done).par)
     return {str(n): float(v) for n, v in own.items() if n in model.parms.index}
 
@@ -173,7 +173,7 @@ def _part(progress: Any, k: int, n: int) -> Any:
 
 
 def _with_error(
-    task: Task, runs: SensRange, chain: ModMCMC, model: Any, done: Results, rng: np.random.Generator
+    task: CalibrationTask, runs: SensRange, chain: ModMCMC, model: Any, done: Results, rng: np.random.Generator
 ) -> SensRange:
     """Return the runs with one draw of the noise of a reading at each point, on the scale of the comparison."""
     rows = runs.pset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fmepy.workflow.steps.base import Step
+from fmepy.workflow.steps.base import CalibrationStep
 from fmepy.workflow.steps.filter import FilterStep
 from fmepy.workflow.steps.fit import FitStep
 from fmepy.workflow.steps.multistart import MultistartStep
@@ -12,7 +12,7 @@ from fmepy.workflow.steps.sample import SampleStep
 from fmepy.workflow.steps.scenarios import ScenariosStep
 from fmepy.workflow.steps.screen import ScreenStep
 
-STEPS: dict[str, Step] = {
+STEPS: dict[str, CalibrationStep] = {
     "screen": ScreenStep(),
     "fit": FitStep(),
     "multistart": MultistartStep(),

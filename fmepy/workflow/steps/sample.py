@@ -22,12 +22,12 @@ from fmepy.workflow.file.signatures import COUNT, NO_FILE, Key, arguments_of
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import MOST_PANELS, PANEL, Pictures, drawn, first_few
 from fmepy.workflow.report.tables import correlations, table_of
-from fmepy.workflow.steps.base import Requirement, Results, RunOptions, Step, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import natural_chain, with_line
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
-    from fmepy.workflow.file.toml import Section
+    from fmepy.workflow.file.prepared import CalibrationTask
+    from fmepy.workflow.file.toml import TomlTable
 
 NITER = 1000
 _RHAT, _ESS = 1.01, 400
@@ -41,7 +41,7 @@ _ADVICE = (
 )  # which it does
 
 
-class SampleStep(Step):
+class SampleStep(CalibrationStep):
     """Chains from the fit."""
 
     name = "sample"
@@ -71,7 +71,7 @@ class SampleStep(Step):
             **dict.fromkeys(("niter", "outputlength", "updatecov", "ntrydr", "chains"), COUNT),
         )  # fmt: skip
 
-    def read(self, section: Section, arguments: dict[str, Any]) -> dict[str, Any]:
+    def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
         niter, burnin = arguments.get("niter", NITER), arguments.get("burninlength", 0)
         if burnin >= niter:
             raise section.error(
@@ -80,16 +80,16 @@ class SampleStep(Step):
             )
         return arguments
 
-    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         n = arguments.get("chains", 1)
         return f"{n} {'chain' if n == 1 else 'chains'} of {arguments.get('niter', NITER)} iterations"
 
-    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+    def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         if "control" in arguments:
             given = (arguments["control"], arguments.get("method", "dram"), len(task.start))
             with_line(task, (self.name, "control"), as_control, *given)
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModMCMC:
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModMCMC:
         fit = best_fit(done)
         words: dict[str, Any] = {"niter": NITER, **_from_fit(task, fit, arguments, options), **arguments}
         how = {"executor": options.executor, "progress": options.progress, "prior": task.chain_prior}
@@ -106,13 +106,13 @@ class SampleStep(Step):
             options.remember(chain.message)
         return chain
 
-    def tables(self, task: Task, result: ModMCMC) -> Tables:
+    def tables(self, task: CalibrationTask, result: ModMCMC) -> Tables:
         own = natural_chain(task, result)
         trust = own.diagnostics()[["rhat", "ess_bulk", "ess_tail", "mcse"]]
         summary = own.summary().frame.T.join(trust).rename_axis("parameter").reset_index()
         return {"sample.csv": own.pars.reset_index(), "sample_summary.csv": summary}
 
-    def verdict(self, task: Task, result: ModMCMC) -> str:
+    def verdict(self, task: CalibrationTask, result: ModMCMC) -> str:
         found = result.diagnostics()
         rhat, ess = worst(found, "rhat"), worst(found, "ess_bulk")
         ok = rhat <= _RHAT and ess >= _ESS
@@ -169,7 +169,7 @@ def _watched(options: RunOptions, chains: int, total: int) -> Iterator[None]:
             thread.join()
 
 
-def _from_fit(task: Task, fit: ModFit, arguments: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
+def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
     """Return the proposal and the variance of the residuals that the fit gives."""
     words: dict[str, Any] = {}
     covariance = fit.cov_scaled

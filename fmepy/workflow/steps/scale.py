@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,14 +22,14 @@ from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import as_prior
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.prepared import CalibrationTask
 
 LEVEL = 0.95
 """Of the intervals of estimates in the report."""
 Labelled = TypeVar("Labelled", pd.Series, pd.DataFrame)
 
 
-def natural(task: Task, values: Labelled) -> Labelled:
+def natural(task: CalibrationTask, values: Labelled) -> Labelled:
     """Return parameters on their own scale: a Series by name, or a table with a column each; others stay."""
     names = [str(n) for n in (values.index if isinstance(values, pd.Series) else values.columns)]
     own = np.atleast_2d(values.to_numpy(dtype=float)).copy()
@@ -44,19 +45,28 @@ def natural(task: Task, values: Labelled) -> Labelled:
     return pd.DataFrame(own, index=values.index, columns=values.columns)
 
 
-def natural_chain(task: Task, chain: ModMCMC) -> ModMCMC:
+def natural_chain(task: CalibrationTask, chain: ModMCMC) -> ModMCMC:
     """Return a chain with its parameters on their own scale."""
     return chain.transform(lambda draws: natural(task, draws)) if task.scale else chain
 
 
-def natural_covariance(task: Task, fit: ModFit) -> pd.DataFrame:
+def natural_covariance(task: CalibrationTask, fit: ModFit) -> pd.DataFrame:
     """Return the covariance of the estimates on their own scale, to first order."""
     names = tuple(map(str, fit.par.index))
     slopes = Elementwise(names, task.scale).pull(fit.par.to_numpy(dtype=float), np.ones(len(names)))
     return pd.DataFrame(fit.cov_scaled.to_numpy() * np.outer(slopes, slopes), index=list(names), columns=list(names))
 
 
-def known_covariance(task: Task, fit: ModFit) -> tuple[pd.DataFrame | None, str]:
+def natural_fit(task: CalibrationTask, fit: ModFit) -> ModFit:
+    """Return a fit as one of the parameters' own scale, to first order, of the task's cost: for curves and bands."""
+    slopes = Elementwise(fit.names, task.scale).pull(fit.theta, np.ones(len(fit.names)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        curvature = None if fit.curvature is None else fit.curvature / np.outer(slopes, slopes)
+    own = natural(task, pd.Series(fit.theta, index=list(fit.names))).to_numpy()
+    return replace(fit, theta=own, curvature=curvature, transforms=None, source=task.cost)
+
+
+def known_covariance(task: CalibrationTask, fit: ModFit) -> tuple[pd.DataFrame | None, str]:
     """Return the covariance of those estimates that have one, and what is to be said of the others.
 
     A parameter on a bound has no variance, and is taken as known; the others keep theirs. None where none has one.
@@ -71,14 +81,14 @@ def known_covariance(task: Task, fit: ModFit) -> tuple[pd.DataFrame | None, str]
     return C, f"{', '.join(left)}{why} {'is' if len(left) == 1 else 'are'} taken as known" if left else ""
 
 
-def at_natural_end(task: Task, fit: ModFit) -> list[str]:
+def at_natural_end(task: CalibrationTask, fit: ModFit) -> list[str]:
     """Return the parameters that lie on a bound of the cost's own, such as a noise that is zero."""
     own = natural(task, fit.par)
     ends = [end for end in (getattr(task.cost, "lower", None), getattr(task.cost, "upper", None)) if end is not None]
     return [n for n in fit.at_bound if any(n in end.index and end[n] == own[n] for end in ends)]
 
 
-def estimates(task: Task, fit: ModFit) -> pd.DataFrame:
+def estimates(task: CalibrationTask, fit: ModFit) -> pd.DataFrame:
     """Return the table of estimates: parameter, estimate, se (to first order), lower, upper, start, at_bound.
 
     ``lower`` and ``upper`` are the bounds of the search, as in the file.
@@ -107,7 +117,7 @@ def estimates(task: Task, fit: ModFit) -> pd.DataFrame:
     )
 
 
-def interval(task: Task, fit: ModFit, level: float = LEVEL) -> pd.DataFrame:
+def interval(task: CalibrationTask, fit: ModFit, level: float = LEVEL) -> pd.DataFrame:
     """Return the ends of the intervals of estimates, lower and upper, symmetric on the scale of the fit."""
     from scipy.special import ndtri, stdtrit
 
@@ -120,7 +130,7 @@ def interval(task: Task, fit: ModFit, level: float = LEVEL) -> pd.DataFrame:
     return pd.DataFrame({"lower": natural(task, par - half), "upper": natural(task, par + half)})
 
 
-def models(task: Task) -> tuple[str | None, dict[str, Any]]:
+def models(task: CalibrationTask) -> tuple[str | None, dict[str, Any]]:
     """Return the column of the entities, and the model as each of them has it, on its own scale; "" without any."""
     of_entities = getattr(task.cost, "experiments", None)
     if of_entities is None:
@@ -129,7 +139,7 @@ def models(task: Task) -> tuple[str | None, dict[str, Any]]:
     return str(task.cost.entity), {entity_text(label): task.cost.model_of(label) for label in labels}
 
 
-def check_named(task: Task, step: str, key: str, given: Any, known: Iterable[Any]) -> None:
+def check_named(task: CalibrationTask, step: str, key: str, given: Any, known: Iterable[Any]) -> None:
     """Refuse names in an argument of a step that nobody bears, with the line and the nearest; positions may stand."""
     names = [given] if isinstance(given, str) else list(given or ())
     there = [str(k) for k in known]
@@ -154,7 +164,7 @@ def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:
 # --- what several steps check before anything runs
 
 
-def check_method(task: Task, step: str, arguments: Mapping[str, Any]) -> None:
+def check_method(task: CalibrationTask, step: str, arguments: Mapping[str, Any]) -> None:
     """Refuse a method that does not suit the cost or the priors, and settings that it does not know.
 
     What a function f(p) returns is not known before it is called; of such a cost the settings alone are looked at.
@@ -175,7 +185,7 @@ def check_method(task: Task, step: str, arguments: Mapping[str, Any]) -> None:
             )
 
 
-def with_line(task: Task, key: tuple[str, str], check: Callable[..., Any], *given: Any) -> Any:
+def with_line(task: CalibrationTask, key: tuple[str, str], check: Callable[..., Any], *given: Any) -> Any:
     """Return what a check returns; its error bears the line of a key of the file."""
     try:
         return check(*given)

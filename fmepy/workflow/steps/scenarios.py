@@ -23,11 +23,11 @@ from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import short
-from fmepy.workflow.steps.base import Results, RunOptions, Step, Tables, best_fit
+from fmepy.workflow.steps.base import CalibrationStep, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_named, known_covariance, models, natural, natural_chain, with_parts
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.prepared import CalibrationTask
 
 NUM = 100
 _MOST_ENTITIES = 12  # whose tables stand in the report
@@ -62,7 +62,7 @@ class WhatIf(Saved):
         return list(dict.fromkeys(str(name) for part in self.parts.values() for name in part.names))
 
 
-class ScenariosStep(Step):
+class ScenariosStep(CalibrationStep):
     """Runs of a table of scenarios."""
 
     name = "scenarios"
@@ -85,11 +85,11 @@ class ScenariosStep(Step):
     def files(self, arguments: Mapping[str, Any]) -> list[str]:
         return [str(arguments.get("table", ""))]
 
-    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         n = len(_table(task, arguments))
         return f"{n} {'scenario' if n == 1 else 'scenarios'}, up to {arguments.get('num', NUM)} parameter sets each"
 
-    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+    def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         error = task.case.section.error
         if task.model is None:
             raise error(
@@ -112,7 +112,7 @@ class ScenariosStep(Step):
             except FmepyError as problem:
                 raise error((self.name, "table"), f"{arguments['table']}: {problem}") from None
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> WhatIf:
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> WhatIf:
         words: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
         fit = best_fit(done)
         source, draws, told = _draws(task, done, words["num"], options.seed)
@@ -151,10 +151,10 @@ class ScenariosStep(Step):
             options.remember(f"{failed} of {of} runs of `scenarios` failed and are empty; the first: {first}")
         return result
 
-    def tables(self, task: Task, result: WhatIf) -> Tables:
+    def tables(self, task: CalibrationTask, result: WhatIf) -> Tables:
         return {"scenarios.csv": with_parts({k: part.summary().frame for k, part in result.parts.items()}, result.by)}
 
-    def verdict(self, task: Task, result: WhatIf) -> str:
+    def verdict(self, task: CalibrationTask, result: WhatIf) -> str:
         one, names = next(iter(result.parts.values())), result.names
         sets = f"{len(one.pars)} parameter sets from {result.source}" if len(one.pars) > 1 else "the estimates"
         return f"{len(names)} {'scenario' if len(names) == 1 else 'scenarios'} ({', '.join(names)}), for {sets}."
@@ -173,12 +173,12 @@ class ScenariosStep(Step):
         }  # fmt: skip
 
 
-def _table(task: Task, arguments: Mapping[str, Any]) -> pd.DataFrame:
+def _table(task: CalibrationTask, arguments: Mapping[str, Any]) -> pd.DataFrame:
     """Return the table that the file names, read as its data are."""
     return read_beside(task.case.section, ("scenarios", "table"), arguments["table"]).frame.reset_index(drop=True)
 
 
-def _parts(task: Task, table: pd.DataFrame) -> tuple[str | None, dict[str, pd.DataFrame]]:
+def _parts(task: CalibrationTask, table: pd.DataFrame) -> tuple[str | None, dict[str, pd.DataFrame]]:
     """Return the column of the entities, if the table has it, and the rows of each."""
     by, of_entities = models(task)
     if by is None or by not in table.columns:
@@ -200,14 +200,14 @@ def _parts(task: Task, table: pd.DataFrame) -> tuple[str | None, dict[str, pd.Da
     return by, parts
 
 
-def _set_by_entity(task: Task) -> list[str]:
+def _set_by_entity(task: CalibrationTask) -> list[str]:
     """Return the parameters that the conditions set in every entity, of which the file gives no value."""
     known = set(task.model.parms.index) if isinstance(task.model, Model) else set()
     rows = getattr(task.cost, "conditions", None)
     return [] if rows is None else [c for c in map(str, rows.columns) if c in known and c not in task.case.parameters]
 
 
-def _draws(task: Task, done: Results, num: int, seed: int) -> tuple[str, pd.DataFrame | None, str]:
+def _draws(task: CalibrationTask, done: Results, num: int, seed: int) -> tuple[str, pd.DataFrame | None, str]:
     """Return draws of the chain, or else of the estimates inside their bounds, and what is to be said of them."""
     if done.get("sample") is not None:
         return "the chain", natural_chain(task, done["sample"]).pars, ""

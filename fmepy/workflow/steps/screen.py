@@ -22,15 +22,15 @@ from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import MOST_PANELS, SINGLE, Pictures, drawn, first_few
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import names
-from fmepy.workflow.steps.base import Requirement, Results, RunOptions, Step, Tables
+from fmepy.workflow.steps.base import CalibrationStep, Requirement, Results, RunOptions, Tables
 from fmepy.workflow.steps.scale import check_named, natural
 
 if TYPE_CHECKING:
-    from fmepy.workflow.file.prepared import Task
+    from fmepy.workflow.file.prepared import CalibrationTask
 
 _OF_COLLIN = ("parset", "N", "which", "maxcomb")
-APART, DOUBTFUL = 20.0, 10.0
-"""Collinearity above which parameters cannot be told apart, and from which that is doubtful (Brun et al. 2001)."""
+APART = 20.0
+"""Collinearity from which parameters cannot be told apart (Brun et al. 2001): the only threshold of the page."""
 _MOST_LINES, _MOST_BARS = 12, 40
 
 
@@ -53,7 +53,7 @@ class Screened(Saved):
     together: float
 
 
-class ScreenStep(Step):
+class ScreenStep(CalibrationStep):
     """Sensitivities at the start, and the collinearity of sets of parameters."""
 
     name = "screen"
@@ -78,10 +78,10 @@ class ScreenStep(Step):
                            N={"kinds": (int, list), "items": Key(**COUNT)}),
         }  # fmt: skip
 
-    def size(self, task: Task, arguments: Mapping[str, Any]) -> str:
+    def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         return f"sensitivities to {len(task.start)} parameters"
 
-    def check(self, task: Task, arguments: Mapping[str, Any]) -> None:
+    def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         for key in ("sensvar", "map"):
             if key in arguments and is_ours(task.cost):
                 raise task.case.section.error(
@@ -90,7 +90,7 @@ class ScreenStep(Step):
         for key in ("senspar", "parset"):
             check_named(task, self.name, key, arguments.get(key), task.start.index)
 
-    def run(self, task: Task, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Screened:
+    def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Screened:
         words = {k: v for k, v in arguments.items() if k != "collin" and k not in _OF_COLLIN}
         own = natural(task, task.start)
         start, f = dict(zip(map(str, own.index), own.tolist(), strict=True)), task.cost
@@ -105,13 +105,13 @@ class ScreenStep(Step):
             sets = collin(sens, **{k: arguments[k] for k in _OF_COLLIN if k in arguments})
         return Screened(sens, sets, together)
 
-    def tables(self, task: Task, result: Screened) -> Tables:
+    def tables(self, task: CalibrationTask, result: Screened) -> Tables:
         ranks = result.sensitivities.summary().frame.rename_axis("parameter").reset_index()
         return {"screen.csv": ranks} | (
             {} if result.collinearity is None else {"collin.csv": result.collinearity.frame}
         )
 
-    def verdict(self, task: Task, result: Screened) -> str:
+    def verdict(self, task: CalibrationTask, result: Screened) -> str:
         ranks = result.sensitivities.summary().frame
         silent = [str(name) for name in ranks.index[ranks["L2"].to_numpy(dtype=float) == 0]]
         if silent:
@@ -132,7 +132,7 @@ class ScreenStep(Step):
         combinations, largest = ([], ()) if result.together < APART else _not_told_apart(sens)
         return {
             "dead": [str(n) for n in strength.index[~(strength > 0)]], "live": live, "n": len(sens.names),
-            "together": float(result.together), "APART": APART, "DOUBTFUL": DOUBTFUL,
+            "together": float(result.together), "APART": APART,
             "combinations": combinations, "largest": largest,
             "importance": len(strength) <= _MOST_BARS and (lambda: _importance(sens)),
             "courses": few and len(strength) <= _MOST_LINES and (lambda: _courses(sens, found.x_name)),

@@ -19,7 +19,7 @@ function sortBy(head, place) {
   for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", down ? "descending" : "ascending");
 }
-for (const head of document.querySelectorAll("table.sorts thead th")) {
+for (const head of document.querySelectorAll("section:not(#glance) table.sorts thead th")) {
   const button = document.createElement("button");  // so that keys reach it; without a script there is nothing to press
   button.type = "button";
   button.title = "Sort by this column";

@@ -1,0 +1,259 @@
+"""A calibration file drafted from a table of data: columns guessed, each with the reason, and marked places to fill."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fmepy.errors import ArgumentError, listed
+from fmepy.tables.sheet import DATE, NUMBER, Sheet
+from fmepy.tables.text_files import read_text_file, unreadable
+
+_TIMES = r"t|time|times|date|datetime|day|days|hour|hours|h|min|minute|minutes|week|weeks|month|year|years|age|x"
+_ENTITIES = (
+    r"id|subject|patient|animal|rat|batch|run|experiment|plot|site|group|replicate|tank|flask|well|entity|sample"
+)
+_ERRORS = r"sd|se|sem|std|err|error|sigma"
+_VALUES = r"y|value|values|obs|observation|observed|measurement|reading"
+_UNIT = re.compile(r"(.*?)\s*[\[(]([^\])]*)[\])]\s*")
+_ROWS = 200  # of the model's table, about
+
+
+@dataclass
+class Columns:
+    """What the columns of a table seem to be.
+
+    Attributes
+    ----------
+    x, y, err, entity : str
+        Columns; "" where there is none. `y` is the column of values of a long table.
+    observed : dict of str to str
+        By column (in a long table by name in the first column) the variable of the model.
+    errors : dict of str to str
+        By column of readings of a wide table that of its standard errors.
+    ignore : list of str
+    units : dict of str to str
+        By column.
+    why : dict of str to str
+        By "x", "entity", "err": the reason of the guess.
+    """
+
+    x: str = ""
+    y: str = ""
+    err: str = ""
+    entity: str = ""
+    observed: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    ignore: list[str] = field(default_factory=list)
+    units: dict[str, str] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
+
+
+def read_columns(path: Path) -> tuple[Sheet, Columns]:
+    """Return a table and what its columns seem to be.
+
+    Raises
+    ------
+    ArgumentError
+        It cannot be read, holds no numbers, or words where numbers should be; with the line.
+    """
+    try:
+        sheet = read_text_file(path)
+    except OSError as error:
+        raise ArgumentError(f"--data: {unreadable(error, path)}") from None
+    frame, found = sheet.frame, Columns()
+    split = {c: at.groups() if (at := _UNIT.fullmatch(c)) else (c, "") for c in map(str, frame.columns)}
+    bare = {c: name.strip() or c for c, (name, _) in split.items()}
+    found.units = {c: unit.strip() for c, (_, unit) in split.items() if unit.strip()}
+    numeric = [c for c in frame.columns if _share(frame[c], NUMBER) >= 0.5]
+    dates = [c for c in frame.columns if c not in numeric and _share(frame[c], DATE) >= 0.5]
+    texts = [c for c in frame.columns if c not in (*numeric, *dates)]
+
+    def named(words: str, among: Iterable[str]) -> str:
+        return next((c for c in among if re.fullmatch(words, bare[c], re.IGNORECASE)), "")
+
+    if found_x := named(_TIMES, [*dates, *numeric]):
+        found.x, found.why["x"] = found_x, "by its name"
+    elif dates or numeric:
+        found.x, found.why["x"] = (
+            [*dates, *numeric][0],
+            "the first column of dates" if dates else "the first of numbers",
+        )
+    rest = [c for c in numeric if c != found.x]
+    if not rest:
+        has = "one column" if numeric or dates else "no column"
+        raise ArgumentError(f"{path}: there is {has} of numbers or dates among {listed(frame.columns)}; a draft needs "
+                            "the times and, beside them, what was observed.")  # fmt: skip
+    first = frame.columns[0]
+    if first in texts and named(_VALUES, rest):
+        found.y = named(_VALUES, rest)
+        found.err = named(_ERRORS, [c for c in rest if c != found.y])
+        texts.remove(first)
+        rest = [c for c in rest if c not in (found.y, found.err)]
+    _guess_entity(frame, found, bare, [*texts, *rest])
+    rest = [c for c in rest if c != found.entity]
+    if found.y:
+        found.observed = {str(n): str(n) for n in dict.fromkeys(frame[first].dropna())}
+    else:
+        _guess_errors(found, bare, rest)
+        readings = [c for c in rest if c not in found.errors.values()]
+        fixed = [c for c in readings if found.entity and (frame.groupby(found.entity)[c].nunique() <= 1).all()]
+        found.ignore = [c for c in frame.columns if c in fixed or (c in (*texts, *dates) and c not in
+                                                                  (found.x, found.entity))]  # fmt: skip
+        found.observed = {c: bare[c] for c in readings if c not in fixed}
+    if not found.observed:
+        raise ArgumentError(f"{path}: there is no column of readings beside the times {found.x!r}.")
+    for c in [
+        *(k for k in (found.x, found.y, found.err) if k in numeric),
+        *(() if found.y else found.observed),
+        *found.errors.values(),
+    ]:
+        sheet.numbers(c, missing=c != found.x, hint=" Leave the cell empty where nothing was read.")
+    found.observed = dict(zip(found.observed, _variables(found.observed.values()), strict=True))
+    return sheet, found
+
+
+def _share(column: pd.Series, pattern: re.Pattern[str]) -> float:
+    """Return the share of cells, of those that are not missing, that look like a pattern."""
+    cells = [str(cell).strip() for cell in column.dropna()]
+    return sum(bool(pattern.fullmatch(cell)) for cell in cells) / len(cells) if cells else 0.0
+
+
+def _guess_entity(frame: pd.DataFrame, found: Columns, bare: dict[str, str], among: list[str]) -> None:
+    named = [c for c in among if re.fullmatch(_ENTITIES, bare[c], re.IGNORECASE)]
+    texts = [c for c in among if frame[c].dtype == object and c not in named]
+    for c in [*named, *texts]:
+        groups = frame[c].value_counts()
+        if 1 < len(groups) <= len(frame) / 2 and groups.min() > 1 and frame[c].notna().all():
+            found.entity = c
+            found.why["entity"] = f"{len(groups)} names, {groups.min()} rows or more of each"
+            return
+
+
+def _guess_errors(found: Columns, bare: dict[str, str], rest: list[str]) -> None:
+    """Find the columns of standard errors: sd_A or A_sd of the column A, or sd of the only one."""
+    for c in rest:
+        at = re.fullmatch(rf"(?:({_ERRORS})[ _.]+)?(.*?)(?:[ _.]+({_ERRORS}))?", bare[c], re.IGNORECASE)
+        if at and (at[1] or at[3]):
+            mine = next((k for k in rest if bare[k] == at[2] and k != c), "")
+            found.errors |= {mine: c} if mine else {}
+        elif re.fullmatch(_ERRORS, bare[c], re.IGNORECASE) and len(rest) == 2:
+            found.errors = {next(k for k in rest if k != c): c}
+
+
+def _variables(names: Iterable[str]) -> list[str]:
+    """Return names that a model can have, none twice."""
+    out: list[str] = []
+    for name in names:
+        plain = re.sub(r"\W+", "_", name).strip("_") or "y"
+        plain = f"y_{plain}" if plain[0].isdigit() else plain
+        out.append(plain if plain not in out else f"{plain}_{len(out)}")
+    return out
+
+
+def stacked(sheet: Sheet, found: Columns) -> pd.DataFrame:
+    """Return a wide table with columns of errors as a long one: a row a reading."""
+    keys = [c for c in (found.entity, found.x) if c]
+    parts = []
+    for column, variable in found.observed.items():
+        part = sheet.frame[keys].assign(value=sheet.numbers(column))
+        error = found.errors.get(column)
+        part["sd"] = np.nan if error is None else sheet.numbers(error)
+        part.insert(0, "name", variable)
+        parts.append(part.dropna(subset="value"))
+    table = pd.concat(parts, ignore_index=True)
+    if table["sd"].isna().any():
+        bad = table.loc[table["sd"].isna(), "name"].iloc[0]
+        raise ArgumentError(f"{sheet.path}: the readings of {bad!r} lack some standard errors, while others have them. "
+                            "Give all of them, or take the columns of errors out.")  # fmt: skip
+    return table
+
+
+_FORM = """\
+# Drafted from {source}: what the columns are is guessed. Fill the places that say FILL, then:
+#   fmepy check {name}.toml        says what is to be filled next, and any mistake, with its line
+#   fmepy calibrate {name}.toml    does it, and writes {name}_report/report.html
+
+title = {title}
+
+[data]
+{data}
+
+# d(x)/dt are the rates, x(start) the initial values; names in them are states or parameters (below).
+[model]
+times = {{ start = {start:.12g}, stop = {stop:.12g}, step = {step:.12g} }}
+{outputs}equations = \"\"\"
+{equations}\"\"\"
+
+# One line for each parameter of the equations: a table is fitted, a plain number is fixed.
+[parameters]
+FILL = {{ start = 1.0, lower = 0.0 }}    # such as: k = {{ start = 0.1, lower = 0, upper = 10 }}
+{cost}
+# The best fit; more steps: screen, multistart, profile, sample, ranges.
+[fit]
+"""
+_EQUATIONS = """\
+    d({v})/dt = FILL    # the rate of {v}{of}, such as -k * {v}
+    {v}({start:.12g}) = FILL    # at the start: a number or a parameter, such as {v}0
+"""
+_COST = """
+# All experiments share the parameters, but those of this list, such as entity_parms = ["k"].
+[cost]
+entity_parms = []
+"""
+
+
+def draft(name: str, sheet: Sheet, found: Columns, file: str, is_stacked: bool) -> str:
+    """Return the text of a calibration file with marked places to fill."""
+    times, source = sheet.frame[found.x], sheet.path.name
+    is_date = sheet.holds_dates(found.x)
+    unit = _unit_of_dates(sheet, found.x) if is_date else found.units.get(found.x, "")
+    x = sheet.since(found.x, unit)[0] if is_date else sheet.numbers(found.x, missing=False)
+    start, stop, step = _grid(float(x.min()), float(x.max()))
+    y, err = ("value", "sd") if is_stacked else (found.y, found.err)
+    since = f", which are counted from the first date; or: origin = {_text(str(times.min())[:10])}" if is_date else ""
+    rows = [
+        ("file", file, ""), ("x", found.x, f"the times: {found.why['x']}"), ("unit", unit, f"of the times{since}"),
+        ("y", y, f"the readings: {source} stacked, a row a reading" if is_stacked
+         else "the readings of a long table: the first column names the variable"),
+        ("err", err, "their standard errors: by the name"),
+        ("entity", found.entity, f"tells the experiments apart: {found.why.get('entity')}"),
+        ("ignore", [] if is_stacked else found.ignore, "no readings: texts, or the same in all rows of an experiment"),
+    ]  # fmt: skip
+    renamed = {} if is_stacked else {c: v for c, v in found.observed.items() if c != v}
+    pairs = ", ".join(f"{_text(c)} = {_text(v)}" for c, v in renamed.items())
+    units = {v: f" ({found.units[c]})" for c, v in found.observed.items() if c in found.units}
+    return _FORM.format(
+        name=name, source=_text(source), title=_text(name), start=start, stop=stop, step=step,
+        data="\n".join(f"{k} = {_text(v)}{f'    # {why}' * bool(why)}" for k, v, why in rows if v),
+        outputs=f"outputs = {{ {pairs} }}    # what each column of the data is of the model\n" if pairs else "",
+        equations="".join(_EQUATIONS.format(v=v, of=units.get(v, ""), start=start) for v in found.observed.values()),
+        cost=_COST * bool(found.entity),
+    )  # fmt: skip
+
+
+def _text(value: str | Sequence[str]) -> str:
+    """Return a text, or a list of texts, as TOML holds it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _unit_of_dates(sheet: Sheet, name: str) -> str:
+    """Return the unit in which the dates span some tens or hundreds."""
+    days = float(sheet.since(name, "days")[0].max())
+    return "hours" if days < 4 else "days" if days < 4000 else "years"
+
+
+def _grid(low: float, high: float) -> tuple[float, float, float]:
+    """Return start, stop and step of a model's table that holds all times; near zero it starts there."""
+    start = 0.0 if 0 < low < 0.1 * high else low
+    rough = max(high - start, 1e-9) / _ROWS
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(k * size for k in (1, 2, 5, 10) if k * size >= rough * (1 - 1e-9))
+    return start, start + step * math.ceil((high - start) / step - 1e-9), step
