@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from fmepy.compiled.kernel_values import LLVM, Array, Group, Known, Type, Value, Writer, constant, words_of
-from fmepy.compiled.kernels import call, doubles, integers, new
+from fmepy.compiled.kernels import call, doubles, integers, multiply_add, new
 
 _IN_LLVM = {
     math.sqrt: "sqrt", np.sqrt: "sqrt", math.exp: "exp", np.exp: "exp", math.log: "log", np.log: "log",
     math.log2: "log2", np.log2: "log2", math.pow: "pow", np.ceil: "ceil", np.floor: "floor",
+    multiply_add: "fmuladd",
 }  # fmt: skip
 _OPERATIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul"}
 _COMPARISONS = {

@@ -37,12 +37,14 @@ class Code:
 
 LEVEL = 1
 """Of optimisation of a model's functions: 2 and 3 take half as long again and give nothing (HIV, 28 states)."""
+LOOPS = 3
+"""Of those that are loops over arrays: from 2 on several entries are computed at once."""
 
 
 @lru_cache(maxsize=64)
-def compiled(text: str) -> Code:
+def compiled(text: str, level: int = LEVEL) -> Code:
     """Return a program of pure functions as code; copies of a model, such as one with other data, share it."""
-    return Code(optimised(text, LEVEL))
+    return Code(optimised(text, level))
 
 
 def optimised(text: str, level: int, only: str = "") -> Any:

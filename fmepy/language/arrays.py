@@ -45,11 +45,14 @@ class Formula:
         What stands for the entries.
     slopes : dict of Symbol to Node
         The derivatives that are not zero everywhere.
+    curves : dict of (Symbol, Symbol) to Node
+        The second derivatives that are not.
     """
 
     value: Node
     slots: tuple[Symbol, ...]
     slopes: dict[Symbol, Node]
+    curves: dict[tuple[Symbol, Symbol], Node]
 
 
 @lru_cache(maxsize=1024)
@@ -75,7 +78,8 @@ def formula(word: str, n: int, number: int = 0) -> Formula | None:
             return None
         value = call(function.name, *x)
     (slopes,) = gradients([value], x)
-    return Formula(value, x, slopes)
+    second = gradients(list(slopes.values()), x)
+    return Formula(value, x, slopes, {(a, b): e for a, g in zip(slopes, second, strict=True) for b, e in g.items()})
 
 
 class Run(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ from fmepy.language.nodes import ONE, ZERO, Node, as_node, call, choose_above, f
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import stiff
 from fmepy.models.engines.base import Engine, SolverOptions
+from fmepy.models.engines.failures import MOST_STEPS, failure_of
+from fmepy.models.engines.grids import GridStepper, why_no_band
 from fmepy.models.engines.stiff import StiffCode
 from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
@@ -40,16 +42,7 @@ from fmepy.models.running.root_events import Root
 from fmepy.models.running.system import System, along, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
-MOST_STEPS = 100_000
-"""Steps of one segment, rejected ones included, before a run is given back."""
 _MOST_STRETCHES = 64
-
-_WHY = {
-    status.STEP_TOO_SMALL: "the step became too small",
-    status.STIFF: "the model is stiff here (the run is held to the explicit method, or has no Jacobian that compiles)",
-    status.NO_RATES: "the rates are not finite",
-    status.EXPLODED: "a state runs to infinity",
-}
 
 
 class CompiledStepper:
@@ -78,7 +71,7 @@ class CompiledStepper:
         self._solver = Solver(system.n_states, rtol, all_atol, max_step, MOST_STEPS)
         self._functions, self._n_inputs = _functions(system), system.layout.size + system.n_watched
         if held:
-            jacobian = StiffCode(system, held=True) if held == "stiff" else None
+            jacobian = StiffCode(partial(stiff.stiff_plan, system), held=True) if held == "stiff" else None
             self._functions = replace(self._functions, stiff=jacobian)
         self._stretches: dict[Any, ExplicitRuns] = {}
 
@@ -96,7 +89,7 @@ class CompiledStepper:
             return times, out
         if ended == status.CROSSED:
             return np.append(times[: int(n) - 1], reached), out[: int(n)]
-        raise _failure(ended, reached, self._arguments[0], worst)
+        raise failure_of(ended, reached, self._arguments[0].z, worst)
 
     def along(self, course: Course, definition: Definition) -> WholeRuns:
         """Return whole runs along a course, from parameters to outputs; see `engines.base`."""
@@ -153,7 +146,7 @@ class WholeRuns:
         out, (ended, _, reached, *worst) = self._runs.one(p)
         if ended != status.DONE:
             (_, _, d), system = self._given, self._given[0]._arguments[0]
-            raise _delay_failure(ended, reached, system, d, p) or _failure(ended, reached, system, worst)
+            raise _delay_failure(ended, reached, system, d, p) or failure_of(ended, reached, system.z, worst)
         return out
 
     def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
@@ -167,7 +160,7 @@ class WholeRuns:
         if ended not in (status.DONE, status.CROSSED):
             p = inputs[: len(d.parameters)]
             system = stepper._arguments[0]
-            raise _delay_failure(ended, reached, system, d, p) or _failure(ended, reached, system)
+            raise _delay_failure(ended, reached, system, d, p) or failure_of(ended, reached, system.z)
         return out, reached if ended == status.CROSSED else None, z, there
 
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
@@ -232,21 +225,6 @@ class WholeRunsApart:
         inputs[:, self._moved], inputs[:, self._scales] = Theta, scales
         told = self._all.run(inputs, then)
         return np.flatnonzero(told[:, 0] != status.DONE).tolist()
-
-
-def _failure(ended: float, reached: float, system: System, worst: Sequence[float] = ()) -> SimulationError:
-    """Return the error of a run that ended so, `worst` being the state it ended for, its value, and its rate."""
-    if ended == status.NOT_FINITE:
-        return SimulationError("a state became NaN or infinite", time=reached)
-    if ended == status.NO_VALUE:
-        return SimulationError("an initial or event value is not finite", time=reached)
-    why = _WHY.get(int(ended), f"more than {MOST_STEPS} steps")
-    if worst:
-        state, value, rate = system.z[int(worst[0])], *worst[1:]
-        changes = f"changes by {rate:.3g} a unit of time" if np.isfinite(rate) else "has a rate that is not finite"
-        why += f" ({state} = {value:.6g} {changes})"
-    exploded = ended == status.EXPLODED
-    return SimulationError(f"the compiled solver gave up: {why}", time=reached, exploded=exploded)
 
 
 @lru_cache(maxsize=64)
@@ -342,7 +320,7 @@ def _delay_failure(
 def _functions(system: System) -> Functions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
-    jacobian = None if system.delays else StiffCode(system)
+    jacobian = None if system.delays else StiffCode(partial(stiff.stiff_plan, system))
     if system.algebraic and (jacobian is None or jacobian() is None):
         raise SimulationError("the model has algebraic states, and its Jacobian is too large or cannot be compiled")
     return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=jacobian)
@@ -430,10 +408,11 @@ def _refuses_explicit(equations: Equations, roots: tuple[Root, ...] = ()) -> str
     return _refuses(equations, roots)
 
 
-def stepper(problem: Problem, options: SolverOptions) -> CompiledStepper:
+def stepper(problem: Problem, options: SolverOptions) -> CompiledStepper | GridStepper:
     """Return the compiled loop on a problem."""
-    assert problem.system is not None, "it needs equations"
     held = {EXPLICIT.methods[0]: EXPLICIT.name, STIFF.methods[0]: STIFF.name}.get(options.method, "")
+    if problem.system is None:
+        return GridStepper(problem, options.rtol, options.atol, options.max_step, held)
     return CompiledStepper(problem.system, options.rtol, options.atol, options.max_step, held)
 
 
@@ -443,6 +422,7 @@ ENGINE = Engine(
     stepper,
     needs_equations=True,
     refuses=_refuses,
+    refuses_arrays=why_no_band,
     watches_switches=True,
     rank=1,
     has_mass=("switching",),

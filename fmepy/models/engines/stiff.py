@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,20 +24,28 @@ MOST_STIFF_STATES = 1000
 
 
 class StiffCode:
-    """What the stiff method knows of a system, compiled when a run first asks for it; `made` when it was."""
+    """What the stiff method knows of a model, made when a run first asks for it; `made` when it was.
 
-    def __init__(self, system: System, held: bool = False) -> None:
-        self._system = system
+    Parameters
+    ----------
+    make : callable
+        Returns the plan (`compiled.stiff_plan.plan_of`) and what must live as long, or None if there is none.
+    held : bool
+        Whether all runs keep to this method.
+    """
+
+    def __init__(self, make: Callable[[], Any], held: bool = False) -> None:
+        self._make = make
         self.made: Any = None
         found = self() if held else None
-        if found is not None:  # all runs keep to this method
+        if found is not None:
             plan, code = found
             self.made = np.concatenate([plan[:2], [1], plan[3:]]), code
 
     def __call__(self) -> Any:
-        """Return the plan and its code, see `stiff_plan`."""
+        """Return the plan and its code."""
         if self.made is None:
-            self.made = stiff_plan(self._system)
+            self.made = self._make()
         return self.made
 
 
