@@ -53,22 +53,22 @@ def factor_band(g, J, n, lower, upper, LU):
 
 
 def _factor_three(g, low, main, high, LU):
+    """Do so; above and below are the pivots next to it, of the upper and the lower part."""
     n = len(main)
-    middle, above, below = n // 2, 0.0, 0.0
+    middle = n // 2
+    first, last, above, below = (1 if 2 * middle == n else 0), n - 1, 1.0, 1.0
     for i in range(middle):
-        inverse = 1.0 / (g - main[i] + low[i] * above)
-        above = -high[i] * inverse
-        LU[3 * i], LU[3 * i + 1], LU[3 * i + 2] = -low[i] * inverse, inverse, above
-    for i in range(n - 1, middle, -1):
-        inverse = 1.0 / (g - main[i] + high[i] * below)
-        below = -low[i] * inverse
-        LU[3 * i], LU[3 * i + 1], LU[3 * i + 2] = below, inverse, -high[i] * inverse
-    inverse = 1.0 / (g - main[middle] + low[middle] * above + high[middle] * below)
-    LU[3 * middle], LU[3 * middle + 1], LU[3 * middle + 2] = (
-        -low[middle] * inverse,
-        inverse,
-        -high[middle] * inverse,
-    )
+        j = n - 1 - i + first
+        above = g - main[i] - (low[i] * high[i - 1] if i > 0 else 0.0) / above
+        LU[3 * i + 1] = above
+        if i >= first:
+            below = g - main[j] - (high[j] * low[j + 1] if j < last else 0.0) / below
+            LU[3 * j + 1] = below
+    pivot = g - main[middle] - (low[middle] * high[middle - 1] if middle > 0 else 0.0) / above
+    LU[3 * middle + 1] = pivot - (high[middle] * low[middle + 1] if middle < last else 0.0) / below
+    for i in range(n):
+        inverse = 1.0 / LU[3 * i + 1]
+        LU[3 * i], LU[3 * i + 1], LU[3 * i + 2] = -low[i] * inverse, inverse, -high[i] * inverse
 
 
 def solve_band(LU, lower, upper, x):

@@ -236,13 +236,14 @@ def _step(M, w, pattern, n, n_params, y, y_new, f, C, f_new, atol):
         set_argument(s, y, U, x)
         call(w.field, at, x, w.inputs, U[s])
         for i in range(n):
-            w.rest[i] = U[s, i]
+            U[s, i] += d * f_t[i]
+        if M[ALWAYS] > 0.0:
+            for i in range(n):
+                w.rest[i] = U[s, i]
         add_stages(s, inverse, U, U[s])
         if M[ALWAYS] > 0.0:
             for i in range(n):
                 U[s, i] = U[s, i] if w.mass[i] != 0 else w.rest[i]
-        for i in range(n):
-            U[s, i] += d * f_t[i]
         _solve(M, w, pattern, U[s])
         if n_params > 0:
             set_argument(s, S, V, X)

@@ -80,7 +80,8 @@ class Tape:
         if not shape:
             return Cell(self, step, 0)
         out = np.empty(self.steps[step].size, dtype=object)
-        out[:] = [Cell(self, step, k) for k in range(len(out))]
+        for k in range(len(out)):  # one by one: of a list numpy asks every cell whether it is an array
+            out[k] = Cell(self, step, k)
         return out.reshape(shape).view(TracedArray)
 
     def read(self, array: Any) -> Read:
