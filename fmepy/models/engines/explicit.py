@@ -27,9 +27,9 @@ from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
-from fmepy.language.derivatives import derivative, entries_of
+from fmepy.language.derivatives import derivatives_of, entries_of, gradients
 from fmepy.language.equations import Equations, symbol, symbols
-from fmepy.language.nodes import ONE, ZERO, Node, as_node, call, choose_above, fresh
+from fmepy.language.nodes import ONE, ZERO, Node, add, as_node, call, choose_above, fresh, substituted
 from fmepy.models.definition.definition import Definition
 from fmepy.models.engines import stiff
 from fmepy.models.engines.base import Engine, SolverOptions
@@ -39,7 +39,7 @@ from fmepy.models.engines.stiff import StiffCode
 from fmepy.models.running.events import GIVEN, kinds_of
 from fmepy.models.running.problem import Problem
 from fmepy.models.running.root_events import Root
-from fmepy.models.running.system import System, along, build_system, delays_of, scales_of
+from fmepy.models.running.system import System, build_system, delays_of, scales_of
 from fmepy.types import BoolVector, Cube, Matrix, Vector
 
 _MOST_STRETCHES = 64
@@ -89,7 +89,7 @@ class CompiledStepper:
             return times, out
         if ended == status.CROSSED:
             return np.append(times[: int(n) - 1], reached), out[: int(n)]
-        raise failure_of(ended, reached, self._arguments[0].z, worst)
+        raise failure_of(ended, reached, self._arguments[0].z, MOST_STEPS, worst)
 
     def along(self, course: Course, definition: Definition) -> WholeRuns:
         """Return whole runs along a course, from parameters to outputs; see `engines.base`."""
@@ -146,7 +146,9 @@ class WholeRuns:
         out, (ended, _, reached, *worst) = self._runs.one(p)
         if ended != status.DONE:
             (_, _, d), system = self._given, self._given[0]._arguments[0]
-            raise _delay_failure(ended, reached, system, d, p) or failure_of(ended, reached, system.z, worst)
+            raise _delay_failure(ended, reached, system, d, p) or failure_of(
+                ended, reached, system.z, MOST_STEPS, worst
+            )
         return out
 
     def up_to_crossing(self, inputs: Vector, first: int) -> tuple[Matrix, float | None, Vector, Vector]:
@@ -160,7 +162,7 @@ class WholeRuns:
         if ended not in (status.DONE, status.CROSSED):
             p = inputs[: len(d.parameters)]
             system = stepper._arguments[0]
-            raise _delay_failure(ended, reached, system, d, p) or failure_of(ended, reached, system.z)
+            raise _delay_failure(ended, reached, system, d, p) or failure_of(ended, reached, system.z, MOST_STEPS)
         return out, reached if ended == status.CROSSED else None, z, there
 
     def with_slopes(self, p: Vector) -> tuple[Matrix, Cube]:
@@ -245,30 +247,24 @@ def _around(
     """
     n = system.n_states
     lags, n_delays = list(system.inputs[system.layout.lags]), len(system.delays)
-    starts, shown = (
-        [as_node(v) for v in initial],
-        list(e.subs(system.lags) for e in outputs),
-    )
-    changes, before = [e for e in kinds], [as_node(e) for e in past]
-    values, rows, changed = list(starts), list(shown), [[e] for e in changes]
-    delays, history = [d.tau for d in system.delays], list(before)
-    for j, name in enumerate(system.names, start=1):
-        p = symbol(name)
-        scale = choose_above(call("abs", p), ZERO, call("abs", p), ONE)  # as `scales_of` says
-        values += [scale * derivative(v, p) for v in starts]
-        s = system.z[j * n : (j + 1) * n]
-        y, s_of_lags = [*system.z[:n], *lags[:n_delays]], [*s, *lags[j * n_delays : (j + 1) * n_delays]]
-        rows += [along(e, y, s_of_lags) + scale * derivative(e, p) for e in shown]
-        delays += [along(e, system.z[:n], s) + scale * derivative(e, p) for e in delays[:n_delays]]
-        history += [scale * derivative(e, p) for e in before]
-        for column, e in zip(changed, changes, strict=True):
-            column.append(along(e, system.z[:n], s) + scale * derivative(e, p))
+    y, p = [*system.z[:n], *lags[:n_delays]], [symbol(name) for name in system.names]
+    own = [[as_node(v) for v in initial], substituted(outputs, system.lags), [d.tau for d in system.delays]]
+    own += [[as_node(e) for e in past], *([e] for e in kinds)]
+    slopes = [gradients(expressions, [*y, *p]) for expressions in own]  # of all at once: what they share is found once
+    written = [list(expressions) for expressions in own]
+    for j, k in enumerate(p, start=1):
+        scale = choose_above(call("abs", k), ZERO, call("abs", k), ONE)  # as `scales_of` says
+        moved = dict(zip(y, [*system.z[j * n : (j + 1) * n], *lags[j * n_delays : (j + 1) * n_delays]], strict=True))
+        moved[k] = scale
+        for out, found in zip(written, slopes, strict=True):
+            out += [add(ZERO, *(d * moved[x] for x, d in g.items() if x in moved)) for g in found]
+    values, rows, delays, history, *changed = written
     where: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
     program = Program(["t"], ["z", "q", "out"])
     program.function("values", [("out", i, v) for i, v in enumerate(values)], where)
     where = {**where, symbol(time): "t"}
     if past:
-        history += [derivative(e, symbol(time)) for e in before]
+        history += derivatives_of(own[3], symbol(time))
         program.function("history", [("out", i, e) for i, e in enumerate(history)], where)
     where |= {z: ("z", i) for i, z in enumerate(system.z)}
     program.function("delays", [("out", i, e) for i, e in enumerate(delays)], where)

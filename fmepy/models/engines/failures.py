@@ -22,7 +22,7 @@ _WHY = {
 
 
 def failure_of(
-    ended: float, reached: float, states: Sequence[Any], worst: Sequence[float] = (), most_steps: int = MOST_STEPS
+    ended: float, reached: float, states: Sequence[Any], most_steps: int, worst: Sequence[float] = ()
 ) -> SimulationError:
     """Return the error of a run that ended so, `worst` being the state it ended for, its value, and its rate."""
     if ended == status.NOT_FINITE:

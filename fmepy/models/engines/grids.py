@@ -71,7 +71,7 @@ class GridStepper:
         if ended != status.DONE:
             if worst:
                 worst[0] = self._order[int(worst[0])]
-            raise failure_of(ended, reached, self._states, worst, self._solver.most_steps)
+            raise failure_of(ended, reached, self._states, self._solver.most_steps, worst)
         return times, out[:, self._back]
 
     def _inputs(self, inputs: Vector) -> Vector:
