@@ -20,10 +20,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fmepy.compiled.llvm_code import Alone, Written
+from fmepy.compiled.llvm_code import Alone, ExpressionWriter
 from fmepy.compiled.llvm_operations import declarations, number
 from fmepy.compiled.machine import LOOPS, Code, compiled
-from fmepy.language.arrays import Arrays, Run, Step
+from fmepy.language.arrays import ArrayProgram, ArrayStep, StridedRun
 from fmepy.language.nodes import TABLE, ZERO, Node, Number, Symbol, choose_above, in_order, mul
 from fmepy.numerics.structure import Structure
 from fmepy.types import IntVector, Matrix, Vector
@@ -56,7 +56,7 @@ def _is_steep(e: Node) -> bool:
     )
 
 
-def _value(part: Written, step: Step, v: list[str]) -> str:
+def _value(part: ExpressionWriter, step: ArrayStep, v: list[str]) -> str:
     """Return the name of a function's value."""
     return part.value_with(step.formula.value, dict(zip(step.formula.slots, v, strict=True)))
 
@@ -65,7 +65,9 @@ _Slopes: TypeAlias = "list[str | None]"
 """Names of derivatives of the arguments of a function; None: they are zero."""
 
 
-def _slope(part: Written, step: Step, v: list[str], out: str, s: _Slopes, d: _Slopes = (), e: _Slopes = ()) -> str:  # type: ignore[assignment]
+def _slope(
+    part: ExpressionWriter, step: ArrayStep, v: list[str], out: str, s: _Slopes, d: _Slopes = (), e: _Slopes = ()
+) -> str:  # type: ignore[assignment]
     """Return the name of a function's derivative along a direction, from those of its arguments.
 
     With d and e, those along two directions, s and the derivative are those along both, of the second order.
@@ -99,7 +101,7 @@ def _slope(part: Written, step: Step, v: list[str], out: str, s: _Slopes, d: _Sl
     return total or _ZERO
 
 
-def _taken(step: Step, directions: dict[Symbol, Symbol]) -> Node:
+def _taken(step: ArrayStep, directions: dict[Symbol, Symbol]) -> Node:
     """Return the direction of the extreme of two entries; of equal ones that of the first."""
     a, b = step.formula.slots
     first, second = directions.get(a, ZERO), directions.get(b, ZERO)
@@ -123,7 +125,7 @@ class ArrayCode:
         What must not be zero; what of that depends on parameters alone.
     """
 
-    def __init__(self, arrays: Arrays) -> None:
+    def __init__(self, arrays: ArrayProgram) -> None:
         self.arrays, self.declared = arrays, set[tuple[str, int]]()
         self._moving: dict[str, set[str]] = {}
         self._active: dict[tuple[int, str], bool] = {}
@@ -166,7 +168,7 @@ class ArrayCode:
                 needed.add(i)
                 waiting += [run.step for read in steps[i].reads for run in read]
         self._needed = sorted(needed)
-        readers: dict[int, list[tuple[int, Run]]] = {i: [] for i in needed}
+        readers: dict[int, list[tuple[int, StridedRun]]] = {i: [] for i in needed}
         for i in self._needed:
             for read in steps[i].reads:
                 for run in read:
@@ -189,7 +191,7 @@ class ArrayCode:
                 table += [(self._places[run.step] + run.places).astype(np.int64) for run in steps[i].reads[0]]
         self._table = np.concatenate(table)
 
-    def _is_within(self, i: int, readers: list[tuple[int, Run]]) -> bool:
+    def _is_within(self, i: int, readers: list[tuple[int, StridedRun]]) -> bool:
         """Tell whether a step is computed within the loop of the only one that reads it, all of it and once."""
         step = self._steps[i]
         if step.kind != "each" or _is_dear(step.formula.value) or len(readers) != 1:
@@ -215,7 +217,7 @@ class ArrayCode:
             self._active[i, block] = found and step.moves
         return self._active[i, block]
 
-    def _is_curved(self, step: Step) -> bool:
+    def _is_curved(self, step: ArrayStep) -> bool:
         """Whether a step has second derivatives along two directions that are not zero everywhere."""
         if step.kind != "each" or step.word in ("where", "maximum", "minimum"):
             return False
@@ -284,7 +286,7 @@ class ArrayCode:
         return "\n".join([declarations(self.declared), *functions])
 
     def _each_direction(self, name: str) -> str:
-        part = Written(Alone(self.declared))
+        part = ExpressionWriter(Alone(self.declared))
         with part.loop(0, "%m") as i:
             at = part.emit(f"getelementptr double, ptr %d, i64 {part.emit(f'mul i64 {i}, {self.size}')}")
             part.lines.append(f"  call void @{name}_one(ptr %w, ptr {at}, ptr %e, ptr %b, ptr %k)")
@@ -292,7 +294,7 @@ class ArrayCode:
 
     def _function(self, name: str, prepared: bool, block: str, d: str = "", e: str = "") -> str:
         """Return a function that writes a block: values, or derivatives along d, or d and e, where such inputs move."""
-        part, self._moving = Written(Alone(self.declared)), {"d": set(d), "e": set(e)}
+        part, self._moving = ExpressionWriter(Alone(self.declared)), {"d": set(d), "e": set(e)}
         self._active.clear()
         for i in self._needed:
             is_given = self._steps[i].kind in ("input", "constant")
@@ -302,13 +304,13 @@ class ArrayCode:
                 getattr(self, f"_write_{self._steps[i].kind}")(part, i, block)
         return _defined(name, _ARGUMENTS, part)
 
-    def _write_each(self, part: Written, i: int, array: str) -> None:
+    def _write_each(self, part: ExpressionWriter, i: int, array: str) -> None:
         step = self._steps[i]
         self._hoist(part, step, array)
         with _loop(part, step.size) as k:
             part.store(self._computed(part, i, k, array), array, _index(part, self._places[i], k))
 
-    def _write_join(self, part: Written, i: int, array: str) -> None:
+    def _write_join(self, part: ExpressionWriter, i: int, array: str) -> None:
         at, (read,) = self._places[i], self._steps[i].reads
         if i in self._tables:
             with _loop(part, self._steps[i].size) as k:
@@ -322,7 +324,7 @@ class ArrayCode:
                 part.store(self._entry(part, run, k, array), array, _index(part, at, k))
             at += run.length
 
-    def _write_fold(self, part: Written, i: int, array: str) -> None:
+    def _write_fold(self, part: ExpressionWriter, i: int, array: str) -> None:
         step, at = self._steps[i], self._places[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
@@ -343,7 +345,7 @@ class ArrayCode:
                     new = part.select(is_it, new, before)
                 part.store(new, array, target)
 
-    def _write_running(self, part: Written, i: int, array: str) -> None:
+    def _write_running(self, part: ExpressionWriter, i: int, array: str) -> None:
         step, at = self._steps[i], self._places[i]
         ((run,),) = step.reads
         self._hoist_run(part, run, array)
@@ -358,7 +360,7 @@ class ArrayCode:
                 new = part.binary("fadd", before, self._entry(part, run, k, array))
                 part.store(new, array, _index(part, at, k))
 
-    def _computed(self, part: Written, i: int, k: int | str, array: str) -> str:
+    def _computed(self, part: ExpressionWriter, i: int, k: int | str, array: str) -> str:
         """Return the name of entry k of a step that is a function of entries: its value, or its derivative."""
         step = self._steps[i]
         v = [self._entry(part, run, k, "w") for (run,) in step.reads]
@@ -375,7 +377,7 @@ class ArrayCode:
         more = (slopes("d"), slopes("e")) if array == "b" else ()
         return _slope(part, step, v, out, slopes(array), *more)
 
-    def _entry(self, part: Written, run: Run, k: int | str, array: str) -> str:
+    def _entry(self, part: ExpressionWriter, run: StridedRun, k: int | str, array: str) -> str:
         """Return the name of entry k of a run."""
         i = run.step
         if array != "w" and not self._is_active(i, array):
@@ -384,12 +386,12 @@ class ArrayCode:
             return self._computed(part, i, k, array)
         return part.load(array, _index(part, self._places[i] + run.start, k, run.stride))
 
-    def _hoist(self, part: Written, step: Step, array: str) -> None:
+    def _hoist(self, part: ExpressionWriter, step: ArrayStep, array: str) -> None:
         """Load what is the same in all turns of a loop before it."""
         for (run,) in step.reads:
             self._hoist_run(part, run, array)
 
-    def _hoist_run(self, part: Written, run: Run, array: str) -> None:
+    def _hoist_run(self, part: ExpressionWriter, run: StridedRun, array: str) -> None:
         if run.step not in self._places:
             self._hoist(part, self._steps[run.step], array)
         elif run.stride == 0:
@@ -397,7 +399,7 @@ class ArrayCode:
                 self._entry(part, run, 0, block)
 
 
-def _index(part: Written, base: int, k: int | str, stride: int = 1) -> int | str:
+def _index(part: ExpressionWriter, base: int, k: int | str, stride: int = 1) -> int | str:
     """Return the name of ``base + stride * k``, or the number."""
     if isinstance(k, int):
         return base + stride * k
@@ -408,7 +410,7 @@ def _index(part: Written, base: int, k: int | str, stride: int = 1) -> int | str
 
 
 @contextmanager
-def _loop(part: Written, count: int) -> Iterator[int | str]:
+def _loop(part: ExpressionWriter, count: int) -> Iterator[int | str]:
     """Write what follows as a loop, or, for one turn, as it is."""
     if count == 1:
         yield 0
@@ -417,5 +419,5 @@ def _loop(part: Written, count: int) -> Iterator[int | str]:
             yield k
 
 
-def _defined(name: str, arguments: str, part: Written) -> str:
+def _defined(name: str, arguments: str, part: ExpressionWriter) -> str:
     return "\n".join([f"define void @{name}({arguments}) {{", "entry:", *part.lines, "  ret void", "}"])

@@ -220,7 +220,7 @@ def bend(t: float, z: int, inputs: int, out: int) -> None:
 
 
 def advance(t: float, z: int, inputs: int, out: int) -> None:
-    """Add to the sums of a stage, of every parameter, what depends on the model, and solve; z: `Space.numbers`."""
+    """Add to the sums of a stage, of every parameter, what depends on the model, and solve; z: `Workspace.numbers`."""
     b = _blocks(inputs)
     head = b.head
     n, m, width, flag = head[N], head[M], head[WIDTH], doubles(z, head[AT_FLAG] + 1)[head[AT_FLAG]]

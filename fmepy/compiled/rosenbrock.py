@@ -98,7 +98,7 @@ def prepare_stiff(stiff, inputs, y, y_new, k, c):
     call(stiff.run, POLYNOMIAL, stiff.plan, stiff.room, inputs, y, y_new, k, c, c)
 
 
-class Space(NamedTuple):
+class Workspace(NamedTuple):
     """What a step works on.
 
     Attributes
@@ -176,7 +176,7 @@ def run(what: int, plan: int, room: int, inputs: int, y: int, y_new: int, stages
     A, q = integers(plan + 8 * HEAD, of[11]), doubles(inputs, scales + n_params)
     M, R = doubles(room, MEMORY), doubles(room + 8 * MEMORY, at[13])
     pattern = Pattern(A[: of[1]], A[of[1] : of[2]], A[of[2] : of[3]], A[of[3] : of[4]], A[of[4] : of[5]])
-    w = Space(
+    w = Workspace(
         head[3], head[4], head[5], head[6], head[7], head[8], head[9], head[40], head[41], q, q[scales:], R,
         R[: at[1]], A[of[5] : of[6]], A[of[6] : of[7]], A[of[10] : of[11]],
         A[of[7] : of[8]].reshape((2, (of[8] - of[7]) // 2)),

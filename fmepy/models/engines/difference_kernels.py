@@ -17,7 +17,7 @@ import numpy as np
 
 from fmepy.compiled import difference_loop
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.llvm_code import Place, Program
+from fmepy.compiled.llvm_code import LlvmProgram, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.language.derivatives import entries_of
 from fmepy.language.equations import Equations, symbol
@@ -114,7 +114,7 @@ def _compiled(equations: Equations, names: tuple[str, ...]) -> _Model:
         for expressions in (rates, outputs)
         for symbols in (states if names else [], p)
     )  # fmt: skip
-    program = Program(["t"], ["x", "q", "out"])
+    program = LlvmProgram(["t"], ["x", "q", "out"])
     for name, expressions, (own, others) in (("step", rates, matrices[:2]), ("write", outputs, matrices[2:])):
         listed = [*expressions, *(e for _, _, e in own), *(e for _, _, e in others)]
         program.function(name, [("out", i, e) for i, e in enumerate(listed)], where)

@@ -22,8 +22,8 @@ import numpy as np
 from fmepy.compiled import status
 from fmepy.compiled.delay_loop import MOST_SHORTEST
 from fmepy.compiled.delay_runs import DelayedRuns, Delays
-from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, RunsOfCourses, Solver, Stretch
-from fmepy.compiled.llvm_code import NotWritableError, Place, Program, Written
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, RunsOfCourses, Solver, Stretch
+from fmepy.compiled.llvm_code import ExpressionWriter, LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import Code, compiled
 from fmepy.compiled.python_code import scalar_function
 from fmepy.errors import SimulationError
@@ -240,7 +240,7 @@ def _around(
     outputs: tuple[Any, ...],
     past: tuple[Any, ...],
 ) -> Code:
-    """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `Functions`.
+    """Return what surrounds the solver, compiled: ``values``, ``outputs``, ``change0``, ...; see `ModelFunctions`.
 
     Behind the initial values, the outputs and the value of every kind of event stand their derivatives to each
     parameter asked for, times its scale. Of delays also ``delays`` and ``history``, see `compiled.delay_runs.Delays`.
@@ -260,7 +260,7 @@ def _around(
             out += [add(ZERO, *(d * moved[x] for x, d in g.items() if x in moved)) for g in found]
     values, rows, delays, history, *changed = written
     where: dict[Any, Place] = {symbol(name): ("q", i) for i, name in enumerate((*parameters, *forcings))}
-    program = Program(["t"], ["z", "q", "out"])
+    program = LlvmProgram(["t"], ["z", "q", "out"])
     program.function("values", [("out", i, v) for i, v in enumerate(values)], where)
     where = {**where, symbol(time): "t"}
     if past:
@@ -313,13 +313,13 @@ def _delay_failure(
 
 
 @lru_cache(maxsize=64)
-def _functions(system: System) -> Functions:
+def _functions(system: System) -> ModelFunctions:
     """Return the rates and conditions of a system, compiled."""
     code = compiled(_program(system))
     jacobian = None if system.delays else StiffCode(partial(stiff.stiff_plan, system))
     if system.algebraic and (jacobian is None or jacobian() is None):
         raise SimulationError("the model has algebraic states, and its Jacobian is too large or cannot be compiled")
-    return Functions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=jacobian)
+    return ModelFunctions(code.address("rates"), code.address("watch"), system.n_watched, code, stiff=jacobian)
 
 
 @lru_cache(maxsize=64)
@@ -343,11 +343,11 @@ def _program(system: System) -> str:
     G = entries_of(rates, list(system.lags.values())) if system.names else []
     D = entries_of(rates, [symbol(k) for k in system.names])
 
-    def sensitivities(part: Written) -> None:
+    def sensitivities(part: ExpressionWriter) -> None:
         if system.names:
             _add_sensitivities(part, system, F, G, D)
 
-    program = Program(["t"], ["z", "q", "out"])
+    program = LlvmProgram(["t"], ["z", "q", "out"])
     of_rates = [("out", i, e) for i, e in enumerate(rates)]
     program.function("rates", of_rates, where, [e for _, _, e in (*F, *G, *D)], sensitivities)
     conditions = [g - o for g, o in zip(system.watched_expressions, offsets, strict=True)]
@@ -356,7 +356,7 @@ def _program(system: System) -> str:
 
 
 def _add_sensitivities(
-    part: Written,
+    part: ExpressionWriter,
     system: System,
     F: list[tuple[int, int, Node]],
     G: list[tuple[int, int, Node]],

@@ -9,7 +9,7 @@ import numpy as np
 
 from fmepy.compiled import array_loop, rosenbrock, status
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.explicit_runs import Course, ExplicitRuns, Functions, Solver, Stretch
+from fmepy.compiled.explicit_runs import Course, ExplicitRuns, ModelFunctions, Solver, Stretch
 from fmepy.compiled.sparse_lu import Pattern
 from fmepy.compiled.stiff_plan import Entries, plan_of
 from fmepy.errors import SimulationError
@@ -60,7 +60,7 @@ class GridStepper:
         most = int(min(MOST_STEPS, max(MOST_WORK / (n * (1 + m)), 1000)))
         self._solver = Solver(n, rtol, all_atol, max_step, most)
         stiff = None if held == "explicit" else StiffCode(partial(_stiff_plan, entries), held == "stiff")
-        self._functions = Functions(_address("rates"), 0, 0, (), stiff=stiff)
+        self._functions = ModelFunctions(_address("rates"), 0, 0, (), stiff=stiff)
         self._lines = slice(2, 2 + 2 * definition.arrays.n_forcings)
 
     def advance(self, start: float, z: Vector, inputs: Vector, times: Vector) -> tuple[Vector, Matrix]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fmepy.compiled import rosenbrock, unrolled_lu
 from fmepy.compiled.c_loops import c_loop
-from fmepy.compiled.llvm_code import NotWritableError, Place, Program
+from fmepy.compiled.llvm_code import LlvmProgram, NotWritableError, Place
 from fmepy.compiled.machine import compiled
 from fmepy.compiled.sparse_lu import eliminated, with_block
 from fmepy.compiled.stiff_plan import Entries, plan_of
@@ -68,7 +68,7 @@ def stiff_plan(system: System) -> Any:
     return plan, code
 
 
-def _stiff_program(system: System) -> tuple[Program, Entries]:
+def _stiff_program(system: System) -> tuple[LlvmProgram, Entries]:
     """Return the program that computes the Jacobian of the states and what else `rosenbrock` reads, and its entries."""
     n, names = system.n_states, system.names
     y, q = list(system.z[:n]), [symbol(k) for k in names]
@@ -80,7 +80,7 @@ def _stiff_program(system: System) -> tuple[Program, Entries]:
     rates = _matched(system)
     F = entries_of(rates, y)
     moving = derivatives_of(rates, system.time)
-    program = Program(["t"], ["z", "q", "out"])
+    program = LlvmProgram(["t"], ["z", "q", "out"])
 
     def write(name: str, expressions: Sequence[Any]) -> None:
         program.function(name, [("out", i, e) for i, e in enumerate(expressions)], where)
